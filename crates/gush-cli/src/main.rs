@@ -1,0 +1,2 @@
+//! gush
+fn main() {}
