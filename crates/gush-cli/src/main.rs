@@ -1,2 +1,36 @@
-//! gush
-fn main() {}
+//! `gush`: familiar names, the fastest sound way to move the bytes.
+//!
+//! Arguments in, exit status out; one module a command. Called by the name `cp` or `cat` the program *is* that command.
+
+mod about;
+mod args;
+mod cat;
+mod cp;
+mod quote;
+mod size;
+mod talk;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut words = env::args_os();
+    let called_as = words.next().unwrap_or_default();
+    match Path::new(&called_as).file_name().and_then(OsStr::to_str) {
+        Some("cp") => cp::run(words, "cp"),
+        Some("cat") => cat::run(words, "cat"),
+        _ => gush(words.collect()),
+    }
+}
+
+fn gush(words: Vec<OsString>) -> ExitCode {
+    let command = words.first().and_then(|word| word.to_str());
+    let rest = words.iter().skip(1).cloned();
+    match command {
+        Some("cp") => cp::run(rest, "gush cp"),
+        Some("cat") => cat::run(rest, "gush cat"),
+        _ => about::run(words),
+    }
+}
