@@ -32,7 +32,11 @@ fn needs_quotes(text: &str) -> bool {
 fn safe_in_double_quotes(index: usize, c: char) -> bool {
     match c {
         '#' | '~' => index == 0,
-        _ => c.is_ascii_alphanumeric() || "' %+,-./:]_@".contains(c),
+        _ => {
+            c.is_ascii_alphanumeric()
+                || (!c.is_ascii() && !c.is_control())
+                || "' %+,-./:]_@".contains(c)
+        }
     }
 }
 
@@ -47,9 +51,9 @@ fn single_quoted(bytes: &[u8]) -> String {
                     .for_each(|byte| escape(&mut quoted, &mut escaping, byte));
                 continue;
             }
-            if escaping {
+            // A quote mark closes the escapes by itself.
+            if std::mem::take(&mut escaping) && c != '\'' {
                 quoted.push_str("''");
-                escaping = false;
             }
             match c {
                 '\'' => quoted.push_str("'\\''"),
@@ -104,7 +108,7 @@ mod tests {
             (b"a\xffb", "'a'$'\\377''b'"),
             (b"\n", "''$'\\n'"),
             (b"a\xff\nb'", "'a'$'\\377\\n''b'\\'''"),
-            (b"\xff'", "''$'\\377'''\\'''"),
+            (b"\xff'", "''$'\\377'\\'''"),
         ];
         for (name, quoted) in pairs {
             assert_eq!(quote(OsStr::from_bytes(name)), *quoted);

@@ -37,16 +37,16 @@ impl Talker {
     }
 
     /// Says what went wrong with the file `path`: `PATH: what: OS error`.
-    pub fn say_path(&self, path: impl AsRef<OsStr>, what: impl Display, error: &io::Error) {
+    pub fn say_failed(&self, path: impl AsRef<OsStr>, what: impl Display, error: &io::Error) {
         self.say(format_args!("{}: {what}: {}", quote(path), os_text(error)));
     }
 
     /// Says that `path` could not be opened; called as `cat`, in the words scripts know from it.
-    pub fn say_unopened(&self, path: impl AsRef<OsStr>, error: &io::Error) {
+    pub fn say_failed_open(&self, path: impl AsRef<OsStr>, error: &io::Error) {
         if self.familiar {
             self.say(format_args!("{}: {}", quote(path), os_text(error)));
         } else {
-            self.say_path(path, "open failed", error);
+            self.say_failed(path, "open failed", error);
         }
     }
 

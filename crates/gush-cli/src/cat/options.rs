@@ -1,0 +1,119 @@
+//! The command line of `gush cat`: GNU cat's, and what only gush has.
+
+use std::ffi::OsString;
+
+use clap::{ArgAction, Parser};
+
+use super::text::{Number, Style};
+use crate::size::{memory_bytes, rate_bytes_per_second};
+
+/// Concatenate files to standard output
+#[derive(Debug, Parser)]
+#[command(
+    name = "cat",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    after_help = "Sizes and rates: 512, 64K or 64KiB (1024), 64KB (1000), and so on with M, G, T, P, E.\n\
+                  A file that changes while its bytes wait in a pipe may show the change there; --isolated forbids it."
+)]
+pub struct Options {
+    /// Files to concatenate; none, or -, is standard input
+    #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
+    files: Vec<OsString>,
+
+    /// Equivalent to -vET
+    #[arg(short = 'A', long)]
+    show_all: bool,
+    /// Number nonempty output lines, overrides -n
+    #[arg(short = 'b', long)]
+    number_nonblank: bool,
+    /// Equivalent to -vE
+    #[arg(short = 'e')]
+    ends_and_nonprinting: bool,
+    /// Display $ at end of each line
+    #[arg(short = 'E', long)]
+    show_ends: bool,
+    /// Number all output lines
+    #[arg(short, long)]
+    number: bool,
+    /// Suppress repeated empty output lines
+    #[arg(short, long)]
+    squeeze_blank: bool,
+    /// Equivalent to -vT
+    #[arg(short = 't')]
+    tabs_and_nonprinting: bool,
+    /// Display TAB characters as ^I
+    #[arg(short = 'T', long)]
+    show_tabs: bool,
+    /// (ignored)
+    #[arg(short = 'u')]
+    _unbuffered: bool,
+    /// Use ^ and M- notation, except for LFD and TAB
+    #[arg(short = 'v', long)]
+    show_nonprinting: bool,
+
+    /// Move by NAME or fail; auto picks the fastest sound method
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = BEYOND)]
+    pub method: String,
+    /// Tell on standard error what moved the bytes, and what was refused and why
+    #[arg(long, help_heading = BEYOND)]
+    pub explain: bool,
+    /// Tell the same as one JSON object a file
+    #[arg(long, help_heading = BEYOND)]
+    pub json: bool,
+    /// Move at most RATE bytes a second
+    #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second, help_heading = BEYOND)]
+    pub limit: Option<u64>,
+    /// Use no method that shares pages with the source
+    #[arg(long, help_heading = BEYOND)]
+    pub isolated: bool,
+    /// Bytes moved at a time through memory
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    pub buffer_size: Option<usize>,
+    /// Bytes that pipes on the way should hold
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    pub pipe_size: Option<usize>,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+const BEYOND: &str = "Beyond GNU cat";
+
+impl Options {
+    /// The operands in order; standard input when there is none.
+    pub fn files(&self) -> &[OsString] {
+        &self.files
+    }
+
+    /// What the text flags add up to.
+    pub fn style(&self) -> Style {
+        Style {
+            number: match (self.number_nonblank, self.number) {
+                (true, _) => Number::NonBlank,
+                (false, true) => Number::All,
+                (false, false) => Number::None,
+            },
+            ends: self.show_ends || self.show_all || self.ends_and_nonprinting,
+            squeeze: self.squeeze_blank,
+            tabs: self.show_tabs || self.show_all || self.tabs_and_nonprinting,
+            nonprinting: self.show_nonprinting
+                || self.show_all
+                || self.ends_and_nonprinting
+                || self.tabs_and_nonprinting,
+        }
+    }
+
+    /// Why these options cannot go together, if so: a method asked for by name is used or refused, never replaced.
+    pub fn conflict(&self) -> Option<&'static str> {
+        let named = self.method != "auto";
+        (named && self.style().changes_bytes())
+            .then_some("--method moves bytes as they are: with -A, -b, -e, -E, -n, -s, -t, -T or -v only read-write can serve")
+    }
+}

@@ -1,0 +1,51 @@
+//! An operand of `cat`: a file by name, or standard input.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, Stat, fstat, tell};
+use rustix::io::Errno;
+
+/// An open operand.
+pub struct Source {
+    file: Option<File>,
+    stat: Stat,
+}
+
+impl Source {
+    /// Opens `name`; `-` is standard input.
+    ///
+    /// # Errors
+    /// What `open` and `fstat` say, and `EISDIR` for a directory.
+    pub fn open(name: &OsStr) -> io::Result<Self> {
+        let file = if name == "-" {
+            None
+        } else {
+            Some(File::open(name)?)
+        };
+        let stat = fstat(fd_of(file.as_ref()))?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            return Err(Errno::ISDIR.into());
+        }
+        Ok(Self { file, stat })
+    }
+
+    /// Whether this is the regular file that `target` is, and has bytes left: it would be copied to itself for ever.
+    pub fn would_feed_itself(&self, target: &Stat) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+            && (self.stat.st_dev, self.stat.st_ino) == (target.st_dev, target.st_ino)
+            && tell(self).is_ok_and(|position| position < self.stat.st_size as u64)
+    }
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        fd_of(self.file.as_ref())
+    }
+}
+
+fn fd_of(file: Option<&File>) -> BorrowedFd<'_> {
+    file.map_or(rustix::stdio::stdin(), AsFd::as_fd)
+}

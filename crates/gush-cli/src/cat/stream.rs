@@ -1,0 +1,158 @@
+//! Text from one descriptor to another: read, format, write, and never sit on a finished line while the source idles.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::text::Formatter;
+
+/// Formatted bytes are written once there are this many, or when the source has no more for now.
+const ENOUGH_BYTES: usize = 128 << 10;
+
+/// Which end failed, and how.
+#[derive(Debug)]
+pub enum End {
+    Source(io::Error),
+    Target(io::Error),
+}
+
+/// The target, the bytes that wait for it, and how fast they may go.
+pub struct Output<'fd> {
+    fd: BorrowedFd<'fd>,
+    waiting: Vec<u8>,
+    pace: Option<Pace>,
+    delivered_bytes: u64,
+}
+
+struct Pace {
+    bytes_per_second: u64,
+    next: Instant,
+}
+
+impl<'fd> Output<'fd> {
+    pub fn new(fd: BorrowedFd<'fd>, limit_bytes_per_second: Option<u64>) -> Self {
+        Self {
+            fd,
+            waiting: Vec::with_capacity(ENOUGH_BYTES + ENOUGH_BYTES / 4),
+            pace: limit_bytes_per_second.map(|bytes_per_second| Pace {
+                bytes_per_second,
+                next: Instant::now(),
+            }),
+            delivered_bytes: 0,
+        }
+    }
+
+    /// All bytes that reached the target.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
+    }
+
+    /// Writes what the formatter still holds back, and all that waits.
+    ///
+    /// # Errors
+    /// What `write` says, but for interruptions and full non-blocking targets, which are waited for.
+    pub fn finish(&mut self, formatter: &mut Formatter) -> io::Result<()> {
+        formatter.finish(&mut self.waiting);
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut done_bytes = 0;
+        while done_bytes < self.waiting.len() {
+            let rest = &self.waiting[done_bytes..];
+            let allowed_bytes = self
+                .pace
+                .as_ref()
+                .map_or(rest.len(), |pace| pace.allow(rest.len()));
+            match rustix::io::write(self.fd, &rest[..allowed_bytes]) {
+                Ok(0) => return Err(Errno::NOSPC.into()),
+                Ok(written_bytes) => {
+                    done_bytes += written_bytes;
+                    self.delivered_bytes += written_bytes as u64;
+                    if let Some(pace) = &mut self.pace {
+                        pace.passed(written_bytes);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => wait(self.fd, PollFlags::OUT)?,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        self.waiting.clear();
+        Ok(())
+    }
+}
+
+impl Pace {
+    /// Waits until bytes may pass, and says how many of `wanted_bytes`: a twentieth of a second's worth at most.
+    fn allow(&self, wanted_bytes: usize) -> usize {
+        sleep(self.next.saturating_duration_since(Instant::now()));
+        let share_bytes = usize::try_from(self.bytes_per_second / 20).unwrap_or(usize::MAX);
+        wanted_bytes.min(share_bytes.max(1))
+    }
+
+    /// Counts what passed. Time that the source idled away is not made up for, so no burst follows a pause.
+    fn passed(&mut self, bytes: usize) {
+        let taken = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        self.next = self.next.max(Instant::now()) + taken;
+    }
+}
+
+/// Formats `source` to its end into `output`.
+///
+/// # Errors
+/// The end that failed; what was formatted before is written even if the source is what failed.
+pub fn format(
+    source: BorrowedFd<'_>,
+    formatter: &mut Formatter,
+    output: &mut Output<'_>,
+    buffer: &mut [u8],
+) -> Result<(), End> {
+    loop {
+        if !output.waiting.is_empty() && !is_ready(source) {
+            output.flush().map_err(End::Target)?;
+        }
+        let read_bytes = match rustix::io::read(source, &mut *buffer) {
+            Ok(0) => return output.flush().map_err(End::Target),
+            Ok(read_bytes) => read_bytes,
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => {
+                wait(source, PollFlags::IN).map_err(End::Source)?;
+                continue;
+            }
+            Err(errno) => {
+                output.flush().map_err(End::Target)?;
+                return Err(End::Source(errno.into()));
+            }
+        };
+        let mut used_bytes = 0;
+        while used_bytes < read_bytes {
+            let rest = &buffer[used_bytes..read_bytes];
+            used_bytes += formatter.feed(rest, &mut output.waiting, ENOUGH_BYTES);
+            if output.waiting.len() >= ENOUGH_BYTES {
+                output.flush().map_err(End::Target)?;
+            }
+        }
+    }
+}
+
+/// Whether a read would not wait: there is data, the end, or an error.
+fn is_ready(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
+}
+
+fn wait(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<()> {
+    match poll(&mut [PollFd::from_borrowed_fd(fd, events)], None) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}

@@ -1,0 +1,323 @@
+//! Lines as `cat -n`, `-s`, `-E`, `-T` and `-v` show them: bytes in, bytes out, no descriptors.
+
+use memchr::memchr;
+
+/// Which lines get a number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Number {
+    #[default]
+    None,
+    All,
+    NonBlank,
+}
+
+/// What the text flags ask for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Style {
+    pub number: Number,
+    /// `$` before every line end, and `^M` for a carriage return just before it.
+    pub ends: bool,
+    /// Of several blank lines only the first.
+    pub squeeze: bool,
+    /// `^I` for a tab.
+    pub tabs: bool,
+    /// `^X` and `M-X` for what does not print, but for line ends and tabs.
+    pub nonprinting: bool,
+}
+
+impl Style {
+    /// Whether any flag asks for something else than the bytes as they are.
+    pub fn changes_bytes(self) -> bool {
+        self != Self::default()
+    }
+
+    fn looks_at_lines(self) -> bool {
+        self.number != Number::None || self.ends || self.squeeze
+    }
+}
+
+/// Formats a stream that may come in pieces and from several files: all state is carried on, as GNU cat does.
+#[derive(Debug)]
+pub struct Formatter {
+    style: Style,
+    line: LineNumber,
+    at_line_start: bool,
+    after_blank_line: bool,
+    /// With `ends`: the last byte was a carriage return, shown as `^M` only if a line end follows.
+    held_return: bool,
+}
+
+impl Formatter {
+    pub fn new(style: Style) -> Self {
+        Self {
+            style,
+            line: LineNumber::new(),
+            at_line_start: true,
+            after_blank_line: false,
+            held_return: false,
+        }
+    }
+
+    /// Appends the formatted `input` to `out`, and returns how many bytes of it were used.
+    ///
+    /// Less than all are used once `out` holds `enough_bytes`; it grows past that by one line at most, four bytes a byte.
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>, enough_bytes: usize) -> usize {
+        if !self.style.looks_at_lines() {
+            self.content(input, out);
+            return input.len();
+        }
+        let mut at = 0;
+        while at < input.len() && out.len() < enough_bytes {
+            let rest = &input[at..];
+            let content_bytes = memchr(b'\n', rest).unwrap_or(rest.len());
+            let line_ends = content_bytes < rest.len();
+            if content_bytes == 0 {
+                self.line_end(out);
+            } else {
+                self.line_start(out);
+                self.line_content(&rest[..content_bytes], line_ends, out);
+                if line_ends {
+                    self.line_end(out);
+                }
+            }
+            at += content_bytes + usize::from(line_ends);
+        }
+        at
+    }
+
+    /// Appends what was held back for lack of a next byte.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        if std::mem::take(&mut self.held_return) {
+            out.push(b'\r');
+        }
+    }
+
+    fn line_start(&mut self, out: &mut Vec<u8>) {
+        self.finish(out);
+        if self.at_line_start {
+            self.at_line_start = false;
+            self.after_blank_line = false;
+            if self.style.number != Number::None {
+                self.line.append_next(out);
+            }
+        }
+    }
+
+    fn line_end(&mut self, out: &mut Vec<u8>) {
+        if self.at_line_start {
+            if self.style.squeeze && self.after_blank_line {
+                return;
+            }
+            self.after_blank_line = true;
+            if self.style.number == Number::All {
+                self.line.append_next(out);
+            }
+        }
+        self.at_line_start = true;
+        if std::mem::take(&mut self.held_return) {
+            out.extend_from_slice(b"^M");
+        }
+        out.extend_from_slice(if self.style.ends { b"$\n" } else { b"\n" });
+    }
+
+    fn line_content(&mut self, content: &[u8], line_ends: bool, out: &mut Vec<u8>) {
+        if self.style.ends && !self.style.nonprinting && content.last() == Some(&b'\r') {
+            self.content(&content[..content.len() - 1], out);
+            self.held_return = true;
+            debug_assert!(line_ends || !self.at_line_start);
+            return;
+        }
+        self.content(content, out);
+    }
+
+    fn content(&self, content: &[u8], out: &mut Vec<u8>) {
+        match (self.style.nonprinting, self.style.tabs) {
+            (false, false) => out.extend_from_slice(content),
+            (false, true) => append_except(content, out, |byte| byte == b'\t'),
+            (true, false) => append_except(content, out, |byte| {
+                !matches!(byte, b' '..=b'~' | b'\t' | b'\n')
+            }),
+            (true, true) => {
+                append_except(content, out, |byte| !matches!(byte, b' '..=b'~' | b'\n'))
+            }
+        }
+    }
+}
+
+/// Appends `content` with the bytes that are `odd` in caret notation.
+fn append_except(content: &[u8], out: &mut Vec<u8>, odd: impl Fn(u8) -> bool) {
+    let mut rest = content;
+    while !rest.is_empty() {
+        let plain_bytes = rest
+            .iter()
+            .position(|&byte| odd(byte))
+            .unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain_bytes]);
+        rest = &rest[plain_bytes..];
+        if let [byte, after @ ..] = rest {
+            append_caret(*byte, out);
+            rest = after;
+        }
+    }
+}
+
+fn append_caret(byte: u8, out: &mut Vec<u8>) {
+    if byte >= 128 {
+        out.extend_from_slice(b"M-");
+    }
+    match byte & 127 {
+        control @ 0..32 => out.extend_from_slice(&[b'^', control + 64]),
+        127 => out.extend_from_slice(b"^?"),
+        printable => out.push(printable),
+    }
+}
+
+/// A line number in decimal digits, counted up in place: cheaper than printing each anew.
+#[derive(Debug)]
+struct LineNumber {
+    digits: [u8; 20],
+    first: usize,
+}
+
+impl LineNumber {
+    /// The width GNU cat right-aligns to.
+    const WIDTH: usize = 6;
+
+    fn new() -> Self {
+        Self {
+            digits: [b' '; 20],
+            first: 20,
+        }
+    }
+
+    fn append_next(&mut self, out: &mut Vec<u8>) {
+        self.count_up();
+        let start = self.first.min(self.digits.len() - Self::WIDTH);
+        out.extend_from_slice(&self.digits[start..]);
+        out.push(b'\t');
+    }
+
+    fn count_up(&mut self) {
+        for digit in self.digits[self.first..].iter_mut().rev() {
+            if *digit != b'9' {
+                *digit += 1;
+                return;
+            }
+            *digit = b'0';
+        }
+        // 20 digits hold any count of lines that 64 bits can; the place is always there.
+        self.first -= 1;
+        self.digits[self.first] = b'1';
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// GNU cat's rules, one byte after the other, with nothing in mind but being right.
+    fn model(style: Style, input: &[u8]) -> Vec<u8> {
+        let (mut out, mut lines, mut blank_run, mut line_start) = (Vec::new(), 0_u64, 0, true);
+        for (i, &byte) in input.iter().enumerate() {
+            if byte == b'\n' {
+                if line_start {
+                    blank_run += 1;
+                    if style.squeeze && blank_run > 1 {
+                        continue;
+                    }
+                    if style.number == Number::All {
+                        lines += 1;
+                        out.extend(format!("{lines:6}\t").bytes());
+                    }
+                }
+                if style.ends {
+                    out.push(b'$');
+                }
+                out.push(b'\n');
+                line_start = true;
+                continue;
+            }
+            if line_start {
+                blank_run = 0;
+                line_start = false;
+                if style.number != Number::None {
+                    lines += 1;
+                    out.extend(format!("{lines:6}\t").bytes());
+                }
+            }
+            match byte {
+                b'\t' if !style.tabs => out.push(b'\t'),
+                b'\t' => out.extend(b"^I"),
+                b'\r' if style.ends && input.get(i + 1) == Some(&b'\n') => out.extend(b"^M"),
+                _ if !style.nonprinting => out.push(byte),
+                _ => {
+                    let low = byte & 127;
+                    if byte > 127 {
+                        out.extend(b"M-");
+                    }
+                    match low {
+                        0..32 => out.extend([b'^', low + 64]),
+                        127 => out.extend(b"^?"),
+                        _ => out.push(low),
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    fn any_style() -> impl Strategy<Value = Style> {
+        (0..3_usize, any::<[bool; 4]>()).prop_map(|(number, [ends, squeeze, tabs, nonprinting])| {
+            Style {
+                number: [Number::None, Number::All, Number::NonBlank][number],
+                ends,
+                squeeze,
+                tabs,
+                nonprinting,
+            }
+        })
+    }
+
+    fn tricky_bytes() -> impl Strategy<Value = Vec<u8>> {
+        let byte =
+            prop_oneof![4 => Just(b'\n'), 2 => Just(b'\r'), 1 => Just(b'\t'), 3 => any::<u8>()];
+        prop::collection::vec(byte, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_size_format_as_the_plain_model(
+            style in any_style(),
+            input in tricky_bytes(),
+            piece_bytes in 1_usize..20,
+            enough_bytes in 1_usize..100,
+        ) {
+            let mut formatter = Formatter::new(style);
+            let mut shown = Vec::new();
+            for piece in input.chunks(piece_bytes) {
+                let (mut rest, mut out) = (piece, Vec::new());
+                while !rest.is_empty() {
+                    let used = formatter.feed(rest, &mut out, enough_bytes);
+                    prop_assert!(used > 0);
+                    rest = &rest[used..];
+                    shown.append(&mut out);
+                }
+            }
+            formatter.finish(&mut shown);
+            prop_assert_eq!(shown, model(style, &input));
+        }
+    }
+
+    #[test]
+    fn line_numbers_outgrow_their_width() {
+        let mut formatter = Formatter::new(Style {
+            number: Number::All,
+            ..Style::default()
+        });
+        let mut out = Vec::new();
+        formatter.feed("\n".repeat(1_000_001).as_bytes(), &mut out, usize::MAX);
+        assert!(out.starts_with(b"     1\t\n     2\t\n"));
+        assert!(out.ends_with(b"\n999999\t\n1000000\t\n1000001\t\n"));
+    }
+}

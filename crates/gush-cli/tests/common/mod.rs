@@ -1,0 +1,102 @@
+//! What the tests of the commands share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The built program, with nothing of the caller's terminal or locale in its way.
+pub fn gush() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
+    command
+        .env_remove("COLUMNS")
+        .env("LC_ALL", "C.UTF-8")
+        .stdin(Stdio::null());
+    command
+}
+
+/// The built program under another name, as a link in `dir`.
+pub fn gush_as(name: &str, dir: &Path) -> Command {
+    let link = dir.join(name);
+    if !link.exists() {
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), &link).unwrap();
+    }
+    let mut command = Command::new(link);
+    command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+    command
+}
+
+/// Says, past the test runner's capture, that the running test could not test, and why.
+pub fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+}
+
+/// The path of GNU's `tool` of version 9 or later, or the reason why there is none to compare with.
+pub fn gnu(tool: &str) -> Result<PathBuf, String> {
+    let found = ["/bin", "/usr/bin"]
+        .iter()
+        .map(|dir| Path::new(dir).join(tool))
+        .find(|path| path.exists());
+    let path = found.ok_or(format!("no {tool} on this machine"))?;
+    let version = Command::new(&path)
+        .arg("--version")
+        .output()
+        .map_err(|error| error.to_string())?
+        .stdout;
+    let version = String::from_utf8_lossy(&version).into_owned();
+    let first = version.lines().next().unwrap_or_default();
+    let major = first
+        .rsplit(' ')
+        .next()
+        .and_then(|number| number.split('.').next()?.parse::<u32>().ok());
+    match major {
+        Some(9..) if first.contains("GNU coreutils") => Ok(path),
+        _ => Err(format!("{tool} is no GNU coreutils 9: '{first}'")),
+    }
+}
+
+/// `strace` with `options` before the program, or the reason why it cannot trace here.
+pub fn strace(options: &[&str]) -> Result<Command, String> {
+    let mut probe = Command::new("strace");
+    probe
+        .args([
+            "-f",
+            "-o",
+            "/dev/null",
+            "-e",
+            "inject=getpid:error=EINTR",
+            "true",
+        ])
+        .stdin(Stdio::null());
+    match probe.output() {
+        Ok(output) if output.status.success() => {
+            let mut command = Command::new("strace");
+            command
+                .arg("-f")
+                .args(options)
+                .arg(env!("CARGO_BIN_EXE_gush"));
+            command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
+            Ok(command)
+        }
+        Ok(output) => Err(format!(
+            "strace cannot trace: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        )),
+        Err(error) => Err(format!("strace: {error}")),
+    }
+}
+
+/// Bytes that never repeat in step with any buffer size, and hold every byte value.
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
