@@ -1,0 +1,152 @@
+//! What this kernel and this process may do: asked once, when first needed, and remembered.
+//!
+//! Versions explain, they do not decide (invariant 9): a container's filter, a sandbox kernel or a
+//! future change answers the probe, whatever `uname` says.
+
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::sync::OnceLock;
+
+use rustix::io::Errno;
+
+use crate::pages::Pages;
+use crate::sys;
+
+/// How vmsplice(2) behaves here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vmsplice {
+    /// Pages are handed over: a later store would show through the pipe.
+    ZeroCopy,
+    /// The kernel copies: safe, but without the gain.
+    Copies,
+    /// Denied or missing, with the answer given.
+    Absent(Errno),
+}
+
+/// The facts, each probed when first asked for.
+///
+/// ```
+/// let kernel = gush::Kernel::get();
+/// assert!(kernel.pipe_max_bytes() >= 4096);
+/// println!("vmsplice: {:?}", kernel.vmsplice());
+/// ```
+#[derive(Debug)]
+pub struct Kernel {
+    vmsplice: OnceLock<Vmsplice>,
+    pipe_nowait: OnceLock<bool>,
+    pipe_max_bytes: OnceLock<usize>,
+    processors: OnceLock<usize>,
+}
+
+static KERNEL: Kernel = Kernel {
+    vmsplice: OnceLock::new(),
+    pipe_nowait: OnceLock::new(),
+    pipe_max_bytes: OnceLock::new(),
+    processors: OnceLock::new(),
+};
+
+impl Kernel {
+    /// The running kernel, as this process sees it.
+    #[must_use]
+    pub fn get() -> &'static Self {
+        &KERNEL
+    }
+
+    /// Does vmsplice(2) work, and does a store after it show through the pipe?
+    pub fn vmsplice(&self) -> Vmsplice {
+        *self.vmsplice.get_or_init(|| probe_vmsplice().unwrap_or_else(Vmsplice::Absent))
+    }
+
+    /// May a pipe be read and written with `RWF_NOWAIT` (since Linux 6.4)?
+    pub fn pipe_nowait(&self) -> bool {
+        *self.pipe_nowait.get_or_init(|| {
+            sys::pipe::pipe().is_ok_and(|(read_end, _write_end)| {
+                sys::data::read_nowait(read_end.as_fd(), &mut [0]) == Err(Errno::AGAIN)
+            })
+        })
+    }
+
+    /// The largest pipe in bytes that a process without privilege may ask for
+    /// (`/proc/sys/fs/pipe-max-size`; 1 MiB where it cannot be read).
+    pub fn pipe_max_bytes(&self) -> usize {
+        *self.pipe_max_bytes.get_or_init(|| {
+            std::fs::read_to_string("/proc/sys/fs/pipe-max-size")
+                .ok()
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(1 << 20)
+        })
+    }
+
+    /// How many processors this process may use (affinity and cgroup quota included).
+    pub fn processors(&self) -> usize {
+        *self
+            .processors
+            .get_or_init(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+    }
+}
+
+/// The store after the lending happens in [`Pages::shows_later_store`], the one place that may.
+fn probe_vmsplice() -> Result<Vmsplice, Errno> {
+    let (read_end, write_end) = sys::pipe::pipe()?;
+    let shows = Pages::shows_later_store(write_end.as_fd(), |byte| {
+        loop {
+            match sys::data::read(read_end.as_fd(), std::slice::from_mut(byte)) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map(drop),
+            }
+        }
+    })?;
+    Ok(if shows { Vmsplice::ZeroCopy } else { Vmsplice::Copies })
+}
+
+/// The size of a page in bytes.
+pub(crate) fn page_bytes() -> usize {
+    rustix::param::page_size()
+}
+
+/// Answers whether an error means "not this way, here" rather than "the data cannot move".
+///
+/// Each of these comes before anything was touched: an unknown or forbidden call (ENOSYS, EPERM,
+/// EACCES, EOPNOTSUPP, ENOTTY, EXDEV, ETXTBSY, ENODEV), arguments that this pair does not take
+/// (EINVAL, ESPIPE, EOVERFLOW), a flag that the target has (EBADF from copy_file_range with
+/// O_APPEND), or no room for the means (ENOMEM, EMFILE, ENFILE, EAGAIN excluded: that one waits).
+pub(crate) fn is_refusal(errno: Errno) -> bool {
+    const REFUSALS: [Errno; 15] = [
+        Errno::INVAL,
+        Errno::NOSYS,
+        Errno::OPNOTSUPP,
+        Errno::XDEV,
+        Errno::PERM,
+        Errno::ACCESS,
+        Errno::NOTTY,
+        Errno::TXTBSY,
+        Errno::NODEV,
+        Errno::SPIPE,
+        Errno::OVERFLOW,
+        Errno::BADF,
+        Errno::NOMEM,
+        Errno::MFILE,
+        Errno::NFILE,
+    ];
+    REFUSALS.contains(&errno)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vmsplice_is_probed_not_guessed() {
+        let first = probe_vmsplice();
+        assert_eq!(
+            first.ok(),
+            Some(Kernel::get().vmsplice()).filter(|v| !matches!(v, Vmsplice::Absent(_)))
+        );
+    }
+
+    #[test]
+    fn limits_are_read() {
+        assert!(Kernel::get().pipe_max_bytes() >= page_bytes());
+        assert!(Kernel::get().processors() >= 1);
+    }
+}

@@ -1,0 +1,67 @@
+//! `copy-file-range`: the kernel copies, or lets the file system or its server do it.
+//!
+//! Within one file system (EXDEV else; across file systems only from Linux 5.3 to 5.18, where it
+//! could report success falsely). btrfs and xfs share blocks, NFS and SMB copy on the server, others
+//! splice through the page cache (`fs/read_write.c`). Made-up files such as those of procfs report 0
+//! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.
+
+use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
+use crate::kernel::Kernel;
+use crate::port::{Port, Side};
+use crate::sys::{self, Call};
+use crate::tuning::Tuning;
+
+/// The most that one call is asked for: larger requests have been mishandled by file systems.
+const MOST_BYTES: usize = 1 << 30;
+
+#[derive(Debug)]
+pub(super) struct CopyFileRange;
+
+impl Method for CopyFileRange {
+    fn name(&self) -> MethodName {
+        MethodName::CopyFileRange
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { parallel: true, ..Traits::default() }
+    }
+
+    fn serves(&self, _pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        _tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+        Ok(Box::new(Copying {
+            source: Port::new(&pair.source, pair.source_at),
+            target: Port::new(&pair.target, pair.target_at),
+        }))
+    }
+}
+
+struct Copying<'fd> {
+    source: Port<'fd>,
+    target: Port<'fd>,
+}
+
+impl Transfer for Copying<'_> {
+    fn step(&mut self, budget_bytes: u64) -> Step {
+        let len = call_bytes(budget_bytes, MOST_BYTES);
+        let (source, target) = (self.source.fd, self.target.fd);
+        let answer = sys::file::copy_file_range(
+            source,
+            self.source.at.as_mut(),
+            target,
+            self.target.at.as_mut(),
+            len,
+        );
+        match answer {
+            Ok(0) => Step::Dry,
+            Ok(copied) => Step::Moved(copied as u64),
+            Err(errno) => Step::from_errno(Call::CopyFileRange, Side::Target, errno),
+        }
+    }
+}

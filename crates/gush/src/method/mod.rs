@@ -1,0 +1,354 @@
+//! One technique a file, all behind one trait.
+//!
+//! A [`Method`] says whether it serves a pair of endpoints and starts a [`Transfer`]; the transfer
+//! moves bytes in steps that never wait. Whoever drives it (the blocking [`crate::Mover`], an
+//! asynchronous relay, a test by hand) does the waiting.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use rustix::io::Errno;
+
+use crate::endpoint::Endpoint;
+use crate::error::Fault;
+use crate::kernel::{Kernel, is_refusal};
+use crate::port::Side;
+use crate::sys::Call;
+use crate::tuning::Tuning;
+
+mod copy_file_range;
+mod direct;
+mod mmap_copy;
+mod mmap_write;
+mod read_mmap;
+mod read_write;
+mod reflink;
+mod sendfile;
+mod splice;
+mod uring;
+mod vmsplice;
+mod zeros;
+
+pub(crate) use zeros::punch;
+
+macro_rules! methods {
+    ($($variant:ident $name:literal $method:path, $what:literal;)+) => {
+        /// The techniques, by the names that `--method` takes.
+        ///
+        /// ```
+        /// use gush::MethodName;
+        /// let name: MethodName = "copy-file-range".parse()?;
+        /// assert_eq!(name, MethodName::CopyFileRange);
+        /// assert!("rsync".parse::<MethodName>().is_err());
+        /// # Ok::<(), gush::UnknownMethod>(())
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum MethodName {
+            $(#[doc = $what] $variant,)+
+        }
+
+        impl MethodName {
+            /// Every technique.
+            pub const ALL: &'static [MethodName] = &[$(MethodName::$variant),+];
+
+            /// The name, as `--method` takes it.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(MethodName::$variant => $name,)+ }
+            }
+
+            /// What it does, in a line.
+            #[must_use]
+            pub fn summary(self) -> &'static str {
+                match self { $(MethodName::$variant => $what,)+ }
+            }
+
+            /// The technique itself.
+            #[must_use]
+            pub fn method(self) -> &'static dyn Method {
+                match self { $(MethodName::$variant => &$method,)+ }
+            }
+        }
+    };
+}
+
+methods! {
+    Reflink "reflink" reflink::Reflink,
+        "Shares the blocks: FICLONE, or FICLONERANGE for a part; no data is written";
+    CopyFileRange "copy-file-range" copy_file_range::CopyFileRange,
+        "Copies inside the kernel, or inside the server: copy_file_range";
+    Sendfile "sendfile" sendfile::Sendfile,
+        "Copies inside the kernel, from what can be paged to anything: sendfile";
+    Splice "splice" splice::Splice,
+        "Moves page references through a pipe: splice";
+    Vmsplice "vmsplice" vmsplice::Vmsplice,
+        "Reads into page-aligned memory, lends its pages to a pipe, splices on";
+    MmapWrite "mmap-write" mmap_write::MmapWrite,
+        "Maps the source and writes from the mapping";
+    MmapCopy "mmap-copy" mmap_copy::MmapCopy,
+        "Maps both files and copies memory";
+    ReadMmap "read-mmap" read_mmap::ReadMmap,
+        "Reads into the mapped target, in several threads if that helps";
+    ReadWrite "read-write" read_write::ReadWrite,
+        "Reads into a buffer and writes from it: works everywhere";
+    Direct "direct" direct::Direct,
+        "Reads and writes past the page cache: O_DIRECT";
+    Uring "uring" uring::Uring,
+        "Keeps several reads and writes under way: io_uring";
+}
+
+impl fmt::Display for MethodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A name that no technique has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no method is called '{0}'; there are auto, {names}", names = all_names())]
+pub struct UnknownMethod(String);
+
+fn all_names() -> String {
+    let names: Vec<_> = MethodName::ALL.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
+}
+
+impl FromStr for MethodName {
+    type Err = UnknownMethod;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMethod> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|name| name.as_str() == text)
+            .ok_or_else(|| UnknownMethod(text.to_owned()))
+    }
+}
+
+/// Two endpoints, and the part of the source that is to go from one to the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'fd> {
+    /// Where the bytes come from.
+    pub source: Endpoint<'fd>,
+    /// Where they go.
+    pub target: Endpoint<'fd>,
+    /// The source offset in bytes, or `None` for the descriptor's own position.
+    pub source_at: Option<u64>,
+    /// The target offset in bytes, or `None` for the descriptor's own position.
+    pub target_at: Option<u64>,
+    /// How many bytes are to move, or `None` for all up to the end.
+    pub length_bytes: Option<u64>,
+}
+
+/// What a technique does to its user, and what it asks of whoever drives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traits {
+    /// A later write to the source file can show in what was "already sent".
+    pub shares_source: bool,
+    /// Holes of the source stay holes by themselves.
+    pub keeps_holes: bool,
+    /// The bytes pass through this process, so they can be hashed on the way.
+    pub sees_bytes: bool,
+    /// Ranges of one file may be moved by several transfers at once.
+    pub parallel: bool,
+    /// Several transfers at once are faster than one.
+    pub gains_from_threads: bool,
+    /// Its own calls are reads: they see the end themselves.
+    pub proves_end: bool,
+    /// The source offset must be named: the descriptor's own position will not do.
+    pub needs_source_offset: bool,
+    /// The target offset must be named.
+    pub needs_target_offset: bool,
+    /// The target must be used at its own position.
+    pub needs_own_target_position: bool,
+    /// The target file must have its full size before the transfer starts.
+    pub needs_target_size: bool,
+    /// Everything moves in one step, whatever the budget.
+    pub whole: bool,
+}
+
+/// Why a technique cannot move this, here; nothing was touched (invariant 3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The technique.
+    pub method: MethodName,
+    /// What the kernel answered, where it was asked.
+    pub errno: Option<Errno>,
+    /// The reason, or the call that was refused.
+    pub why: Cow<'static, str>,
+}
+
+impl Refusal {
+    pub(crate) fn because(method: MethodName, why: &'static str) -> Self {
+        Self { method, errno: None, why: Cow::Borrowed(why) }
+    }
+
+    pub(crate) fn by_kernel(method: MethodName, call: Call, errno: Errno) -> Self {
+        Self { method, errno: Some(errno), why: Cow::Borrowed(call.name()) }
+    }
+
+    /// The symbolic name of the errno, such as `EXDEV`, where the kernel answered one.
+    #[must_use]
+    pub fn errno_name(&self) -> Option<String> {
+        self.errno.map(errno_name)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.errno {
+            Some(errno) => {
+                write!(f, "{} is refused here: {}: {}", self.method, self.why, errno_name(errno))
+            }
+            None => write!(f, "{} cannot serve this: {}", self.method, self.why),
+        }
+    }
+}
+
+/// The name of an errno as the manual pages write it.
+#[must_use]
+pub fn errno_name(errno: Errno) -> String {
+    const NAMES: &[(Errno, &str)] = &[
+        (Errno::INVAL, "EINVAL"),
+        (Errno::NOSYS, "ENOSYS"),
+        (Errno::OPNOTSUPP, "EOPNOTSUPP"),
+        (Errno::XDEV, "EXDEV"),
+        (Errno::PERM, "EPERM"),
+        (Errno::ACCESS, "EACCES"),
+        (Errno::NOTTY, "ENOTTY"),
+        (Errno::TXTBSY, "ETXTBSY"),
+        (Errno::NODEV, "ENODEV"),
+        (Errno::SPIPE, "ESPIPE"),
+        (Errno::OVERFLOW, "EOVERFLOW"),
+        (Errno::BADF, "EBADF"),
+        (Errno::NOMEM, "ENOMEM"),
+        (Errno::MFILE, "EMFILE"),
+        (Errno::NFILE, "ENFILE"),
+        (Errno::NOSPC, "ENOSPC"),
+        (Errno::DQUOT, "EDQUOT"),
+        (Errno::IO, "EIO"),
+        (Errno::PIPE, "EPIPE"),
+        (Errno::CONNRESET, "ECONNRESET"),
+        (Errno::FAULT, "EFAULT"),
+        (Errno::FBIG, "EFBIG"),
+        (Errno::ISDIR, "EISDIR"),
+        (Errno::ROFS, "EROFS"),
+        (Errno::BUSY, "EBUSY"),
+        (Errno::INTR, "EINTR"),
+        (Errno::AGAIN, "EAGAIN"),
+        (Errno::NOENT, "ENOENT"),
+        (Errno::EXIST, "EEXIST"),
+        (Errno::NOTCONN, "ENOTCONN"),
+        (Errno::MSGSIZE, "EMSGSIZE"),
+    ];
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == errno)
+        .map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// So many bytes reached the target; 0 when a signal interrupted the step.
+    Moved(u64),
+    /// A call other than `read` answered 0: perhaps the end; only a `read` can prove it (invariant 2).
+    Dry,
+    /// A `read` (or `recv`) answered 0: the end.
+    End,
+    /// That side cannot go on now.
+    WouldBlock(Side),
+    /// Not this way: nothing was touched by the refused call; ask the next method.
+    Refused(Fault),
+    /// The data cannot move.
+    Failed(Fault),
+}
+
+impl Step {
+    /// The step that an error means, given that the failed call touched nothing.
+    pub(crate) fn from_errno(call: Call, side: Side, errno: Errno) -> Self {
+        match errno {
+            Errno::INTR => Step::Moved(0),
+            Errno::AGAIN => Step::WouldBlock(side),
+            errno if is_refusal(errno) => Step::Refused(Fault { call, side, errno }),
+            errno => Step::Failed(Fault { call, side, errno }),
+        }
+    }
+
+    /// As [`Step::from_errno`], where there is no other way to try.
+    pub(crate) fn from_errno_final(call: Call, side: Side, errno: Errno) -> Self {
+        match Self::from_errno(call, side, errno) {
+            Step::Refused(fault) => Step::Failed(fault),
+            step => step,
+        }
+    }
+}
+
+/// A technique.
+pub trait Method: fmt::Debug + Sync {
+    /// Its name.
+    fn name(&self) -> MethodName;
+
+    /// What it does to the user.
+    fn traits(&self) -> Traits;
+
+    /// Can it move these bytes, as far as one can say without trying?
+    ///
+    /// # Errors
+    /// The refusal, with its reason; no call that changes anything was made.
+    fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal>;
+
+    /// Makes ready to move.
+    ///
+    /// # Errors
+    /// The refusal of a call that making ready needs; source and target are untouched.
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal>;
+}
+
+/// A technique at work on one pair.
+pub trait Transfer {
+    /// Moves at most `budget_bytes`, without waiting for a side that can be idle.
+    fn step(&mut self, budget_bytes: u64) -> Step;
+
+    /// Goes on with another part of the same two files, keeping buffers; `false` if it cannot.
+    fn reposition(&mut self, _pair: &Pair<'_>) -> bool {
+        false
+    }
+
+    /// The bytes taken from the source and not yet delivered.
+    fn in_flight(&self) -> u64 {
+        0
+    }
+
+    /// Delivers some of the bytes in flight by plain writes; to be repeated while there are any.
+    fn drain(&mut self) -> Step {
+        Step::Moved(0)
+    }
+
+    /// Of the bytes moved so far, how many were zeros left out as holes.
+    fn hole_bytes(&self) -> u64 {
+        0
+    }
+}
+
+fn source_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
+    pair.source_at
+        .ok_or_else(|| Refusal::because(method, "the source has no offsets (not a plain file)"))
+}
+
+fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
+    pair.target_at.ok_or_else(|| {
+        Refusal::because(method, "the target has no offsets (not a plain file, or O_APPEND)")
+    })
+}
+
+/// A budget as the length of one system call.
+pub(crate) fn call_bytes(budget_bytes: u64, most: usize) -> usize {
+    usize::try_from(budget_bytes).unwrap_or(usize::MAX).min(most)
+}

@@ -1,0 +1,84 @@
+//! `read-mmap`: the target is mapped, and the source is read straight into it.
+//!
+//! Buffered writes of one file take its inode lock in turn; page faults of a mapping do not. Reading
+//! into the mapped target is therefore the copy of one file that several processors can share.
+//! A target truncated meanwhile makes `pread` answer EFAULT; it raises no signal. The target has its
+//! full size, and its space, before the first byte: a full disk shows as ENOSPC from fallocate(2).
+
+use rustix::io::Errno;
+
+use super::mmap_copy::{MappedTarget, target_fault};
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
+};
+use crate::kernel::Kernel;
+use crate::port::{Port, Side};
+use crate::sys::Call;
+use crate::tuning::Tuning;
+
+/// One window of each worker.
+const WINDOW_BYTES: usize = 4 << 20;
+
+#[derive(Debug)]
+pub(super) struct ReadMmap;
+
+impl Method for ReadMmap {
+    fn name(&self) -> MethodName {
+        MethodName::ReadMmap
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            parallel: true,
+            gains_from_threads: true,
+            proves_end: true,
+            needs_source_offset: true,
+            needs_target_offset: true,
+            needs_target_size: true,
+            ..Traits::default()
+        }
+    }
+
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        source_offset(self.name(), pair)?;
+        target_offset(self.name(), pair).map(drop)
+    }
+
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+        source_offset(self.name(), pair)?;
+        let at = target_offset(self.name(), pair)?;
+        let window_bytes = tuning.buffer_or(WINDOW_BYTES);
+        Ok(Box::new(Reading {
+            source: Port::new(&pair.source, pair.source_at),
+            target: MappedTarget::new(pair.target.fd(), at, window_bytes),
+        }))
+    }
+}
+
+struct Reading<'fd> {
+    source: Port<'fd>,
+    target: MappedTarget<'fd>,
+}
+
+impl Transfer for Reading<'_> {
+    fn step(&mut self, budget_bytes: u64) -> Step {
+        let (window, offset, len) = match self.target.next(budget_bytes) {
+            Ok(next) => next,
+            Err(step) => return step,
+        };
+        let Some(at) = self.source.at else { return Step::Dry };
+        match window.pread(offset, len, self.source.fd, at) {
+            Ok(0) => Step::End,
+            Ok(got) => {
+                self.source.at = Some(at + got as u64);
+                self.target.filled(got).err().unwrap_or(Step::Moved(got as u64))
+            }
+            Err(Errno::FAULT) => target_fault(Call::Pread),
+            Err(errno) => Step::from_errno(Call::Pread, Side::Source, errno),
+        }
+    }
+}

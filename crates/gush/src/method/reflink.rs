@@ -1,0 +1,97 @@
+//! `reflink`: the target shares the source's blocks until one of them is written.
+//!
+//! FICLONE for a whole file, FICLONERANGE for a part whose ends lie on block boundaries
+//! (ioctl_ficlone(2); btrfs, xfs, bcachefs, NFS 4.2, OCFS2, within one file system). Elsewhere the
+//! kernel answers EOPNOTSUPP or EXDEV, in containers also EPERM, EACCES or ENOTTY.
+
+use std::os::fd::BorrowedFd;
+
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
+};
+use crate::kernel::Kernel;
+use crate::port::Side;
+use crate::sys::{self, Call};
+use crate::tuning::Tuning;
+
+#[derive(Debug)]
+pub(super) struct Reflink;
+
+impl Method for Reflink {
+    fn name(&self) -> MethodName {
+        MethodName::Reflink
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            keeps_holes: true,
+            needs_source_offset: true,
+            needs_target_offset: true,
+            whole: true,
+            ..Traits::default()
+        }
+    }
+
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        source_offset(self.name(), pair)?;
+        target_offset(self.name(), pair).map(drop)
+    }
+
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        _tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+        Ok(Box::new(Sharing {
+            source: pair.source.fd(),
+            target: pair.target.fd(),
+            source_at: source_offset(self.name(), pair)?,
+            target_at: target_offset(self.name(), pair)?,
+            length_bytes: pair.length_bytes,
+        }))
+    }
+}
+
+struct Sharing<'fd> {
+    source: BorrowedFd<'fd>,
+    target: BorrowedFd<'fd>,
+    source_at: u64,
+    target_at: u64,
+    length_bytes: Option<u64>,
+}
+
+impl Transfer for Sharing<'_> {
+    fn step(&mut self, budget_bytes: u64) -> Step {
+        let size_bytes = match sys::file::fstat(self.source) {
+            Ok(stat) => u64::try_from(stat.st_size).unwrap_or(0),
+            Err(errno) => return Step::from_errno(Call::Fstat, Side::Source, errno),
+        };
+        let left = size_bytes.saturating_sub(self.source_at);
+        let len = left.min(self.length_bytes.unwrap_or(left)).min(budget_bytes);
+        if len == 0 {
+            return Step::Dry;
+        }
+        let whole = self.source_at == 0 && self.target_at == 0 && len == size_bytes;
+        let (call, answer) = if whole {
+            (Call::Ficlone, sys::file::ficlone(self.source, self.target))
+        } else {
+            let answer = sys::file::ficlone_range(
+                self.source,
+                self.source_at,
+                len,
+                self.target,
+                self.target_at,
+            );
+            (Call::FicloneRange, answer)
+        };
+        match answer {
+            Ok(()) => {
+                self.source_at += len;
+                self.target_at += len;
+                self.length_bytes = self.length_bytes.map(|length| length - len);
+                Step::Moved(len)
+            }
+            Err(errno) => Step::from_errno(call, Side::Target, errno),
+        }
+    }
+}

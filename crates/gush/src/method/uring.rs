@@ -1,0 +1,181 @@
+//! `uring`: several reads and writes of one file under way at once (io_uring(7)).
+//!
+//! Each slot reads its piece and writes it; a step hands out pieces up to its budget and returns when
+//! all of them are done. Splicing by io_uring is not used: it runs in a worker thread, and its length
+//! is 32 bits wide, so that 4 GiB would look like the end.
+
+use rustix::io::{self, Errno};
+
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
+};
+use crate::endpoint::Endpoint;
+use crate::error::Fault;
+use crate::kernel::Kernel;
+use crate::port::Side;
+use crate::sys::Call;
+use crate::sys::ring::Ring;
+use crate::tuning::Tuning;
+
+const SLOTS: usize = 8;
+const BUFFER_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct Uring;
+
+impl Method for Uring {
+    fn name(&self) -> MethodName {
+        MethodName::Uring
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { needs_source_offset: true, needs_target_offset: true, ..Traits::default() }
+    }
+
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        source_offset(self.name(), pair)?;
+        target_offset(self.name(), pair).map(drop)
+    }
+
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+        let buffer_bytes = tuning.buffer_or(BUFFER_BYTES).min(Tuning::MOST_BUFFER_BYTES / SLOTS);
+        Ok(Box::new(Ringing {
+            source: pair.source,
+            target: pair.target,
+            source_at: source_offset(self.name(), pair)?,
+            target_at: target_offset(self.name(), pair)?,
+            ring: Ring::new(SLOTS, buffer_bytes)
+                .map_err(|errno| Refusal::by_kernel(self.name(), Call::IoUringSetup, errno))?,
+        }))
+    }
+}
+
+struct Ringing<'fd> {
+    source: Endpoint<'fd>,
+    target: Endpoint<'fd>,
+    source_at: u64,
+    target_at: u64,
+    ring: Ring,
+}
+
+/// What a slot is doing with the piece that begins `offset` bytes behind the step's start.
+#[derive(Clone, Copy)]
+enum Piece {
+    Idle,
+    Reading { offset: u64, len: usize, got: usize },
+    Writing { offset: u64, len: usize, put: usize },
+}
+
+/// How far a step got: the first byte that did not arrive, and why.
+#[derive(Clone, Copy)]
+struct Stop {
+    offset: u64,
+    step: Step,
+}
+
+impl Ringing<'_> {
+    fn read(&mut self, slot: usize, offset: u64, len: usize, got: usize) -> Piece {
+        self.ring.read(slot, self.source.fd(), self.source_at + offset + got as u64, got..len);
+        Piece::Reading { offset, len, got }
+    }
+
+    fn write(&mut self, slot: usize, offset: u64, len: usize, put: usize) -> Piece {
+        self.ring.write(slot, self.target.fd(), self.target_at + offset + put as u64, put..len);
+        Piece::Writing { offset, len, put }
+    }
+
+    /// What follows an answer: more of the same, the write after the read, or a stop.
+    fn go_on(
+        &mut self,
+        slot: usize,
+        piece: Piece,
+        answer: io::Result<usize>,
+    ) -> Result<Piece, Stop> {
+        let stop = |offset, call, side, errno| {
+            Err(Stop { offset, step: Step::from_errno(call, side, errno) })
+        };
+        match (piece, answer) {
+            (Piece::Reading { offset, len, got }, Err(Errno::INTR | Errno::AGAIN)) => {
+                Ok(self.read(slot, offset, len, got))
+            }
+            (Piece::Writing { offset, len, put }, Err(Errno::INTR | Errno::AGAIN)) => {
+                Ok(self.write(slot, offset, len, put))
+            }
+            (Piece::Reading { offset, got, .. }, Err(errno)) => {
+                stop(offset + got as u64, Call::UringRead, Side::Source, errno)
+            }
+            (Piece::Writing { offset, put, .. }, Err(errno)) => {
+                stop(offset + put as u64, Call::UringWrite, Side::Target, errno)
+            }
+            (Piece::Reading { offset, got: 0, .. }, Ok(0)) => Err(Stop { offset, step: Step::End }),
+            (Piece::Reading { offset, got, .. }, Ok(0)) => Ok(self.write(slot, offset, got, 0)),
+            (Piece::Writing { offset, put, .. }, Ok(0)) => {
+                stop(offset + put as u64, Call::UringWrite, Side::Target, Errno::IO)
+            }
+            (Piece::Reading { offset, len, got }, Ok(more)) if got + more < len => {
+                Ok(self.read(slot, offset, len, got + more))
+            }
+            (Piece::Reading { offset, len, .. }, Ok(_)) => Ok(self.write(slot, offset, len, 0)),
+            (Piece::Writing { offset, len, put }, Ok(more)) if put + more < len => {
+                Ok(self.write(slot, offset, len, put + more))
+            }
+            (Piece::Writing { .. } | Piece::Idle, Ok(_)) | (Piece::Idle, Err(_)) => Ok(Piece::Idle),
+        }
+    }
+}
+
+impl Transfer for Ringing<'_> {
+    fn step(&mut self, budget_bytes: u64) -> Step {
+        let mut pieces = [Piece::Idle; SLOTS];
+        let mut handed_out = 0;
+        let mut first_stop: Option<Stop> = None;
+        loop {
+            for (slot, piece) in pieces.iter_mut().enumerate() {
+                let left = budget_bytes - handed_out;
+                if first_stop.is_none() && left > 0 && matches!(piece, Piece::Idle) {
+                    let len = super::call_bytes(left, self.ring.buffer_bytes());
+                    *piece = self.read(slot, handed_out, len, 0);
+                    handed_out += len as u64;
+                }
+            }
+            let (slot, answer) = match self.ring.next() {
+                Ok(Some(done)) => done,
+                Ok(None) => break,
+                Err(errno) => {
+                    let call = Call::IoUringEnter;
+                    return Step::Failed(Fault { call, side: Side::Target, errno });
+                }
+            };
+            let piece = std::mem::replace(&mut pieces[slot], Piece::Idle);
+            let was_short = matches!((piece, &answer), (Piece::Reading { got: 1.., .. }, Ok(0)));
+            match self.go_on(slot, piece, answer) {
+                Ok(next) => {
+                    if let (true, Piece::Writing { offset, len, .. }) = (was_short, next) {
+                        let stop = Stop { offset: offset + len as u64, step: Step::End };
+                        first_stop = earlier(first_stop, stop);
+                    }
+                    pieces[slot] = next;
+                }
+                Err(stop) => first_stop = earlier(first_stop, stop),
+            }
+        }
+        let moved = first_stop.map_or(handed_out, |stop| stop.offset);
+        self.source_at += moved;
+        self.target_at += moved;
+        match first_stop {
+            Some(Stop { offset: 0, step }) => step,
+            _ => Step::Moved(moved),
+        }
+    }
+}
+
+fn earlier(known: Option<Stop>, new: Stop) -> Option<Stop> {
+    match known {
+        Some(known) if known.offset <= new.offset => Some(known),
+        _ => Some(new),
+    }
+}

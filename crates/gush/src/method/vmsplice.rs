@@ -1,0 +1,190 @@
+//! `vmsplice`: read into page-aligned memory, lend its pages to a private pipe, splice them on.
+//!
+//! No notice says when the last holder of a lent page is done (see `pages.rs`). A regular file copies
+//! before its splice returns, so the memory is taken back; for every other target it is given away.
+//! With GIFT start and length must be page-aligned: the last piece is rounded up, and the surplus is
+//! drained from the pipe, never delivered (vmsplice(2)).
+
+use rustix::io::Errno;
+
+use super::splice::empty;
+use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
+use crate::endpoint::Kind;
+use crate::error::Fault;
+use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
+use crate::pages::{Lent, Pages};
+use crate::pipe::Pipe;
+use crate::port::{Port, Side};
+use crate::sys::Call;
+use crate::tuning::Tuning;
+
+/// As many pages as a pipe of this size has slots.
+const BUFFER_BYTES: usize = 256 << 10;
+
+#[derive(Debug)]
+pub(super) struct Vmsplice;
+
+impl Method for Vmsplice {
+    fn name(&self) -> MethodName {
+        MethodName::Vmsplice
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { sees_bytes: true, proves_end: true, ..Traits::default() }
+    }
+
+    fn serves(&self, _pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
+        match kernel.vmsplice() {
+            Ability::Absent(errno) => Err(Refusal::by_kernel(self.name(), Call::Vmsplice, errno)),
+            Ability::Copies | Ability::ZeroCopy => Ok(()),
+        }
+    }
+
+    fn start<'fd>(
+        &self,
+        pair: &Pair<'fd>,
+        tuning: &Tuning,
+    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+        let wanted = tuning.buffer_or(BUFFER_BYTES).next_multiple_of(page_bytes());
+        let pipe = Pipe::new(tuning.get_pipe_bytes().unwrap_or(wanted))
+            .map_err(|errno| Refusal::by_kernel(self.name(), Call::Pipe, errno))?;
+        let pages = Pages::new(wanted.min(pipe.capacity_bytes()))
+            .map_err(|errno| Refusal::by_kernel(self.name(), Call::Mmap, errno))?;
+        Ok(Box::new(Lending {
+            source: Port::new(&pair.source, pair.source_at),
+            target: Port::new(&pair.target, pair.target_at),
+            pipe,
+            memory: Memory::Ours(pages),
+            tuning: tuning.clone(),
+        }))
+    }
+}
+
+/// Whose the pages are now.
+enum Memory {
+    Ours(Pages),
+    /// `filled` bytes of it hold data; `lent` of them (rounded up under GIFT) went into the pipe;
+    /// `delivered` arrived.
+    Out {
+        lent_pages: Lent,
+        filled: usize,
+        lent: usize,
+        delivered: usize,
+    },
+    /// Giving away failed for want of memory: nothing more can move this way.
+    Gone,
+}
+
+struct Lending<'fd> {
+    source: Port<'fd>,
+    target: Port<'fd>,
+    pipe: Pipe,
+    memory: Memory,
+    tuning: Tuning,
+}
+
+impl Lending<'_> {
+    fn take_from_source(&mut self, budget_bytes: u64) -> Result<(), Step> {
+        let Memory::Ours(pages) = &mut self.memory else { return Ok(()) };
+        let most = call_bytes(budget_bytes, pages.len_bytes());
+        match self.source.read(&mut pages.as_mut_slice()[..most]) {
+            Ok(0) => return Err(Step::End),
+            Ok(filled) => {
+                self.tuning.show(&pages.as_slice()[..filled]);
+                if let Memory::Ours(pages) = std::mem::replace(&mut self.memory, Memory::Gone) {
+                    let lent_pages = pages.lend();
+                    self.memory = Memory::Out { lent_pages, filled, lent: 0, delivered: 0 };
+                }
+            }
+            Err(errno) => return Err(Step::from_errno_final(Call::Read, Side::Source, errno)),
+        }
+        Ok(())
+    }
+
+    /// Lends the next pages if the pipe is empty, and splices on what it holds of the data.
+    fn pass_on(&mut self) -> Step {
+        let Memory::Out { lent_pages, filled, lent, delivered } = &mut self.memory else {
+            let fault = Fault { call: Call::Mmap, side: Side::Target, errno: Errno::NOMEM };
+            return Step::Failed(fault);
+        };
+        if self.pipe.is_empty() {
+            let end =
+                if self.tuning.gift { filled.next_multiple_of(page_bytes()) } else { *filled };
+            match lent_pages.splice_into(self.pipe.write_end(), *lent..end, self.tuning.gift) {
+                Ok(0) => {
+                    let errno = Errno::IO;
+                    return Step::Refused(Fault {
+                        call: Call::Vmsplice,
+                        side: Side::Target,
+                        errno,
+                    });
+                }
+                Ok(put) => {
+                    self.pipe.put(put);
+                    *lent += put;
+                }
+                Err(errno) => return Step::from_errno(Call::Vmsplice, Side::Target, errno),
+            }
+        }
+        let data = (*filled).min(*lent) - *delivered;
+        let step = empty(&mut self.pipe, &mut self.target, data as u64);
+        if let Step::Moved(put) = step {
+            *delivered += usize::try_from(put).unwrap_or(0);
+        }
+        step
+    }
+
+    /// Everything arrived: drops the surplus of the last page, and gets writable memory again.
+    fn settle(&mut self) {
+        let Memory::Out { filled, delivered, .. } = &self.memory else { return };
+        if delivered < filled {
+            return;
+        }
+        let mut surplus = [0; 4096];
+        while !self.pipe.is_empty() && matches!(self.pipe.read_out(&mut surplus), Ok(1..)) {}
+        let Memory::Out { lent_pages, .. } = std::mem::replace(&mut self.memory, Memory::Gone)
+        else {
+            return;
+        };
+        if self.target.kind == Kind::File && self.pipe.is_empty() {
+            self.memory = Memory::Ours(lent_pages.reclaim());
+        } else if let Ok(pages) = lent_pages.renew() {
+            self.memory = Memory::Ours(pages);
+        }
+    }
+}
+
+impl Transfer for Lending<'_> {
+    fn step(&mut self, budget_bytes: u64) -> Step {
+        if let Err(step) = self.take_from_source(budget_bytes) {
+            return step;
+        }
+        let step = self.pass_on();
+        self.settle();
+        step
+    }
+
+    fn in_flight(&self) -> u64 {
+        match &self.memory {
+            Memory::Out { filled, delivered, .. } => (filled - delivered) as u64,
+            Memory::Ours(_) | Memory::Gone => 0,
+        }
+    }
+
+    /// The lent pages still hold the data, unchanged: they are written as they are.
+    fn drain(&mut self) -> Step {
+        let Memory::Out { lent_pages, filled, delivered, .. } = &mut self.memory else {
+            return Step::Moved(0);
+        };
+        match self.target.write(&lent_pages.as_slice()[*delivered..*filled]) {
+            Ok(0) => {
+                Step::Failed(Fault { call: Call::Write, side: Side::Target, errno: Errno::IO })
+            }
+            Ok(put) => {
+                *delivered += put;
+                Step::Moved(put as u64)
+            }
+            Err(errno) => Step::from_errno_final(Call::Write, Side::Target, errno),
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! Driving one transfer: budget, step, wait, deliver what is in flight, prove the end.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::job::Job;
+use crate::endpoint::Kind;
+use crate::error::{Error, Fault};
+use crate::kernel::Kernel;
+use crate::method::{MethodName, Refusal, Step, Traits, Transfer};
+use crate::port::{Port, Side};
+use crate::progress::Control;
+use crate::sys::{Call, Counts};
+use crate::wait::Woken;
+
+use super::parallel::OpenEnd;
+
+/// How long a wait may last before a watched move asks its observer again (invariant 7).
+pub(super) const SLICE: Duration = Duration::from_millis(50);
+
+/// What the end's proof found.
+enum Proof {
+    End,
+    More,
+    /// A stream has nothing now, and has not ended.
+    NotYet,
+}
+
+impl Job<'_> {
+    /// Moves up to the goal by one method; answers its refusal if it cannot go on from here.
+    pub(super) fn move_by(
+        &mut self,
+        name: MethodName,
+        goal: Option<u64>,
+    ) -> Result<Option<Refusal>, Error> {
+        let method = name.method();
+        let traits = method.traits();
+        let calls_before = Counts::of_this_thread();
+        let left = self.known_left_bytes(goal);
+        let pair = self.pair(traits, goal)?;
+        if let Err(refusal) = method.serves(&pair, Kernel::get()) {
+            return Ok(Some(refusal));
+        }
+        let mut open_end = None;
+        if traits.needs_target_size && left > 0 {
+            let end = OpenEnd::of(self.target.fd())
+                .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
+            if let Err(errno) = end.reserve(self.target_at().unwrap_or(0), left) {
+                return Ok(Some(Refusal::by_kernel(name, Call::Fallocate, errno)));
+            }
+            open_end = Some(end);
+        }
+        let mut transfer = match method.start(&pair, &self.options.tuning) {
+            Ok(transfer) => transfer,
+            Err(refusal) => return Ok(Some(refusal)),
+        };
+        let (moved_before, holes_before) = (self.moved_bytes, self.hole_bytes);
+        let mut steps = 0;
+        let outcome = self.drive(name, transfer.as_mut(), goal, &mut steps);
+        self.hole_bytes = holes_before + transfer.hole_bytes();
+        drop(transfer);
+        let moved = self.moved_bytes - moved_before;
+        let trimmed = open_end.map_or(Ok(()), |end| end.trim(self.target_at().unwrap_or(0)));
+        self.all_seen &= traits.sees_bytes || moved == 0;
+        let calls = Counts::of_this_thread().since(calls_before);
+        if !matches!(outcome, Ok(Some(_))) || moved > 0 {
+            self.record(name, moved, steps, 1, calls);
+        }
+        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno)).and(outcome)
+    }
+
+    fn drive(
+        &mut self,
+        name: MethodName,
+        transfer: &mut dyn Transfer,
+        goal: Option<u64>,
+        steps: &mut u64,
+    ) -> Result<Option<Refusal>, Error> {
+        let traits = name.method().traits();
+        // Where a read found more although the method, or the file's size, had said there was none.
+        let mut doubted_at = None;
+        loop {
+            let Some(budget) = self.budget(name, transfer, goal)? else { return Ok(None) };
+            let known_left = self.known_left_bytes(goal);
+            let step = if traits.proves_end || known_left > 0 || self.source_at().is_none() {
+                *steps += 1;
+                let began = Instant::now();
+                let step = transfer.step(self.fitting(traits, budget, known_left, goal));
+                if let Step::Moved(bytes) = step {
+                    self.after_step(name, transfer, bytes, began.elapsed())?;
+                }
+                step
+            } else if doubted_at == Some(self.moved_bytes) {
+                if traits.needs_target_size {
+                    let why = "the source grew behind the mapped target";
+                    return Ok(Some(Refusal::because(name, why)));
+                }
+                *steps += 1;
+                let step = transfer.step(budget);
+                if let Step::Moved(bytes) = step {
+                    self.after_step(name, transfer, bytes, Duration::ZERO)?;
+                }
+                step
+            } else {
+                Step::Dry
+            };
+            match step {
+                Step::Moved(_) => {}
+                Step::End => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                Step::Dry if self.source.kind() == Kind::Terminal => {
+                    self.ended = true;
+                    return Ok(None);
+                }
+                Step::Dry if doubted_at == Some(self.moved_bytes) => return self.false_end(name),
+                Step::Dry => match self.prove_end()? {
+                    Proof::End => return Ok(None),
+                    Proof::More => doubted_at = Some(self.moved_bytes),
+                    Proof::NotYet => self.wait(name, transfer, Side::Source)?,
+                },
+                Step::WouldBlock(side) => self.wait(name, transfer, side)?,
+                Step::Refused(fault) => {
+                    self.deliver_in_flight(transfer)?;
+                    return Ok(Some(Refusal::by_kernel(name, fault.call, fault.errno)));
+                }
+                Step::Failed(fault) => {
+                    let undelivered = self.deliver_in_flight(transfer).err();
+                    let lost = undelivered.map_or(0, |error| error.in_flight_bytes());
+                    return Err(Error::failed(fault).after(self.moved_bytes, lost));
+                }
+            }
+        }
+    }
+
+    /// The budget of a step: all of it at once for a method that works so, and never more than the
+    /// source is known to hold for one whose own calls cannot prove the end.
+    fn fitting(&self, traits: Traits, budget: u64, known_left: u64, goal: Option<u64>) -> u64 {
+        if traits.whole {
+            goal.map_or(u64::MAX, |goal| goal - self.moved_bytes)
+        } else if known_left > 0 && !traits.proves_end {
+            budget.min(known_left)
+        } else {
+            budget
+        }
+    }
+
+    fn false_end(&self, name: MethodName) -> Result<Option<Refusal>, Error> {
+        if self.options.choice == super::Choice::Only(name) {
+            Err(Error::false_end(name).after(self.moved_bytes, 0))
+        } else {
+            Ok(Some(Refusal::because(name, "it reports the end before the end")))
+        }
+    }
+
+    /// How much the next step may move; `None` when the goal is reached. Sleeps for the rate limit.
+    fn budget(
+        &mut self,
+        name: MethodName,
+        transfer: &mut dyn Transfer,
+        goal: Option<u64>,
+    ) -> Result<Option<u64>, Error> {
+        loop {
+            let left = goal.map_or(u64::MAX, |goal| goal - self.moved_bytes);
+            if left == 0 {
+                return Ok(None);
+            }
+            let paced = self.pace.budget_bytes().min(left);
+            let Some(limiter) = &mut self.limiter else { return Ok(Some(paced)) };
+            match limiter.allowance() {
+                Ok(allowed) => return Ok(Some(paced.min(allowed))),
+                Err(pause) => {
+                    thread::sleep(pause.min(SLICE));
+                    if self.observe(name) == Control::Stop {
+                        return Err(self.stop(transfer));
+                    }
+                }
+            }
+        }
+    }
+
+    fn after_step(
+        &mut self,
+        name: MethodName,
+        transfer: &mut dyn Transfer,
+        bytes: u64,
+        took: Duration,
+    ) -> Result<(), Error> {
+        self.moved_bytes += bytes;
+        if let Some(limiter) = &mut self.limiter {
+            limiter.spend(bytes);
+        }
+        if self.options.observer.is_some() {
+            self.pace.learn(bytes, took);
+            if self.observe(name) == Control::Stop {
+                return Err(self.stop(transfer));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait(
+        &mut self,
+        name: MethodName,
+        transfer: &mut dyn Transfer,
+        side: Side,
+    ) -> Result<(), Error> {
+        let slice = self.options.observer.is_some().then_some(SLICE);
+        let fd = match side {
+            Side::Source => self.source.fd(),
+            Side::Target => self.target.fd(),
+        };
+        let woken = self.options.wait.for_side(fd, side, slice).map_err(|errno| {
+            self.failed(Call::Poll, side, errno).after(self.moved_bytes, transfer.in_flight())
+        })?;
+        if woken == Woken::NotYet && self.observe(name) == Control::Stop {
+            return Err(self.stop(transfer));
+        }
+        Ok(())
+    }
+
+    /// Delivers what was taken, then says that the observer stopped the move.
+    fn stop(&mut self, transfer: &mut dyn Transfer) -> Error {
+        // A target that takes nothing now must not hold up who wants to stop: one round, no waiting.
+        while transfer.in_flight() > 0 {
+            match transfer.drain() {
+                Step::Moved(bytes) if bytes > 0 => self.moved_bytes += bytes,
+                _ => break,
+            }
+        }
+        Error::stopped().after(self.moved_bytes, transfer.in_flight())
+    }
+
+    /// Invariant 1: what was taken from the source arrives before anything else happens.
+    fn deliver_in_flight(&mut self, transfer: &mut dyn Transfer) -> Result<(), Error> {
+        while transfer.in_flight() > 0 {
+            match transfer.drain() {
+                Step::Moved(bytes) => self.moved_bytes += bytes,
+                Step::WouldBlock(side) => {
+                    let fd = if side == Side::Source { self.source.fd() } else { self.target.fd() };
+                    self.options
+                        .wait
+                        .for_side(fd, side, None)
+                        .map_err(|errno| self.failed(Call::Poll, side, errno))?;
+                }
+                Step::Refused(fault) | Step::Failed(fault) => {
+                    return Err(self.undelivered(fault, transfer.in_flight()));
+                }
+                Step::Dry | Step::End => {
+                    let fault = Fault { call: Call::Read, side: Side::Source, errno: Errno::IO };
+                    return Err(self.undelivered(fault, transfer.in_flight()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What a source with offsets still has is not lost: it is only lost to a stream.
+    fn undelivered(&self, fault: Fault, in_flight_bytes: u64) -> Error {
+        let lost = if self.source_at().is_some() { 0 } else { in_flight_bytes };
+        Error::failed(fault).after(self.moved_bytes, lost)
+    }
+
+    /// Invariant 2: only a `read` that answers 0 is the end.
+    fn prove_end(&mut self) -> Result<Proof, Error> {
+        let mut byte = [0];
+        let mut port = Port::new(&self.source, None);
+        let looked = loop {
+            let answer = match port.peek(self.source_at(), &mut byte) {
+                Some(answer) => answer,
+                None => port.read(&mut byte),
+            };
+            match answer {
+                Err(Errno::INTR) => {}
+                answer => break answer,
+            }
+        };
+        match looked {
+            Ok(0) => {
+                self.ended = true;
+                Ok(Proof::End)
+            }
+            Ok(_) if self.source_at().is_some() => Ok(Proof::More),
+            Ok(_) => {
+                self.deliver_byte(byte)?;
+                Ok(Proof::More)
+            }
+            Err(Errno::AGAIN) => Ok(Proof::NotYet),
+            Err(errno) => Err(self.failed(Call::Read, Side::Source, errno)),
+        }
+    }
+
+    /// A stream's end was asked for and a byte came: it goes where it belongs.
+    fn deliver_byte(&mut self, byte: [u8; 1]) -> Result<(), Error> {
+        let mut port = Port::new(
+            &self.target,
+            self.target_at().filter(|_| self.options.target_offset.is_some()),
+        );
+        loop {
+            match port.write(&byte) {
+                Ok(0) => {
+                    return Err(self.undelivered(
+                        Fault { call: Call::Write, side: Side::Target, errno: Errno::IO },
+                        1,
+                    ));
+                }
+                Ok(_) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let waited = self.options.wait.for_side(self.target.fd(), Side::Target, None);
+                    waited.map_err(|errno| self.failed(Call::Poll, Side::Target, errno))?;
+                }
+                Err(errno) => {
+                    return Err(
+                        self.undelivered(Fault { call: Call::Write, side: Side::Target, errno }, 1)
+                    );
+                }
+            }
+        }
+        self.options.tuning.show(&byte);
+        self.moved_bytes += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! Page-aligned memory that can be lent to the kernel and given away.
+//!
+//! vmsplice(2) hands the kernel the pages themselves, and no notice ever says that their last reader
+//! is done. The life of such memory is therefore a type: [`Pages`] can be written, [`Pages::lend`]
+//! turns it into [`Lent`], which cannot, and the way back drops the lent pages first
+//! ([`Lent::renew`]): whoever still holds them keeps the old content (invariant 4).
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::ptr::{self, NonNull};
+
+use rustix::io;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::pipe::SpliceFlags;
+
+use crate::sys;
+
+/// Anonymous, private, page-aligned memory, zero at first; unmapped when dropped.
+///
+/// ```
+/// let mut pages = gush::Pages::new(5000)?;
+/// assert_eq!(pages.len_bytes() % rustix::param::page_size(), 0);
+/// pages.as_mut_slice()[..3].copy_from_slice(b"abc");
+/// let lent = pages.lend();
+/// assert_eq!(&lent.as_slice()[..3], b"abc");
+/// let renewed = lent.renew()?;
+/// assert_eq!(renewed.as_slice()[0], 0);
+/// # Ok::<(), gush::Errno>(())
+/// ```
+///
+/// Lent memory has no way to be written:
+///
+/// ```compile_fail
+/// let lent = gush::Pages::new(4096).unwrap().lend();
+/// lent.as_mut_slice()[0] = 1;
+/// ```
+#[derive(Debug)]
+pub struct Pages {
+    base: NonNull<u8>,
+    len_bytes: usize,
+}
+
+// SAFETY: the mapping is owned, and reached only through the borrow rules of the slices.
+unsafe impl Send for Pages {}
+// SAFETY: shared references only read.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Maps at least `len_bytes`, rounded up to whole pages.
+    ///
+    /// # Errors
+    /// `ENOMEM` from mmap(2).
+    pub fn new(len_bytes: usize) -> io::Result<Self> {
+        let page_bytes = rustix::param::page_size();
+        let len_bytes = len_bytes.max(1).next_multiple_of(page_bytes);
+        // SAFETY: a new private mapping at an address of the kernel's choice.
+        let base = unsafe {
+            mm::mmap_anonymous(
+                ptr::null_mut(),
+                len_bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(io::Errno::NOMEM)?;
+        Ok(Self { base, len_bytes })
+    }
+
+    /// The size in bytes, a multiple of the page size.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.len_bytes
+    }
+
+    /// The content.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping is initialised (zero pages) and borrowed for as long as the slice.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len_bytes) }
+    }
+
+    /// The content, to be written.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: invariant 4: pages that were lent come back only through `renew` or `reclaim`,
+        // so this memory is nobody else's; `&mut self` makes the slice exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len_bytes) }
+    }
+
+    /// Lends a page to the pipe, stores into it, and answers whether the store shows at the other end.
+    ///
+    /// The only deliberate breach of invariant 4, on a page that this function owns, makes, and frees.
+    ///
+    /// # Errors
+    /// What vmsplice(2) or `read_byte` answers.
+    pub(crate) fn shows_later_store(
+        to: BorrowedFd<'_>,
+        read_byte: impl FnOnce(&mut u8) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let mut pages = Self::new(1)?;
+        pages.as_mut_slice()[0] = 1;
+        let lent = pages.lend();
+        lent.splice_into(to, 0..1, false)?;
+        // SAFETY: the mapping is live and owned; volatile, because the kernel may read it too.
+        unsafe { lent.0.base.as_ptr().write_volatile(2) };
+        let mut byte = 0;
+        read_byte(&mut byte)?;
+        Ok(byte == 2)
+    }
+
+    /// Stops all writing, so that the pages may be lent.
+    #[must_use]
+    pub fn lend(self) -> Lent {
+        Lent(self)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is owned; a page that the kernel still holds lives on without it.
+        let _ = unsafe { mm::munmap(self.base.as_ptr().cast::<c_void>(), self.len_bytes) };
+    }
+}
+
+/// Memory whose pages may be in the kernel's hands: it can be read, lent and given away.
+#[derive(Debug)]
+pub struct Lent(Pages);
+
+impl Lent {
+    /// The content.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+
+    /// Puts the pages of `range` into the pipe `to` by vmsplice(2), without waiting; answers how many bytes.
+    ///
+    /// With `gift` (`SPLICE_F_GIFT`) start and length must be page-aligned.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the pipe is full; `EPERM`, `ENOSYS`, `EOPNOTSUPP` where vmsplice is denied.
+    pub fn splice_into(
+        &self,
+        to: BorrowedFd<'_>,
+        range: Range<usize>,
+        gift: bool,
+    ) -> io::Result<usize> {
+        let bytes = &self.as_slice()[range];
+        let mut flags = SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::GIFT, gift);
+        // SAFETY: invariant 4, upheld by this type: nothing writes the pages until `renew` has
+        // dropped them from this mapping, or `reclaim` knows that they were copied; unmapping
+        // leaves the kernel's reference valid.
+        unsafe { sys::pipe::vmsplice(to, bytes.as_ptr(), bytes.len(), flags) }
+    }
+
+    /// Gives the pages away: their holders keep the content, this memory starts afresh from zero.
+    ///
+    /// `MADV_DONTNEED` (madvise(2)) on all of it; where that is refused (locked memory), a new mapping.
+    ///
+    /// # Errors
+    /// `ENOMEM` when the new mapping is refused.
+    pub fn renew(self) -> io::Result<Pages> {
+        let (base, len_bytes) = (self.0.base, self.0.len_bytes);
+        // SAFETY: the range is an owned private mapping without references into it.
+        let dropped =
+            unsafe { mm::madvise(base.as_ptr().cast(), len_bytes, Advice::LinuxDontNeed) };
+        if dropped.is_ok() { Ok(self.0) } else { Pages::new(len_bytes) }
+    }
+
+    /// Takes the pages back with their content, because every holder has *copied* them.
+    ///
+    /// That is known only when all went through a private, now empty pipe into regular files, whose
+    /// splice copies before it returns (`iter_file_splice_write` of `fs/splice.c`).
+    pub(crate) fn reclaim(self) -> Pages {
+        self.0
+    }
+}

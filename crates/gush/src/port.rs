@@ -1,0 +1,147 @@
+//! A port: one side of a transfer, where it stands, and how to touch it without waiting.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+use rustix::io::{self, Errno};
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::kernel::Kernel;
+use crate::sys::data::{self, Nowait};
+use crate::sys::map::Window;
+use crate::sys::pipe::is_ready;
+
+/// Which end of a move something concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Where the bytes come from.
+    Source,
+    /// Where the bytes go.
+    Target,
+}
+
+/// A descriptor, and the offset to use, or `None` for its own position.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port<'fd> {
+    pub(crate) fd: BorrowedFd<'fd>,
+    pub(crate) at: Option<u64>,
+    pub(crate) kind: Kind,
+    nonblocking: bool,
+}
+
+impl<'fd> Port<'fd> {
+    pub(crate) fn new(endpoint: &Endpoint<'fd>, at: Option<u64>) -> Self {
+        Self {
+            fd: endpoint.fd(),
+            at,
+            kind: endpoint.kind(),
+            nonblocking: endpoint.is_nonblocking(),
+        }
+    }
+
+    pub(crate) fn nowait(&self) -> Nowait {
+        match self.kind {
+            _ if self.nonblocking => Nowait::Plain,
+            Kind::Stream | Kind::Datagram => Nowait::Socket,
+            Kind::Pipe if Kernel::get().pipe_nowait() => Nowait::Pipe,
+            _ => Nowait::Plain,
+        }
+    }
+
+    /// Must be polled first, because no flag keeps its calls from waiting.
+    fn needs_poll(&self) -> bool {
+        !self.nonblocking && self.nowait() == Nowait::Plain && self.kind.can_idle()
+    }
+
+    /// Reads once, without waiting; `EAGAIN` when there is nothing now, 0 at the end.
+    pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if let Some(at) = self.at {
+            let got = data::pread(self.fd, buf, at)?;
+            self.at = Some(at + got as u64);
+            return Ok(got);
+        }
+        match self.nowait() {
+            Nowait::Socket => data::recv_nowait(self.fd, buf),
+            Nowait::Pipe => data::read_nowait(self.fd, buf),
+            Nowait::Plain => {
+                self.ready_or_again(PollFlags::IN)?;
+                data::read(self.fd, buf)
+            }
+        }
+    }
+
+    /// Looks at the next bytes of a file without moving on; `None` where looking would take them.
+    pub(crate) fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
+        at.map(|at| data::pread(self.fd, buf, at))
+    }
+
+    /// Writes once, without waiting; `EAGAIN` when there is no room now.
+    pub(crate) fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        let put = match (self.at, self.nowait()) {
+            (Some(at), _) => data::pwrite(self.fd, buf, at),
+            (None, Nowait::Socket) => data::send_nowait(self.fd, buf),
+            (None, Nowait::Pipe) => data::write_nowait(self.fd, buf),
+            (None, Nowait::Plain) => {
+                let most = self.unwaited_bytes(buf.len())?;
+                data::write(self.fd, &buf[..most])
+            }
+        }?;
+        self.advance(put);
+        Ok(put)
+    }
+
+    /// As [`Port::write`], from a mapped file.
+    pub(crate) fn write_window(
+        &mut self,
+        window: &Window,
+        offset: usize,
+        len: usize,
+    ) -> io::Result<usize> {
+        let nowait = self.nowait();
+        let len = match (self.at, nowait) {
+            (None, Nowait::Plain) => self.unwaited_bytes(len)?,
+            _ => len,
+        };
+        let put = window.write(offset, len, self.fd, self.at, nowait)?;
+        self.advance(put);
+        Ok(put)
+    }
+
+    /// How much of `len` a plain write may carry: what a polled pipe takes at once is one page
+    /// (pipe(7), `PIPE_BUF`), what other devices take is theirs to say.
+    fn unwaited_bytes(&self, len: usize) -> io::Result<usize> {
+        if !self.needs_poll() {
+            return Ok(len);
+        }
+        self.ready_or_again(PollFlags::OUT)?;
+        Ok(if self.kind == Kind::Pipe { len.min(rustix::pipe::PIPE_BUF) } else { len })
+    }
+
+    fn ready_or_again(&self, events: PollFlags) -> io::Result<()> {
+        if !self.needs_poll() || is_ready(self.fd, events)? { Ok(()) } else { Err(Errno::AGAIN) }
+    }
+
+    /// Invariant 5: may bytes be spliced *from* here without holding a pipe's lock while waiting?
+    ///
+    /// A pipe needs no asking: `SPLICE_F_NONBLOCK` concerns it.
+    pub(crate) fn is_readable(&self) -> io::Result<bool> {
+        if !self.kind.can_idle() || self.kind == Kind::Pipe {
+            return Ok(true);
+        }
+        is_ready(self.fd, PollFlags::IN)
+    }
+
+    /// May bytes be spliced or sent here without waiting for room from the start?
+    pub(crate) fn is_writable(&self) -> io::Result<bool> {
+        if !self.kind.can_idle() {
+            return Ok(true);
+        }
+        is_ready(self.fd, PollFlags::OUT)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        if let Some(at) = &mut self.at {
+            *at += bytes as u64;
+        }
+    }
+}

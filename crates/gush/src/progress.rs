@@ -1,0 +1,149 @@
+//! What an observer sees and may say, and the rate limit.
+
+use std::time::{Duration, Instant};
+
+use crate::method::MethodName;
+
+/// A moment of a move, shown to its observer.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Bytes delivered to the target so far, holes included.
+    pub bytes: u64,
+    /// Bytes to be expected in all, where the source tells.
+    pub expected_bytes: Option<u64>,
+    /// Time since the move began.
+    pub elapsed: Duration,
+    /// The method at work.
+    pub method: MethodName,
+}
+
+/// What an observer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// End the move; what was taken from the source is delivered first.
+    Stop,
+}
+
+/// A limit in bytes a second, never 0.
+///
+/// ```
+/// let rate = gush::Rate::bytes_per_second(1_000_000).unwrap();
+/// assert_eq!(rate.get(), 1_000_000);
+/// assert!(gush::Rate::bytes_per_second(0).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate(std::num::NonZeroU64);
+
+impl Rate {
+    /// A rate, unless it is 0.
+    #[must_use]
+    pub fn bytes_per_second(bytes: u64) -> Option<Self> {
+        std::num::NonZeroU64::new(bytes).map(Self)
+    }
+
+    /// Bytes a second.
+    #[must_use]
+    pub fn get(self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A token bucket that holds a twentieth of a second: no bursts after a pause.
+#[derive(Debug)]
+pub(crate) struct Limiter {
+    rate: Rate,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl Limiter {
+    pub(crate) fn new(rate: Rate) -> Self {
+        Self { rate, tokens: 0.0, filled: Instant::now() }
+    }
+
+    /// How many bytes may move now; when none, how long to sleep until some may.
+    pub(crate) fn allowance(&mut self) -> Result<u64, Duration> {
+        let now = Instant::now();
+        let per_second = self.rate.get() as f64;
+        let burst = (per_second / 20.0).max(1.0);
+        self.tokens += now.duration_since(self.filled).as_secs_f64() * per_second;
+        self.tokens = self.tokens.min(burst);
+        self.filled = now;
+        let worth_moving = (burst / 2.0).max(1.0);
+        if self.tokens >= worth_moving {
+            Ok(self.tokens as u64)
+        } else {
+            Err(Duration::from_secs_f64((worth_moving - self.tokens) / per_second))
+        }
+    }
+
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        self.tokens -= bytes as f64;
+    }
+}
+
+/// How long a step may take before the observer wants to be asked again (invariant 7).
+const ASKED_EVERY: Duration = Duration::from_millis(40);
+
+/// Sizes steps so that an observer is asked often enough, and no oftener.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    budget_bytes: u64,
+}
+
+impl Pace {
+    const LEAST_BYTES: u64 = 256 << 10;
+    /// Half of the gibibyte that the kernel's own copy loops are trusted with at a time.
+    pub(crate) const MOST_BYTES: u64 = 512 << 20;
+
+    /// For a move that nobody watches, or that somebody does.
+    pub(crate) fn new(watched: bool) -> Self {
+        Self { budget_bytes: if watched { 4 << 20 } else { Self::MOST_BYTES } }
+    }
+
+    pub(crate) fn budget_bytes(&self) -> u64 {
+        self.budget_bytes
+    }
+
+    /// Learns from a step of a watched move.
+    pub(crate) fn learn(&mut self, bytes: u64, took: Duration) {
+        if took > ASKED_EVERY {
+            self.budget_bytes = (self.budget_bytes / 2).max(Self::LEAST_BYTES);
+        } else if took < ASKED_EVERY / 4 && bytes >= self.budget_bytes {
+            self.budget_bytes = (self.budget_bytes * 2).min(Self::MOST_BYTES);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_step_shrinks_the_next_and_a_fast_one_grows_it() {
+        let mut pace = Pace::new(true);
+        let first = pace.budget_bytes();
+        pace.learn(first, Duration::from_secs(1));
+        assert_eq!(pace.budget_bytes(), first / 2);
+        pace.learn(first / 2, Duration::from_millis(1));
+        assert_eq!(pace.budget_bytes(), first);
+        for _ in 0..64 {
+            pace.learn(u64::MAX, Duration::ZERO);
+        }
+        assert_eq!(pace.budget_bytes(), Pace::MOST_BYTES);
+    }
+
+    #[test]
+    fn the_limiter_starts_empty_and_never_saves_up_a_burst() {
+        let mut limiter = Limiter::new(Rate::bytes_per_second(1000).unwrap());
+        assert!(limiter.allowance().is_err());
+        std::thread::sleep(Duration::from_millis(200));
+        let allowed = limiter.allowance().unwrap();
+        assert!(allowed <= 50, "{allowed} bytes at once");
+        limiter.spend(allowed);
+        assert!(limiter.allowance().is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a move did: bytes, methods, calls, refusals.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::digest::Digest;
+use crate::method::{MethodName, Refusal};
+use crate::sys::Counts;
+
+/// What one method did in a move.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MethodUse {
+    /// The method.
+    pub name: MethodName,
+    /// Bytes it delivered.
+    pub bytes: u64,
+    /// Steps it made.
+    pub steps: u64,
+    /// Transfers at work at once: 1 unless ranges went on several threads.
+    pub threads: usize,
+    /// System calls made while it was at work.
+    pub calls: Counts,
+}
+
+/// The account of a finished move.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// Bytes that the target has gained, holes included.
+    pub bytes: u64,
+    /// Of those, bytes that are holes and were not written.
+    pub hole_bytes: u64,
+    /// Wall time.
+    pub elapsed: Duration,
+    /// The methods that moved something or proved the end, in order.
+    pub methods: Vec<MethodUse>,
+    /// The methods that could not serve, in order, each with its reason.
+    pub refusals: Vec<Refusal>,
+    /// The hash of all bytes, if [`crate::Mover::digest`] asked for it and every method saw them.
+    pub digest: Option<Digest>,
+}
+
+impl Report {
+    /// The method that delivered most, if any byte moved.
+    #[must_use]
+    pub fn main_method(&self) -> Option<MethodName> {
+        self.methods.iter().max_by_key(|used| used.bytes).map(|used| used.name)
+    }
+
+    /// The text of `--explain`: a line a method, picked or refused.
+    ///
+    /// ```
+    /// let (a, b) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    /// std::io::Write::write_all(&mut (&a), b"abc")?;
+    /// std::io::Seek::rewind(&mut (&a))?;
+    /// let report = gush::copy(&a, &b)?;
+    /// assert!(report.explain().to_string().contains("picked"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain(&self) -> impl fmt::Display + '_ {
+        Explanation(self)
+    }
+}
+
+struct Explanation<'a>(&'a Report);
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        for refusal in &report.refusals {
+            match refusal.errno_name() {
+                Some(errno) => writeln!(f, "refused {}: {}: {errno}", refusal.method, refusal.why)?,
+                None => writeln!(f, "refused {}: {}", refusal.method, refusal.why)?,
+            }
+        }
+        for used in &report.methods {
+            write!(f, "picked {}: {} bytes in {} steps", used.name, used.bytes, used.steps)?;
+            if used.threads > 1 {
+                write!(f, " on {} threads", used.threads)?;
+            }
+            f.write_str("; calls:")?;
+            for (call, count) in used.calls.iter() {
+                write!(f, " {call}={count}")?;
+            }
+            writeln!(f)?;
+        }
+        if report.hole_bytes > 0 {
+            writeln!(f, "holes kept: {} bytes", report.hole_bytes)?;
+        }
+        write!(f, "moved {} bytes in {:.6} s", report.bytes, report.elapsed.as_secs_f64())
+    }
+}

@@ -1,0 +1,133 @@
+//! Calls on files: cloning, copying inside the kernel, size, space, advice, position.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{self, Advice, FallocateFlags, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::{self, Errno};
+
+use super::Call;
+use super::seam::{plain, sized};
+
+/// `ioctl_ficlone(2)`: the whole of `source` becomes the content of `target`.
+pub(crate) fn ficlone(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    plain(Call::Ficlone, || fs::ioctl_ficlone(target, source))
+}
+
+/// `struct file_clone_range` of `include/uapi/linux/fs.h`.
+#[repr(C)]
+struct FileCloneRange {
+    src_fd: i64,
+    src_offset: u64,
+    src_length: u64,
+    dest_offset: u64,
+}
+
+/// `_IOW(0x94, 13, struct file_clone_range)`; the C library defines it by the architecture's rules.
+const FICLONERANGE: libc::Ioctl = libc::FICLONERANGE;
+
+/// `ioctl_ficlonerange(2)`: shares `len` bytes; 0 means to the end of the source.
+pub(crate) fn ficlone_range(
+    source: BorrowedFd<'_>,
+    source_at: u64,
+    len: u64,
+    target: BorrowedFd<'_>,
+    target_at: u64,
+) -> io::Result<()> {
+    plain(Call::FicloneRange, || {
+        let range = FileCloneRange {
+            src_fd: i64::from(source.as_raw_fd()),
+            src_offset: source_at,
+            src_length: len,
+            dest_offset: target_at,
+        };
+        // SAFETY: both descriptors are borrowed for the call, and the kernel only reads `range`.
+        let answer = unsafe { libc::ioctl(target.as_raw_fd(), FICLONERANGE, &raw const range) };
+        if answer == 0 { Ok(()) } else { Err(last_errno()) }
+    })
+}
+
+pub(crate) fn last_errno() -> Errno {
+    std::io::Error::last_os_error().raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+/// `copy_file_range(2)` by the raw system call: the wrapper of glibc 2.41 and 2.42 cut the result short.
+pub(crate) fn copy_file_range(
+    source: BorrowedFd<'_>,
+    source_at: Option<&mut u64>,
+    target: BorrowedFd<'_>,
+    target_at: Option<&mut u64>,
+    len: usize,
+) -> io::Result<usize> {
+    sized(Call::CopyFileRange, len, |len| {
+        fs::copy_file_range(source, source_at, target, target_at, len)
+    })
+}
+
+/// `sendfile(2)`: the target is written at its own position.
+pub(crate) fn sendfile(
+    source: BorrowedFd<'_>,
+    source_at: Option<&mut u64>,
+    target: BorrowedFd<'_>,
+    len: usize,
+) -> io::Result<usize> {
+    sized(Call::Sendfile, len, |len| fs::sendfile(target, source, source_at, len))
+}
+
+pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
+    plain(Call::Fstat, || fs::fstat(fd))
+}
+
+pub(crate) fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> io::Result<u64> {
+    plain(Call::Lseek, || fs::seek(fd, to))
+}
+
+pub(crate) fn ftruncate(fd: BorrowedFd<'_>, size_bytes: u64) -> io::Result<()> {
+    plain(Call::Ftruncate, || fs::ftruncate(fd, size_bytes))
+}
+
+pub(crate) fn fallocate(
+    fd: BorrowedFd<'_>,
+    flags: FallocateFlags,
+    at: u64,
+    len: u64,
+) -> io::Result<()> {
+    plain(Call::Fallocate, || fs::fallocate(fd, flags, at, len))
+}
+
+pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> io::Result<()> {
+    plain(Call::Fadvise, || fs::fadvise(fd, at, std::num::NonZeroU64::new(len), advice))
+}
+
+/// Opens what `fd` refers to once more, with a file description of its own (proc(5), `/proc/self/fd`).
+pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    plain(Call::Open, || fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
+}
+
+/// `struct fiemap` of `include/uapi/linux/fiemap.h`, without room for extents.
+#[repr(C)]
+#[derive(Default)]
+struct Fiemap {
+    fm_start: u64,
+    fm_length: u64,
+    fm_flags: u32,
+    fm_mapped_extents: u32,
+    fm_extent_count: u32,
+    fm_reserved: u32,
+}
+
+/// `FIEMAP_FLAG_SYNC`: write back first, so that delayed allocation shows.
+const FIEMAP_FLAG_SYNC: u32 = 1;
+
+/// How many extents a file has, by a witness other than lseek: `FS_IOC_FIEMAP`.
+///
+/// EOPNOTSUPP where there is no such witness (tmpfs, FUSE, NFS).
+pub(crate) fn extent_count(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut map = Fiemap { fm_length: u64::MAX, fm_flags: FIEMAP_FLAG_SYNC, ..Fiemap::default() };
+    let request = rustix::ioctl::opcode::read_write::<Fiemap>(b'f', 11);
+    plain(Call::Fiemap, || {
+        // SAFETY: the kernel reads and writes one `struct fiemap`, and no extents as the count is 0.
+        let answer = unsafe { libc::ioctl(fd.as_raw_fd(), request as libc::Ioctl, &raw mut map) };
+        if answer == 0 { Ok(map.fm_mapped_extents) } else { Err(last_errno()) }
+    })
+}

@@ -1,0 +1,135 @@
+//! Windows onto files: mapped memory that another process may change or truncate at any time.
+//!
+//! No reference into a window ever exists. Bytes pass through the kernel, which answers EFAULT for a
+//! page that a truncation took away, or through [`Window::copy_to`], which survives SIGBUS.
+
+use std::ffi::c_void;
+use std::os::fd::BorrowedFd;
+use std::ptr;
+
+use rustix::io::{self, Errno};
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use super::data::{self, Nowait};
+use super::seam::{plain, sized};
+use super::{Call, sigbus};
+
+/// Part of a file, mapped; unmapped when dropped.
+pub(crate) struct Window {
+    base: *mut c_void,
+    mapped_bytes: usize,
+    /// Where the asked-for range begins, behind the page boundary below it.
+    slack_bytes: usize,
+}
+
+// SAFETY: a window owns its mapping, and has no thread-bound state.
+unsafe impl Send for Window {}
+
+impl Window {
+    /// Maps `len` bytes of a source at any offset, for reading.
+    pub(crate) fn of_source(fd: BorrowedFd<'_>, at: u64, len: usize) -> io::Result<Self> {
+        let window = Self::map(fd, at, len, ProtFlags::READ)?;
+        window.advise(Advice::Sequential);
+        Ok(window)
+    }
+
+    /// Maps `len` bytes of a target at any offset; the file must already be that large.
+    pub(crate) fn of_target(fd: BorrowedFd<'_>, at: u64, len: usize) -> io::Result<Self> {
+        Self::map(fd, at, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn map(fd: BorrowedFd<'_>, at: u64, len: usize, prot: ProtFlags) -> io::Result<Self> {
+        let slack_bytes = usize::try_from(at % rustix::param::page_size() as u64).unwrap_or(0);
+        let mapped_bytes = len + slack_bytes;
+        let base = plain(Call::Mmap, || {
+            // SAFETY: a new mapping at an address of the kernel's choice, owned by the window.
+            unsafe {
+                mm::mmap(
+                    ptr::null_mut(),
+                    mapped_bytes,
+                    prot,
+                    MapFlags::SHARED,
+                    fd,
+                    at - slack_bytes as u64,
+                )
+            }
+        })?;
+        Ok(Self { base, mapped_bytes, slack_bytes })
+    }
+
+    fn advise(&self, advice: Advice) {
+        // Advice only; a kernel that refuses it loses speed, not bytes.
+        let _ = plain(Call::Madvise, || {
+            // SAFETY: the range is this window's own mapping and the advice keeps its content.
+            unsafe { mm::madvise(self.base, self.mapped_bytes, advice) }
+        });
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.mapped_bytes - self.slack_bytes
+    }
+
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset + len <= self.len(), "a range outside the window");
+        // SAFETY: checked to lie inside the mapping.
+        unsafe { self.base.cast::<u8>().add(self.slack_bytes + offset) }
+    }
+
+    /// Writes part of the window to a descriptor; the kernel copies.
+    pub(crate) fn write(
+        &self,
+        offset: usize,
+        len: usize,
+        to: BorrowedFd<'_>,
+        at: Option<u64>,
+        nowait: Nowait,
+    ) -> io::Result<usize> {
+        // SAFETY: `at` checked the range, and the borrow keeps it mapped for the call.
+        unsafe { data::write_raw(to, self.at(offset, len), len, at, nowait) }
+    }
+
+    /// Reads from a file at `from_at` into part of the window; the kernel copies.
+    pub(crate) fn pread(
+        &mut self,
+        offset: usize,
+        len: usize,
+        from: BorrowedFd<'_>,
+        from_at: u64,
+    ) -> io::Result<usize> {
+        // SAFETY: `at` checked the range; `&mut self` makes it exclusive in this process.
+        unsafe { data::pread_raw(from, self.at(offset, len), len, from_at) }
+    }
+
+    /// Copies `len` bytes into another window, in user space.
+    ///
+    /// # Errors
+    /// `EFAULT` when either file was truncated below the range meanwhile (SIGBUS was caught).
+    pub(crate) fn copy_to(
+        &self,
+        offset: usize,
+        target: &mut Window,
+        target_offset: usize,
+        len: usize,
+    ) -> io::Result<usize> {
+        sized(Call::Memcpy, len, |len| {
+            let from = self.at(offset, len);
+            let to = target.at(target_offset, len);
+            let guards = [
+                sigbus::Guard::over(self.base as usize, self.mapped_bytes)?,
+                sigbus::Guard::over(target.base as usize, target.mapped_bytes)?,
+            ];
+            // SAFETY: both ranges are mapped and belong to different mappings; the foreign function
+            // makes no assumption about who else writes them, and a lost page is replaced by the
+            // guard's handler.
+            unsafe { libc::memcpy(to.cast(), from.cast(), len) };
+            if guards.iter().any(sigbus::Guard::was_hit) { Err(Errno::FAULT) } else { Ok(len) }
+        })
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this window's own and nothing refers into it any more.
+        let _ = unsafe { mm::munmap(self.base, self.mapped_bytes) };
+    }
+}

@@ -1,0 +1,127 @@
+//! An io_uring with buffers of its own: reads into a buffer, writes from it, completions by slot.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use io_uring::{IoUring, opcode, types};
+use rustix::io::{self, Errno};
+
+use super::Call;
+use super::seam::{plain, sized};
+use crate::pages::Pages;
+
+/// One finished operation: the slot whose buffer it used, and its answer.
+pub(crate) type Done = (usize, io::Result<usize>);
+
+/// A ring and its buffers; at most one operation a slot is under way.
+pub(crate) struct Ring {
+    ring: IoUring,
+    buffers: Vec<Pages>,
+    under_way: usize,
+    refused: VecDeque<Done>,
+}
+
+impl Ring {
+    /// # Errors
+    /// `ENOSYS`, or `EPERM` where a filter or `kernel.io_uring_disabled` forbids rings; `ENOMEM`.
+    pub(crate) fn new(slots: usize, buffer_bytes: usize) -> io::Result<Self> {
+        let entries = u32::try_from(slots).map_err(|_| Errno::INVAL)?;
+        let ring =
+            plain(Call::IoUringSetup, || IoUring::new(entries).map_err(|error| errno(&error)))?;
+        let buffers = (0..slots).map(|_| Pages::new(buffer_bytes)).collect::<io::Result<_>>()?;
+        Ok(Self { ring, buffers, under_way: 0, refused: VecDeque::new() })
+    }
+
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.buffers[0].len_bytes()
+    }
+
+    /// Starts reading into `into` of a slot's buffer, from the file's offset `at`.
+    pub(crate) fn read(&mut self, slot: usize, fd: BorrowedFd<'_>, at: u64, into: Range<usize>) {
+        let verdict = sized(Call::UringRead, into.len(), Ok);
+        self.begin(slot, verdict, |len, buffer| {
+            let start = buffer[into].as_mut_ptr();
+            opcode::Read::new(types::Fd(fd.as_raw_fd()), start, len).offset(at).build()
+        });
+    }
+
+    /// Starts writing `from` of a slot's buffer to the file's offset `at`.
+    pub(crate) fn write(&mut self, slot: usize, fd: BorrowedFd<'_>, at: u64, from: Range<usize>) {
+        let verdict = sized(Call::UringWrite, from.len(), Ok);
+        self.begin(slot, verdict, |len, buffer| {
+            let start = buffer[from].as_ptr();
+            opcode::Write::new(types::Fd(fd.as_raw_fd()), start, len).offset(at).build()
+        });
+    }
+
+    fn begin(
+        &mut self,
+        slot: usize,
+        verdict: io::Result<usize>,
+        entry: impl FnOnce(u32, &mut [u8]) -> io_uring::squeue::Entry,
+    ) {
+        let len = match verdict {
+            Ok(len) => u32::try_from(len).unwrap_or(u32::MAX),
+            Err(errno) => return self.refused.push_back((slot, Err(errno))),
+        };
+        let entry = entry(len, self.buffers[slot].as_mut_slice()).user_data(slot as u64);
+        // SAFETY: the buffer lives in `self`, whose drop waits for every operation; the caller keeps
+        // one operation a slot, so nobody else touches the buffer until its completion is taken.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        match pushed {
+            Ok(()) => self.under_way += 1,
+            Err(_) => self.refused.push_back((slot, Err(Errno::BUSY))),
+        }
+    }
+
+    /// The next finished operation, waiting for one if need be; `None` when none is under way.
+    ///
+    /// # Errors
+    /// What `io_uring_enter(2)` answers; operations under way stay so.
+    pub(crate) fn next(&mut self) -> io::Result<Option<Done>> {
+        if let Some(done) = self.refused.pop_front() {
+            return Ok(Some(done));
+        }
+        while self.under_way > 0 {
+            let done = self.ring.completion().next();
+            if let Some(done) = done {
+                self.under_way -= 1;
+                let slot = usize::try_from(done.user_data()).map_err(|_| Errno::INVAL)?;
+                let answer = usize::try_from(done.result())
+                    .map_err(|_| Errno::from_raw_os_error(-done.result()));
+                return Ok(Some((slot, answer)));
+            }
+            match plain(Call::IoUringEnter, || self.ring.submit_and_wait(1).map_err(|e| errno(&e)))
+            {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel may still write into the buffers: they must outlive every operation.
+        while self.under_way > 0 {
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(_) => {
+                    // Without an answer the buffers cannot be freed safely: they are left to the process.
+                    self.buffers.drain(..).for_each(std::mem::forget);
+                    return;
+                }
+            }
+            while self.ring.completion().next().is_some() {
+                self.under_way -= 1;
+            }
+        }
+    }
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

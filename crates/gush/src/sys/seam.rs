@@ -1,0 +1,164 @@
+//! Names and counts of system calls, and the gate that each of them passes.
+
+use std::cell::Cell;
+use std::fmt;
+
+use rustix::io;
+
+macro_rules! calls {
+    ($($variant:ident => $name:literal),+ $(,)?) => {
+        /// A system call of the engine, by the name that `strace` shows.
+        ///
+        /// ```
+        /// assert_eq!(gush::Call::CopyFileRange.to_string(), "copy_file_range");
+        /// ```
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum Call {
+            $(#[doc = concat!("`", $name, "`")] $variant,)+
+        }
+
+        impl Call {
+            /// Every call that the engine can make.
+            pub const ALL: &'static [Call] = &[$(Call::$variant),+];
+
+            /// The name of the system call.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Call::$variant => $name,)+ }
+            }
+        }
+    };
+}
+
+calls! {
+    Read => "read",
+    Pread => "pread64",
+    Preadv2 => "preadv2",
+    Recv => "recvfrom",
+    Write => "write",
+    Pwrite => "pwrite64",
+    Pwritev2 => "pwritev2",
+    Send => "sendto",
+    Splice => "splice",
+    Vmsplice => "vmsplice",
+    Sendfile => "sendfile",
+    CopyFileRange => "copy_file_range",
+    Ficlone => "ioctl(FICLONE)",
+    FicloneRange => "ioctl(FICLONERANGE)",
+    UringRead => "io_uring(READ)",
+    UringWrite => "io_uring(WRITE)",
+    IoUringSetup => "io_uring_setup",
+    IoUringEnter => "io_uring_enter",
+    Fiemap => "ioctl(FS_IOC_FIEMAP)",
+    Mmap => "mmap",
+    Memcpy => "memcpy",
+    Madvise => "madvise",
+    Ftruncate => "ftruncate",
+    Fallocate => "fallocate",
+    Fadvise => "fadvise64",
+    Lseek => "lseek",
+    Fstat => "fstat",
+    Open => "openat",
+    Pipe => "pipe2",
+    SetPipeSize => "fcntl(F_SETPIPE_SZ)",
+    Poll => "ppoll",
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+const SLOTS: usize = Call::ALL.len();
+
+thread_local! {
+    static MADE: [Cell<u64>; SLOTS] = const { [const { Cell::new(0) }; SLOTS] };
+}
+
+/// How many calls of each name a thread has made; differences of two are what lay between.
+///
+/// ```
+/// let counts = gush::Counts::default();
+/// assert_eq!(counts.iter().count(), 0);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Counts([u64; SLOTS]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; SLOTS])
+    }
+}
+
+impl Counts {
+    /// What the calling thread has made so far.
+    pub(crate) fn of_this_thread() -> Self {
+        MADE.with(|made| Self(std::array::from_fn(|slot| made[slot].get())))
+    }
+
+    /// The calls made since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self(std::array::from_fn(|slot| self.0[slot].wrapping_sub(earlier.0[slot])))
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        for (sum, part) in self.0.iter_mut().zip(more.0) {
+            *sum += part;
+        }
+    }
+
+    /// The calls made at least once, with their number.
+    pub fn iter(&self) -> impl Iterator<Item = (Call, u64)> + '_ {
+        Call::ALL.iter().map(|&call| (call, self.0[call as usize])).filter(|&(_, count)| count > 0)
+    }
+
+    /// The number of calls of one name.
+    #[must_use]
+    pub fn get(&self, call: Call) -> u64 {
+        self.0[call as usize]
+    }
+}
+
+impl fmt::Debug for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter().map(|(call, count)| (call.name(), count))).finish()
+    }
+}
+
+fn count(call: Call) {
+    MADE.with(|made| {
+        let cell = &made[call as usize];
+        cell.set(cell.get() + 1);
+    });
+}
+
+/// Makes one call of at most `len` bytes: counted, and answered by the test's plan if there is one.
+#[inline]
+pub(crate) fn sized(
+    call: Call,
+    len: usize,
+    body: impl FnOnce(usize) -> io::Result<usize>,
+) -> io::Result<usize> {
+    count(call);
+    #[cfg(feature = "faults")]
+    match super::faults::ask(call) {
+        super::faults::Verdict::Go => {}
+        super::faults::Verdict::Short(most) => return body(len.min(most.max(1))),
+        super::faults::Verdict::Zero => return Ok(0),
+        super::faults::Verdict::Fail(errno) => return Err(errno),
+    }
+    body(len)
+}
+
+/// Makes one call that moves no bytes itself.
+#[inline]
+pub(crate) fn plain<T>(call: Call, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    count(call);
+    #[cfg(feature = "faults")]
+    if let super::faults::Verdict::Fail(errno) = super::faults::ask(call) {
+        return Err(errno);
+    }
+    body()
+}

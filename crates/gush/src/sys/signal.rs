@@ -1,0 +1,79 @@
+//! Signals: what a program that moves bytes must do with them.
+
+use std::{mem, ptr, thread};
+
+use rustix::io;
+
+use super::file::last_errno;
+
+/// Lets SIGPIPE end the process silently again; Rust's start-up code ignores it.
+pub(crate) fn restore_sigpipe() {
+    // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// The signals that ask a program to end.
+const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Runs `tidy` in a thread of its own when an ending signal comes, then dies of that signal.
+///
+/// A thread, because a handler runs only when the interrupted call returns, and a non-fatal signal
+/// does not interrupt a long `copy_file_range`; the re-raised signal is fatal and does.
+/// A signal that is ignored when this is called (nohup) stays ignored.
+pub(crate) fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let mut set = empty_set();
+    for signal in ENDING {
+        if !is_ignored(signal) {
+            // SAFETY: `set` was initialised by sigemptyset.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+    }
+    // SAFETY: `set` is initialised; a null old set is allowed.
+    if unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut()) } != 0 {
+        return Err(last_errno());
+    }
+    thread::Builder::new()
+        .name("gush-signals".into())
+        .stack_size(64 * 1024)
+        .spawn(move || {
+            let mut signal = 0;
+            // SAFETY: both pointers are to live locals.
+            if unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
+                tidy();
+                die_of(signal);
+            }
+        })
+        .map(drop)
+        .map_err(|_| io::Errno::AGAIN)
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the whole set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut old = mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only asks; the kernel fills `old`, whose zeroed state is valid too.
+    let old = unsafe {
+        libc::sigaction(signal, ptr::null(), old.as_mut_ptr());
+        old.assume_init()
+    };
+    old.sa_sigaction == libc::SIG_IGN
+}
+
+fn die_of(signal: libc::c_int) {
+    let mut set = empty_set();
+    // SAFETY: the default action of an ending signal is valid, `set` is initialised, and the
+    // signal is sent to this very process, which it ends.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+    }
+}

@@ -1,0 +1,124 @@
+//! What a user may turn on a method: sizes, advice, space.
+
+use crate::digest::Tap;
+
+/// The read-ahead advice given for the source before it is read (posix_fadvise(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Advice {
+    /// None: the kernel's own read-ahead.
+    #[default]
+    None,
+    /// `POSIX_FADV_SEQUENTIAL`: twice the read-ahead window.
+    Sequential,
+    /// `POSIX_FADV_WILLNEED`: start reading the range now.
+    WillNeed,
+    /// `POSIX_FADV_RANDOM`: no read-ahead.
+    Random,
+}
+
+/// The target's space, before its content comes (fallocate(2) with `FALLOC_FL_KEEP_SIZE`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Space {
+    /// Found as it is needed.
+    #[default]
+    AsWritten,
+    /// Reserved where that is possible: writing is faster on ext4, a full disk shows later.
+    TryReserve,
+    /// Reserved, or the move fails: a full disk shows before the copy.
+    Reserve,
+}
+
+/// Sizes and switches; every one has a default that the plan or the method chooses.
+///
+/// ```
+/// let tuning = gush::Tuning::default().buffer_bytes(1 << 20).space(gush::Space::Reserve);
+/// assert_eq!(tuning.get_buffer_bytes(), Some(1 << 20));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    buffer_bytes: Option<usize>,
+    pipe_bytes: Option<usize>,
+    pub(crate) advice: Advice,
+    pub(crate) space: Space,
+    pub(crate) gift: bool,
+    pub(crate) make_holes: bool,
+    pub(crate) tap: Option<Tap>,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            buffer_bytes: None,
+            pipe_bytes: None,
+            advice: Advice::None,
+            space: Space::AsWritten,
+            gift: true,
+            make_holes: false,
+            tap: None,
+        }
+    }
+}
+
+impl Tuning {
+    /// The most that one buffer or window may take; with the workers' share it keeps the engine
+    /// within 16 MiB (invariant 8).
+    pub const MOST_BUFFER_BYTES: usize = 8 << 20;
+
+    /// Bytes of one buffer, or of one mapped window; at least 1, at most [`Self::MOST_BUFFER_BYTES`].
+    #[must_use]
+    pub fn buffer_bytes(mut self, bytes: usize) -> Self {
+        self.buffer_bytes = Some(bytes.clamp(1, Self::MOST_BUFFER_BYTES));
+        self
+    }
+
+    /// Bytes asked for a private pipe, or for the pipe that is an endpoint.
+    #[must_use]
+    pub fn pipe_bytes(mut self, bytes: usize) -> Self {
+        self.pipe_bytes = Some(bytes);
+        self
+    }
+
+    /// Read-ahead advice for the source.
+    #[must_use]
+    pub fn advice(mut self, advice: Advice) -> Self {
+        self.advice = advice;
+        self
+    }
+
+    /// What to do about the target's space before the copy.
+    #[must_use]
+    pub fn space(mut self, space: Space) -> Self {
+        self.space = space;
+        self
+    }
+
+    /// Whether vmsplice gives its pages away with `SPLICE_F_GIFT` (the default) or only lends them.
+    #[must_use]
+    pub fn gift(mut self, yes: bool) -> Self {
+        self.gift = yes;
+        self
+    }
+
+    /// The buffer size asked for, in bytes.
+    #[must_use]
+    pub fn get_buffer_bytes(&self) -> Option<usize> {
+        self.buffer_bytes
+    }
+
+    /// The pipe size asked for, in bytes.
+    #[must_use]
+    pub fn get_pipe_bytes(&self) -> Option<usize> {
+        self.pipe_bytes
+    }
+
+    pub(crate) fn buffer_or(&self, default_bytes: usize) -> usize {
+        self.buffer_bytes.unwrap_or(default_bytes)
+    }
+
+    pub(crate) fn show(&self, bytes: &[u8]) {
+        if let Some(tap) = &self.tap {
+            tap.show(bytes);
+        }
+    }
+}
