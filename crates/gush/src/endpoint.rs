@@ -139,6 +139,11 @@ impl<'fd> Endpoint<'fd> {
         self.flags.contains(OFlags::APPEND)
     }
 
+    /// Was it opened for writing only?
+    pub(crate) fn is_write_only(&self) -> bool {
+        self.flags & OFlags::RWMODE == OFlags::WRONLY
+    }
+
     /// Was it opened with `O_NONBLOCK`?
     #[must_use]
     pub fn is_nonblocking(&self) -> bool {

@@ -1,13 +1,15 @@
 //! A port: one side of a transfer, where it stands, and how to touch it without waiting.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::PollFlags;
+use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::{self, Errno};
 
 use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::Kernel;
 use crate::sys::data::{self, Nowait};
+use crate::sys::file;
 use crate::sys::map::Window;
 use crate::sys::pipe::is_ready;
 
@@ -27,6 +29,8 @@ pub(crate) struct Port<'fd> {
     pub(crate) at: Option<u64>,
     pub(crate) kind: Kind,
     nonblocking: bool,
+    append: bool,
+    direct: bool,
 }
 
 impl<'fd> Port<'fd> {
@@ -36,6 +40,8 @@ impl<'fd> Port<'fd> {
             at,
             kind: endpoint.kind(),
             nonblocking: endpoint.is_nonblocking(),
+            append: endpoint.is_append(),
+            direct: endpoint.is_direct(),
         }
     }
 
@@ -55,19 +61,23 @@ impl<'fd> Port<'fd> {
 
     /// Reads once, without waiting; `EAGAIN` when there is nothing now, 0 at the end.
     pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        if let Some(at) = self.at {
-            let got = data::pread(self.fd, buf, at)?;
-            self.at = Some(at + got as u64);
-            return Ok(got);
-        }
-        match self.nowait() {
-            Nowait::Socket => data::recv_nowait(self.fd, buf),
-            Nowait::Pipe => data::read_nowait(self.fd, buf),
-            Nowait::Plain => {
+        let got = match (self.at, self.nowait()) {
+            (Some(at), _) => data::pread(self.fd, buf, at),
+            (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
+            (None, Nowait::Pipe) => data::read_nowait(self.fd, buf),
+            (None, Nowait::Plain) => {
                 self.ready_or_again(PollFlags::IN)?;
                 data::read(self.fd, buf)
             }
-        }
+        };
+        let got = match got {
+            Err(Errno::INVAL) if self.direct => {
+                self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
+            }
+            got => got,
+        }?;
+        self.advance(got);
+        Ok(got)
     }
 
     /// Looks at the next bytes of a file without moving on; `None` where looking would take them.
@@ -85,6 +95,12 @@ impl<'fd> Port<'fd> {
                 let most = self.unwaited_bytes(buf.len())?;
                 data::write(self.fd, &buf[..most])
             }
+        };
+        let put = match put {
+            Err(Errno::INVAL) if self.direct && !self.append => {
+                self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
+            }
+            put => put,
         }?;
         self.advance(put);
         Ok(put)
@@ -105,6 +121,25 @@ impl<'fd> Port<'fd> {
         let put = window.write(offset, len, self.fd, self.at, nowait)?;
         self.advance(put);
         Ok(put)
+    }
+
+    /// An O_DIRECT file takes aligned pieces only (open(2)): one that is not goes through a file
+    /// description without that flag, at the same place.
+    fn through_page_cache(
+        &self,
+        access: OFlags,
+        call: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let twin = file::reopen(self.fd, access)?;
+        let at = match self.at {
+            Some(at) => at,
+            None => file::seek(self.fd, SeekFrom::Current(0))?,
+        };
+        let moved = call(twin.as_fd(), at)?;
+        if self.at.is_none() {
+            file::seek(self.fd, SeekFrom::Start(at + moved as u64))?;
+        }
+        Ok(moved)
     }
 
     /// How much of `len` a plain write may carry: what a polled pipe takes at once is one page

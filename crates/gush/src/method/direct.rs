@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Fault;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
-use crate::port::Side;
+use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
 
@@ -118,7 +118,7 @@ impl Bypassing<'_> {
             let most = if head > 0 { head.min(budget_bytes) } else { budget_bytes };
             let most = call_bytes(most, self.buffer.len_bytes());
             let into = &mut self.buffer.as_mut_slice()[..most];
-            sys::data::pread(self.source.fd(), into, self.source_at)
+            Port::new(&self.source, Some(self.source_at)).read(into)
         } else {
             let most = call_bytes(whole, self.buffer.len_bytes());
             let into = &mut self.buffer.as_mut_slice()[..most];
@@ -147,7 +147,7 @@ impl Bypassing<'_> {
         let put = if direct && aligned && whole > 0 {
             sys::data::pwrite(self.target_direct.as_fd(), &pending[..whole], self.target_at)?
         } else {
-            sys::data::pwrite(self.target.fd(), pending, self.target_at)?
+            Port::new(&self.target, Some(self.target_at)).write(pending)?
         };
         self.target_at += put as u64;
         self.begin += put;

@@ -3,8 +3,9 @@
 //! A truncation of either file meanwhile raises SIGBUS in the middle of the copy; `sys/sigbus.rs`
 //! turns it into EFAULT. The target has its full size, and its space, before the first byte.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::mmap_write::{MappedSource, WINDOW_BYTES, source_fault};
@@ -12,6 +13,7 @@ use super::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, source_offset,
     target_offset,
 };
+use crate::endpoint::Endpoint;
 use crate::error::Fault;
 use crate::kernel::Kernel;
 use crate::port::Side;
@@ -49,25 +51,44 @@ impl Method for MmapCopy {
     ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
         let window_bytes = tuning.buffer_or(WINDOW_BYTES);
         let source = MappedSource::new(self.name(), pair, window_bytes)?;
-        let at = target_offset(self.name(), pair)?;
-        Ok(Box::new(Copying {
-            source,
-            target: MappedTarget::new(pair.target.fd(), at, window_bytes),
-        }))
+        let target = MappedTarget::new(self.name(), pair, window_bytes)?;
+        Ok(Box::new(Copying { source, target }))
     }
 }
 
 /// A target seen through one window at a time; the file must be as large as the windows reach.
 pub(super) struct MappedTarget<'fd> {
-    fd: BorrowedFd<'fd>,
+    endpoint: Endpoint<'fd>,
+    /// A shared mapping needs a description that may read, too (mmap(2), EACCES).
+    readable: Option<OwnedFd>,
     at: u64,
     window_bytes: usize,
     window: Option<(Window, usize)>,
 }
 
 impl<'fd> MappedTarget<'fd> {
-    pub(super) fn new(fd: BorrowedFd<'fd>, at: u64, window_bytes: usize) -> Self {
-        Self { fd, at, window_bytes, window: None }
+    pub(super) fn new(
+        name: MethodName,
+        pair: &Pair<'fd>,
+        window_bytes: usize,
+    ) -> Result<Self, Refusal> {
+        let endpoint = pair.target;
+        let at = target_offset(name, pair)?;
+        let readable = endpoint
+            .is_write_only()
+            .then(|| sys::file::reopen(endpoint.fd(), OFlags::RDWR))
+            .transpose()
+            .map_err(|errno| Refusal::by_kernel(name, Call::Open, errno))?;
+        Ok(Self { endpoint, readable, at, window_bytes, window: None })
+    }
+
+    pub(super) fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        self.window = None;
+        pair.target_at.map(|at| self.at = at).is_some()
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.readable.as_ref().map_or(self.endpoint.fd(), AsFd::as_fd)
     }
 
     /// The window over the next bytes, the offset in it, and how many of them may be filled.
@@ -75,7 +96,7 @@ impl<'fd> MappedTarget<'fd> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;
             let len = call_bytes(budget_bytes, self.window_bytes);
-            let window = Window::of_target(self.fd, self.at, len)
+            let window = Window::of_target(self.fd(), self.at, len)
                 .map_err(|errno| Step::from_errno(Call::Mmap, Side::Target, errno))?;
             self.window = Some((window, 0));
         }
@@ -97,7 +118,7 @@ impl<'fd> MappedTarget<'fd> {
                 return Ok(());
             }
         }
-        let size_bytes = sys::file::fstat(self.fd)
+        let size_bytes = sys::file::fstat(self.endpoint.fd())
             .map(|stat| u64::try_from(stat.st_size).unwrap_or(0))
             .map_err(|errno| Step::from_errno_final(Call::Fstat, Side::Target, errno))?;
         if size_bytes < self.at { Err(target_fault(Call::Mmap)) } else { Ok(()) }
@@ -134,5 +155,9 @@ impl Transfer for Copying<'_> {
             Err(Errno::FAULT) => source_fault(Call::Memcpy),
             Err(errno) => Step::from_errno(Call::Memcpy, Side::Source, errno),
         }
+    }
+
+    fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        self.source.reposition(pair) && self.target.reposition(pair)
     }
 }

@@ -98,6 +98,11 @@ impl<'fd> MappedSource<'fd> {
         Ok(())
     }
 
+    pub(super) fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        self.window = None;
+        pair.source_at.map(|at| self.at = at).is_some()
+    }
+
     fn size_bytes(&self) -> Result<u64, Step> {
         if self.endpoint.kind() == crate::Kind::Block {
             return Ok(self.endpoint.size_bytes());
@@ -124,6 +129,11 @@ impl Transfer for Writing<'_> {
             Ok(put) => self.source.took(put).err().unwrap_or(Step::Moved(put as u64)),
             Err(errno) => Step::from_errno(Call::Write, Side::Target, errno),
         }
+    }
+
+    fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        self.target.at = pair.target_at;
+        self.source.reposition(pair)
     }
 }
 

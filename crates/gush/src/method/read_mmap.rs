@@ -50,11 +50,10 @@ impl Method for ReadMmap {
         tuning: &Tuning,
     ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
         source_offset(self.name(), pair)?;
-        let at = target_offset(self.name(), pair)?;
         let window_bytes = tuning.buffer_or(WINDOW_BYTES);
         Ok(Box::new(Reading {
             source: Port::new(&pair.source, pair.source_at),
-            target: MappedTarget::new(pair.target.fd(), at, window_bytes),
+            target: MappedTarget::new(self.name(), pair, window_bytes)?,
         }))
     }
 }
@@ -80,5 +79,10 @@ impl Transfer for Reading<'_> {
             Err(Errno::FAULT) => target_fault(Call::Pread),
             Err(errno) => Step::from_errno(Call::Pread, Side::Source, errno),
         }
+    }
+
+    fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        self.source.at = pair.source_at;
+        self.target.reposition(pair)
     }
 }
