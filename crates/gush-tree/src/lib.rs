@@ -1,1 +1,64 @@
-//! gush-tree
+//! What to move: one file with its name, its metadata and its promises.
+//!
+//! The engine below (`gush`) moves bytes between descriptors and knows nothing of names. This floor
+//! knows names: which target each source becomes ([`Naming`]), whether the two are one file, what
+//! happens to a target that exists ([`Update`], [`Backup`]), how source and target are opened so
+//! that nobody can slip another file in between, which metadata follows and in what order
+//! ([`Preserve`]), and how a file appears whole or not at all ([`Options::atomic`]).
+//!
+//! A [`Copier`] tells that story for one file after the other, reports what goes on to [`Events`],
+//! and answers [`Done`] or an [`Error`] that says what failed, on which path, and how far it got.
+//!
+//! ```
+//! use gush_tree::{Copier, ModeRule, Options, Place};
+//!
+//! let dir = tempfile::tempdir()?;
+//! let [source, target] = ["notes", "copy"].map(|name| dir.path().join(name));
+//! std::fs::write(&source, "worth keeping")?;
+//!
+//! let mut options = Options::default();
+//! options.atomic = true;
+//! options.verify = true;
+//! options.preserve.mode = ModeRule::Keep;
+//! options.preserve.times = true;
+//! let done = Copier::new(&options).copy(Place::here(&source), Place::here(&target), &mut ())?;
+//!
+//! assert!(done.complete);
+//! assert_eq!(done.digest, Some(gush::digest_of(&std::fs::File::open(&source)?)?));
+//! assert_eq!(std::fs::read_to_string(&target)?, "worth keeping");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod atomic;
+mod backup;
+mod data;
+mod error;
+mod events;
+mod file;
+mod links;
+mod memory;
+mod metadata;
+mod name;
+mod open;
+mod options;
+mod parents;
+mod place;
+pub mod quote;
+mod regular;
+mod room;
+mod same;
+mod special;
+mod xattr;
+
+pub use atomic::remove_temporaries_on_termination;
+pub use backup::{Backup, BackupControl};
+pub use error::Error;
+pub use events::{Events, Question};
+pub use file::{Action, Copier, Done};
+pub use name::{Destination, Naming, NamingError, strip_trailing_slashes};
+pub use options::{
+    Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
+    Xattrs,
+};
+pub use parents::Parents;
+pub use place::Place;

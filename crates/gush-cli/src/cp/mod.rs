@@ -1,12 +1,153 @@
-//! `gush cp`
+//! `gush cp`: GNU cp's command line for files, and promises beyond it.
 
 use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Instant;
 
-pub fn command() -> clap::Command {
-    clap::Command::new("cp").about("Copy files")
+use gush_tree::{
+    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, strip_trailing_slashes,
+};
+
+use crate::args;
+use crate::talk::Talker;
+
+mod attributes;
+mod choice;
+mod command;
+mod json;
+mod progress;
+mod say;
+mod settings;
+
+pub use command::command;
+use command::Words;
+use say::Teller;
+use settings::Settings;
+
+/// Copies as `words` say; `as_name` is what the user called this by.
+pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
+    let talker = Talker::new(as_name);
+    let words: Words = match args::parse(command(), words, as_name) {
+        Ok(words) => words,
+        Err(status) => return status,
+    };
+    let misuse = |text: String| {
+        talker.say(text);
+        talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
+        ExitCode::FAILURE
+    };
+    let mut settings = match Settings::read(&words) {
+        Ok(settings) => settings,
+        Err(text) => return misuse(text),
+    };
+    for warning in &settings.warnings {
+        talker.say(warning);
+    }
+    let destination = match settings.naming.destination(&mut settings.operands) {
+        Ok(destination) => destination,
+        Err(NamingError::Usage(text)) => return misuse(text),
+        Err(NamingError::Target(error)) => return talker.fail(error),
+    };
+    if settings.options.atomic
+        && let Err(errno) = gush_tree::remove_temporaries_on_termination()
+    {
+        let why = crate::talk::errno_text(errno);
+        return talker.fail(format_args!("cannot watch for signals: {why}"));
+    }
+    let mut teller = Teller::new(as_name, &talker, &settings.telling);
+    let copied = match &destination {
+        Destination::File { path, missing } => to_file(&settings, path, *missing, &mut teller),
+        Destination::Directory { path, dir } => {
+            into_directory(&settings, path, dir.as_fd(), &mut teller)
+        }
+    };
+    match copied & teller.finish() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    }
 }
 
-pub fn run(_words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    crate::talk::Talker::new(as_name).fail("not built yet")
+/// One source and the name of its copy.
+fn to_file(settings: &Settings, target: &Path, missing: bool, teller: &mut Teller<'_>) -> bool {
+    let source = source_name(settings, &settings.operands[0]);
+    let aside = backup_of_itself(settings, source, target);
+    let (options, target) = match &aside {
+        Some((options, backup)) => (options, backup.as_path()),
+        None => (&settings.options, target),
+    };
+    let (from, to) = (Place::here(source), Place::here(target));
+    let mut copier = Copier::new(options);
+    timed(options, (source, target), teller, |teller| match missing && aside.is_none() {
+        true => copier.copy_to_new(from, to, teller),
+        false => copier.copy(from, to, teller),
+    })
+}
+
+/// `cp -f -b FILE FILE` makes a backup of FILE: the copy gets the backup's name.
+fn backup_of_itself(
+    settings: &Settings,
+    source: &Path,
+    target: &Path,
+) -> Option<(Options, PathBuf)> {
+    let backup = settings.options.backup.as_ref().filter(|_| settings.options.force)?;
+    if source != target || !std::fs::metadata(target).is_ok_and(|file| file.is_file()) {
+        return None;
+    }
+    let name = backup.name_for(&Place::here(target)).ok()?;
+    let mut options = settings.options.clone();
+    options.backup = None;
+    Some((options, name))
+}
+
+fn into_directory(
+    settings: &Settings,
+    path: &Path,
+    dir: BorrowedFd<'_>,
+    teller: &mut Teller<'_>,
+) -> bool {
+    let options = &settings.options;
+    let mut copier = match settings.operands.len() {
+        1 => Copier::new(options),
+        _ => Copier::for_several(options),
+    };
+    let mut all_well = true;
+    for operand in &settings.operands {
+        let source = source_name(settings, operand);
+        let name = settings.naming.name_below(source);
+        let shown = path.join(name);
+        let target = Place { dir, name, shown: &shown };
+        all_well &= timed(options, (source, &shown), teller, |teller| {
+            let parents = match settings.naming.parents {
+                true => Parents::make(options, (dir, path), source, name, teller)?,
+                false => Parents::default(),
+            };
+            let result = copier.copy(Place::here(source), target, teller);
+            let complete = parents.finish(options, dir, teller);
+            result.map(|mut done| {
+                done.complete &= complete;
+                done
+            })
+        });
+    }
+    all_well
+}
+
+fn source_name<'a>(settings: &Settings, operand: &'a Path) -> &'a Path {
+    match settings.strips_slashes {
+        true => strip_trailing_slashes(operand),
+        false => operand,
+    }
+}
+
+fn timed<'t>(
+    options: &Options,
+    names: (&Path, &Path),
+    teller: &mut Teller<'t>,
+    copy: impl FnOnce(&mut Teller<'t>) -> Result<Done, Error>,
+) -> bool {
+    let start = Instant::now();
+    let result = copy(teller);
+    teller.ended(names, start.elapsed().as_secs_f64(), options, &result)
 }

@@ -1,0 +1,204 @@
+//! The command line of `cp`, from which help, manual page and completions come too.
+
+use std::ffi::OsString;
+
+use clap::builder::OsStringValueParser;
+use clap::{Arg, ArgAction, Command, value_parser};
+
+const AFTER_HELP: &str = "\
+ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
+timestamps, links, context, xattr and all.
+
+Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q.
+
+CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
+(numbered if numbered backups exist, else simple), simple or never. The suffix of simple backups is \
+'~', or what -S or the environment's SIMPLE_BACKUP_SUFFIX says.";
+
+/// The definition of `gush cp`.
+pub fn command() -> Command {
+    Command::new("cp")
+        .about("Copy files by the fastest sound way")
+        .version(env!("CARGO_PKG_VERSION"))
+        .override_usage(
+            "cp [OPTION]... [-T] SOURCE DEST\n       \
+             cp [OPTION]... SOURCE... DIRECTORY\n       \
+             cp [OPTION]... -t DIRECTORY SOURCE...",
+        )
+        .after_help(AFTER_HELP)
+        .max_term_width(100)
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .arg(operands())
+        .next_help_heading("What is copied, and where to")
+        .args(placement())
+        .next_help_heading("Existing targets")
+        .args(replacement())
+        .next_help_heading("Metadata")
+        .args(metadata())
+        .next_help_heading("Promises")
+        .args(promises())
+        .next_help_heading("How the bytes move")
+        .args(moving())
+        .next_help_heading("What is told")
+        .args(telling())
+}
+
+fn operands() -> Arg {
+    Arg::new("operands")
+        .value_name("SOURCE")
+        .num_args(0..)
+        .value_parser(OsStringValueParser::new())
+        .value_hint(clap::ValueHint::AnyPath)
+        .hide(true)
+}
+
+fn flag(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).help(help).action(ArgAction::SetTrue)
+}
+
+fn value(name: &'static str, shown: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name(shown).help(help).value_parser(OsStringValueParser::new())
+}
+
+/// An option whose value may be left out, and then is `missing`.
+fn optional(name: &'static str, shown: &'static str, missing: &'static str, help: &'static str) -> Arg {
+    value(name, shown, help).num_args(0..=1).require_equals(true).default_missing_value(missing)
+}
+
+fn placement() -> Vec<Arg> {
+    vec![
+        value("target-directory", "DIRECTORY", "Copy all SOURCE arguments into DIRECTORY")
+            .short('t')
+            .action(ArgAction::Append)
+            .value_hint(clap::ValueHint::DirPath),
+        flag("no-target-directory", "Treat DEST as a normal file").short('T'),
+        flag("parents", "Make the full source name under DIRECTORY"),
+        flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE"),
+        flag("recursive", "Copy directories (not supported yet), make special files anew")
+            .short('R')
+            .visible_short_alias('r'),
+        flag("copy-contents", "With -R, read special files instead of making them anew"),
+        flag("one-file-system", "Stay on this file system").short('x'),
+        flag("no-dereference", "Never follow symbolic links in SOURCE").short('P'),
+        flag("dereference", "Always follow symbolic links in SOURCE").short('L'),
+        Arg::new("H")
+            .short('H')
+            .help("Follow symbolic links that are named in SOURCE")
+            .action(ArgAction::SetTrue),
+        Arg::new("d")
+            .short('d')
+            .help("Same as --no-dereference --preserve=links")
+            .action(ArgAction::SetTrue),
+        flag("link", "Make hard links instead of copies").short('l'),
+        flag("symbolic-link", "Make symbolic links instead of copies").short('s'),
+        flag("attributes-only", "Copy the attributes, not the data"),
+    ]
+}
+
+fn replacement() -> Vec<Arg> {
+    vec![
+        flag("force", "Remove a target that cannot be opened, and try again").short('f'),
+        flag("interactive", "Ask before replacing (overrides a previous -n)").short('i'),
+        flag("no-clobber", "Silently skip what exists (overrides a previous -i)").short('n'),
+        optional(
+            "update",
+            "WHEN",
+            "older",
+            "Replace all, none, none-fail (and fail), or only what is older than SOURCE [-u: older]",
+        )
+        .short('u'),
+        flag("remove-destination", "Remove each existing target before opening it"),
+        optional("backup", "CONTROL", "", "Keep each existing target under another name").short('b'),
+        value("suffix", "SUFFIX", "End the names of simple backups in SUFFIX").short('S'),
+    ]
+}
+
+fn metadata() -> Vec<Arg> {
+    vec![
+        flag("archive", "Same as -dR --preserve=all").short('a'),
+        Arg::new("p")
+            .short('p')
+            .help("Same as --preserve=mode,ownership,timestamps")
+            .action(ArgAction::SetTrue),
+        optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes")
+            .action(ArgAction::Append),
+        value("no-preserve", "ATTR_LIST", "Do not keep these attributes").action(ArgAction::Append),
+        optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default").short('Z'),
+    ]
+}
+
+fn promises() -> Vec<Arg> {
+    vec![
+        flag("atomic", "Show the old file or the whole new one under DEST, never less"),
+        flag("fsync", "Have the file and its directory on stable storage before success is told"),
+        flag("verify", "Re-read the target from storage and compare blake3 hashes"),
+        flag("isolated", "Use no method by which later writes to SOURCE can show in the copy"),
+    ]
+}
+
+fn moving() -> Vec<Arg> {
+    vec![
+        optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
+        value("sparse", "WHEN", "Make holes in the target: auto, always, never"),
+        value("method", "NAME", "Move the bytes by this method or fail: auto, reflink, splice, ..."),
+        value("threads", "N", "Threads for one large file (0: the engine's choice)")
+            .value_parser(value_parser!(usize)),
+        value("limit", "RATE", "Move at most RATE bytes a second"),
+        value("buffer-size", "SIZE", "Size of one buffer or mapped window"),
+        value("pipe-size", "SIZE", "Size of the pipe that splice goes through"),
+        value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),
+        flag("preallocate", "Reserve the target's space before copying"),
+        flag("no-gift", "Only lend pages to vmsplice, do not give them away"),
+    ]
+}
+
+fn telling() -> Vec<Arg> {
+    vec![
+        flag("verbose", "Tell what is done").short('v'),
+        flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
+        flag("explain", "Tell on standard error which methods were picked and refused, and why"),
+        optional("progress", "WHEN", "auto", "Show progress: auto (on a terminal), always, never"),
+        flag("json", "Print one JSON object a file on standard output"),
+        Arg::new("help").long("help").help("Print help").action(ArgAction::Help),
+        Arg::new("version").long("version").help("Print version").action(ArgAction::Version),
+    ]
+}
+
+/// What clap found, as [`crate::args::parse`] hands it out.
+pub struct Words(pub clap::ArgMatches);
+
+impl clap::FromArgMatches for Words {
+    fn from_arg_matches(matches: &clap::ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self(matches.clone()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &clap::ArgMatches) -> Result<(), clap::Error> {
+        self.0 = matches.clone();
+        Ok(())
+    }
+}
+
+impl Words {
+    pub fn has(&self, name: &str) -> bool {
+        self.0.get_flag(name)
+    }
+
+    pub fn text(&self, name: &str) -> Option<&OsString> {
+        self.0.get_one(name)
+    }
+
+    pub fn texts(&self, name: &str) -> impl Iterator<Item = &OsString> {
+        self.0.get_many(name).unwrap_or_default()
+    }
+
+    /// Where a flag was last given, if it was.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.has(name).then(|| self.0.indices_of(name)?.last()).flatten()
+    }
+
+    /// The values of an option, each with its place.
+    pub fn placed(&self, name: &str) -> impl Iterator<Item = (usize, &OsString)> {
+        self.0.indices_of(name).into_iter().flatten().zip(self.texts(name))
+    }
+}

@@ -1,0 +1,158 @@
+//! One JSON object a file: what was done, how, and what went wrong.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use gush_tree::{Action, Done, Error};
+use serde::Serialize;
+
+/// One file's record; the names of its fields are a promise to scripts.
+#[derive(Debug, Serialize)]
+pub struct Record {
+    source: String,
+    /// The name in hexadecimal, where it is not valid UTF-8 and `source` only resembles it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_bytes: Option<String>,
+    target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
+    action: &'static str,
+    bytes: u64,
+    hole_bytes: u64,
+    seconds: f64,
+    /// The method that moved most.
+    method: Option<&'static str>,
+    methods: Vec<Method>,
+    fallbacks: Vec<Fallback>,
+    /// The hash of source and target, if that was verified.
+    blake3: Option<String>,
+    backup: Option<String>,
+    warnings: Vec<String>,
+    error: Option<Failure>,
+}
+
+#[derive(Debug, Serialize)]
+struct Method {
+    name: &'static str,
+    bytes: u64,
+    steps: u64,
+    threads: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Fallback {
+    method: &'static str,
+    why: String,
+    errno: Option<i32>,
+    errno_name: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+    what: String,
+    errno: Option<i32>,
+    message: String,
+    delivered_bytes: Option<u64>,
+    hint: Option<String>,
+}
+
+impl Record {
+    /// The record of one copy.
+    pub fn new(
+        (source, target): (&Path, &Path),
+        seconds: f64,
+        warnings: Vec<String>,
+        result: &Result<Done, Error>,
+    ) -> Self {
+        let mut record = Self {
+            source: source.to_string_lossy().into_owned(),
+            source_bytes: bytes_if_odd(source),
+            target: target.to_string_lossy().into_owned(),
+            target_bytes: bytes_if_odd(target),
+            action: "failed",
+            bytes: 0,
+            hole_bytes: 0,
+            seconds,
+            method: None,
+            methods: Vec::new(),
+            fallbacks: Vec::new(),
+            blake3: None,
+            backup: None,
+            warnings,
+            error: None,
+        };
+        match result {
+            Ok(done) => record.add(done),
+            Err(error) => {
+                record.bytes = error.delivered_bytes().unwrap_or(0);
+                record.error = Some(Failure::new(error));
+            }
+        }
+        record
+    }
+
+    fn add(&mut self, done: &Done) {
+        self.action = match done.action {
+            Action::Copied => "copied",
+            Action::HardLinked => "hard-linked",
+            Action::SymbolicLinked => "symbolic-linked",
+            Action::Recreated => "recreated",
+            Action::Skipped => "skipped",
+        };
+        self.blake3 = done.digest.map(|digest| digest.to_string());
+        self.backup = done.backup.as_ref().map(|path| path.to_string_lossy().into_owned());
+        let Some(report) = &done.report else { return };
+        self.bytes = report.bytes;
+        self.hole_bytes = report.hole_bytes;
+        self.method = report.main_method().map(gush::MethodName::as_str);
+        self.methods = report
+            .methods
+            .iter()
+            .map(|used| Method {
+                name: used.name.as_str(),
+                bytes: used.bytes,
+                steps: used.steps,
+                threads: used.threads,
+            })
+            .collect();
+        self.fallbacks = report
+            .refusals
+            .iter()
+            .map(|refusal| Fallback {
+                method: refusal.method.as_str(),
+                why: refusal.why.to_string(),
+                errno: refusal.errno.map(gush::Errno::raw_os_error),
+                errno_name: refusal.errno_name(),
+            })
+            .collect();
+    }
+}
+
+impl Failure {
+    fn new(error: &Error) -> Self {
+        Self {
+            path: error.path().to_string_lossy().into_owned(),
+            path_bytes: bytes_if_odd(error.path()),
+            what: error.what().to_owned(),
+            errno: error.io_error().and_then(std::io::Error::raw_os_error),
+            message: error.to_string(),
+            delivered_bytes: error.delivered_bytes(),
+            hint: error.hint().map(str::to_owned),
+        }
+    }
+}
+
+fn bytes_if_odd(path: &Path) -> Option<String> {
+    use std::fmt::Write as _;
+    let bytes = path.as_os_str().as_bytes();
+    match std::str::from_utf8(bytes) {
+        Ok(_) => None,
+        Err(_) => Some(bytes.iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })),
+    }
+}

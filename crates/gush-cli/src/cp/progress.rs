@@ -1,0 +1,108 @@
+//! The progress bar, and progress lines where there is no terminal to draw one on.
+
+use std::io::{IsTerminal, stderr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gush::Progress;
+use gush_tree::quote;
+use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+
+use super::settings::When;
+use crate::talk::Talker;
+
+/// What is over sooner needs no bar.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// Lines in a log are for reading, not for watching.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// Progress of one file after the other.
+#[derive(Debug)]
+pub struct Display {
+    kind: Kind,
+    name: String,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Nothing,
+    Bar(Option<ProgressBar>),
+    Lines { talker: Talker, last: Option<Instant> },
+}
+
+impl Display {
+    pub fn new(when: When, talker: &Talker) -> Self {
+        let on_terminal = when != When::Never && stderr().is_terminal();
+        let kind = match when {
+            _ if on_terminal => Kind::Bar(None),
+            When::Always => Kind::Lines { talker: talker.clone(), last: None },
+            When::Auto | When::Never => Kind::Nothing,
+        };
+        Self { kind, name: String::new() }
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        !matches!(self.kind, Kind::Nothing)
+    }
+
+    /// Another file begins.
+    pub fn begin(&mut self, source: &Path) {
+        if self.is_wanted() {
+            self.name = quote::if_needed(source).to_string();
+        }
+        if let Kind::Lines { last, .. } = &mut self.kind {
+            *last = None;
+        }
+    }
+
+    /// The file is done, or failed: the bar makes room for messages.
+    pub fn end(&mut self) {
+        if let Kind::Bar(bar) = &mut self.kind
+            && let Some(bar) = bar.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
+
+    pub fn show(&mut self, progress: &Progress) {
+        match &mut self.kind {
+            Kind::Nothing => {}
+            Kind::Bar(bar) if bar.is_some() || progress.elapsed >= SHOWN_AFTER => {
+                let bar = bar.get_or_insert_with(|| new_bar(&self.name, progress));
+                bar.set_position(progress.bytes);
+            }
+            Kind::Bar(_) => {}
+            Kind::Lines { talker, last } => {
+                if last.map_or(progress.elapsed, |last| last.elapsed()) >= LINE_EVERY {
+                    *last = Some(Instant::now());
+                    talker.say(line(&self.name, progress));
+                }
+            }
+        }
+    }
+}
+
+fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
+    let (bar, template) = match progress.expected_bytes {
+        Some(bytes) => (
+            ProgressBar::new(bytes),
+            "{prefix} [{bar:30}] {percent}% {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+        ),
+        None => (ProgressBar::no_length(), "{prefix} {bytes}, {bytes_per_sec}, {elapsed}"),
+    };
+    let style = ProgressStyle::with_template(template);
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        .with_prefix(name.to_owned())
+        .with_elapsed(progress.elapsed)
+}
+
+fn line(name: &str, progress: &Progress) -> String {
+    let moved = HumanBytes(progress.bytes);
+    match progress.expected_bytes {
+        Some(all) if all > 0 => {
+            let percent = progress.bytes.saturating_mul(100) / all;
+            format!("{name}: {moved} of {}, {percent}%", HumanBytes(all))
+        }
+        _ => format!("{name}: {moved}"),
+    }
+}

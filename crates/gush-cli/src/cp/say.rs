@@ -1,0 +1,230 @@
+//! What is told while files are copied: GNU's `-v` and `--debug` lines, questions, warnings.
+
+use std::fmt::Display;
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+
+use gush::{Control, Holes, MethodName, Progress, Report};
+use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
+
+use super::json::Record;
+use super::progress;
+use super::settings::Telling;
+use crate::talk::{Talker, os_text};
+
+/// Tells one command's user about one file after the other.
+#[derive(Debug)]
+pub struct Teller<'a> {
+    talker: &'a Talker,
+    telling: &'a Telling,
+    asks_as: String,
+    display: progress::Display,
+    /// Of the file at hand, for its JSON record.
+    warnings: Vec<String>,
+    /// Standard output failed: the copying goes on, the exit status says so.
+    out_failed: bool,
+}
+
+impl<'a> Teller<'a> {
+    pub fn new(as_name: &str, talker: &'a Talker, telling: &'a Telling) -> Self {
+        Self {
+            asks_as: as_name.replace(' ', ": "),
+            talker,
+            telling,
+            display: progress::Display::new(telling.progress, talker),
+            warnings: Vec::new(),
+            out_failed: false,
+        }
+    }
+
+    /// Tells how one file ended; `true` if all is well.
+    pub fn ended(
+        &mut self,
+        (source, target): (&Path, &Path),
+        seconds: f64,
+        options: &Options,
+        result: &Result<Done, Error>,
+    ) -> bool {
+        self.display.end();
+        if let Err(error) = result
+            && !error.is_declined()
+        {
+            self.talker.say(error);
+        }
+        if let Ok(Done { report, action, .. }) = result {
+            if self.telling.debug && *action == gush_tree::Action::Skipped {
+                self.line(format_args!("skipped {}", quote::always(target)));
+            }
+            if let Some(report) = report {
+                self.explain(source, options, report);
+            }
+        }
+        if self.telling.json {
+            let warnings = std::mem::take(&mut self.warnings);
+            let record = Record::new((source, target), seconds, warnings, result);
+            let text = serde_json::to_string(&record);
+            self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
+        }
+        result.as_ref().is_ok_and(|done| done.complete)
+    }
+
+    /// Flushes standard output; `true` if everything was told.
+    pub fn finish(mut self) -> bool {
+        if let Err(error) = io::stdout().flush() {
+            self.out_fails(&error);
+        }
+        !self.out_failed
+    }
+
+    fn explain(&mut self, source: &Path, options: &Options, report: &Report) {
+        if self.telling.debug {
+            self.line(debug_line(options, report));
+        }
+        if self.telling.explain {
+            let source = quote::if_needed(source);
+            self.talker.say(format_args!("{source}: {}", report.explain()));
+        }
+    }
+
+    /// A line of `-v`: standard output as GNU's, unless that is for JSON.
+    fn line(&mut self, text: impl Display) {
+        match self.telling.json {
+            true => self.talker.print(format_args!("{text}\n")),
+            false => self.write_out(&text.to_string()),
+        }
+    }
+
+    fn write_out(&mut self, line: &str) {
+        if let Err(error) = writeln!(io::stdout(), "{line}") {
+            self.out_fails(&error);
+        }
+    }
+
+    fn out_fails(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.out_failed, true) {
+            self.talker.say(format_args!("write error: {}", os_text(error)));
+        }
+    }
+}
+
+impl Events for Teller<'_> {
+    fn starts(&mut self, source: &Path, target: &Path, backup: Option<&Path>) {
+        self.display.begin(source);
+        if self.telling.verbose {
+            let (from, to) = (quote::always(source), quote::always(target));
+            match backup {
+                Some(backup) => {
+                    let backup = quote::always(backup);
+                    self.line(format_args!("{from} -> {to} (backup: {backup})"));
+                }
+                None => self.line(format_args!("{from} -> {to}")),
+            }
+        }
+    }
+
+    fn made_directory(&mut self, source: &Path, target: &Path) {
+        if self.telling.verbose {
+            self.line(format_args!("{} -> {}", source.display(), target.display()));
+        }
+    }
+
+    fn backup_undone(&mut self, backup: &Path, target: &Path) {
+        if self.telling.verbose {
+            let (from, to) = (quote::always(backup), quote::always(target));
+            self.line(format_args!("{from} -> {to} (unbackup)"));
+        }
+    }
+
+    fn removed(&mut self, target: &Path) {
+        if self.telling.verbose {
+            self.line(format_args!("removed {}", quote::always(target)));
+        }
+    }
+
+    fn warns(&mut self, warning: &Error) {
+        self.talker.say(warning);
+        if self.telling.json {
+            self.warnings.push(warning.to_string());
+        }
+    }
+
+    fn may_replace(&mut self, question: &Question<'_>) -> bool {
+        let target = quote::always(question.target);
+        let (bits, letters) = (question.mode_bits, mode_letters(question.mode_bits));
+        let text = match (question.writable, question.replaces) {
+            (true, _) => format!("overwrite {target}? "),
+            (false, true) => format!("replace {target}, overriding mode {bits:04o} ({letters})? "),
+            (false, false) => {
+                format!("unwritable {target} (mode {bits:04o}, {letters}); try anyway? ")
+            }
+        };
+        self.talker.print(format_args!("{}: {text}", self.asks_as));
+        let mut answer = Vec::new();
+        // No answer, or one that cannot be read, is no consent.
+        let _ = io::stdin().lock().read_until(b'\n', &mut answer);
+        matches!(answer.first(), Some(b'y' | b'Y'))
+    }
+
+    fn wants_progress(&self) -> bool {
+        self.display.is_wanted()
+    }
+
+    fn progress(&mut self, progress: &Progress) -> Control {
+        self.display.show(progress);
+        Control::Continue
+    }
+}
+
+/// As `ls -l` shows permissions, without the type.
+fn mode_letters(bits: u32) -> String {
+    let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
+    let mut letters = String::new();
+    for (group, (special_bit, with, without)) in special.into_iter().enumerate() {
+        let rwx = bits >> (6 - 3 * group);
+        letters.push(if rwx & 4 != 0 { 'r' } else { '-' });
+        letters.push(if rwx & 2 != 0 { 'w' } else { '-' });
+        letters.push(match (bits & special_bit != 0, rwx & 1 != 0) {
+            (true, true) => with,
+            (true, false) => without,
+            (false, true) => 'x',
+            (false, false) => '-',
+        });
+    }
+    letters
+}
+
+/// The line of GNU's `--debug`, from what really happened.
+fn debug_line(options: &Options, report: &Report) -> String {
+    let state = |method: MethodName, avoided: &'static str| {
+        if options.moving.reflink == Reflink::Never {
+            return avoided;
+        }
+        let used = report.methods.iter().any(|used| used.name == method && used.bytes > 0);
+        let refused = report.refusals.iter().any(|refusal| refusal.method == method);
+        match (used, refused) {
+            (true, _) => "yes",
+            (false, true) => "unsupported",
+            (false, false) => "unknown",
+        }
+    };
+    let sparse = match (options.moving.holes, report.hole_bytes > 0) {
+        (Holes::Make, _) => "zeros",
+        (_, true) => "SEEK_HOLE",
+        (_, false) => "no",
+    };
+    let offload = state(MethodName::CopyFileRange, "avoided");
+    let reflink = state(MethodName::Reflink, "no");
+    format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_read_as_ls_shows_them() {
+        assert_eq!(mode_letters(0o444), "r--r--r--");
+        assert_eq!(mode_letters(0o7755), "rwsr-sr-t");
+        assert_eq!(mode_letters(0o7000), "--S--S--T");
+    }
+}

@@ -1,0 +1,252 @@
+//! From words to what shall be done: GNU's rules about which option overrides which.
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use gush::{Advice, Choice, Holes, MethodName, Rate, Tuning};
+use gush_tree::{
+    Backup, BackupControl, Dereference, Make, Moving, Naming, Options, Preserve, Reflink, Specials,
+    Update, quote,
+};
+
+use super::attributes::Attributes;
+use super::choice::pick;
+use super::command::Words;
+use crate::size;
+
+/// Everything that the command line says.
+#[derive(Debug)]
+pub struct Settings {
+    pub options: Options,
+    pub naming: Naming,
+    pub operands: Vec<PathBuf>,
+    pub strips_slashes: bool,
+    pub telling: Telling,
+    /// What the user should know before anything is done.
+    pub warnings: Vec<String>,
+}
+
+/// What is told while copying.
+#[derive(Clone, Debug)]
+pub struct Telling {
+    pub verbose: bool,
+    pub debug: bool,
+    pub explain: bool,
+    pub json: bool,
+    pub progress: When,
+}
+
+/// When something optional happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+const WHENS: [(&str, When); 3] =
+    [("auto", When::Auto), ("always", When::Always), ("never", When::Never)];
+
+impl Settings {
+    /// Reads the words.
+    ///
+    /// # Errors
+    /// What is wrong with the command line.
+    pub fn read(words: &Words) -> Result<Self, String> {
+        let attributes = Attributes::read(words)?;
+        let mut warnings = Vec::new();
+        let label = attributes.label(words, &mut warnings)?;
+        let recursive = words.has("recursive") || words.has("archive");
+        let hard_link = words.has("link");
+        if hard_link && words.has("symbolic-link") {
+            return Err("cannot make both hard and symbolic links".into());
+        }
+        let (update, ask) = replacing(words)?;
+        let mut options = Options::default();
+        options.make = match (hard_link, words.has("symbolic-link")) {
+            (true, _) => Make::HardLink,
+            (_, true) => Make::SymbolicLink,
+            _ => Make::Copy,
+        };
+        options.data = !words.has("attributes-only");
+        options.dereference = attributes.dereference.unwrap_or(match recursive && !hard_link {
+            true => Dereference::Never,
+            false => Dereference::Always,
+        });
+        options.specials = match recursive && !words.has("copy-contents") {
+            true => Specials::Recreate,
+            false => Specials::Read,
+        };
+        options.update = update;
+        options.ask = ask;
+        options.force = words.has("force");
+        options.remove_first = words.has("remove-destination");
+        options.through_dangling = env::var_os("POSIXLY_CORRECT").is_some();
+        options.preserve = Preserve { label, ..attributes.preserve };
+        options.backup = backup(words)?;
+        if options.backup.is_some() && matches!(update, Update::None | Update::NoneFail) {
+            return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
+        }
+        options.atomic = words.has("atomic");
+        options.sync = words.has("fsync");
+        options.verify = words.has("verify");
+        if options.verify && (!options.data || options.make != Make::Copy) {
+            return Err("--verify needs data to compare: it excludes --attributes-only, -l and -s".into());
+        }
+        options.moving = moving(words)?;
+        Ok(Self {
+            options,
+            naming: naming(words)?,
+            operands: words.texts("operands").map(PathBuf::from).collect(),
+            strips_slashes: words.has("strip-trailing-slashes"),
+            telling: telling(words)?,
+            warnings,
+        })
+    }
+}
+
+fn naming(words: &Words) -> Result<Naming, String> {
+    let mut directories = words.texts("target-directory");
+    let target_directory = directories.next().map(PathBuf::from);
+    if directories.next().is_some() {
+        return Err("multiple target directories specified".into());
+    }
+    Ok(Naming {
+        target_directory,
+        no_target_directory: words.has("no-target-directory"),
+        parents: words.has("parents"),
+    })
+}
+
+fn telling(words: &Words) -> Result<Telling, String> {
+    let debug = words.has("debug");
+    Ok(Telling {
+        verbose: debug || words.has("verbose"),
+        debug,
+        explain: words.has("explain"),
+        json: words.has("json"),
+        progress: choose(words, "progress", When::Never, &WHENS)?,
+    })
+}
+
+fn choose<T: Copy + PartialEq>(
+    words: &Words,
+    name: &str,
+    default: T,
+    table: &[(&str, T)],
+) -> Result<T, String> {
+    match words.text(name) {
+        Some(text) => pick(&format!("--{name}"), text, table),
+        None => Ok(default),
+    }
+}
+
+/// -n and -i override each other; -n overrides -u.
+fn replacing(words: &Words) -> Result<(Update, bool), String> {
+    let table = [
+        ("all", Update::All),
+        ("none", Update::None),
+        ("none-fail", Update::NoneFail),
+        ("older", Update::Older),
+    ];
+    let update = choose(words, "update", Update::All, &table)?;
+    let (keep, ask) = (words.place_of("no-clobber"), words.place_of("interactive"));
+    Ok(if keep > ask { (Update::None, false) } else { (update, ask.is_some()) })
+}
+
+fn backup(words: &Words) -> Result<Option<Backup>, String> {
+    let suffix = words.text("suffix");
+    let control = words.text("backup");
+    if suffix.is_none() && control.is_none() {
+        return Ok(None);
+    }
+    let from_environment = env::var_os("VERSION_CONTROL");
+    let (source, text) = match control.filter(|text| !text.is_empty()) {
+        Some(text) => ("backup type", Some(text.as_os_str())),
+        None => ("$VERSION_CONTROL", from_environment.as_deref().filter(|text| !text.is_empty())),
+    };
+    use BackupControl::{Existing, Numbered, Simple};
+    let table = [
+        ("none", None),
+        ("off", None),
+        ("simple", Some(Simple)),
+        ("never", Some(Simple)),
+        ("existing", Some(Existing)),
+        ("nil", Some(Existing)),
+        ("numbered", Some(Numbered)),
+        ("t", Some(Numbered)),
+    ];
+    let control = match text {
+        Some(text) => pick(source, text, &table)?,
+        None => Some(Existing),
+    };
+    let suffix = suffix.cloned().or_else(|| env::var_os("SIMPLE_BACKUP_SUFFIX"));
+    // A suffix must not lead into another directory.
+    let suffix = suffix.filter(|text| !text.is_empty() && !text.to_string_lossy().contains('/'));
+    let suffix = suffix.unwrap_or_else(|| OsString::from("~"));
+    Ok(control.map(|control| Backup { control, suffix }))
+}
+
+fn moving(words: &Words) -> Result<Moving, String> {
+    let mut moving = Moving::default();
+    let reflinks =
+        [("auto", Reflink::Auto), ("always", Reflink::Always), ("never", Reflink::Never)];
+    let holes = [("auto", Holes::Keep), ("always", Holes::Make), ("never", Holes::Fill)];
+    moving.reflink = choose(words, "reflink", Reflink::Auto, &reflinks)?;
+    moving.holes = choose(words, "sparse", Holes::Keep, &holes)?;
+    if let Some(text) = words.text("method") {
+        moving.choice = parse("--method", text, |text| text.parse::<Choice>())?;
+    }
+    match (moving.reflink, moving.holes) {
+        (Reflink::Always, Holes::Make | Holes::Fill) => {
+            return Err("--reflink can be used only with --sparse=auto".into());
+        }
+        (Reflink::Auto, Holes::Fill) => moving.reflink = Reflink::Never,
+        _ => {}
+    }
+    let cloning = Choice::Only(MethodName::Reflink);
+    if moving.reflink == Reflink::Always && ![Choice::Auto, cloning].contains(&moving.choice) {
+        return Err(format!("--reflink=always excludes --method={}", moving.choice));
+    }
+    moving.isolated = words.has("isolated");
+    moving.threads = words.0.get_one("threads").copied().unwrap_or(0);
+    if let Some(text) = words.text("limit") {
+        let rate = parse("--limit", text, size::rate_bytes_per_second)?;
+        moving.limit = Rate::bytes_per_second(rate);
+    }
+    moving.tuning = tuning(words)?;
+    Ok(moving)
+}
+
+fn tuning(words: &Words) -> Result<Tuning, String> {
+    let mut tuning = Tuning::default()
+        .preallocate(words.has("preallocate"))
+        .gift(!words.has("no-gift"))
+        .advice(choose(words, "advise", Advice::None, &[
+            ("none", Advice::None),
+            ("sequential", Advice::Sequential),
+            ("willneed", Advice::WillNeed),
+            ("random", Advice::Random),
+        ])?);
+    if let Some(text) = words.text("buffer-size") {
+        tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::memory_bytes)?);
+    }
+    if let Some(text) = words.text("pipe-size") {
+        tuning = tuning.pipe_bytes(parse("--pipe-size", text, size::memory_bytes)?);
+    }
+    Ok(tuning)
+}
+
+fn parse<T, E: std::fmt::Display>(
+    option: &str,
+    text: &OsStr,
+    read: impl FnOnce(&str) -> Result<T, E>,
+) -> Result<T, String> {
+    let shown = quote::always(Path::new(text));
+    let wrong = |why: &dyn std::fmt::Display| format!("invalid {option} {shown}: {why}");
+    match text.to_str() {
+        Some(utf8) => read(utf8).map_err(|error| wrong(&error)),
+        None => Err(wrong(&"not valid UTF-8")),
+    }
+}

@@ -1,0 +1,268 @@
+//! Temporary names, and files that appear under their final name whole or not at all.
+
+use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{self, Access, AtFlags, CWD, Mode, OFlags};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use crate::place::{Place, proc_path};
+
+/// What SIGINT must remove. Names are made, renamed and removed only while this is locked, so that
+/// a name in here is always ours.
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+
+struct Pending {
+    id: u64,
+    /// `None` is the current directory.
+    dir: Option<OwnedFd>,
+    name: PathBuf,
+}
+
+fn pending() -> MutexGuard<'static, Vec<Pending>> {
+    PENDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on SIGINT, SIGTERM and SIGHUP remove temporary names before they end the process.
+///
+/// For programs that copy with [`atomic`](crate::Options::atomic); call it before starting other
+/// threads. Without it such a signal may leave a file named `.NAME.gush-XXXXXX`.
+///
+/// # Errors
+/// `EAGAIN` when no thread could be started.
+///
+/// ```
+/// gush_tree::remove_temporaries_on_termination()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn remove_temporaries_on_termination() -> Result<(), Errno> {
+    gush::process::on_termination(|| {
+        let pending = pending();
+        for Pending { dir, name, .. } in pending.iter() {
+            let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
+            let _ = fs::unlinkat(dir, name, AtFlags::empty());
+        }
+        // Nobody may make another name before the process has ended.
+        mem::forget(pending);
+    })
+}
+
+/// A temporary name beside a target; dropping it removes it.
+struct Temporary<'a> {
+    beside: Place<'a>,
+    name: PathBuf,
+    id: u64,
+}
+
+impl<'a> Temporary<'a> {
+    /// Lets `make` make something under a name that nobody has.
+    fn make<T>(
+        beside: Place<'a>,
+        mut make: impl FnMut(&Place<'_>) -> io::Result<T>,
+    ) -> io::Result<(Self, T)> {
+        static IDS: AtomicU64 = AtomicU64::new(0);
+        let base = beside.name.file_name().ok_or(Errno::INVAL)?;
+        let dir = match beside.dir.as_raw_fd() == CWD.as_raw_fd() {
+            true => None,
+            false => Some(io::fcntl_dupfd_cloexec(beside.dir, 0)?),
+        };
+        for _ in 0..100 {
+            let name = beside.sibling(&temporary_name(base));
+            let mut pending = pending();
+            match make(&Place { name: &name, ..beside }) {
+                Ok(made) => {
+                    let id = IDS.fetch_add(1, Ordering::Relaxed);
+                    pending.push(Pending { id, dir, name: name.clone() });
+                    return Ok((Self { beside, name, id }, made));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Err(Errno::EXIST)
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { name: &self.name, ..self.beside }
+    }
+
+    fn rename_to(self, name: &Path, may_replace: bool) -> io::Result<()> {
+        let mut pending = pending();
+        match may_replace {
+            true => self.place().rename_to(name)?,
+            false => self.place().rename_to_new(name)?,
+        }
+        pending.retain(|entry| entry.id != self.id);
+        mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        let mut pending = pending();
+        if pending.iter().any(|entry| entry.id == self.id) {
+            let _ = self.place().unlink();
+            pending.retain(|entry| entry.id != self.id);
+        }
+    }
+}
+
+/// `.NAME.gush-XXXXXX`, with NAME cut so that the whole fits into a directory entry.
+fn temporary_name(base: &OsStr) -> OsString {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    const NAME_MAX_BYTES: usize = 255;
+    const ADDED_BYTES: usize = ".".len() + ".gush-XXXXXX".len();
+    let mut random = RandomState::new().hash_one(std::process::id());
+    let mut name = OsString::from(".");
+    let base = base.as_bytes();
+    name.push(OsStr::from_bytes(&base[..base.len().min(NAME_MAX_BYTES - ADDED_BYTES)]));
+    name.push(".gush-");
+    for _ in 0..6 {
+        name.push(OsStr::from_bytes(&[LETTERS[(random % 32) as usize]]));
+        random /= 32;
+    }
+    name
+}
+
+/// Makes something under a temporary name and renames it onto `onto`, in the directory of `beside`.
+pub(crate) fn replace(
+    beside: &Place<'_>,
+    onto: &Path,
+    make: impl FnMut(&Place<'_>) -> io::Result<()>,
+) -> io::Result<()> {
+    let (temporary, ()) = Temporary::make(*beside, make)?;
+    temporary.rename_to(onto, true)?;
+    Ok(())
+}
+
+/// A file that has no final name yet.
+pub(crate) struct Staged<'a> {
+    target: Place<'a>,
+    fd: OwnedFd,
+    /// `None` for a file without any name (O_TMPFILE), which needs no cleaning up.
+    named: Option<Temporary<'a>>,
+}
+
+impl<'a> Staged<'a> {
+    /// Creates an empty file in the directory of `target`.
+    pub(crate) fn create(target: Place<'a>, mode: Mode) -> io::Result<Self> {
+        if target.must_be_directory() {
+            return Err(Errno::NOTDIR);
+        }
+        if let Some(fd) = nameless(&target, mode)? {
+            return Ok(Self { target, fd, named: None });
+        }
+        let (named, fd) = Temporary::make(target, |place| {
+            place.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
+        })?;
+        Ok(Self { target, fd, named: Some(named) })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Gives the file its final name and hands it back.
+    pub(crate) fn commit(self, may_replace: bool) -> io::Result<OwnedFd> {
+        let Self { target, fd, named } = self;
+        match named {
+            Some(temporary) => temporary.rename_to(target.name, may_replace)?,
+            None => {
+                let path = proc_path(fd.as_fd());
+                let link = |name: &Path| {
+                    retry_on_intr(|| {
+                        fs::linkat(CWD, &path, target.dir, name, AtFlags::SYMLINK_FOLLOW)
+                    })
+                };
+                match link(target.name) {
+                    Err(Errno::EXIST) if may_replace => {
+                        replace(&target, target.name, |temporary| link(temporary.name))?;
+                    }
+                    other => other?,
+                }
+            }
+        }
+        Ok(fd)
+    }
+}
+
+/// A file without a name, where the file system can make one and it can be given a name later.
+fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
+    let parent = Place { name: target.parent(), ..*target };
+    let fd = match parent.open(OFlags::TMPFILE | OFlags::RDWR, mode) {
+        Ok(fd) => fd,
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
+        Err(errno) => return Err(errno),
+    };
+    // Naming it goes through /proc, which a container may lack.
+    let can_be_named = fs::access(proc_path(fd.as_fd()), Access::EXISTS).is_ok();
+    Ok(can_be_named.then_some(fd))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_staged_file_appears_only_when_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let staged = Staged::create(Place::here(&path), Mode::from(0o600)).unwrap();
+        File::from(staged.fd().try_clone_to_owned().unwrap()).write_all(b"new").unwrap();
+        assert!(!path.exists());
+        staged.commit(false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"new");
+        assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_commit_replaces_only_when_it_may() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, "old").unwrap();
+        let stage = || Staged::create(Place::here(&path), Mode::from(0o600)).unwrap();
+        assert_eq!(stage().commit(false).unwrap_err(), Errno::EXIST);
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+        stage().commit(true).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        assert_eq!(names(dir.path()), ["file"]);
+    }
+
+    #[test]
+    fn a_named_temporary_is_removed_unless_it_is_committed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n".repeat(255));
+        let make = || {
+            Temporary::make(Place::here(&path), |place| {
+                place.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::from(0o600))
+            })
+            .unwrap()
+            .0
+        };
+        let temporary = make();
+        assert_eq!(names(dir.path()), [temporary.name.file_name().unwrap()]);
+        drop(temporary);
+        assert!(names(dir.path()).is_empty());
+        make().rename_to(&path, false).unwrap();
+        assert_eq!(names(dir.path()), [path.file_name().unwrap()]);
+        assert_eq!(make().rename_to(&path, false).unwrap_err(), Errno::EXIST);
+        assert_eq!(names(dir.path()), [path.file_name().unwrap()]);
+    }
+}

@@ -1,0 +1,225 @@
+//! Backups of existing targets: `FILE~`, `FILE.~1~`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, Dir};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use crate::atomic;
+use crate::place::{Place, same_file};
+
+/// How backups are named.
+///
+/// ```
+/// use gush_tree::{Backup, BackupControl};
+/// let backup = Backup { control: BackupControl::Existing, suffix: ".orig".into() };
+/// assert_eq!(backup.control, BackupControl::Existing);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Backup {
+    /// Which kind of name.
+    pub control: BackupControl,
+    /// What a simple backup's name ends in.
+    pub suffix: OsString,
+}
+
+/// Which kind of name a backup gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BackupControl {
+    /// `FILE.~N~`, never overwriting an older one.
+    Numbered,
+    /// Numbered if the file has numbered backups already, else simple.
+    Existing,
+    /// The name with the suffix.
+    Simple,
+}
+
+struct Next {
+    name: PathBuf,
+    /// Older backups keep their names, so this one must be new.
+    numbered: bool,
+}
+
+impl Backup {
+    /// The name that the next backup of `target` gets, in the same directory.
+    ///
+    /// # Errors
+    /// What reading the directory answered.
+    ///
+    /// ```
+    /// use gush_tree::{Backup, BackupControl, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// std::fs::write(dir.path().join("a.~3~"), "")?;
+    /// let backup = Backup { control: BackupControl::Existing, suffix: "~".into() };
+    /// let name = |file: &str| backup.name_for(&Place::here(&dir.path().join(file)));
+    /// assert_eq!(name("a")?, dir.path().join("a.~4~"));
+    /// assert_eq!(name("b")?, dir.path().join("b~"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn name_for(&self, target: &Place<'_>) -> Result<PathBuf, Errno> {
+        self.next(target).map(|next| next.name)
+    }
+
+    fn next(&self, target: &Place<'_>) -> io::Result<Next> {
+        let base = target.name.file_name().ok_or(Errno::INVAL)?;
+        let highest = match self.control {
+            BackupControl::Simple => None,
+            BackupControl::Numbered => Some(highest_number(target, base)?),
+            BackupControl::Existing => Some(highest_number(target, base)?).filter(|&n| n > 0),
+        };
+        let mut name = base.to_os_string();
+        match highest {
+            Some(number) => name.push(format!(".~{}~", number + 1)),
+            None => name.push(&self.suffix),
+        }
+        Ok(Next { name: target.sibling(&name), numbered: highest.is_some() })
+    }
+
+    /// Gives `target` its backup name; `None` if it is gone by now.
+    pub(crate) fn set_aside(&self, target: &Place<'_>) -> io::Result<Option<PathBuf>> {
+        self.make(target, |next| match next.numbered {
+            true => target.rename_to_new(&next.name),
+            false => target.rename_to(&next.name),
+        })
+    }
+
+    /// Gives `target` its backup name as a second one, so that its own name is never missing.
+    pub(crate) fn link_aside(&self, target: &Place<'_>) -> io::Result<Option<PathBuf>> {
+        self.make(target, |next| {
+            let link = |name: &Path| {
+                retry_on_intr(|| {
+                    fs::linkat(target.dir, target.name, target.dir, name, AtFlags::empty())
+                })
+            };
+            match link(&next.name) {
+                Err(Errno::EXIST) if !next.numbered => {
+                    atomic::replace(target, &next.name, |temporary| link(temporary.name))
+                }
+                other => other,
+            }
+        })
+    }
+
+    /// Takes the next free name: someone else may take a number first.
+    fn make(
+        &self,
+        target: &Place<'_>,
+        mut take: impl FnMut(&Next) -> io::Result<()>,
+    ) -> io::Result<Option<PathBuf>> {
+        loop {
+            let next = self.next(target)?;
+            match take(&next) {
+                Ok(()) => return Ok(Some(next.name)),
+                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::EXIST) if next.numbered => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Would a backup of `target` overwrite `source` (`cp a~ a` with simple backups)?
+    pub(crate) fn would_destroy(
+        &self,
+        target: &Place<'_>,
+        source: &Place<'_>,
+        source_stat: &fs::Stat,
+    ) -> bool {
+        let (Some(base), Some(source_base)) = (target.name.file_name(), source.name.file_name())
+        else {
+            return false;
+        };
+        let mut simple = base.to_os_string();
+        simple.push(&self.suffix);
+        if self.control == BackupControl::Numbered || source_base != simple {
+            return false;
+        }
+        let name = target.sibling(&simple);
+        Place { dir: target.dir, name: &name, shown: &name }
+            .stat(true)
+            .is_ok_and(|stat| same_file(&stat, source_stat))
+    }
+}
+
+fn highest_number(target: &Place<'_>, base: &OsStr) -> io::Result<u64> {
+    let mut highest = 0;
+    for entry in Dir::new(target.open_parent()?)? {
+        let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+        highest = highest.max(number_of(&name, base).unwrap_or(0));
+    }
+    Ok(highest)
+}
+
+/// The N of `BASE.~N~`.
+fn number_of(name: &OsStr, base: &OsStr) -> Option<u64> {
+    let digits = name
+        .as_bytes()
+        .strip_prefix(base.as_bytes())?
+        .strip_prefix(b".~")?
+        .strip_suffix(b"~")
+        .filter(|digits| digits.first().is_some_and(|&first| first != b'0'))?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backup(control: BackupControl) -> Backup {
+        Backup { control, suffix: "~".into() }
+    }
+
+    #[test]
+    fn only_whole_numbers_between_tildes_count() {
+        let number = |name: &str| number_of(name.as_ref(), "a".as_ref());
+        assert_eq!(number("a.~12~"), Some(12));
+        for name in ["a.~~", "a.~1", "a~", "b.~1~", "a.~x~", "a.~01~", "ab.~1~"] {
+            assert_eq!(number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbered_backups_never_replace_and_simple_ones_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a");
+        for (control, names) in [
+            (BackupControl::Numbered, ["a.~1~", "a.~2~"]),
+            (BackupControl::Existing, ["a.~3~", "a.~4~"]),
+            (BackupControl::Simple, ["a~", "a~"]),
+        ] {
+            for name in names {
+                for link in [false, true] {
+                    std::fs::write(&file, name).unwrap();
+                    let place = Place::here(&file);
+                    if link && control != BackupControl::Simple {
+                        continue;
+                    }
+                    let made = match link {
+                        true => backup(control).link_aside(&place),
+                        false => backup(control).set_aside(&place),
+                    };
+                    let made = made.unwrap().unwrap();
+                    assert_eq!(made, dir.path().join(name));
+                    assert_eq!(std::fs::read_to_string(made).unwrap(), name);
+                    assert_eq!(file.exists(), link);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_simple_backup_that_is_the_source_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, aside] = ["a", "a~"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        std::fs::write(&aside, "A").unwrap();
+        let (target, source) = (Place::here(&file), Place::here(&aside));
+        let stat = source.stat(true).unwrap();
+        assert!(backup(BackupControl::Simple).would_destroy(&target, &source, &stat));
+        assert!(!backup(BackupControl::Numbered).would_destroy(&target, &source, &stat));
+        let other = Place::here(Path::new("/dev/null"));
+        assert!(!backup(BackupControl::Simple).would_destroy(&target, &other, &stat));
+    }
+}

@@ -1,0 +1,99 @@
+//! The data of one file: what the engine is asked, and whether what arrived is right.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use gush::{Choice, MethodName, Mover, Report, Side};
+use rustix::fs::{self, Advice, FileType};
+use rustix::io::retry_on_intr;
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::Job;
+use crate::options::Reflink;
+use crate::place::{kind, proc_path};
+
+/// Methods that may leave blocks shared with the source.
+const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFileRange];
+
+/// Moves everything from `source` to `target`, both at their start.
+pub(crate) fn move_all(
+    job: &Job<'_>,
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    events: &mut dyn Events,
+) -> Result<Report, Error> {
+    let moving = &job.options.moving;
+    let mut mover = Mover::new(&source, &target)
+        .isolated(moving.isolated)
+        .holes(moving.holes)
+        .threads(moving.threads)
+        .tuning(moving.tuning.clone())
+        .remember(job.refusals);
+    mover = match moving.reflink {
+        Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
+        Reflink::Auto => mover.method(moving.choice),
+        Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
+    };
+    if let Some(rate) = moving.limit {
+        mover = mover.limit(rate);
+    }
+    if job.options.verify && digests_in_passing(job) {
+        mover = mover.digest(true);
+    }
+    let wanted = events.wants_progress();
+    let mut watch = |progress: &gush::Progress| events.progress(progress);
+    if wanted {
+        mover = mover.observe(&mut watch);
+    }
+    mover.run().map_err(|error| {
+        let path = match error.side() {
+            Some(Side::Source) | None => job.source.shown,
+            Some(Side::Target) => job.target.shown,
+        };
+        Error::engine(path, &error)
+    })
+}
+
+/// Can the engine hash what it moves here, so that the source is read once?
+fn digests_in_passing(job: &Job<'_>) -> bool {
+    let moving = &job.options.moving;
+    match (moving.reflink, moving.choice) {
+        (Reflink::Always, _) => false,
+        (_, Choice::Only(name)) => name.method().traits().sees_bytes,
+        _ => true,
+    }
+}
+
+/// Reads the target back from storage and compares; the digest of both is the answer.
+pub(crate) fn verify(
+    job: &Job<'_>,
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    report: &Report,
+) -> Result<gush::Digest, Error> {
+    let shown = job.target.shown;
+    let stat = retry_on_intr(|| fs::fstat(target))
+        .map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+    if kind(&stat) != FileType::RegularFile {
+        return Err(Error::refusal(shown, "cannot verify: not a regular file"));
+    }
+    // What is compared shall come from storage, not from the pages that were just written.
+    retry_on_intr(|| fs::fdatasync(target))
+        .map_err(|errno| Error::os(shown, "cannot sync for verification", errno))?;
+    let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
+    // The target may be open for writing only.
+    let again = File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
+    let sent = match report.digest {
+        Some(digest) => digest,
+        None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,
+    };
+    let arrived = gush::digest_of(&again.as_fd()).map_err(|e| Error::engine(shown, &e))?;
+    match sent == arrived {
+        true => Ok(arrived),
+        false => Err(Error::refusal(
+            shown,
+            format!("verification failed: blake3 {arrived} arrived, {sent} was sent"),
+        )),
+    }
+}

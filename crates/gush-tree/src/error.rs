@@ -1,0 +1,207 @@
+//! The one error of this floor: which operation failed, on what path, how far it had got.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use rustix::io::Errno;
+
+use crate::quote;
+
+/// Why one file was not copied, or not wholly.
+///
+/// It displays as `PATH: what failed: OS error`, with the bytes that had arrived and what the user
+/// can do where there is something to say; the OS error is also the
+/// [`source`](std::error::Error::source).
+///
+/// ```
+/// use std::path::Path;
+/// use gush_tree::{Copier, Options, Place};
+///
+/// let options = Options::default();
+/// let missing = Place::here(Path::new("/missing/file"));
+/// let target = Place::here(Path::new("/missing/copy"));
+/// let error = Copier::new(&options).copy(missing, target, &mut ()).unwrap_err();
+/// assert_eq!(error.to_string(), "/missing/file: cannot stat: No such file or directory");
+/// assert_eq!(error.path(), Path::new("/missing/file"));
+/// ```
+#[derive(Debug)]
+pub struct Error(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    path: PathBuf,
+    what: Cow<'static, str>,
+    names_its_paths: bool,
+    declined: bool,
+    delivered_bytes: Option<u64>,
+    lost_bytes: u64,
+    hint: Option<Cow<'static, str>>,
+    os: Option<io::Error>,
+}
+
+impl Error {
+    fn new(path: &Path, what: Cow<'static, str>, os: Option<io::Error>) -> Self {
+        Self(Box::new(Parts {
+            path: path.to_path_buf(),
+            what,
+            names_its_paths: false,
+            declined: false,
+            delivered_bytes: None,
+            lost_bytes: 0,
+            hint: None,
+            os,
+        }))
+    }
+
+    /// A system call on `path` failed.
+    pub(crate) fn os(path: &Path, what: impl Into<Cow<'static, str>>, errno: Errno) -> Self {
+        Self::new(path, what.into(), Some(errno.into()))
+    }
+
+    /// A call of the standard library on `path` failed.
+    pub(crate) fn io(path: &Path, what: impl Into<Cow<'static, str>>, error: io::Error) -> Self {
+        Self::new(path, what.into(), Some(error))
+    }
+
+    /// Nothing failed, but going on would be wrong.
+    pub(crate) fn refusal(path: &Path, what: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(path, what.into(), None)
+    }
+
+    /// A refusal whose text names both paths, such as "'a' and 'b' are the same file".
+    pub(crate) fn about_both(path: &Path, text: String) -> Self {
+        let mut error = Self::new(path, text.into(), None);
+        error.0.names_its_paths = true;
+        error
+    }
+
+    /// The user said no.
+    pub(crate) fn declined(path: &Path) -> Self {
+        let mut error = Self::new(path, "not replaced: declined".into(), None);
+        error.0.declined = true;
+        error
+    }
+
+    /// The engine gave up in the middle.
+    pub(crate) fn engine(path: &Path, error: &gush::Error) -> Self {
+        let os = error.io_error().map(|os| {
+            os.raw_os_error().map_or_else(|| os.kind().into(), io::Error::from_raw_os_error)
+        });
+        let mut ours = Self::new(path, engine_text(error).into(), os);
+        ours.0.delivered_bytes = Some(error.delivered_bytes());
+        ours.0.lost_bytes = error.in_flight_bytes();
+        ours.0.hint = error.hint().map(Into::into);
+        ours
+    }
+
+    pub(crate) fn hinting(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// The path that the operation concerned, as the user wrote it.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// What failed, without path and OS error.
+    #[must_use]
+    pub fn what(&self) -> &str {
+        &self.0.what
+    }
+
+    /// Did the user refuse to have the target replaced? Then there is no need to tell.
+    #[must_use]
+    pub fn is_declined(&self) -> bool {
+        self.0.declined
+    }
+
+    /// The bytes that had reached the target, when data had begun to move.
+    #[must_use]
+    pub fn delivered_bytes(&self) -> Option<u64> {
+        self.0.delivered_bytes
+    }
+
+    /// What the operating system said, where it said something.
+    #[must_use]
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.0.os.as_ref()
+    }
+
+    /// What the user can do, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+}
+
+/// The engine's sentence without its byte count, which this error tells in its own place.
+fn engine_text(error: &gush::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" after ") {
+        Some((what, _)) => what.to_owned(),
+        None => text,
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts = &*self.0;
+        if !parts.names_its_paths {
+            write!(f, "{}: ", quote::if_needed(&parts.path))?;
+        }
+        f.write_str(&parts.what)?;
+        match parts.delivered_bytes {
+            Some(bytes) if bytes > 0 || parts.lost_bytes > 0 => {
+                write!(f, " after {bytes} bytes")?;
+            }
+            _ => {}
+        }
+        if parts.lost_bytes > 0 {
+            write!(f, " ({} more were read and not delivered)", parts.lost_bytes)?;
+        }
+        if let Some(os) = &parts.os {
+            write!(f, ": {}", os_text(os))?;
+        }
+        if let Some(hint) = &parts.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.os.as_ref().map(|os| os as _)
+    }
+}
+
+/// The operating system's words alone, as C programs print them.
+fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rfind(" (os error ") {
+        Some(end) => text[..end].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_is_path_then_what_then_the_os_error() {
+        let error = Error::os(Path::new("a b"), "cannot stat", Errno::ACCESS);
+        assert_eq!(error.to_string(), "'a b': cannot stat: Permission denied");
+        let error = error.hinting("ask its owner");
+        assert_eq!(error.to_string(), "'a b': cannot stat: Permission denied (ask its owner)");
+    }
+
+    #[test]
+    fn a_refusal_of_two_paths_names_each_once() {
+        let error = Error::about_both(Path::new("a"), "'a' and 'b' are the same file".into());
+        assert_eq!(error.to_string(), "'a' and 'b' are the same file");
+    }
+}

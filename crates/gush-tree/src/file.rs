@@ -1,0 +1,240 @@
+//! One file's whole story: may it be copied, what must make room, and which room does it.
+
+use std::path::PathBuf;
+
+use gush::{Refusals, Report};
+use rustix::fs::{FileType, Stat};
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::memory::Memory;
+use crate::metadata::{Handle, Transfer};
+use crate::options::{Dereference, Make, Options, Specials};
+use crate::place::{Place, kind};
+use crate::room::Look;
+use crate::{links, regular, special};
+
+/// Copies files one after the other, and remembers what several of them need to know of each other.
+///
+/// ```
+/// use gush_tree::{Copier, Options, Place};
+///
+/// let dir = tempfile::tempdir()?;
+/// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+/// std::fs::write(&source, "hello")?;
+///
+/// let options = Options::default();
+/// let done = Copier::new(&options).copy(Place::here(&source), Place::here(&target), &mut ())?;
+/// assert_eq!(done.report.unwrap().bytes, 5);
+/// assert_eq!(std::fs::read(&target)?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Copier<'o> {
+    options: &'o Options,
+    refusals: Refusals,
+    memory: Memory,
+}
+
+/// How a copy ended that did not fail.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Done {
+    /// What was made.
+    pub action: Action,
+    /// What the engine did, if data moved.
+    pub report: Option<Report>,
+    /// The blake3 digest of source and target, if that was verified.
+    pub digest: Option<gush::Digest>,
+    /// Where the file is that the target was before.
+    pub backup: Option<PathBuf>,
+    /// Nothing that was required is missing; the events told what is.
+    pub complete: bool,
+}
+
+/// What was made of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A copy of its data or attributes.
+    Copied,
+    /// Another name of the same file.
+    HardLinked,
+    /// A symbolic link, to it or like it.
+    SymbolicLinked,
+    /// A special file like it.
+    Recreated,
+    /// Nothing: the target is the source already, or is not to be replaced.
+    Skipped,
+}
+
+impl Done {
+    fn new(action: Action) -> Self {
+        Self { action, report: None, digest: None, backup: None, complete: true }
+    }
+}
+
+/// One source on its way to one target.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) source: Place<'a>,
+    pub(crate) source_stat: Stat,
+    pub(crate) target: Place<'a>,
+    /// What is at the target, if the copy goes into it or replaces it.
+    pub(crate) existing: Option<Stat>,
+    /// The target's name is taken, and what has it is to give way when the new file is whole.
+    pub(crate) displaces: bool,
+    pub(crate) refusals: &'a Refusals,
+}
+
+impl Job<'_> {
+    pub(crate) fn may_replace_link(&self) -> bool {
+        self.options.force || self.displaces
+    }
+}
+
+impl<'o> Copier<'o> {
+    /// A copier for one source.
+    #[must_use]
+    pub fn new(options: &'o Options) -> Self {
+        Self {
+            options,
+            refusals: Refusals::default(),
+            memory: Memory::default(),
+        }
+    }
+
+    /// A copier for several sources in one directory: it refuses to overwrite what it just made.
+    #[must_use]
+    pub fn for_several(options: &'o Options) -> Self {
+        Self { memory: Memory::of_several(), ..Self::new(options) }
+    }
+
+    /// Copies one file.
+    ///
+    /// # Errors
+    /// Whatever kept the target from being made, or from being whole.
+    pub fn copy(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        self.copy_to(source, target, false, events)
+    }
+
+    /// As [`copy`](Self::copy), to a name that nothing has, except perhaps a dangling symbolic link.
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    pub fn copy_to_new(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        self.copy_to(source, target, true, events)
+    }
+
+    fn copy_to(
+        &mut self,
+        source: Place<'_>,
+        target: Place<'_>,
+        is_new: bool,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let options = self.options;
+        let follow = options.dereference != Dereference::Never;
+        let source_stat = source
+            .stat(follow)
+            .map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        if kind(&source_stat) == FileType::Directory {
+            let text = "omitting directory: directories are not copied yet";
+            return Err(Error::refusal(source.shown, text));
+        }
+        if self.memory.was_named_before(options, &source, &source_stat) {
+            events.warns(&Error::refusal(source.shown, "warning: source file specified more than once"));
+            return Ok(Done::new(Action::Skipped));
+        }
+        let look = Look { options, memory: &self.memory, source, source_stat: &source_stat, target };
+        let Some(room) = look.make_room(is_new, events)? else {
+            return Ok(Done::new(Action::Skipped));
+        };
+        self.memory.check_link_just_made(options, &source, &target)?;
+        events.starts(source.shown, target.shown, room.backup.as_deref());
+        let earlier = self.memory.earlier(options, &source_stat, &target);
+        let job = Job {
+            options,
+            source,
+            source_stat,
+            target,
+            existing: room.existing,
+            displaces: room.displaces,
+            refusals: &self.refusals,
+        };
+        let result = match earlier {
+            Some(earlier) => {
+                let first = Place { dir: target.dir, name: &earlier, shown: &earlier };
+                links::hard(&job, first, false, true).map(|()| Done::new(Action::HardLinked))
+            }
+            None => make(&job, follow, events),
+        };
+        match result {
+            Ok(done) => {
+                self.memory.remember_target(&target);
+                Ok(Done { backup: room.backup, ..done })
+            }
+            Err(error) => {
+                room.undo(&target, events);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes the target, now that nothing stands in its way.
+fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Error> {
+    let options = job.options;
+    let source_kind = kind(&job.source_stat);
+    match options.make {
+        Make::SymbolicLink => {
+            links::symbolic(job)?;
+            return Ok(Done::new(Action::SymbolicLinked));
+        }
+        Make::HardLink => {
+            let replaces = options.force || options.ask || job.displaces;
+            links::hard(job, job.source, follow, replaces)?;
+            return Ok(Done::new(Action::HardLinked));
+        }
+        Make::Copy => {}
+    }
+    let reads = options.specials == Specials::Read && source_kind != FileType::Symlink;
+    if source_kind == FileType::RegularFile || reads {
+        let copied = regular::copy(job, events)?;
+        return Ok(Done {
+            report: copied.report,
+            digest: copied.digest,
+            complete: copied.complete,
+            ..Done::new(Action::Copied)
+        });
+    }
+    let is_link = source_kind == FileType::Symlink;
+    let provisional_bits = match is_link {
+        true => links::copy(job).map(|()| 0)?,
+        false => special::recreate(job)?,
+    };
+    let complete = Transfer {
+        options,
+        source: Handle::Name { place: job.source, is_link },
+        source_stat: &job.source_stat,
+        source_shown: job.source.shown,
+        target: Handle::Name { place: job.target, is_link },
+        target_shown: job.target.shown,
+        target_stat: None,
+        created: true,
+        provisional_bits,
+    }
+    .apply(events);
+    let action = if is_link { Action::SymbolicLinked } else { Action::Recreated };
+    Ok(Done { complete, ..Done::new(action) })
+}

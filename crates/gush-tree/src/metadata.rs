@@ -1,0 +1,305 @@
+//! Metadata in GNU's order: times, owner, extended attributes, access control list and mode.
+//!
+//! Writing an attribute needs the old mode, changing the owner clears set-id bits and capabilities,
+//! and the mode that opens the file to others must come when all else is right.
+
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid};
+use rustix::io::{self, Errno, retry_on_intr};
+use rustix::process;
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
+use crate::place::{Place, proc_path};
+use crate::xattr::{self, Holder};
+
+/// Set-user-id, set-group-id and sticky: worthless, or dangerous, with another owner.
+const SPECIAL_BITS: u32 = 0o7000;
+
+/// A file whose metadata is read or written.
+#[derive(Clone, Copy)]
+pub(crate) enum Handle<'a> {
+    Open(BorrowedFd<'a>),
+    /// A symbolic link or a special file, by name and without following it.
+    Name { place: Place<'a>, is_link: bool },
+}
+
+impl<'a> Handle<'a> {
+    fn holder(self) -> Holder<'a> {
+        match self {
+            Self::Open(fd) => Holder::Open(fd),
+            Self::Name { place, .. } if place.name.is_absolute() => {
+                Holder::Name(place.name.to_path_buf())
+            }
+            Self::Name { place, .. } => Holder::Name(match place.shown == place.name {
+                true => place.name.to_path_buf(),
+                false => PathBuf::from(proc_path(place.dir)).join(place.name),
+            }),
+        }
+    }
+
+    fn set_times(self, times: &Timestamps) -> io::Result<()> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::futimens(fd, times),
+            Self::Name { place, .. } => {
+                fs::utimensat(place.dir, place.name, times, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        })
+    }
+
+    fn set_owner(self, user: Option<u32>, group: u32) -> io::Result<()> {
+        let (user, group) = (user.map(Uid::from_raw), Some(Gid::from_raw(group)));
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fchown(fd, user, group),
+            Self::Name { place, .. } => {
+                fs::chownat(place.dir, place.name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        })
+    }
+
+    fn set_mode(self, bits: u32) -> io::Result<()> {
+        let mode = Mode::from_bits_retain(bits & 0o7777);
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fchmod(fd, mode),
+            Self::Name { place, .. } => fs::chmodat(place.dir, place.name, mode, AtFlags::empty()),
+        })
+    }
+
+    fn is_link(self) -> bool {
+        matches!(self, Self::Name { is_link: true, .. })
+    }
+}
+
+/// One file's metadata on its way.
+pub(crate) struct Transfer<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) source: Handle<'a>,
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) source_shown: &'a Path,
+    pub(crate) target: Handle<'a>,
+    pub(crate) target_shown: &'a Path,
+    /// What the target was when it was opened; needed when the owner is kept.
+    pub(crate) target_stat: Option<Stat>,
+    pub(crate) created: bool,
+    /// Permission bits that the new file was created without, or with in excess, until now.
+    pub(crate) provisional_bits: u32,
+}
+
+/// The bits to create a file with, and those that [`Transfer`] has to put right.
+pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32) {
+    let wanted = source_bits & 0o777;
+    let withheld = if preserve.owner { wanted & 0o077 } else { 0 };
+    // Extended attributes can only be written to a file that its owner may write.
+    let lent = match preserve.xattrs {
+        Xattrs::Leave => 0,
+        _ if process::geteuid().is_root() => 0,
+        _ => 0o200 & !wanted,
+    };
+    ((wanted & !withheld) | lent, withheld | lent)
+}
+
+impl Transfer<'_> {
+    /// Applies everything that is asked for; `false` when something that was required failed.
+    pub(crate) fn apply(&self, events: &mut dyn Events) -> bool {
+        let preserve = &self.options.preserve;
+        if preserve.times
+            && let Err(errno) = self.target.set_times(&times_of(self.source_stat))
+        {
+            events.warns(&self.failed("cannot preserve times", errno));
+            if preserve.required {
+                return false;
+            }
+        }
+        let mut bits = self.source_stat.st_mode & 0o7777;
+        if preserve.owner && !self.has_same_owner() {
+            match self.keep_owner(events) {
+                Owner::Kept => {}
+                Owner::Lost => bits &= !SPECIAL_BITS,
+                Owner::Failed => return false,
+            }
+        }
+        let mut complete = self.keep_label(events) & self.keep_xattrs(events);
+        if !self.target.is_link()
+            && let Err(errno) = self.set_final_mode(bits)
+        {
+            events.warns(&self.failed("cannot preserve permissions", errno));
+            complete &= !preserve.required && preserve.mode != ModeRule::Fresh;
+        }
+        complete
+    }
+
+    fn failed(&self, what: &'static str, errno: Errno) -> Error {
+        Error::os(self.target_shown, what, errno)
+    }
+
+    fn has_same_owner(&self) -> bool {
+        let source = self.source_stat;
+        self.target_stat
+            .is_some_and(|stat| stat.st_uid == source.st_uid && stat.st_gid == source.st_gid)
+    }
+
+    fn keep_owner(&self, events: &mut dyn Events) -> Owner {
+        let preserve = &self.options.preserve;
+        let give_up = |required| if required { Owner::Failed } else { Owner::Lost };
+        if let (false, ModeRule::Keep, Some(stat)) = (self.created, preserve.mode, self.target_stat) {
+            // The new owner must not meet the old, perhaps too generous, permissions.
+            let both = stat.st_mode & self.source_stat.st_mode & 0o700;
+            if let Err(errno) = self.target.set_mode(both) {
+                if errno != Errno::PERM || process::geteuid().is_root() {
+                    events.warns(&self.failed("cannot clear permissions", errno));
+                }
+                return give_up(preserve.required);
+            }
+        }
+        match set_owner(self.target, self.source_stat) {
+            Ok(true) => Owner::Kept,
+            Ok(false) => Owner::Lost,
+            Err(errno) => {
+                events.warns(&self.failed("cannot preserve ownership", errno));
+                give_up(preserve.required)
+            }
+        }
+    }
+
+    fn keep_xattrs(&self, events: &mut dyn Events) -> bool {
+        let effort = self.options.preserve.xattrs;
+        if effort == Xattrs::Leave {
+            return true;
+        }
+        let with_label = self.options.preserve.label == Label::Leave;
+        let lost = xattr::copy(&self.source.holder(), &self.target.holder(), with_label);
+        for lost in &lost {
+            let silent = match effort {
+                Xattrs::Leave | Xattrs::Try => self.options.data,
+                Xattrs::Warn => self.options.data && xattr::is_absence(lost.errno),
+                Xattrs::Require => false,
+            };
+            if !silent {
+                events.warns(&self.lost_xattr(lost));
+            }
+        }
+        lost.is_empty() || effort != Xattrs::Require
+    }
+
+    fn lost_xattr(&self, lost: &xattr::Lost) -> Error {
+        let path = if lost.on_source { self.source_shown } else { self.target_shown };
+        let what = match &lost.name {
+            Some(name) => format!("cannot preserve attribute {}", name.to_string_lossy()),
+            None => "cannot list attributes".into(),
+        };
+        Error::os(path, what, lost.errno)
+    }
+
+    fn keep_label(&self, events: &mut dyn Events) -> bool {
+        let effort = self.options.preserve.label;
+        if effort == Label::Leave {
+            return true;
+        }
+        let label = self.source.holder().get(xattr::LABEL);
+        match label.and_then(|label| self.target.holder().set(xattr::LABEL, &label)) {
+            Ok(()) => true,
+            Err(_) if effort == Label::Try => true,
+            Err(errno) => {
+                events.warns(&self.failed("cannot preserve security context", errno));
+                false
+            }
+        }
+    }
+
+    fn set_final_mode(&self, bits: u32) -> io::Result<()> {
+        match self.options.preserve.mode {
+            ModeRule::Keep => self.keep_mode(bits),
+            ModeRule::Fresh if self.created => {
+                drop_acl(&self.target.holder())?;
+                self.target.set_mode(0o666 & !umask())
+            }
+            _ if self.provisional_bits & !(umask() & 0o077) != 0 => {
+                self.target.set_mode(self.source_stat.st_mode & 0o777 & !umask())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn keep_mode(&self, bits: u32) -> io::Result<()> {
+        match self.source.holder().get(xattr::ACL) {
+            Ok(acl) => self.target.holder().set(xattr::ACL, &acl)?,
+            Err(errno) if xattr::is_absence(errno) => drop_acl(&self.target.holder())?,
+            Err(errno) => return Err(errno),
+        }
+        self.target.set_mode(bits)
+    }
+}
+
+enum Owner {
+    Kept,
+    /// Not possible for this user, which is no error.
+    Lost,
+    Failed,
+}
+
+/// Sets user and group; `false` when only root could, and then at least the group is tried.
+fn set_owner(target: Handle<'_>, wanted: &Stat) -> io::Result<bool> {
+    match target.set_owner(Some(wanted.st_uid), wanted.st_gid) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::INVAL) if !process::geteuid().is_root() => {
+            let _ = target.set_owner(None, wanted.st_gid);
+            Ok(false)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A directory's default list may have given the new file one.
+fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
+    match holder.remove(xattr::ACL) {
+        Err(errno) if !xattr::is_absence(errno) => Err(errno),
+        _ => Ok(()),
+    }
+}
+
+/// Gives a file that will replace another one what that one had: owner, attributes, mode.
+///
+/// As with a copy into the existing file, only the data and what is preserved shall change.
+pub(crate) fn inherit(
+    new: BorrowedFd<'_>,
+    old: &Place<'_>,
+    old_stat: &Stat,
+    new_stat: &Stat,
+) -> io::Result<()> {
+    let target = Handle::Open(new);
+    let same_owner = (old_stat.st_uid, old_stat.st_gid) == (new_stat.st_uid, new_stat.st_gid);
+    let kept = same_owner || set_owner(target, old_stat)?;
+    // An unreadable file keeps its attributes to itself.
+    if let Ok(old) = old.open(fs::OFlags::RDONLY | fs::OFlags::NONBLOCK, Mode::empty()) {
+        use std::os::fd::AsFd as _;
+        let (from, to) = (Holder::Open(old.as_fd()), target.holder());
+        xattr::copy(&from, &to, true);
+        if let Ok(acl) = from.get(xattr::ACL) {
+            to.set(xattr::ACL, &acl)?;
+        } else {
+            drop_acl(&to)?;
+        }
+    }
+    target.set_mode(old_stat.st_mode & if kept { 0o7777 } else { 0o777 })
+}
+
+pub(crate) fn times_of(stat: &Stat) -> Timestamps {
+    Timestamps {
+        last_access: Timespec { tv_sec: stat.st_atime, tv_nsec: stat.st_atime_nsec as _ },
+        last_modification: Timespec { tv_sec: stat.st_mtime, tv_nsec: stat.st_mtime_nsec as _ },
+    }
+}
+
+/// The process's umask, asked once: asking means setting it for a moment.
+pub(crate) fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let mask = process::umask(Mode::empty());
+        process::umask(mask);
+        mask.bits()
+    })
+}

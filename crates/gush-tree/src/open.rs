@@ -1,0 +1,157 @@
+//! Opening source and target so that nobody can slip another file in between.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::Job;
+use crate::options::Dereference;
+use crate::place::{kind, same_file};
+use crate::quote;
+
+/// Opens the source for reading; the stat that comes back is of what was opened.
+pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
+    let place = job.source;
+    let no_follow = match job.options.dereference {
+        Dereference::Never => OFlags::NOFOLLOW,
+        _ => OFlags::empty(),
+    };
+    let fd = place
+        .open(OFlags::RDONLY | no_follow, Mode::empty())
+        .map_err(|errno| Error::os(place.shown, "cannot open for reading", errno))?;
+    let stat = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
+    match same_file(&job.source_stat, &stat) {
+        true => Ok((fd, stat)),
+        false => Err(Error::refusal(place.shown, "skipped: it was replaced while being copied")),
+    }
+}
+
+/// An open target.
+pub(crate) struct Opened {
+    pub(crate) fd: OwnedFd,
+    /// What was there before; `None` for a file that was created.
+    pub(crate) existing: Option<Stat>,
+}
+
+/// Opens the existing target, or creates it, as plain `cp` does; an existing one is now empty.
+pub(crate) fn target(
+    job: &Job<'_>,
+    source: &Stat,
+    creation_mode: Mode,
+    events: &mut dyn Events,
+) -> Result<Opened, Error> {
+    if let Some(expected) = &job.existing {
+        match open_existing(job, expected) {
+            Ok(fd) => return empty(job, source, expected, fd),
+            Err(Errno::NOENT) => {}
+            Err(_) if job.options.force => {
+                match job.target.unlink() {
+                    Ok(()) => events.removed(job.target.shown),
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(Error::os(job.target.shown, "cannot remove", errno)),
+                }
+            }
+            Err(errno) => return Err(cannot_write(job, errno)),
+        }
+    }
+    create(job, creation_mode).map(|fd| Opened { fd, existing: None })
+}
+
+fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
+    let write_only = || job.target.open(OFlags::WRONLY, Mode::empty());
+    // Mapping and re-reading the target need read access; a FIFO would never wait for its reader.
+    if kind(expected) != FileType::RegularFile || !job.options.data {
+        return write_only();
+    }
+    match job.target.open(OFlags::RDWR, Mode::empty()) {
+        Err(Errno::ACCESS) => write_only(),
+        opened => opened,
+    }
+}
+
+/// Truncates the target, but only once it is certain that it is not the source.
+fn empty(
+    job: &Job<'_>,
+    source: &Stat,
+    expected: &Stat,
+    fd: OwnedFd,
+) -> Result<Opened, Error> {
+    let shown = job.target.shown;
+    let stat =
+        retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+    if same_file(&stat, source) {
+        return Err(are_same(job));
+    }
+    if !same_file(&stat, expected) {
+        return Err(Error::refusal(shown, "skipped: it was replaced while being copied to"));
+    }
+    if job.options.data && kind(&stat) == FileType::RegularFile && stat.st_size > 0 {
+        retry_on_intr(|| fs::ftruncate(&fd, 0))
+            .map_err(|errno| Error::os(shown, "cannot truncate", errno))?;
+    }
+    Ok(Opened { fd, existing: Some(stat) })
+}
+
+fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
+    let flags = OFlags::RDWR | OFlags::CREATE;
+    match job.target.open(flags | OFlags::EXCL, mode) {
+        Ok(fd) => Ok(fd),
+        Err(Errno::EXIST) if is_link(job) => match job.options.through_dangling {
+            true => job.target.open(flags, mode).map_err(|errno| cannot_create(job, errno)),
+            false => Err(dangling(job)),
+        },
+        Err(errno) => Err(cannot_create(job, errno)),
+    }
+}
+
+pub(crate) fn is_link(job: &Job<'_>) -> bool {
+    job.target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink)
+}
+
+pub(crate) fn dangling(job: &Job<'_>) -> Error {
+    Error::refusal(job.target.shown, "not written through a dangling symbolic link")
+        .hinting("--remove-destination replaces the link")
+}
+
+pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
+    let errno = match errno {
+        Errno::ISDIR if job.target.must_be_directory() => Errno::NOTDIR,
+        errno => errno,
+    };
+    Error::os(job.target.shown, "cannot create", errno)
+}
+
+pub(crate) fn cannot_write(job: &Job<'_>, errno: Errno) -> Error {
+    let error = Error::os(job.target.shown, "cannot open for writing", errno);
+    match errno {
+        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => error.hinting("-f replaces it"),
+        _ => error,
+    }
+}
+
+pub(crate) fn are_same(job: &Job<'_>) -> Error {
+    let [source, target] = [job.source, job.target].map(|place| quote::always(place.shown));
+    Error::about_both(job.target.shown, format!("{source} and {target} are the same file"))
+}
+
+/// Closes a target and says what only close(2) tells, such as a full quota on NFS.
+pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
+    match nix::unistd::close(fd) {
+        // Linux has closed it all the same.
+        Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => {
+            let errno = Errno::from_raw_os_error(errno as i32);
+            Err(Error::os(job.target.shown, "cannot close", errno))
+        }
+    }
+}
+
+/// Puts the directory entry on stable storage.
+pub(crate) fn sync_directory(job: &Job<'_>) -> Result<(), Error> {
+    let synced = job.target.open_parent().and_then(|dir| retry_on_intr(|| fs::fsync(dir.as_fd())));
+    synced.map_err(|errno| Error::os(job.target.shown, "cannot sync its directory", errno))
+}

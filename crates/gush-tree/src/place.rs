@@ -1,0 +1,132 @@
+//! A name in a directory that is held open, and the system calls on it.
+
+use std::ffi::OsStr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
+
+/// Where a file is or shall be: a name below a directory, and the path as the user wrote it.
+///
+/// System calls go through the directory's descriptor, so that renaming the directory meanwhile
+/// changes nothing; messages show [`shown`](Self::shown).
+///
+/// ```
+/// use std::path::Path;
+/// let place = gush_tree::Place::here(Path::new("notes.txt"));
+/// assert_eq!(place.shown, Path::new("notes.txt"));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The directory that `name` starts from.
+    pub dir: BorrowedFd<'a>,
+    /// The name, relative to `dir` unless absolute.
+    pub name: &'a Path,
+    /// What the user wrote.
+    pub shown: &'a Path,
+}
+
+/// One file, by any name: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+pub(crate) fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
+}
+
+pub(crate) fn same_file(a: &Stat, b: &Stat) -> bool {
+    FileId::of(a) == FileId::of(b)
+}
+
+impl<'a> Place<'a> {
+    /// A path that starts from the current directory, or from the root.
+    #[must_use]
+    pub fn here(path: &'a Path) -> Self {
+        Self { dir: CWD, name: path, shown: path }
+    }
+
+    pub(crate) fn stat(&self, follow: bool) -> io::Result<Stat> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        retry_on_intr(|| fs::statat(self.dir, self.name, flags))
+    }
+
+    pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
+        retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode))
+    }
+
+    pub(crate) fn unlink(&self) -> io::Result<()> {
+        retry_on_intr(|| fs::unlinkat(self.dir, self.name, AtFlags::empty()))
+    }
+
+    /// Renames onto another name below the same directory.
+    pub(crate) fn rename_to(&self, name: &Path) -> io::Result<()> {
+        retry_on_intr(|| fs::renameat(self.dir, self.name, self.dir, name))
+    }
+
+    /// Renames to a name that nothing has yet.
+    pub(crate) fn rename_to_new(&self, name: &Path) -> io::Result<()> {
+        let new_only = RenameFlags::NOREPLACE;
+        let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
+        match retry_on_intr(rename) {
+            // The file system cannot promise it: look first.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match (Place { name, ..*self }).stat(false) {
+                    Ok(_) => Err(Errno::EXIST),
+                    Err(_) => self.rename_to(name),
+                }
+            }
+            other => other,
+        }
+    }
+
+    /// The same directory, another last component; only for names that have one.
+    pub(crate) fn sibling(&self, name: &OsStr) -> PathBuf {
+        self.name.with_file_name(name)
+    }
+
+    /// The directory that holds the last component.
+    pub(crate) fn parent(&self) -> &'a Path {
+        match self.name.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        }
+    }
+
+    /// A name such as `a/`, which only a directory can have.
+    pub(crate) fn must_be_directory(&self) -> bool {
+        self.name.as_os_str().as_bytes().ends_with(b"/")
+    }
+
+    pub(crate) fn open_parent(&self) -> io::Result<OwnedFd> {
+        Place { dir: self.dir, name: self.parent(), shown: self.shown }
+            .open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+    }
+
+    /// Are these two spellings of one directory entry?
+    pub(crate) fn is_same_entry(&self, other: &Place<'_>) -> bool {
+        let parent_id = |place: &Place<'_>| -> Result<FileId, Errno> {
+            let parent = Place { dir: place.dir, name: place.parent(), shown: place.shown };
+            parent.stat(true).map(|stat| FileId::of(&stat))
+        };
+        self.name.file_name() == other.name.file_name()
+            && matches!((parent_id(self), parent_id(other)), (Ok(a), Ok(b)) if a == b)
+    }
+}
+
+/// A descriptor's own path, by which calls that know only paths reach exactly this file.
+pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}

@@ -1,0 +1,204 @@
+//! Room for a target: what becomes of a file that has its name already.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, Access, AtFlags, FileType, Stat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process;
+
+use crate::backup::BackupControl;
+use crate::error::Error;
+use crate::events::{Events, Question};
+use crate::memory::Memory;
+use crate::options::{Dereference, Make, Options, Specials, Update};
+use crate::place::{Place, kind};
+use crate::quote;
+use crate::same::{self, Verdict};
+
+/// Room made for the target.
+#[derive(Default)]
+pub(crate) struct Room {
+    /// What is there to be written into, or replaced.
+    pub(crate) existing: Option<Stat>,
+    /// It gives way only when the new file is whole.
+    pub(crate) displaces: bool,
+    /// The name under which it is kept.
+    pub(crate) backup: Option<PathBuf>,
+    /// The target already has its backup name.
+    can_undo: bool,
+}
+
+impl Room {
+    /// Gives the backup its old name again.
+    pub(crate) fn undo(&self, target: &Place<'_>, events: &mut dyn Events) {
+        let Some(shown) = self.backup.as_deref().filter(|_| self.can_undo) else { return };
+        let name = target.sibling(shown.file_name().unwrap_or_default());
+        let backup = Place { name: &name, shown, ..*target };
+        match backup.rename_to(target.name) {
+            Ok(()) => events.backup_undone(shown, target.shown),
+            Err(errno) => {
+                events.warns(&Error::os(target.shown, "cannot undo the backup", errno));
+            }
+        }
+    }
+}
+
+/// One source, and the place where it shall go.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) memory: &'a Memory,
+    pub(crate) source: Place<'a>,
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) target: Place<'a>,
+}
+
+impl Look<'_> {
+    /// Makes room, or answers `None` when the source is to be skipped.
+    ///
+    /// `is_new` says that nothing has the target's name, but perhaps a dangling symbolic link.
+    pub(crate) fn make_room(
+        &self,
+        is_new: bool,
+        events: &mut dyn Events,
+    ) -> Result<Option<Room>, Error> {
+        let looks_at_link = self.looks_at_link();
+        if is_new && !looks_at_link {
+            return Ok(Some(Room::default()));
+        }
+        match self.existing(looks_at_link)? {
+            Some(existing) => self.make_room_of(&existing, events),
+            None => Ok(Some(Room::default())),
+        }
+    }
+
+    /// A regular file is written through a link; what replaces the target meets the link itself.
+    fn looks_at_link(&self) -> bool {
+        let (options, source_kind) = (self.options, kind(self.source_stat));
+        let read_as_file = options.specials == Specials::Read && source_kind != FileType::Symlink;
+        (source_kind != FileType::RegularFile && !read_as_file)
+            || options.make != Make::Copy
+            || options.backup.is_some()
+            || options.remove_first
+    }
+
+    fn existing(&self, looks_at_link: bool) -> Result<Option<Stat>, Error> {
+        let target = self.target;
+        match target.stat(!looks_at_link) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::NOENT) => Ok(None),
+            // A loop of links cannot be opened either, so that -f removes it.
+            Err(Errno::LOOP) if self.options.force && !looks_at_link => target
+                .stat(false)
+                .map(Some)
+                .map_err(|errno| Error::os(target.shown, "cannot stat", errno)),
+            Err(errno) => Err(Error::os(target.shown, "cannot stat", errno)),
+        }
+    }
+
+    /// Decides what becomes of an existing target; `None` when the source is to be skipped.
+    fn make_room_of(
+        &self,
+        existing: &Stat,
+        events: &mut dyn Events,
+    ) -> Result<Option<Room>, Error> {
+        let Self { options, source, source_stat, target, .. } = *self;
+        let both = |text: String| Err(Error::about_both(target.shown, text));
+        let (from, to) = (quote::always(source.shown), quote::always(target.shown));
+        if !matches!(options.update, Update::None | Update::NoneFail) {
+            match same::judge(options, (source, source_stat), (target, existing)) {
+                Verdict::Fine => {}
+                Verdict::Done => return Ok(None),
+                Verdict::SameFile => return both(format!("{from} and {to} are the same file")),
+            }
+        }
+        match options.update {
+            Update::None => return Ok(None),
+            Update::NoneFail => return Err(Error::refusal(target.shown, "not replaced")),
+            Update::Older if !is_older(options, existing, source_stat) => return Ok(None),
+            Update::Older | Update::All => {}
+        }
+        if options.ask && !self.may_replace(existing, events) {
+            return Err(Error::declined(target.shown));
+        }
+        if kind(existing) == FileType::Directory && options.backup.is_none() {
+            return both(format!("cannot overwrite directory {to} with non-directory {from}"));
+        }
+        if self.was_just_made(existing) {
+            return both(format!("will not overwrite just-created {to} with {from}"));
+        }
+        let mut room = Room { existing: Some(*existing), ..Room::default() };
+        if let Some(backup) = options.backup.as_ref().filter(|_| kind(existing) != FileType::Directory)
+        {
+            if backup.would_destroy(&target, &source, source_stat) {
+                return both(format!("backing up {to} might destroy source; {from} not copied"));
+            }
+            let failed = |errno| Error::os(target.shown, "cannot back up", errno);
+            if options.atomic && options.make == Make::Copy {
+                room.displaces = true;
+                room.backup = Some(backup.name_for(&target).map_err(failed)?);
+            } else {
+                room.backup = backup.set_aside(&target).map_err(failed)?;
+                room.existing = None;
+                room.can_undo = true;
+            }
+            room.backup = room.backup.take().map(|name| shown_beside(&target, &name));
+        } else if self.goes_first(existing) {
+            if options.atomic {
+                room.displaces = true;
+            } else {
+                match target.unlink() {
+                    Ok(()) => events.removed(target.shown),
+                    Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(Error::os(target.shown, "cannot remove", errno)),
+                }
+                room.existing = None;
+            }
+        }
+        Ok(Some(room))
+    }
+
+    /// Is the target removed, so that the copy does not go through its other names or into it?
+    fn goes_first(&self, existing: &Stat) -> bool {
+        let options = self.options;
+        let other_names = options.preserve.links && existing.st_nlink > 1;
+        let other_kind =
+            options.dereference == Dereference::Never && kind(self.source_stat) != FileType::RegularFile;
+        options.remove_first || (options.data && (other_names || other_kind))
+    }
+
+    fn may_replace(&self, stat: &Stat, events: &mut dyn Events) -> bool {
+        let target = self.target;
+        let writable = kind(stat) == FileType::Symlink
+            || process::geteuid().is_root()
+            || retry_on_intr(|| {
+                fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
+            })
+            .is_ok();
+        let replaces = self.options.force || self.options.remove_first;
+        events.may_replace(&Question::new(target.shown, stat, writable, replaces))
+    }
+
+    fn was_just_made(&self, stat: &Stat) -> bool {
+        let keeps_all = self.options.backup.as_ref().is_some_and(|backup| backup.control == BackupControl::Numbered);
+        !keeps_all && self.memory.has_made(&self.target, stat)
+    }
+}
+
+fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
+    target.shown.with_file_name(name.file_name().unwrap_or_default())
+}
+
+/// Is the target's content older? Times that were cut by a coarser file system count as equal.
+fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
+    let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
+    if options.preserve.times {
+        for unit in [1_000_000_000, 1_000_000, 1_000] {
+            if to % unit == 0 {
+                from -= from % unit;
+                break;
+            }
+        }
+    }
+    (target.st_mtime, to) < (source.st_mtime, from)
+}

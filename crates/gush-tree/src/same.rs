@@ -1,0 +1,155 @@
+//! Are source and target one file, and does that matter for what is asked?
+
+use rustix::fs::{FileType, Stat};
+
+use crate::options::{Dereference, Make, Options};
+use crate::place::{Place, kind, same_file};
+
+/// What follows from comparing source and target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Go on.
+    Fine,
+    /// They are already what they shall become.
+    Done,
+    /// Going on would destroy the source.
+    SameFile,
+}
+
+/// GNU's rules: `src` and `dst` are what a stat showed that followed links as the options say.
+pub(crate) fn judge(
+    options: &Options,
+    (source, src): (Place<'_>, &Stat),
+    (target, dst): (Place<'_>, &Stat),
+) -> Verdict {
+    let same = same_file(src, dst);
+    let hard_link = options.make == Make::HardLink;
+    if same && hard_link {
+        return Verdict::Done;
+    }
+    let never = options.dereference == Dereference::Never;
+    let (src_entry, dst_entry) = if never {
+        if is_link(src) && is_link(dst) {
+            return two_links(options, source, target, same);
+        }
+        (*src, *dst)
+    } else {
+        if !same {
+            return Verdict::Fine;
+        }
+        let (Ok(src_entry), Ok(dst_entry)) = (source.stat(false), target.stat(false)) else {
+            return Verdict::Fine;
+        };
+        if is_link(&src_entry) && is_link(&dst_entry) && options.remove_first {
+            return Verdict::Fine;
+        }
+        (src_entry, dst_entry)
+    };
+    let same_entry_file = same_file(&src_entry, &dst_entry);
+    if options.backup.is_some() {
+        // Setting the target aside would leave a source that is a link to it dangling.
+        let breaks_source = !never && is_link(&src_entry) && !is_link(&dst_entry);
+        return fine_if(if same_entry_file { !source.is_same_entry(&target) } else { !breaks_source });
+    }
+    if options.remove_first {
+        if is_link(&dst_entry) {
+            return Verdict::Fine;
+        }
+        if same_entry_file && dst_entry.st_nlink > 1 && !source.is_same_entry(&target) {
+            return Verdict::Fine;
+        }
+    }
+    if !is_link(&src_entry) && !is_link(&dst_entry) {
+        if !same_entry_file {
+            return Verdict::Fine;
+        }
+        if hard_link {
+            return Verdict::Done;
+        }
+    }
+    if options.make == Make::SymbolicLink && is_link(&dst_entry) {
+        return Verdict::Fine;
+    }
+    if never {
+        return behind_links(hard_link, (source, &src_entry), (target, &dst_entry));
+    }
+    Verdict::SameFile
+}
+
+fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool) -> Verdict {
+    if source.is_same_entry(&target) {
+        Verdict::SameFile
+    } else if same && options.backup.is_none() {
+        Verdict::Done
+    } else {
+        Verdict::Fine
+    }
+}
+
+/// Without following links they differ; do they still lead to one file?
+fn behind_links(
+    hard_link: bool,
+    (source, src): (Place<'_>, &Stat),
+    (target, dst): (Place<'_>, &Stat),
+) -> Verdict {
+    let follow = |place: Place<'_>, stat: &Stat| match is_link(stat) {
+        true => place.stat(true),
+        false => Ok(*stat),
+    };
+    match (follow(source, src), follow(target, dst)) {
+        (Ok(src_end), Ok(dst_end)) if same_file(&src_end, &dst_end) => {
+            match (hard_link, is_link(dst)) {
+                (true, true) => Verdict::Fine,
+                (true, false) => Verdict::Done,
+                (false, _) => Verdict::SameFile,
+            }
+        }
+        _ => Verdict::Fine,
+    }
+}
+
+fn is_link(stat: &Stat) -> bool {
+    kind(stat) == FileType::Symlink
+}
+
+fn fine_if(fine: bool) -> Verdict {
+    if fine { Verdict::Fine } else { Verdict::SameFile }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use super::*;
+
+    fn verdict(options: &Options, source: &Path, target: &Path) -> Verdict {
+        let (source, target) = (Place::here(source), Place::here(target));
+        let follow = options.dereference != Dereference::Never;
+        let src = source.stat(follow).unwrap();
+        let dst = target.stat(follow && !options.remove_first).unwrap();
+        judge(options, (source, &src), (target, &dst))
+    }
+
+    #[test]
+    fn one_file_by_two_names_is_refused_unless_the_target_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, hard, soft, other] = ["file", "hard", "soft", "other"].map(|n| dir.path().join(n));
+        std::fs::write(&file, "x").unwrap();
+        std::fs::write(&other, "y").unwrap();
+        std::fs::hard_link(&file, &hard).unwrap();
+        symlink("file", &soft).unwrap();
+        let mut options = Options::default();
+        assert_eq!(verdict(&options, &file, &other), Verdict::Fine);
+        assert_eq!(verdict(&options, &file, &file), Verdict::SameFile);
+        assert_eq!(verdict(&options, &file, &hard), Verdict::SameFile);
+        assert_eq!(verdict(&options, &file, &soft), Verdict::SameFile);
+        assert_eq!(verdict(&options, &soft, &file), Verdict::SameFile);
+        options.remove_first = true;
+        assert_eq!(verdict(&options, &file, &file), Verdict::SameFile);
+        assert_eq!(verdict(&options, &file, &hard), Verdict::Fine);
+        options.remove_first = false;
+        options.make = Make::HardLink;
+        assert_eq!(verdict(&options, &file, &hard), Verdict::Done);
+    }
+}

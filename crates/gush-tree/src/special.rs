@@ -1,0 +1,31 @@
+//! FIFOs, sockets and devices, made anew rather than read.
+
+use rustix::fs::{self, FileType, Mode};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::atomic;
+use crate::error::Error;
+use crate::file::Job;
+use crate::place::{Place, kind};
+
+/// Makes a special file like the source; tells which permission bits it still lacks.
+pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
+    let stat = &job.source_stat;
+    let kind = kind(stat);
+    let withheld = if job.options.preserve.owner { stat.st_mode & 0o077 } else { 0 };
+    let mode = Mode::from_bits_retain(stat.st_mode & 0o7777 & !withheld);
+    let make = |place: &Place<'_>| {
+        retry_on_intr(|| fs::mknodat(place.dir, place.name, kind, mode, stat.st_rdev))
+    };
+    let made = match make(&job.target) {
+        Err(Errno::EXIST) if job.displaces => atomic::replace(&job.target, job.target.name, make),
+        other => other,
+    };
+    let what = match kind {
+        FileType::Fifo => "cannot create FIFO",
+        FileType::Socket => "cannot create socket",
+        FileType::BlockDevice | FileType::CharacterDevice => "cannot create device",
+        _ => return Err(Error::refusal(job.source.shown, "has an unknown file type")),
+    };
+    made.map(|()| withheld).map_err(|errno| Error::os(job.target.shown, what, errno))
+}

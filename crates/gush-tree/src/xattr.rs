@@ -1,0 +1,119 @@
+//! Extended attributes, access control lists and labels among them.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+
+use rustix::fs::{self, XattrFlags};
+use rustix::io::{self, Errno, retry_on_intr};
+
+/// Where POSIX access control lists live.
+pub(crate) const ACL: &CStr = c"system.posix_acl_access";
+/// Where SELinux labels live.
+pub(crate) const LABEL: &CStr = c"security.selinux";
+
+/// Attributes that say who may do what: they are copied with the mode, never as plain attributes.
+const PERMISSIONS: [&CStr; 4] = [
+    ACL,
+    c"system.posix_acl_default",
+    c"system.nfs4_acl",
+    c"system.richacl",
+];
+
+/// A file whose attributes are wanted.
+#[derive(Clone, Debug)]
+pub(crate) enum Holder<'a> {
+    /// An open file.
+    Open(BorrowedFd<'a>),
+    /// A name whose last component is not followed: symbolic links and special files.
+    Name(PathBuf),
+}
+
+impl Holder<'_> {
+    pub(crate) fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
+        // Large enough for nearly all; the kernel says ERANGE where not.
+        self.sized(256, |buffer| match self {
+            Self::Open(fd) => fs::fgetxattr(fd, name, buffer),
+            Self::Name(path) => fs::lgetxattr(path, name, buffer),
+        })
+    }
+
+    pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
+            Self::Name(path) => fs::lsetxattr(path, name, value, XattrFlags::empty()),
+        })
+    }
+
+    pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fremovexattr(fd, name),
+            Self::Name(path) => fs::lremovexattr(path, name),
+        })
+    }
+
+    pub(crate) fn list(&self) -> io::Result<Vec<CString>> {
+        let names = self.sized(1024, |buffer| match self {
+            Self::Open(fd) => fs::flistxattr(fd, buffer),
+            Self::Name(path) => fs::llistxattr(path, buffer),
+        })?;
+        let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
+        Ok(names.filter_map(|name| CString::new(name).ok()).collect())
+    }
+
+    fn sized(
+        &self,
+        guess_bytes: usize,
+        ask: impl Fn(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<Vec<u8>> {
+        let mut buffer = vec![0; guess_bytes];
+        loop {
+            match retry_on_intr(|| ask(&mut buffer)) {
+                Ok(length) => {
+                    buffer.truncate(length);
+                    return Ok(buffer);
+                }
+                Err(Errno::RANGE) => buffer = vec![0; retry_on_intr(|| ask(&mut []))?.max(1)],
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
+/// Does this error only say that there is nothing, or nothing to put it in?
+pub(crate) fn is_absence(errno: Errno) -> bool {
+    matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS)
+}
+
+/// An attribute that could not be copied.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    /// `None` when the names could not be listed.
+    pub(crate) name: Option<CString>,
+    pub(crate) errno: Errno,
+    pub(crate) on_source: bool,
+}
+
+/// Copies all but what belongs to the mode (and the label, if `with_label` is false).
+pub(crate) fn copy(source: &Holder<'_>, target: &Holder<'_>, with_label: bool) -> Vec<Lost> {
+    let names = match source.list() {
+        Ok(names) => names,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Vec::new(),
+        Err(errno) => return vec![Lost { name: None, errno, on_source: true }],
+    };
+    let wanted = |name: &CString| {
+        !PERMISSIONS.contains(&name.as_c_str()) && (with_label || name.as_c_str() != LABEL)
+    };
+    names.into_iter().filter(wanted).filter_map(|name| copy_one(source, target, name)).collect()
+}
+
+fn copy_one(source: &Holder<'_>, target: &Holder<'_>, name: CString) -> Option<Lost> {
+    let value = match source.get(&name) {
+        Ok(value) => value,
+        // Removed since it was listed.
+        Err(Errno::NODATA) => return None,
+        Err(errno) => return Some(Lost { name: Some(name), errno, on_source: true }),
+    };
+    let errno = target.set(&name, &value).err()?;
+    Some(Lost { name: Some(name), errno, on_source: false })
+}
