@@ -191,6 +191,7 @@ mod tests {
         ] {
             for name in names {
                 for link in [false, true] {
+                    let _ = std::fs::remove_file(&file);
                     std::fs::write(&file, name).unwrap();
                     let place = Place::here(&file);
                     if link && control != BackupControl::Simple {

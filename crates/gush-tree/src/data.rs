@@ -83,7 +83,8 @@ pub(crate) fn verify(
         .map_err(|errno| Error::os(shown, "cannot sync for verification", errno))?;
     let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
     // The target may be open for writing only.
-    let again = File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
+    let again =
+        File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
     let sent = match report.digest {
         Some(digest) => digest,
         None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,

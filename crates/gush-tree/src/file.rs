@@ -97,11 +97,7 @@ impl<'o> Copier<'o> {
     /// A copier for one source.
     #[must_use]
     pub fn new(options: &'o Options) -> Self {
-        Self {
-            options,
-            refusals: Refusals::default(),
-            memory: Memory::default(),
-        }
+        Self { options, refusals: Refusals::default(), memory: Memory::default() }
     }
 
     /// A copier for several sources in one directory: it refuses to overwrite what it just made.
@@ -145,18 +141,21 @@ impl<'o> Copier<'o> {
     ) -> Result<Done, Error> {
         let options = self.options;
         let follow = options.dereference != Dereference::Never;
-        let source_stat = source
-            .stat(follow)
-            .map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        let source_stat =
+            source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
         if kind(&source_stat) == FileType::Directory {
             let text = "omitting directory: directories are not copied yet";
             return Err(Error::refusal(source.shown, text));
         }
         if self.memory.was_named_before(options, &source, &source_stat) {
-            events.warns(&Error::refusal(source.shown, "warning: source file specified more than once"));
+            events.warns(&Error::refusal(
+                source.shown,
+                "warning: source file specified more than once",
+            ));
             return Ok(Done::new(Action::Skipped));
         }
-        let look = Look { options, memory: &self.memory, source, source_stat: &source_stat, target };
+        let look =
+            Look { options, memory: &self.memory, source, source_stat: &source_stat, target };
         let Some(room) = look.make_room(is_new, events)? else {
             return Ok(Done::new(Action::Skipped));
         };

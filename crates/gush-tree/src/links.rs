@@ -59,9 +59,8 @@ pub(crate) fn copy(job: &Job<'_>) -> Result<(), Error> {
     let source = job.source;
     let text = retry_on_intr(|| fs::readlinkat(source.dir, source.name, Vec::new()))
         .map_err(|errno| Error::os(source.shown, "cannot read symbolic link", errno))?;
-    let link = |place: &Place<'_>| {
-        retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name))
-    };
+    let link =
+        |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
     make(&job.target, job.may_replace_link(), link)
         .map_err(|errno| Error::os(job.target.shown, "cannot create symbolic link", errno))
 }

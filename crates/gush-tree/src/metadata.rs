@@ -25,7 +25,10 @@ const SPECIAL_BITS: u32 = 0o7000;
 pub(crate) enum Handle<'a> {
     Open(BorrowedFd<'a>),
     /// A symbolic link or a special file, by name and without following it.
-    Name { place: Place<'a>, is_link: bool },
+    Name {
+        place: Place<'a>,
+        is_link: bool,
+    },
 }
 
 impl<'a> Handle<'a> {
@@ -145,7 +148,8 @@ impl Transfer<'_> {
     fn keep_owner(&self, events: &mut dyn Events) -> Owner {
         let preserve = &self.options.preserve;
         let give_up = |required| if required { Owner::Failed } else { Owner::Lost };
-        if let (false, ModeRule::Keep, Some(stat)) = (self.created, preserve.mode, self.target_stat) {
+        if let (false, ModeRule::Keep, Some(stat)) = (self.created, preserve.mode, self.target_stat)
+        {
             // The new owner must not meet the old, perhaps too generous, permissions.
             let both = stat.st_mode & self.source_stat.st_mode & 0o700;
             if let Err(errno) = self.target.set_mode(both) {
@@ -217,10 +221,9 @@ impl Transfer<'_> {
                 drop_acl(&self.target.holder())?;
                 self.target.set_mode(0o666 & !umask())
             }
-            _ if self.provisional_bits & !(umask() & 0o077) != 0 => {
-                self.target.set_mode(self.source_stat.st_mode & 0o777 & !umask())
-            }
-            _ => Ok(()),
+            _ if self.provisional_bits == 0 => Ok(()),
+            // The umask may withhold all that was withheld on purpose; what was lent must go.
+            _ => self.target.set_mode(self.source_stat.st_mode & 0o777 & !umask()),
         }
     }
 

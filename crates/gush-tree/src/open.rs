@@ -48,13 +48,11 @@ pub(crate) fn target(
         match open_existing(job, expected) {
             Ok(fd) => return empty(job, source, expected, fd),
             Err(Errno::NOENT) => {}
-            Err(_) if job.options.force => {
-                match job.target.unlink() {
-                    Ok(()) => events.removed(job.target.shown),
-                    Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(Error::os(job.target.shown, "cannot remove", errno)),
-                }
-            }
+            Err(_) if job.options.force => match job.target.unlink() {
+                Ok(()) => events.removed(job.target.shown),
+                Err(Errno::NOENT) => {}
+                Err(errno) => return Err(Error::os(job.target.shown, "cannot remove", errno)),
+            },
             Err(errno) => return Err(cannot_write(job, errno)),
         }
     }
@@ -74,12 +72,7 @@ fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
 }
 
 /// Truncates the target, but only once it is certain that it is not the source.
-fn empty(
-    job: &Job<'_>,
-    source: &Stat,
-    expected: &Stat,
-    fd: OwnedFd,
-) -> Result<Opened, Error> {
+fn empty(job: &Job<'_>, source: &Stat, expected: &Stat, fd: OwnedFd) -> Result<Opened, Error> {
     let shown = job.target.shown;
     let stat =
         retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;

@@ -107,7 +107,8 @@ impl Parents {
                 provisional_bits: 0,
             }
             .apply(events);
-            if let (Some(bits), true) = (waiting.restore_bits, options.preserve.mode != ModeRule::Keep)
+            if let (Some(bits), true) =
+                (waiting.restore_bits, options.preserve.mode != ModeRule::Keep)
                 && let Err(errno) = chmod(&place, bits)
             {
                 events.warns(&Error::os(&waiting.shown, "cannot preserve permissions", errno));

@@ -81,12 +81,10 @@ impl<'a> Place<'a> {
         let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
         match retry_on_intr(rename) {
             // The file system cannot promise it: look first.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                match (Place { name, ..*self }).stat(false) {
-                    Ok(_) => Err(Errno::EXIST),
-                    Err(_) => self.rename_to(name),
-                }
-            }
+            Err(Errno::INVAL | Errno::NOSYS) => match (Place { name, ..*self }).stat(false) {
+                Ok(_) => Err(Errno::EXIST),
+                Err(_) => self.rename_to(name),
+            },
             other => other,
         }
     }

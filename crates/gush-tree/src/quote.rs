@@ -75,11 +75,11 @@ fn escaped(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
             if is_printable(c) {
-                if std::mem::take(&mut within_dollar) {
-                    f.write_str("''")?;
-                }
+                let ends_dollar = std::mem::take(&mut within_dollar);
                 match c {
+                    // Its own quotes end what was open.
                     '\'' => f.write_str("'\\''")?,
+                    c if ends_dollar => write!(f, "''{c}")?,
                     c => f.write_char(c)?,
                 }
             } else {

@@ -30,8 +30,7 @@ pub(crate) struct Copied {
 /// Copies the source's data, and the metadata that is asked for.
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
     let (source, source_stat) = open::source(job)?;
-    let (bits, provisional) =
-        metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
+    let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
     if !job.options.atomic {
         let opened = open::target(job, &source_stat, mode, events)?;
@@ -174,7 +173,9 @@ fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Er
         fs::accessat(job.target.dir, job.target.name, Access::WRITE_OK, AtFlags::EACCESS)
     });
     match writable {
-        Err(errno) if !job.options.force || errno == Errno::ROFS => Err(open::cannot_write(job, errno)),
+        Err(errno) if !job.options.force || errno == Errno::ROFS => {
+            Err(open::cannot_write(job, errno))
+        }
         _ => Ok(()),
     }
 }
@@ -187,7 +188,8 @@ fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
     }
     let failed = |errno| Error::os(job.target.shown, "cannot follow", errno);
     let end: OwnedFd = job.target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
-    let path = retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;
+    let path =
+        retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     match Place::here(&path).stat(false) {
         Ok(stat) if same_file(&stat, &existing) => Ok(Some(path)),

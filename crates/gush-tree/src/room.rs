@@ -128,7 +128,8 @@ impl Look<'_> {
             return both(format!("will not overwrite just-created {to} with {from}"));
         }
         let mut room = Room { existing: Some(*existing), ..Room::default() };
-        if let Some(backup) = options.backup.as_ref().filter(|_| kind(existing) != FileType::Directory)
+        if let Some(backup) =
+            options.backup.as_ref().filter(|_| kind(existing) != FileType::Directory)
         {
             if backup.would_destroy(&target, &source, source_stat) {
                 return both(format!("backing up {to} might destroy source; {from} not copied"));
@@ -162,8 +163,8 @@ impl Look<'_> {
     fn goes_first(&self, existing: &Stat) -> bool {
         let options = self.options;
         let other_names = options.preserve.links && existing.st_nlink > 1;
-        let other_kind =
-            options.dereference == Dereference::Never && kind(self.source_stat) != FileType::RegularFile;
+        let other_kind = options.dereference == Dereference::Never
+            && kind(self.source_stat) != FileType::RegularFile;
         options.remove_first || (options.data && (other_names || other_kind))
     }
 
@@ -180,7 +181,11 @@ impl Look<'_> {
     }
 
     fn was_just_made(&self, stat: &Stat) -> bool {
-        let keeps_all = self.options.backup.as_ref().is_some_and(|backup| backup.control == BackupControl::Numbered);
+        let keeps_all = self
+            .options
+            .backup
+            .as_ref()
+            .is_some_and(|backup| backup.control == BackupControl::Numbered);
         !keeps_all && self.memory.has_made(&self.target, stat)
     }
 }

@@ -49,7 +49,11 @@ pub(crate) fn judge(
     if options.backup.is_some() {
         // Setting the target aside would leave a source that is a link to it dangling.
         let breaks_source = !never && is_link(&src_entry) && !is_link(&dst_entry);
-        return fine_if(if same_entry_file { !source.is_same_entry(&target) } else { !breaks_source });
+        return fine_if(if same_entry_file {
+            !source.is_same_entry(&target)
+        } else {
+            !breaks_source
+        });
     }
     if options.remove_first {
         if is_link(&dst_entry) {
@@ -134,7 +138,8 @@ mod tests {
     #[test]
     fn one_file_by_two_names_is_refused_unless_the_target_goes_first() {
         let dir = tempfile::tempdir().unwrap();
-        let [file, hard, soft, other] = ["file", "hard", "soft", "other"].map(|n| dir.path().join(n));
+        let [file, hard, soft, other] =
+            ["file", "hard", "soft", "other"].map(|n| dir.path().join(n));
         std::fs::write(&file, "x").unwrap();
         std::fs::write(&other, "y").unwrap();
         std::fs::hard_link(&file, &hard).unwrap();

@@ -13,12 +13,8 @@ pub(crate) const ACL: &CStr = c"system.posix_acl_access";
 pub(crate) const LABEL: &CStr = c"security.selinux";
 
 /// Attributes that say who may do what: they are copied with the mode, never as plain attributes.
-const PERMISSIONS: [&CStr; 4] = [
-    ACL,
-    c"system.posix_acl_default",
-    c"system.nfs4_acl",
-    c"system.richacl",
-];
+const PERMISSIONS: [&CStr; 4] =
+    [ACL, c"system.posix_acl_default", c"system.nfs4_acl", c"system.richacl"];
 
 /// A file whose attributes are wanted.
 #[derive(Clone, Debug)]

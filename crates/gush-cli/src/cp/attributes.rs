@@ -159,9 +159,7 @@ impl Attributes {
         }
         let enabled = Path::new("/sys/fs/selinux/enforce").exists();
         if self.context && !enabled {
-            return Err(
-                "cannot preserve security context without an SELinux-enabled kernel".into(),
-            );
+            return Err("cannot preserve security context without an SELinux-enabled kernel".into());
         }
         match set {
             Some(_) if self.context => Err("cannot set target context and preserve it".into()),
@@ -171,8 +169,7 @@ impl Attributes {
             }
             Some(label) => {
                 if !label.is_empty() {
-                    let text =
-                        "warning: ignoring --context; it requires an SELinux-enabled kernel";
+                    let text = "warning: ignoring --context; it requires an SELinux-enabled kernel";
                     warnings.push(text.into());
                 }
                 Ok(Label::Leave)
@@ -188,7 +185,8 @@ impl Attributes {
 fn create_with(label: &OsStr, warnings: &mut Vec<String>) -> Result<(), String> {
     use std::os::unix::ffi::OsStrExt;
     if label.is_empty() {
-        warnings.push("warning: ignoring -Z: the kernel's default labels apply; see restorecon".into());
+        warnings
+            .push("warning: ignoring -Z: the kernel's default labels apply; see restorecon".into());
         return Ok(());
     }
     std::fs::write("/proc/thread-self/attr/fscreate", label.as_bytes()).map_err(|error| {

@@ -62,7 +62,12 @@ fn value(name: &'static str, shown: &'static str, help: &'static str) -> Arg {
 }
 
 /// An option whose value may be left out, and then is `missing`.
-fn optional(name: &'static str, shown: &'static str, missing: &'static str, help: &'static str) -> Arg {
+fn optional(
+    name: &'static str,
+    shown: &'static str,
+    missing: &'static str,
+    help: &'static str,
+) -> Arg {
     value(name, shown, help).num_args(0..=1).require_equals(true).default_missing_value(missing)
 }
 
@@ -124,7 +129,8 @@ fn metadata() -> Vec<Arg> {
         optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes")
             .action(ArgAction::Append),
         value("no-preserve", "ATTR_LIST", "Do not keep these attributes").action(ArgAction::Append),
-        optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default").short('Z'),
+        optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default")
+            .short('Z'),
     ]
 }
 
@@ -141,7 +147,11 @@ fn moving() -> Vec<Arg> {
     vec![
         optional("reflink", "WHEN", "always", "Share blocks with the source: auto, always, never"),
         value("sparse", "WHEN", "Make holes in the target: auto, always, never"),
-        value("method", "NAME", "Move the bytes by this method or fail: auto, reflink, splice, ..."),
+        value(
+            "method",
+            "NAME",
+            "Move the bytes by this method or fail: auto, reflink, splice, ...",
+        ),
         value("threads", "N", "Threads for one large file (0: the engine's choice)")
             .value_parser(value_parser!(usize)),
         value("limit", "RATE", "Move at most RATE bytes a second"),
@@ -194,7 +204,7 @@ impl Words {
 
     /// Where a flag was last given, if it was.
     pub fn place_of(&self, name: &str) -> Option<usize> {
-        self.has(name).then(|| self.0.indices_of(name)?.last()).flatten()
+        self.has(name).then(|| self.0.indices_of(name)?.next_back()).flatten()
     }
 
     /// The values of an option, each with its place.

@@ -21,8 +21,8 @@ mod progress;
 mod say;
 mod settings;
 
-pub use command::command;
 use command::Words;
+pub use command::command;
 use say::Teller;
 use settings::Settings;
 

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use gush::{Advice, Choice, Holes, MethodName, Rate, Tuning};
+use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
 use gush_tree::{
     Backup, BackupControl, Dereference, Make, Moving, Naming, Options, Preserve, Reflink, Specials,
     Update, quote,
@@ -92,7 +92,9 @@ impl Settings {
         options.sync = words.has("fsync");
         options.verify = words.has("verify");
         if options.verify && (!options.data || options.make != Make::Copy) {
-            return Err("--verify needs data to compare: it excludes --attributes-only, -l and -s".into());
+            return Err(
+                "--verify needs data to compare: it excludes --attributes-only, -l and -s".into()
+            );
         }
         options.moving = moving(words)?;
         Ok(Self {
@@ -221,14 +223,19 @@ fn moving(words: &Words) -> Result<Moving, String> {
 
 fn tuning(words: &Words) -> Result<Tuning, String> {
     let mut tuning = Tuning::default()
-        .preallocate(words.has("preallocate"))
+        .space(if words.has("preallocate") { Space::Reserve } else { Space::AsWritten })
         .gift(!words.has("no-gift"))
-        .advice(choose(words, "advise", Advice::None, &[
-            ("none", Advice::None),
-            ("sequential", Advice::Sequential),
-            ("willneed", Advice::WillNeed),
-            ("random", Advice::Random),
-        ])?);
+        .advice(choose(
+            words,
+            "advise",
+            Advice::None,
+            &[
+                ("none", Advice::None),
+                ("sequential", Advice::Sequential),
+                ("willneed", Advice::WillNeed),
+                ("random", Advice::Random),
+            ],
+        )?);
     if let Some(text) = words.text("buffer-size") {
         tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::memory_bytes)?);
     }
