@@ -36,9 +36,7 @@ enum Page {
 
 /// Every command under its one definition.
 fn everything() -> clap::Command {
-    Gush::command()
-        .subcommand(cp::command())
-        .subcommand(cat::command())
+    Gush::command().subcommand(cp::command()).subcommand(cat::command())
 }
 
 /// Answers `gush help`, `--help`, `--version`, `man` and `completions`, and explains what it was called with otherwise.
@@ -62,10 +60,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
     };
     match written {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!(
-            "write error: {}",
-            crate::talk::os_text(&error)
-        )),
+        Err(error) => talker.fail(format_args!("write error: {}", crate::talk::os_text(&error))),
     }
 }
 

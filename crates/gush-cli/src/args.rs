@@ -20,9 +20,12 @@ pub fn parse<T: FromArgMatches>(
     as_name: &str,
 ) -> Result<T, ExitCode> {
     let talker = Talker::new(as_name);
+    // As other implementations do it: `cat (GNU coreutils) 9.1`, `cat (gush) 0.1.0`.
+    let display_name =
+        if as_name.starts_with("gush") { as_name.to_owned() } else { format!("{as_name} (gush)") };
     command
         .bin_name(as_name.to_owned())
-        .display_name(as_name.to_owned())
+        .display_name(display_name)
         .no_binary_name(true)
         .infer_long_args(true)
         .args_override_self(true)
@@ -51,8 +54,6 @@ fn refuse(error: &clap::Error, talker: &Talker, as_name: &str) -> ExitCode {
         .collect();
     let reason = reason.join("\n");
     talker.fail(reason.strip_prefix("error: ").unwrap_or(&reason));
-    talker.print(format_args!(
-        "Try '{as_name} --help' for more information.\n"
-    ));
+    talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
     ExitCode::FAILURE
 }

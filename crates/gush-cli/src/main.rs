@@ -6,7 +6,6 @@ mod about;
 mod args;
 mod cat;
 mod cp;
-mod quote;
 mod size;
 mod talk;
 
@@ -16,16 +15,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    gush::process::restore_sigpipe();
     let mut words = env::args_os();
     let called_as = words.next().unwrap_or_default();
     match Path::new(&called_as).file_name().and_then(OsStr::to_str) {
         Some("cp") => cp::run(words, "cp"),
         Some("cat") => cat::run(words, "cat"),
-        _ => gush(words.collect()),
+        _ => dispatch(words.collect()),
     }
 }
 
-fn gush(words: Vec<OsString>) -> ExitCode {
+fn dispatch(words: Vec<OsString>) -> ExitCode {
     let command = words.first().and_then(|word| word.to_str());
     let rest = words.iter().skip(1).cloned();
     match command {

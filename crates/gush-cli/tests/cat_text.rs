@@ -29,12 +29,7 @@ fn write_files(dir: &Path, contents: &[impl AsRef<[u8]>]) {
 
 fn output(mut command: Command, args: &[String], dir: &Path) -> Output {
     let stdin = fs::File::open(dir.join("0")).map_or_else(|_| Stdio::null(), Stdio::from);
-    command
-        .args(args)
-        .current_dir(dir)
-        .stdin(stdin)
-        .output()
-        .unwrap()
+    command.args(args).current_dir(dir).stdin(stdin).output().unwrap()
 }
 
 fn gush_cat() -> Command {
@@ -73,10 +68,7 @@ fn every_flag_combination_shows_what_gnu_cat_shows() {
             expected.stdout.escape_ascii().to_string(),
             "-{flags}"
         );
-        assert!(
-            got.status.success() && got.stderr.is_empty(),
-            "-{flags}: {got:?}"
-        );
+        assert!(got.status.success() && got.stderr.is_empty(), "-{flags}: {got:?}");
     }
 }
 
@@ -101,11 +93,7 @@ fn long_names_and_their_beginnings_work() {
         let expected = output(gush_cat(), &args, dir.path());
         *args.last_mut().unwrap() = long.to_owned();
         let got = output(gush_cat(), &args, dir.path());
-        assert_eq!(
-            (got.stdout, got.status),
-            (expected.stdout, expected.status),
-            "{long}"
-        );
+        assert_eq!((got.stdout, got.status), (expected.stdout, expected.status), "{long}");
     }
     let ambiguous = gush_cat().arg("--show").output().unwrap();
     assert_eq!(ambiguous.status.code(), Some(1));
@@ -140,16 +128,9 @@ fn any_files_show_as_gnu_cat_shows_them() {
         Err(why) => return skipped(&why),
     };
     let files = prop::collection::vec(any_file(), 0..5);
-    let cases = (
-        files,
-        "[AbeEnstTuv]{0,4}",
-        prop::option::of(1_usize..300_000),
-    );
-    let config = ProptestConfig {
-        cases: 96,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    };
+    let cases = (files, "[AbeEnstTuv]{0,4}", prop::option::of(1_usize..300_000));
+    let config =
+        ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() };
     let outcome = TestRunner::new(config).run(&cases, |(files, flags, buffer_bytes)| {
         let dir = TempDir::new().unwrap();
         write_files(dir.path(), &files);

@@ -1,5 +1,7 @@
 //! `gush cat`: GNU cat's command line; bytes by the engine, text flags by a formatter of our own.
 
+mod account;
+mod glyphs;
 mod options;
 mod show;
 mod source;
@@ -10,13 +12,13 @@ use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
+use gush_tree::quote;
 use rustix::fs::{Stat, fstat};
 
 use crate::args;
-use crate::quote::quote;
 use crate::talk::{Talker, os_text};
 use options::Options;
-use show::{Show, Trouble};
+use show::{Show, Shown, Trouble};
 use source::Source;
 
 /// The one definition behind `gush cat`, its help, its manual page and its completions.
@@ -34,17 +36,18 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let target = rustix::stdio::stdout();
     let target_stat = match fstat(target) {
         Ok(stat) => stat,
-        Err(errno) => {
-            return talker.fail(format_args!("standard output: {}", os_text(&errno.into())));
-        }
-    };
+            Err(errno) => {
+                return talker.fail(format_args!("standard output: {}", os_text(&errno.into())));
+            }
+        };
     let mut show = match Show::new(&options, target) {
         Ok(show) => show,
         Err(why) => return talker.fail(why),
     };
+    let cat = Cat { options: &options, talker: &talker, target_stat };
     let mut status = ExitCode::SUCCESS;
     for name in options.files() {
-        match one(name, &target_stat, &mut show, &talker) {
+        match cat.one(name, &mut show) {
             Ok(()) => {}
             Err(Failure::Operand) => status = ExitCode::FAILURE,
             Err(Failure::Output) => return ExitCode::FAILURE,
@@ -64,42 +67,51 @@ enum Failure {
     Output,
 }
 
-fn one(name: &OsStr, target: &Stat, show: &mut Show<'_>, talker: &Talker) -> Result<(), Failure> {
-    let source = Source::open(name).map_err(|error| {
-        talker.say_failed_open(name, &error);
-        Failure::Operand
-    })?;
-    if source.would_feed_itself(target) {
-        talker.say(format_args!("{}: input file is output file", quote(name)));
-        return Err(Failure::Operand);
+struct Cat<'a> {
+    options: &'a Options,
+    talker: &'a Talker,
+    target_stat: Stat,
+}
+
+impl Cat<'_> {
+    fn one(&self, name: &OsStr, show: &mut Show<'_>) -> Result<(), Failure> {
+        let outcome = self.show(name, show);
+        account::tell(self.options, name, &outcome, self.talker);
+        outcome.map(|_| ()).map_err(|trouble| self.complain(name, trouble))
     }
-    match show.one(name, &source, talker) {
-        Ok(()) => Ok(()),
-        Err(Trouble::Source { what, error }) => {
-            talker.say_failed(name, what, &error);
-            Err(Failure::Operand)
+
+    fn show(&self, name: &OsStr, show: &mut Show<'_>) -> Result<Shown, Trouble> {
+        let source = Source::open(name).map_err(Trouble::Unopened)?;
+        if source.would_feed_itself(&self.target_stat) {
+            return Err(Trouble::Refused("input file is output file".to_owned()));
         }
-        Err(Trouble::Refused(why)) => {
-            talker.say(format_args!("{}: {why}", quote(name)));
-            Err(Failure::Operand)
+        show.one(&source)
+    }
+
+    fn complain(&self, name: &OsStr, trouble: Trouble) -> Failure {
+        let talker = self.talker;
+        match trouble {
+            Trouble::Unopened(error) => talker.say_failed_open(name, &error),
+            Trouble::Source { what, error } => talker.say_failed(name, what, &error),
+            Trouble::Refused(why) => {
+                talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))
+            }
+            Trouble::Target { delivered_bytes, lost_bytes, error } => {
+                let after = match delivered_bytes {
+                    0 => String::new(),
+                    _ => format!(
+                        " after {delivered_bytes} bytes of {}",
+                        quote::if_needed(name.as_ref())
+                    ),
+                };
+                let lost = match lost_bytes {
+                    0 => String::new(),
+                    _ => format!("; {lost_bytes} more were read and not delivered"),
+                };
+                talker.say(format_args!("write error{after}{lost}: {}", os_text(&error)));
+                return Failure::Output;
+            }
         }
-        Err(Trouble::Target {
-            delivered_bytes: 0,
-            error,
-        }) => {
-            talker.say(format_args!("write error: {}", os_text(&error)));
-            Err(Failure::Output)
-        }
-        Err(Trouble::Target {
-            delivered_bytes,
-            error,
-        }) => {
-            talker.say(format_args!(
-                "write error after {delivered_bytes} bytes of {}: {}",
-                quote(name),
-                os_text(&error)
-            ));
-            Err(Failure::Output)
-        }
+        Failure::Operand
     }
 }

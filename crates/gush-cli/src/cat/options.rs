@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 
-use clap::{ArgAction, Parser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Parser, ValueHint};
+use gush::{Choice, MethodName};
 
 use super::text::{Number, Style};
 use crate::size::{memory_bytes, rate_bytes_per_second};
@@ -20,7 +22,7 @@ use crate::size::{memory_bytes, rate_bytes_per_second};
 )]
 pub struct Options {
     /// Files to concatenate; none, or -, is standard input
-    #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
+    #[arg(value_name = "FILE", default_value = "-", hide_default_value = true, value_hint = ValueHint::AnyPath)]
     files: Vec<OsString>,
 
     /// Equivalent to -vET
@@ -55,12 +57,12 @@ pub struct Options {
     show_nonprinting: bool,
 
     /// Move by NAME or fail; auto picks the fastest sound method
-    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = BEYOND)]
-    pub method: String,
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method_parser(), help_heading = BEYOND)]
+    pub method: Choice,
     /// Tell on standard error what moved the bytes, and what was refused and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
-    /// Tell the same as one JSON object a file
+    /// Tell it as one JSON object a file on standard error
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
     /// Move at most RATE bytes a second
@@ -82,6 +84,13 @@ pub struct Options {
     /// Print version
     #[arg(long, action = ArgAction::Version)]
     version: Option<bool>,
+}
+
+/// The methods' names as values that help and completions can list.
+fn method_parser() -> impl TypedValueParser<Value = Choice> {
+    let methods = MethodName::ALL.iter().map(|name| PossibleValue::new(name.as_str()));
+    let auto = PossibleValue::new("auto");
+    PossibleValuesParser::new(std::iter::once(auto).chain(methods)).try_map(|name| name.parse())
 }
 
 const BEYOND: &str = "Beyond GNU cat";
@@ -110,10 +119,14 @@ impl Options {
         }
     }
 
-    /// Why these options cannot go together, if so: a method asked for by name is used or refused, never replaced.
-    pub fn conflict(&self) -> Option<&'static str> {
-        let named = self.method != "auto";
-        (named && self.style().changes_bytes())
-            .then_some("--method moves bytes as they are: with -A, -b, -e, -E, -n, -s, -t, -T or -v only read-write can serve")
+    /// Why text flags cannot be followed with the others, if so: a method asked for by name is used or refused, never
+    /// replaced.
+    pub fn text_conflict(&self) -> Option<&'static str> {
+        match self.method {
+            Choice::Auto | Choice::Only(MethodName::ReadWrite) => None,
+            Choice::Only(_) => Some(
+                "--method moves bytes as they are: with -A, -b, -e, -E, -n, -s, -t, -T and -v only read-write can serve",
+            ),
+        }
     }
 }

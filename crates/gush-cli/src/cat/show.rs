@@ -1,86 +1,164 @@
 //! One operand after the other on its way to standard output: as bytes, or as text.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use gush::{Mover, Rate, Refusals, Report, Side, Tuning};
 
 use super::options::Options;
 use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
-use crate::talk::Talker;
+
+/// Bytes of text read at a time, unless the user says how many.
+const TEXT_BUFFER_BYTES: usize = 128 << 10;
 
 /// Why an operand did not arrive in full.
 pub enum Trouble {
+    /// The operand could not be opened.
+    Unopened(io::Error),
     /// The operand failed: what did, and how.
     Source { what: String, error: io::Error },
-    /// The method asked for cannot serve it.
+    /// It cannot be moved as asked, and why.
     Refused(String),
-    /// Standard output failed after so many bytes of this operand.
-    Target {
-        delivered_bytes: u64,
-        error: io::Error,
-    },
+    /// Standard output failed after so many bytes of this operand; others were read from it in vain.
+    Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error },
+}
+
+/// What became of an operand.
+pub struct Shown {
+    pub bytes: u64,
+    pub elapsed: Duration,
+    /// The engine's account, if the engine moved it.
+    pub report: Option<Report>,
 }
 
 /// Standard output, and how operands are shown on it.
-pub struct Show<'a> {
-    text: Text<'a>,
-}
-
-struct Text<'a> {
-    formatter: Formatter,
-    output: Output<'a>,
-    buffer: Vec<u8>,
+pub enum Show<'a> {
+    Bytes(Bytes<'a>),
+    Text(Box<Text<'a>>),
 }
 
 impl<'a> Show<'a> {
     /// # Errors
     /// Why `options` cannot be followed.
     pub fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
-        let buffer_bytes = options.buffer_size.unwrap_or(128 << 10);
-        let mut buffer = Vec::new();
-        buffer
-            .try_reserve_exact(buffer_bytes)
-            .map_err(|_| format!("no memory for a buffer of {buffer_bytes} bytes"))?;
-        buffer.resize(buffer_bytes, 0);
-        Ok(Self {
-            text: Text {
-                formatter: Formatter::new(options.style()),
-                output: Output::new(target, options.limit),
-                buffer,
-            },
-        })
+        if !options.style().changes_bytes() {
+            return Ok(Self::Bytes(Bytes { options, target, refusals: Refusals::default() }));
+        }
+        if let Some(conflict) = options.text_conflict() {
+            return Err(conflict.to_owned());
+        }
+        Text::new(options, target).map(|text| Self::Text(Box::new(text)))
     }
 
-    pub fn one(&mut self, name: &OsStr, source: &Source, talker: &Talker) -> Result<(), Trouble> {
-        self.text.one(source)
+    /// # Errors
+    /// Which end failed, how, and after how many bytes.
+    pub fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
+        match self {
+            Self::Bytes(bytes) => bytes.one(source),
+            Self::Text(text) => text.one(source),
+        }
     }
 
+    /// Writes what was held back for lack of a next byte.
+    ///
+    /// # Errors
+    /// What standard output said.
     pub fn finish(&mut self) -> io::Result<()> {
-        self.text.output.finish(&mut self.text.formatter)
+        match self {
+            Self::Bytes(_) => Ok(()),
+            Self::Text(text) => text.output.finish(&mut text.formatter),
+        }
     }
 }
 
-impl Text<'_> {
-    fn one(&mut self, source: &Source) -> Result<(), Trouble> {
-        let before_bytes = self.output.delivered_bytes();
-        let ended = stream::format(
-            source.as_fd(),
-            &mut self.formatter,
-            &mut self.output,
-            &mut self.buffer,
-        );
-        let delivered_bytes = self.output.delivered_bytes() - before_bytes;
-        ended.map_err(|end| match end {
-            End::Source(error) => Trouble::Source {
-                what: format!("read failed after {delivered_bytes} bytes"),
-                error,
-            },
-            End::Target(error) => Trouble::Target {
-                delivered_bytes,
-                error,
-            },
+/// The engine's way.
+pub struct Bytes<'a> {
+    options: &'a Options,
+    target: BorrowedFd<'a>,
+    refusals: Refusals,
+}
+
+impl Bytes<'_> {
+    fn one(&self, source: &Source) -> Result<Shown, Trouble> {
+        let mut tuning = Tuning::default();
+        if let Some(bytes) = self.options.buffer_size {
+            tuning = tuning.buffer_bytes(bytes);
+        }
+        if let Some(bytes) = self.options.pipe_size {
+            tuning = tuning.pipe_bytes(bytes);
+        }
+        let mut mover = Mover::new(source, &self.target)
+            .method(self.options.method)
+            .isolated(self.options.isolated)
+            .tuning(tuning)
+            .remember(&self.refusals);
+        if let Some(rate) = self.options.limit.and_then(Rate::bytes_per_second) {
+            mover = mover.limit(rate);
+        }
+        let report = mover.run().map_err(|error| trouble(&error, source))?;
+        Ok(Shown { bytes: report.bytes, elapsed: report.elapsed, report: Some(report) })
+    }
+}
+
+fn trouble(error: &gush::Error, source: &Source) -> Trouble {
+    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    match (error.side(), error.io_error()) {
+        (Some(Side::Source), Some(cause)) => {
+            Trouble::Source { what: error.to_string() + &hint, error: copy_of(cause) }
+        }
+        (Some(Side::Target), Some(cause)) => Trouble::Target {
+            delivered_bytes: error.delivered_bytes(),
+            // A file still has them.
+            lost_bytes: if source.is_regular() { 0 } else { error.in_flight_bytes() },
+            error: copy_of(cause),
+        },
+        _ => Trouble::Refused(error.to_string() + &hint),
+    }
+}
+
+/// An `io::Error` of the operating system cannot be cloned, but made again.
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
+}
+
+/// The formatter's way.
+pub struct Text<'a> {
+    formatter: Formatter,
+    output: Output<'a>,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Text<'a> {
+    fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
+        let buffer_bytes = options.buffer_size.unwrap_or(TEXT_BUFFER_BYTES);
+        let buffer_bytes = buffer_bytes.min(Tuning::MOST_BUFFER_BYTES);
+        Ok(Self {
+            formatter: Formatter::new(options.style()),
+            output: Output::new(target, options.limit),
+            buffer: vec![0; buffer_bytes],
         })
+    }
+
+    fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
+        let start = Instant::now();
+        let before_bytes = self.output.delivered_bytes();
+        let ended =
+            stream::format(source.as_fd(), &mut self.formatter, &mut self.output, &mut self.buffer);
+        let bytes = self.output.delivered_bytes() - before_bytes;
+        match ended {
+            Ok(()) => Ok(Shown { bytes, elapsed: start.elapsed(), report: None }),
+            Err(End::Source(error)) => {
+                Err(Trouble::Source { what: format!("read failed after {bytes} bytes"), error })
+            }
+            Err(End::Target(error)) => {
+                Err(Trouble::Target { delivered_bytes: bytes, lost_bytes: 0, error })
+            }
+        }
     }
 }

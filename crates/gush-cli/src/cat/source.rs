@@ -20,11 +20,7 @@ impl Source {
     /// # Errors
     /// What `open` and `fstat` say, and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
-        let file = if name == "-" {
-            None
-        } else {
-            Some(File::open(name)?)
-        };
+        let file = if name == "-" { None } else { Some(File::open(name)?) };
         let stat = fstat(fd_of(file.as_ref()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(Errno::ISDIR.into());
@@ -32,9 +28,14 @@ impl Source {
         Ok(Self { file, stat })
     }
 
+    /// Whether its bytes can be read again.
+    pub fn is_regular(&self) -> bool {
+        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+    }
+
     /// Whether this is the regular file that `target` is, and has bytes left: it would be copied to itself for ever.
     pub fn would_feed_itself(&self, target: &Stat) -> bool {
-        FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
+        self.is_regular()
             && (self.stat.st_dev, self.stat.st_ino) == (target.st_dev, target.st_ino)
             && tell(self).is_ok_and(|position| position < self.stat.st_size as u64)
     }

@@ -38,10 +38,8 @@ impl<'fd> Output<'fd> {
         Self {
             fd,
             waiting: Vec::with_capacity(ENOUGH_BYTES + ENOUGH_BYTES / 4),
-            pace: limit_bytes_per_second.map(|bytes_per_second| Pace {
-                bytes_per_second,
-                next: Instant::now(),
-            }),
+            pace: limit_bytes_per_second
+                .map(|bytes_per_second| Pace { bytes_per_second, next: Instant::now() }),
             delivered_bytes: 0,
         }
     }
@@ -64,10 +62,8 @@ impl<'fd> Output<'fd> {
         let mut done_bytes = 0;
         while done_bytes < self.waiting.len() {
             let rest = &self.waiting[done_bytes..];
-            let allowed_bytes = self
-                .pace
-                .as_ref()
-                .map_or(rest.len(), |pace| pace.allow(rest.len()));
+            let allowed_bytes =
+                self.pace.as_ref().map_or(rest.len(), |pace| pace.allow(rest.len()));
             match rustix::io::write(self.fd, &rest[..allowed_bytes]) {
                 Ok(0) => return Err(Errno::NOSPC.into()),
                 Ok(written_bytes) => {
@@ -143,10 +139,7 @@ pub fn format(
 /// Whether a read would not wait: there is data, the end, or an error.
 fn is_ready(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
-    let at_once = Timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     matches!(poll(&mut fds, Some(&at_once)), Ok(1..))
 }
 

@@ -2,6 +2,8 @@
 
 use memchr::memchr;
 
+use super::glyphs::Glyphs;
+
 /// Which lines get a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Number {
@@ -31,8 +33,9 @@ impl Style {
         self != Self::default()
     }
 
+    /// Whether more than each byte by itself decides what is shown.
     fn looks_at_lines(self) -> bool {
-        self.number != Number::None || self.ends || self.squeeze
+        self.number != Number::None || self.squeeze || (self.ends && !self.nonprinting)
     }
 }
 
@@ -40,6 +43,7 @@ impl Style {
 #[derive(Debug)]
 pub struct Formatter {
     style: Style,
+    glyphs: Glyphs,
     line: LineNumber,
     at_line_start: bool,
     after_blank_line: bool,
@@ -51,6 +55,7 @@ impl Formatter {
     pub fn new(style: Style) -> Self {
         Self {
             style,
+            glyphs: Glyphs::new(style),
             line: LineNumber::new(),
             at_line_start: true,
             after_blank_line: false,
@@ -63,7 +68,7 @@ impl Formatter {
     /// Less than all are used once `out` holds `enough_bytes`; it grows past that by one line at most, four bytes a byte.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>, enough_bytes: usize) -> usize {
         if !self.style.looks_at_lines() {
-            self.content(input, out);
+            self.glyphs.append(input, out);
             return input.len();
         }
         let mut at = 0;
@@ -75,7 +80,7 @@ impl Formatter {
                 self.line_end(out);
             } else {
                 self.line_start(out);
-                self.line_content(&rest[..content_bytes], line_ends, out);
+                self.line_content(&rest[..content_bytes], out);
                 if line_ends {
                     self.line_end(out);
                 }
@@ -120,55 +125,13 @@ impl Formatter {
         out.extend_from_slice(if self.style.ends { b"$\n" } else { b"\n" });
     }
 
-    fn line_content(&mut self, content: &[u8], line_ends: bool, out: &mut Vec<u8>) {
+    fn line_content(&mut self, content: &[u8], out: &mut Vec<u8>) {
         if self.style.ends && !self.style.nonprinting && content.last() == Some(&b'\r') {
-            self.content(&content[..content.len() - 1], out);
+            self.glyphs.append(&content[..content.len() - 1], out);
             self.held_return = true;
-            debug_assert!(line_ends || !self.at_line_start);
             return;
         }
-        self.content(content, out);
-    }
-
-    fn content(&self, content: &[u8], out: &mut Vec<u8>) {
-        match (self.style.nonprinting, self.style.tabs) {
-            (false, false) => out.extend_from_slice(content),
-            (false, true) => append_except(content, out, |byte| byte == b'\t'),
-            (true, false) => append_except(content, out, |byte| {
-                !matches!(byte, b' '..=b'~' | b'\t' | b'\n')
-            }),
-            (true, true) => {
-                append_except(content, out, |byte| !matches!(byte, b' '..=b'~' | b'\n'))
-            }
-        }
-    }
-}
-
-/// Appends `content` with the bytes that are `odd` in caret notation.
-fn append_except(content: &[u8], out: &mut Vec<u8>, odd: impl Fn(u8) -> bool) {
-    let mut rest = content;
-    while !rest.is_empty() {
-        let plain_bytes = rest
-            .iter()
-            .position(|&byte| odd(byte))
-            .unwrap_or(rest.len());
-        out.extend_from_slice(&rest[..plain_bytes]);
-        rest = &rest[plain_bytes..];
-        if let [byte, after @ ..] = rest {
-            append_caret(*byte, out);
-            rest = after;
-        }
-    }
-}
-
-fn append_caret(byte: u8, out: &mut Vec<u8>) {
-    if byte >= 128 {
-        out.extend_from_slice(b"M-");
-    }
-    match byte & 127 {
-        control @ 0..32 => out.extend_from_slice(&[b'^', control + 64]),
-        127 => out.extend_from_slice(b"^?"),
-        printable => out.push(printable),
+        self.glyphs.append(content, out);
     }
 }
 
@@ -184,10 +147,7 @@ impl LineNumber {
     const WIDTH: usize = 6;
 
     fn new() -> Self {
-        Self {
-            digits: [b' '; 20],
-            first: 20,
-        }
+        Self { digits: [b' '; 20], first: 20 }
     }
 
     fn append_next(&mut self, out: &mut Vec<u8>) {
@@ -311,10 +271,7 @@ mod tests {
 
     #[test]
     fn line_numbers_outgrow_their_width() {
-        let mut formatter = Formatter::new(Style {
-            number: Number::All,
-            ..Style::default()
-        });
+        let mut formatter = Formatter::new(Style { number: Number::All, ..Style::default() });
         let mut out = Vec::new();
         formatter.feed("\n".repeat(1_000_001).as_bytes(), &mut out, usize::MAX);
         assert!(out.starts_with(b"     1\t\n     2\t\n"));

@@ -8,10 +8,7 @@ use std::process::{Command, Stdio};
 /// The built program, with nothing of the caller's terminal or locale in its way.
 pub fn gush() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
-    command
-        .env_remove("COLUMNS")
-        .env("LC_ALL", "C.UTF-8")
-        .stdin(Stdio::null());
+    command.env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     command
 }
 
@@ -34,22 +31,15 @@ pub fn skipped(why: &str) {
 
 /// The path of GNU's `tool` of version 9 or later, or the reason why there is none to compare with.
 pub fn gnu(tool: &str) -> Result<PathBuf, String> {
-    let found = ["/bin", "/usr/bin"]
-        .iter()
-        .map(|dir| Path::new(dir).join(tool))
-        .find(|path| path.exists());
+    let found =
+        ["/bin", "/usr/bin"].iter().map(|dir| Path::new(dir).join(tool)).find(|path| path.exists());
     let path = found.ok_or(format!("no {tool} on this machine"))?;
-    let version = Command::new(&path)
-        .arg("--version")
-        .output()
-        .map_err(|error| error.to_string())?
-        .stdout;
+    let version =
+        Command::new(&path).arg("--version").output().map_err(|error| error.to_string())?.stdout;
     let version = String::from_utf8_lossy(&version).into_owned();
     let first = version.lines().next().unwrap_or_default();
-    let major = first
-        .rsplit(' ')
-        .next()
-        .and_then(|number| number.split('.').next()?.parse::<u32>().ok());
+    let major =
+        first.rsplit(' ').next().and_then(|number| number.split('.').next()?.parse::<u32>().ok());
     match major {
         Some(9..) if first.contains("GNU coreutils") => Ok(path),
         _ => Err(format!("{tool} is no GNU coreutils 9: '{first}'")),
@@ -60,29 +50,18 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
 pub fn strace(options: &[&str]) -> Result<Command, String> {
     let mut probe = Command::new("strace");
     probe
-        .args([
-            "-f",
-            "-o",
-            "/dev/null",
-            "-e",
-            "inject=getpid:error=EINTR",
-            "true",
-        ])
+        .args(["-f", "-o", "/dev/null", "-e", "inject=getpid:error=EINTR", "true"])
         .stdin(Stdio::null());
     match probe.output() {
         Ok(output) if output.status.success() => {
             let mut command = Command::new("strace");
-            command
-                .arg("-f")
-                .args(options)
-                .arg(env!("CARGO_BIN_EXE_gush"));
+            command.arg("-f").args(options).arg(env!("CARGO_BIN_EXE_gush"));
             command.env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
             Ok(command)
         }
-        Ok(output) => Err(format!(
-            "strace cannot trace: {}",
-            String::from_utf8_lossy(&output.stderr).trim()
-        )),
+        Ok(output) => {
+            Err(format!("strace cannot trace: {}", String::from_utf8_lossy(&output.stderr).trim()))
+        }
         Err(error) => Err(format!("strace: {error}")),
     }
 }

@@ -1,0 +1,91 @@
+//! What `--explain` and `--json` tell of an operand, on standard error: standard output is for the data.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use gush::Report;
+use gush_tree::quote;
+use serde_json::{Value, json};
+
+use super::options::Options;
+use super::show::{Shown, Trouble};
+use crate::talk::{Talker, os_text};
+
+/// Tells what `options` ask for about the operand `name`.
+pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, talker: &Talker) {
+    if let (true, Ok(shown)) = (options.explain, outcome) {
+        talker.say(format_args!("{}: {}", quote::if_needed(name.as_ref()), explained(shown)));
+    }
+    if options.json {
+        talker.print(format_args!("{}\n", record(name, outcome)));
+    }
+}
+
+fn explained(shown: &Shown) -> String {
+    match &shown.report {
+        Some(report) => report.explain().to_string(),
+        None => {
+            format!(
+                "formatted as text, {} bytes in {:.6} s",
+                shown.bytes,
+                shown.elapsed.as_secs_f64()
+            )
+        }
+    }
+}
+
+/// The names of the fields are those of `gush cp --json`, and a promise to scripts.
+fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
+    let mut record = json!({ "source": name.to_string_lossy(), "bytes": 0, "error": null });
+    if name.to_str().is_none() {
+        record["source_bytes"] = hexadecimal(name.as_bytes()).into();
+    }
+    match outcome {
+        Ok(shown) => {
+            record["bytes"] = shown.bytes.into();
+            record["seconds"] = shown.elapsed.as_secs_f64().into();
+            if let Some(report) = &shown.report {
+                add_report(&mut record, report);
+            }
+        }
+        Err(trouble) => {
+            let (what, error) = match trouble {
+                Trouble::Unopened(error) => ("open failed".to_owned(), Some(error)),
+                Trouble::Source { what, error } => (what.clone(), Some(error)),
+                Trouble::Refused(why) => (why.clone(), None),
+                Trouble::Target { delivered_bytes, error, .. } => {
+                    record["bytes"] = (*delivered_bytes).into();
+                    ("write error".to_owned(), Some(error))
+                }
+            };
+            record["error"] = json!({
+                "what": what,
+                "message": error.map(os_text),
+                "errno": error.and_then(std::io::Error::raw_os_error),
+            });
+        }
+    }
+    record
+}
+
+fn add_report(record: &mut Value, report: &Report) {
+    let methods = report.methods.iter().map(|used| {
+        json!({ "name": used.name.as_str(), "bytes": used.bytes, "steps": used.steps, "threads": used.threads })
+    });
+    let fallbacks = report.refusals.iter().map(|refusal| {
+        json!({
+            "method": refusal.method.as_str(),
+            "why": refusal.why,
+            "errno": refusal.errno.map(gush::Errno::raw_os_error),
+            "errno_name": refusal.errno_name(),
+        })
+    });
+    record["hole_bytes"] = report.hole_bytes.into();
+    record["method"] = report.main_method().map(gush::MethodName::as_str).into();
+    record["methods"] = methods.collect();
+    record["fallbacks"] = fallbacks.collect();
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

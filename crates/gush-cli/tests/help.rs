@@ -1,0 +1,111 @@
+//! Help texts as they were agreed on. `GUSH_BLESS=1 cargo test help` writes them anew.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{gush, gush_as};
+use tempfile::TempDir;
+
+fn agrees_with_golden(args: &[&str], golden: &str) {
+    let output = gush().args(args).output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
+    if std::env::var_os("GUSH_BLESS").is_some() {
+        fs::write(&path, &shown).unwrap();
+    }
+    let agreed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        shown == agreed,
+        "{} differs from what `gush {}` shows:\n{shown}",
+        path.display(),
+        args.join(" ")
+    );
+}
+
+#[test]
+fn help_of_gush_is_as_agreed() {
+    agrees_with_golden(&["--help"], "gush.txt");
+}
+
+#[test]
+fn help_of_cp_is_as_agreed() {
+    agrees_with_golden(&["cp", "--help"], "cp.txt");
+}
+
+#[test]
+fn help_of_cat_is_as_agreed() {
+    agrees_with_golden(&["cat", "--help"], "cat.txt");
+}
+
+#[test]
+fn help_can_be_asked_for_by_command() {
+    for command in ["cat", "cp"] {
+        let long = gush().args(["help", command]).output().unwrap();
+        let text = String::from_utf8(long.stdout).unwrap();
+        assert!(long.status.success() && text.contains("Usage: "), "{text}");
+    }
+}
+
+#[test]
+fn called_by_a_familiar_name_it_is_that_command() {
+    let dir = TempDir::new().unwrap();
+    for name in ["cat", "cp"] {
+        let help = gush_as(name, dir.path()).arg("--help").output().unwrap();
+        assert!(String::from_utf8(help.stdout).unwrap().contains(&format!("Usage: {name} ")));
+        let version = gush_as(name, dir.path()).arg("--version").output().unwrap();
+        let expected = format!("{name} (gush) {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(String::from_utf8(version.stdout).unwrap(), expected);
+    }
+}
+
+#[test]
+fn version_names_the_package() {
+    let output = gush().arg("--version").output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("gush {}\n", env!("CARGO_PKG_VERSION"))
+    );
+}
+
+#[test]
+fn nothing_asked_is_misuse() {
+    let output = gush().output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty() && !output.stderr.is_empty());
+    let output = gush().arg("nope").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        String::from_utf8(output.stderr)
+            .unwrap()
+            .starts_with("gush: unrecognized subcommand 'nope'\n")
+    );
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_an_error() {
+    for args in [&["--help"][..], &["cat", "--help"], &["man"], &["completions", "bash"]] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = gush().args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.ends_with("write error: No space left on device\n"), "{args:?}: {said}");
+    }
+}
+
+#[test]
+fn manual_pages_and_completions_come_from_the_same_definitions() {
+    let dir = TempDir::new().unwrap();
+    let output = gush().arg("man").arg(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    for page in ["gush.1", "gush-cat.1", "gush-cp.1"] {
+        assert!(fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH NAME"), "{page}");
+    }
+    assert!(fs::read_to_string(dir.path().join("gush-cat.1")).unwrap().contains("squeeze"));
+    for shell in ["bash", "zsh", "fish"] {
+        let output = gush().args(["completions", shell]).output().unwrap();
+        assert!(String::from_utf8(output.stdout).unwrap().contains("squeeze-blank"), "{shell}");
+    }
+}
