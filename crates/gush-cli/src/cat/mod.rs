@@ -36,10 +36,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let target = rustix::stdio::stdout();
     let target_stat = match fstat(target) {
         Ok(stat) => stat,
-            Err(errno) => {
-                return talker.fail(format_args!("standard output: {}", os_text(&errno.into())));
-            }
-        };
+        Err(errno) => {
+            return talker.fail(format_args!("standard output: {}", os_text(&errno.into())));
+        }
+    };
     let mut show = match Show::new(&options, target) {
         Ok(show) => show,
         Err(why) => return talker.fail(why),
