@@ -184,6 +184,14 @@ impl Transfer for Bypassing<'_> {
         Step::Moved(moved)
     }
 
+    fn reposition(&mut self, pair: &Pair<'_>) -> bool {
+        let (Some(source_at), Some(target_at)) = (pair.source_at, pair.target_at) else {
+            return false;
+        };
+        (self.source_at, self.target_at) = (source_at, target_at);
+        self.begin == self.end
+    }
+
     fn in_flight(&self) -> u64 {
         (self.end - self.begin) as u64
     }

@@ -17,7 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Fault;
 use crate::kernel::Kernel;
 use crate::port::Side;
-use crate::sys::map::Window;
+use crate::sys::map::{FilledBy, Window};
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
 
@@ -51,7 +51,7 @@ impl Method for MmapCopy {
     ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
         let window_bytes = tuning.buffer_or(WINDOW_BYTES);
         let source = MappedSource::new(self.name(), pair, window_bytes)?;
-        let target = MappedTarget::new(self.name(), pair, window_bytes)?;
+        let target = MappedTarget::new(self.name(), pair, window_bytes, FilledBy::UserSpace)?;
         Ok(Box::new(Copying { source, target }))
     }
 }
@@ -63,6 +63,7 @@ pub(super) struct MappedTarget<'fd> {
     readable: Option<OwnedFd>,
     at: u64,
     window_bytes: usize,
+    filled_by: FilledBy,
     window: Option<(Window, usize)>,
 }
 
@@ -71,6 +72,7 @@ impl<'fd> MappedTarget<'fd> {
         name: MethodName,
         pair: &Pair<'fd>,
         window_bytes: usize,
+        filled_by: FilledBy,
     ) -> Result<Self, Refusal> {
         let endpoint = pair.target;
         let at = target_offset(name, pair)?;
@@ -79,7 +81,7 @@ impl<'fd> MappedTarget<'fd> {
             .then(|| sys::file::reopen(endpoint.fd(), OFlags::RDWR))
             .transpose()
             .map_err(|errno| Refusal::by_kernel(name, Call::Open, errno))?;
-        Ok(Self { endpoint, readable, at, window_bytes, window: None })
+        Ok(Self { endpoint, readable, at, window_bytes, filled_by, window: None })
     }
 
     pub(super) fn reposition(&mut self, pair: &Pair<'_>) -> bool {
@@ -96,7 +98,7 @@ impl<'fd> MappedTarget<'fd> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;
             let len = call_bytes(budget_bytes, self.window_bytes);
-            let window = Window::of_target(self.fd(), self.at, len)
+            let window = Window::of_target(self.fd(), self.at, len, self.filled_by)
                 .map_err(|errno| Step::from_errno(Call::Mmap, Side::Target, errno))?;
             self.window = Some((window, 0));
         }

@@ -14,6 +14,7 @@ use super::{
 use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::Call;
+use crate::sys::map::FilledBy;
 use crate::tuning::Tuning;
 
 /// One window of each worker.
@@ -53,7 +54,7 @@ impl Method for ReadMmap {
         let window_bytes = tuning.buffer_or(WINDOW_BYTES);
         Ok(Box::new(Reading {
             source: Port::new(&pair.source, pair.source_at),
-            target: MappedTarget::new(self.name(), pair, window_bytes)?,
+            target: MappedTarget::new(self.name(), pair, window_bytes, FilledBy::Kernel)?,
         }))
     }
 }
