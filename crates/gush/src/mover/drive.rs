@@ -62,6 +62,9 @@ impl Job<'_> {
         self.hole_bytes = holes_before + transfer.hole_bytes();
         drop(transfer);
         let moved = self.moved_bytes - moved_before;
+        if moved > 0 && (pair.source_at.is_some() || pair.target_at.is_some()) {
+            self.skip(0);
+        }
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(self.target_at().unwrap_or(0)));
         self.all_seen &= traits.sees_bytes || moved == 0;
         let calls = Counts::of_this_thread().since(calls_before);

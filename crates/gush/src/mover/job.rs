@@ -180,12 +180,11 @@ impl<'a> Job<'a> {
                 let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
                 &MethodName::ALL[at..=at]
             }
-            Choice::Auto => plan::methods_for(
-                &self.source,
-                &self.target,
-                self.expected_bytes().unwrap_or(0),
-                self.threads(),
-            ),
+            Choice::Auto => {
+                let left_bytes = self.known_left_bytes(None);
+                let threads = self.threads(left_bytes);
+                plan::methods_for(&self.source, &self.target, left_bytes, threads)
+            }
         }
     }
 
@@ -229,9 +228,6 @@ impl<'a> Job<'a> {
         let target_named = self.options.target_offset.is_some() || traits.needs_target_offset;
         if !(source_named && target_named) {
             self.catch_up_positions()?;
-        }
-        if source_named || target_named {
-            self.positions_lag = true;
         }
         Ok(Pair {
             source: self.source,
@@ -328,8 +324,9 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn threads(&self) -> usize {
-        if !self.may_share_work {
+    /// How many threads may share what is left; processors are only counted for a file worth it.
+    fn threads(&self, left_bytes: u64) -> usize {
+        if !self.may_share_work || left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }
         match self.options.threads {
@@ -342,10 +339,9 @@ impl<'a> Job<'a> {
     pub(super) fn threads_for(&self, name: MethodName, goal: Option<u64>) -> usize {
         let traits = name.method().traits();
         let apart = self.source_base.is_some() && self.target_base.is_some();
-        let enough = self.known_left_bytes(goal) >= plan::PARALLEL_BYTES;
         let wanted = traits.gains_from_threads || self.options.threads > 1;
-        if traits.parallel && wanted && apart && enough && !self.options.tuning.make_holes {
-            self.threads()
+        if traits.parallel && wanted && apart && !self.options.tuning.make_holes {
+            self.threads(self.known_left_bytes(goal))
         } else {
             1
         }
