@@ -15,7 +15,7 @@ use crate::progress::Control;
 use crate::sys::{Call, Counts};
 use crate::wait::Woken;
 
-use super::parallel::OpenEnd;
+use super::space::OpenEnd;
 
 /// How long a wait may last before a watched move asks its observer again (invariant 7).
 pub(super) const SLICE: Duration = Duration::from_millis(50);

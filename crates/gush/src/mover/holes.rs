@@ -4,23 +4,46 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::job::Job;
+use super::{Choice, Holes};
 use crate::error::Error;
-use crate::method::punch;
+use crate::method::{MethodName, punch};
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 
 impl Job<'_> {
-    /// Walks the source by SEEK_DATA and SEEK_HOLE (lseek(2)): data moves, holes are passed over.
-    ///
-    /// A method that keeps holes by itself (reflink) is asked first, for the whole.
-    pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
-        let keeps_holes = |name: &&_| crate::MethodName::method(**name).traits().keeps_holes;
-        let goal = self.options.length_bytes;
+    /// Asks the methods that keep holes by themselves (reflink), for the whole.
+    fn keep_whole(&mut self) -> Result<bool, Error> {
+        let keeps_holes = |name: &&MethodName| name.method().traits().keeps_holes;
         for &name in self.candidates().iter().filter(keeps_holes) {
-            if self.ask(name, goal)? {
-                return Ok(());
+            if self.ask(name, self.options.length_bytes)? {
+                return Ok(true);
             }
         }
+        Ok(false)
+    }
+
+    /// Reads everything, and leaves zero blocks out; a method that was named moves them as data.
+    pub(super) fn move_and_look_for_holes(&mut self) -> Result<(), Error> {
+        if self.options.holes == Holes::Keep {
+            if self.keep_whole()? {
+                return Ok(());
+            }
+            if let Choice::Only(name) = self.options.choice
+                && name != MethodName::ReadWrite
+            {
+                return self.move_data(self.options.length_bytes);
+            }
+        }
+        self.options.tuning.make_holes = true;
+        self.move_data(self.options.length_bytes)
+    }
+
+    /// Walks the source by SEEK_DATA and SEEK_HOLE (lseek(2)): data moves, holes are passed over.
+    pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
+        if self.keep_whole()? {
+            return Ok(());
+        }
+        let goal = self.options.length_bytes;
         loop {
             let Some(at) = self.source_at() else { return Ok(()) };
             let left = goal.map_or(u64::MAX, |goal| goal - self.moved_bytes);

@@ -2,21 +2,18 @@
 
 use std::time::Instant;
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use super::{Choice, Holes, Mover};
+use super::{Holes, Mover};
 use crate::digest::Tap;
 use crate::endpoint::{Endpoint, HoleReport, Kind};
 use crate::error::{Error, Fault};
-use crate::kernel::{Kernel, is_refusal};
-use crate::method::{MethodName, Pair, Refusal, Traits};
-use crate::plan;
+use crate::method::{MethodName, Refusal};
 use crate::port::Side;
 use crate::progress::{Control, Limiter, Pace, Progress};
 use crate::report::{MethodUse, Report};
 use crate::sys::{self, Call, Counts};
-use crate::tuning::{Advice, Space};
 
 /// A move under way.
 pub(super) struct Job<'a> {
@@ -24,27 +21,27 @@ pub(super) struct Job<'a> {
     pub(super) source: Endpoint<'a>,
     pub(super) target: Endpoint<'a>,
     /// Where each side started, where it has offsets.
-    source_base: Option<u64>,
-    target_base: Option<u64>,
+    pub(super) source_base: Option<u64>,
+    pub(super) target_base: Option<u64>,
     /// Bytes of the source that are dealt with: delivered, or left out as holes.
     pub(super) moved_bytes: u64,
     pub(super) hole_bytes: u64,
     /// Do the descriptors' own positions lag behind `moved_bytes`?
-    positions_lag: bool,
+    pub(super) positions_lag: bool,
     /// The end of the source was seen by a `read` that answered 0.
     pub(super) ended: bool,
     pub(super) pace: Pace,
     pub(super) limiter: Option<Limiter>,
     pub(super) started: Instant,
     pub(super) uses: Vec<MethodUse>,
-    refusals: Vec<Refusal>,
+    pub(super) refusals: Vec<Refusal>,
     /// Did every method so far show its bytes to the tap?
     pub(super) all_seen: bool,
-    may_share_work: bool,
+    pub(super) may_share_work: bool,
     /// Blocks were reserved behind the target's end.
-    reserved: bool,
+    pub(super) reserved: bool,
     /// The source's own position was moved by asking for holes, though an offset was given.
-    source_disturbed: bool,
+    pub(super) source_disturbed: bool,
 }
 
 impl<'a> Job<'a> {
@@ -120,14 +117,11 @@ impl<'a> Job<'a> {
         match report {
             HoleReport::None => self.move_data(self.options.length_bytes),
             HoleReport::Believed => self.move_around_holes(),
-            HoleReport::Suspect => {
-                self.options.tuning.make_holes = true;
-                self.move_data(self.options.length_bytes)
-            }
+            HoleReport::Suspect => self.move_and_look_for_holes(),
         }
     }
 
-    fn are_both_files(&self) -> bool {
+    pub(super) fn are_both_files(&self) -> bool {
         self.source.kind() == Kind::File
             && self.target.kind() == Kind::File
             && self.target_base.is_some()
@@ -173,119 +167,6 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// The named method alone, or the plan's.
-    pub(super) fn candidates(&self) -> &'static [MethodName] {
-        match self.options.choice {
-            Choice::Only(name) => {
-                let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
-                &MethodName::ALL[at..=at]
-            }
-            Choice::Auto => {
-                let left_bytes = self.known_left_bytes(None);
-                let threads = self.threads(left_bytes);
-                plan::methods_for(&self.source, &self.target, left_bytes, threads)
-            }
-        }
-    }
-
-    /// What the options, the memory of refusals and the method's own nature say before it is tried.
-    fn may_use(&self, name: MethodName) -> Result<(), Refusal> {
-        let traits = name.method().traits();
-        let named = self.options.choice == Choice::Only(name);
-        let sharing = traits.shares_source
-            && matches!(self.source.kind(), Kind::File | Kind::Block)
-            && self.target.kind() != Kind::File;
-        let why = if self.options.excluded.contains(&name) {
-            "excluded by an option"
-        } else if self.options.isolated && sharing {
-            "it shares the source's pages, and isolation was asked for"
-        } else if self.options.tuning.make_holes && name != MethodName::ReadWrite {
-            "only read-write sees which blocks are zero, and holes are to be made of them"
-        } else if self.options.holes == Holes::Fill && self.may_leave_holes(name) {
-            "it can leave holes, and every byte is to be written"
-        } else if !named && self.options.digest && !traits.sees_bytes {
-            "the bytes are to be hashed, and it does not see them"
-        } else if !named
-            && let Some(memory) = self.options.refusals
-            && memory.knows(name, &self.source, &self.target)
-        {
-            "refused before, between the same two file systems"
-        } else {
-            return Ok(());
-        };
-        Err(Refusal::because(name, why))
-    }
-
-    /// Sharing blocks keeps holes; so does copy_file_range where it shares blocks.
-    fn may_leave_holes(&self, name: MethodName) -> bool {
-        matches!(name, MethodName::Reflink | MethodName::CopyFileRange)
-            && self.source.kind() == Kind::File
-    }
-
-    /// The pair as it stands now, with offsets named where the method or the user names them.
-    pub(super) fn pair(&mut self, traits: Traits, goal: Option<u64>) -> Result<Pair<'a>, Error> {
-        let source_named = self.options.source_offset.is_some() || traits.needs_source_offset;
-        let target_named = self.options.target_offset.is_some() || traits.needs_target_offset;
-        if !(source_named && target_named) {
-            self.catch_up_positions()?;
-        }
-        Ok(Pair {
-            source: self.source,
-            target: self.target,
-            source_at: self.source_at().filter(|_| source_named),
-            target_at: self.target_at().filter(|_| target_named),
-            length_bytes: goal.map(|goal| goal - self.moved_bytes),
-        })
-    }
-
-    pub(super) fn source_at(&self) -> Option<u64> {
-        self.source_base.map(|base| base + self.moved_bytes)
-    }
-
-    pub(super) fn target_at(&self) -> Option<u64> {
-        self.target_base.map(|base| base + self.moved_bytes)
-    }
-
-    /// The pair as it stands now, with both offsets named.
-    pub(super) fn pair_with_offsets(&mut self, goal: Option<u64>) -> Result<Pair<'a>, Error> {
-        let both =
-            Traits { needs_source_offset: true, needs_target_offset: true, ..Traits::default() };
-        self.pair(both, goal)
-    }
-
-    /// Marks bytes as dealt with that no descriptor's own position knows of.
-    pub(super) fn skip(&mut self, bytes: u64) {
-        self.moved_bytes += bytes;
-        self.positions_lag = true;
-    }
-
-    /// Brings the descriptors' own positions, where they are what the user gave, to where we stand.
-    fn catch_up_positions(&mut self) -> Result<(), Error> {
-        if !self.positions_lag {
-            return Ok(());
-        }
-        let own = [
-            (
-                self.source.fd(),
-                self.source_at().filter(|_| self.options.source_offset.is_none()),
-                Side::Source,
-            ),
-            (
-                self.target.fd(),
-                self.target_at().filter(|_| self.options.target_offset.is_none()),
-                Side::Target,
-            ),
-        ];
-        for (fd, at, side) in own {
-            let Some(at) = at else { continue };
-            sys::file::seek(fd, SeekFrom::Start(at)).map_err(|errno| {
-                Error::failed(Fault { call: Call::Lseek, side, errno }).after(self.moved_bytes, 0)
-            })?;
-        }
-        self.positions_lag = false;
-        Ok(())
-    }
-
     /// After the last step, and after a failure: positions behind the last byte moved, and a target
     /// that ends there if it ended in a hole.
     fn settle(&mut self) -> Result<(), Error> {
@@ -308,42 +189,12 @@ impl<'a> Job<'a> {
         self.catch_up_positions()
     }
 
-    /// Asks where data or a hole begins; that moves the descriptor's own position.
-    pub(super) fn seek_source(&mut self, to: SeekFrom) -> Result<u64, Errno> {
-        self.positions_lag = true;
-        self.source_disturbed = self.options.source_offset.is_some();
-        sys::file::seek(self.source.fd(), to)
-    }
-
     /// How many bytes are to be expected from where we stand, where the source or the user tells.
     pub(super) fn expected_bytes(&self) -> Option<u64> {
         let in_file = self.source_base.map(|base| self.source.size_bytes().saturating_sub(base));
         match (in_file, self.options.length_bytes) {
             (Some(file), Some(length)) => Some(file.min(length)),
             (file, length) => file.or(length),
-        }
-    }
-
-    /// How many threads may share what is left; processors are only counted for a file worth it.
-    fn threads(&self, left_bytes: u64) -> usize {
-        if !self.may_share_work || left_bytes < plan::PARALLEL_BYTES {
-            return 1;
-        }
-        match self.options.threads {
-            0 => Kernel::get().processors().min(4),
-            threads => threads,
-        }
-    }
-
-    /// One thread, unless the method's ranges are independent and there are enough of them.
-    pub(super) fn threads_for(&self, name: MethodName, goal: Option<u64>) -> usize {
-        let traits = name.method().traits();
-        let apart = self.source_base.is_some() && self.target_base.is_some();
-        let wanted = traits.gains_from_threads || self.options.threads > 1;
-        if traits.parallel && wanted && apart && !self.options.tuning.make_holes {
-            self.threads(self.known_left_bytes(goal))
-        } else {
-            1
         }
     }
 
@@ -399,48 +250,5 @@ impl<'a> Job<'a> {
             None => length > 0,
         };
         if overlap { Err(Error::same_file()) } else { Ok(()) }
-    }
-
-    fn advise(&self) {
-        use rustix::fs::Advice as Kernels;
-        let advice = match self.options.tuning.advice {
-            Advice::None => return,
-            Advice::Sequential => Kernels::Sequential,
-            Advice::WillNeed => Kernels::WillNeed,
-            Advice::Random => Kernels::Random,
-        };
-        // Advice only: a descriptor that takes none (ESPIPE) is read all the same.
-        let length = self.options.length_bytes.unwrap_or(0);
-        let _ = sys::file::fadvise(self.source.fd(), self.source_base.unwrap_or(0), length, advice);
-    }
-
-    /// Reserves the target's space without changing its size; a file system that cannot is excused,
-    /// a full one only if reserving was no more than a wish.
-    fn preallocate(&mut self) -> Result<(), Error> {
-        let (Some(at), Some(length)) = (self.target_base, self.expected_bytes()) else {
-            return Ok(());
-        };
-        if self.options.tuning.space == Space::AsWritten || length == 0 || !self.are_both_files() {
-            return Ok(());
-        }
-        let fd = self.target.fd();
-        let answer = sys::file::fallocate(fd, FallocateFlags::KEEP_SIZE, at, length);
-        self.reserved = true;
-        match answer {
-            Err(errno) if !is_refusal(errno) && self.options.tuning.space == Space::Reserve => {
-                Err(self.failed(Call::Fallocate, Side::Target, errno))
-            }
-            // What it got hold of before it failed is given back: the copy may do with less.
-            Err(_) => self.give_back(),
-            Ok(()) => Ok(()),
-        }
-    }
-
-    /// Frees blocks behind the target's end: truncating to the present size does (ext4, xfs).
-    fn give_back(&mut self) -> Result<(), Error> {
-        self.reserved = false;
-        let size = sys::file::fstat(self.target.fd()).map_or(0, |stat| stat.st_size);
-        sys::file::ftruncate(self.target.fd(), u64::try_from(size).unwrap_or(0))
-            .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))
     }
 }

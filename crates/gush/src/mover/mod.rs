@@ -12,10 +12,13 @@ use crate::report::Report;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
+mod choose;
 mod drive;
 mod holes;
 mod job;
 mod parallel;
+mod place;
+mod space;
 
 /// Which method moves the bytes.
 ///

@@ -1,22 +1,21 @@
 //! One file on several threads: pieces are handed out in order, and what has arrived is the part
 //! before the first piece that is not complete.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustix::fs::FallocateFlags;
 use rustix::io;
 
 use super::drive::SLICE;
 use super::job::Job;
+use super::space::OpenEnd;
 use crate::error::{Error, Fault};
 use crate::kernel::Kernel;
 use crate::method::{Method, MethodName, Pair, Refusal, Step, Transfer};
 use crate::port::Side;
 use crate::progress::Control;
-use crate::sys::{self, Call, Counts};
+use crate::sys::{Call, Counts};
 use crate::tuning::Tuning;
 
 /// What a worker takes at a time. When the process is killed, a piece of this size at most can be
@@ -26,40 +25,6 @@ const PIECE_BYTES: u64 = 2 << 20;
 const BUFFER_BYTES: usize = 512 << 10;
 /// All workers' buffers together (invariant 8).
 const BUFFERS_BYTES: usize = 12 << 20;
-
-/// A target whose end may lie behind what has arrived, until it is trimmed.
-pub(super) struct OpenEnd<'fd> {
-    fd: BorrowedFd<'fd>,
-    before_bytes: u64,
-}
-
-impl<'fd> OpenEnd<'fd> {
-    /// Remembers the size that the target has now.
-    pub(super) fn of(fd: BorrowedFd<'fd>) -> io::Result<Self> {
-        size_of(fd).map(|before_bytes| Self { fd, before_bytes })
-    }
-
-    /// Makes the file reach `at + len` bytes, with its space (fallocate(2)).
-    ///
-    /// # Errors
-    /// fallocate's; the file then has the size it had.
-    pub(super) fn reserve(&self, at: u64, len: u64) -> io::Result<()> {
-        sys::file::fallocate(self.fd, FallocateFlags::empty(), at, len).inspect_err(|_| {
-            // ext4 may have got half-way; the error of the reservation is the one that counts.
-            let _ = sys::file::ftruncate(self.fd, self.before_bytes);
-        })
-    }
-
-    /// Cuts off what lies behind the last byte that arrived, but nothing that was there before.
-    pub(super) fn trim(self, arrived_end: u64) -> io::Result<()> {
-        let end = arrived_end.max(self.before_bytes);
-        if size_of(self.fd)? > end { sys::file::ftruncate(self.fd, end) } else { Ok(()) }
-    }
-}
-
-fn size_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    sys::file::fstat(fd).map(|stat| u64::try_from(stat.st_size).unwrap_or(0))
-}
 
 /// Why a worker stopped short of its piece's end, and how far into the whole range it got.
 struct Halt {
@@ -229,14 +194,14 @@ impl Job<'_> {
         let mut asked = Instant::now();
         thread::scope(|scope| {
             #[cfg(feature = "faults")]
-            let plan = sys::faults::active();
+            let plan = crate::sys::faults::active();
             let workers: Vec<_> = (1..threads)
                 .filter_map(|_| {
                     #[cfg(feature = "faults")]
                     let plan = plan.clone();
                     let body = move || {
                         #[cfg(feature = "faults")]
-                        let _guard = plan.map(sys::faults::Plan::install);
+                        let _guard = plan.map(crate::sys::faults::Plan::install);
                         range.work(|_| Control::Continue)
                     };
                     // A thread that cannot be had leaves its share to the others.
