@@ -33,14 +33,12 @@ pub enum Vmsplice {
 #[derive(Debug)]
 pub struct Kernel {
     vmsplice: OnceLock<Vmsplice>,
-    pipe_nowait: OnceLock<bool>,
     pipe_max_bytes: OnceLock<usize>,
     processors: OnceLock<usize>,
 }
 
 static KERNEL: Kernel = Kernel {
     vmsplice: OnceLock::new(),
-    pipe_nowait: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     processors: OnceLock::new(),
 };
@@ -55,15 +53,6 @@ impl Kernel {
     /// Does vmsplice(2) work, and does a store after it show through the pipe?
     pub fn vmsplice(&self) -> Vmsplice {
         *self.vmsplice.get_or_init(|| probe_vmsplice().unwrap_or_else(Vmsplice::Absent))
-    }
-
-    /// May a pipe be read and written with `RWF_NOWAIT` (since Linux 6.4)?
-    pub fn pipe_nowait(&self) -> bool {
-        *self.pipe_nowait.get_or_init(|| {
-            sys::pipe::pipe().is_ok_and(|(read_end, _write_end)| {
-                sys::data::read_nowait(read_end.as_fd(), &mut [0]) == Err(Errno::AGAIN)
-            })
-        })
     }
 
     /// The largest pipe in bytes that a process without privilege may ask for

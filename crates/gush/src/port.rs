@@ -7,7 +7,6 @@ use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::{self, Errno};
 
 use crate::endpoint::{Endpoint, Kind};
-use crate::kernel::Kernel;
 use crate::sys::data::{self, Nowait};
 use crate::sys::file;
 use crate::sys::map::Window;
@@ -31,6 +30,9 @@ pub(crate) struct Port<'fd> {
     nonblocking: bool,
     append: bool,
     direct: bool,
+    /// It answered EOPNOTSUPP to `RWF_NOWAIT`: named FIFOs do, pipes since Linux 6.4 do not
+    /// (`fifo_open` and `create_pipe_files` of `fs/pipe.c`).
+    waits: bool,
 }
 
 impl<'fd> Port<'fd> {
@@ -42,6 +44,7 @@ impl<'fd> Port<'fd> {
             nonblocking: endpoint.is_nonblocking(),
             append: endpoint.is_append(),
             direct: endpoint.is_direct(),
+            waits: false,
         }
     }
 
@@ -49,7 +52,7 @@ impl<'fd> Port<'fd> {
         match self.kind {
             _ if self.nonblocking => Nowait::Plain,
             Kind::Stream | Kind::Datagram => Nowait::Socket,
-            Kind::Pipe if Kernel::get().pipe_nowait() => Nowait::Pipe,
+            Kind::Pipe if !self.waits => Nowait::Pipe,
             _ => Nowait::Plain,
         }
     }
@@ -57,6 +60,13 @@ impl<'fd> Port<'fd> {
     /// Must be polled first, because no flag keeps its calls from waiting.
     fn needs_poll(&self) -> bool {
         !self.nonblocking && self.nowait() == Nowait::Plain && self.kind.can_idle()
+    }
+
+    /// `RWF_NOWAIT` was refused: from here on the pipe is polled before it is touched.
+    fn must_poll_from_now_on(&mut self) -> bool {
+        let learned = self.nowait() == Nowait::Pipe;
+        self.waits |= learned;
+        learned
     }
 
     /// Reads once, without waiting; `EAGAIN` when there is nothing now, 0 at the end.
@@ -71,6 +81,7 @@ impl<'fd> Port<'fd> {
             }
         };
         let got = match got {
+            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => return self.read(buf),
             Err(Errno::INVAL) if self.direct => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
             }
@@ -97,6 +108,7 @@ impl<'fd> Port<'fd> {
             }
         };
         let put = match put {
+            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => return self.write(buf),
             Err(Errno::INVAL) if self.direct && !self.append => {
                 self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
             }
@@ -118,9 +130,12 @@ impl<'fd> Port<'fd> {
             (None, Nowait::Plain) => self.unwaited_bytes(len)?,
             _ => len,
         };
-        let put = window.write(offset, len, self.fd, self.at, nowait)?;
-        self.advance(put);
-        Ok(put)
+        match window.write(offset, len, self.fd, self.at, nowait) {
+            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => {
+                self.write_window(window, offset, len)
+            }
+            answer => answer.inspect(|&put| self.advance(put)),
+        }
     }
 
     /// An O_DIRECT file takes aligned pieces only (open(2)): one that is not goes through a file

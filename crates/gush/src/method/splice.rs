@@ -31,8 +31,8 @@ impl Method for Splice {
         Traits { shares_source: true, ..Traits::default() }
     }
 
-    fn serves(&self, _pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        Ok(())
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        takes_splices(self.name(), pair)
     }
 
     fn start<'fd>(
@@ -55,6 +55,16 @@ impl Method for Splice {
         let pipe = Pipe::new(pipe_bytes).map_err(by_kernel)?;
         Ok(Box::new(ThroughPipe { source, target, pipe, call_bytes, spill: Spill::default() }))
     }
+}
+
+/// A target with O_APPEND answers EINVAL, but only once bytes are in the private pipe: it is refused
+/// before.
+pub(super) fn takes_splices(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+    if !pair.target.is_append() {
+        return Ok(());
+    }
+    let why = "splice into a target with O_APPEND".into();
+    Err(Refusal { method, errno: Some(Errno::INVAL), why })
 }
 
 /// One of the two is a pipe: one call a step.

@@ -7,7 +7,7 @@
 
 use rustix::io::Errno;
 
-use super::splice::empty;
+use super::splice::{empty, takes_splices};
 use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
 use crate::endpoint::Kind;
 use crate::error::Fault;
@@ -33,7 +33,8 @@ impl Method for Vmsplice {
         Traits { sees_bytes: true, proves_end: true, ..Traits::default() }
     }
 
-    fn serves(&self, _pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
+    fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
+        takes_splices(self.name(), pair)?;
         match kernel.vmsplice() {
             Ability::Absent(errno) => Err(Refusal::by_kernel(self.name(), Call::Vmsplice, errno)),
             Ability::Copies | Ability::ZeroCopy => Ok(()),
