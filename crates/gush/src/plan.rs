@@ -64,13 +64,13 @@ static TABLE: &[Row] = &[
     },
     Row {
         source: &[File, Block],
-        target: &[Stream, Character],
+        target: &[Stream],
         methods: &[Sendfile, Splice, ReadWrite],
         ..Row::ANY
     },
     Row {
         source: &[File, Block],
-        target: &[Pipe],
+        target: &[Pipe, Character],
         methods: &[Splice, Sendfile, ReadWrite],
         ..Row::ANY
     },

@@ -97,10 +97,14 @@ impl Transfer for Direct<'_> {
 }
 
 impl Direct<'_> {
-    /// EAGAIN does not say which side: the source is asked, and if it has bytes it is the target.
+    /// EAGAIN does not say which side: where both can be meant the source is asked, and if it has
+    /// bytes it is the target.
     fn who_waits(&self) -> Side {
         if !self.source.kind.can_idle() {
             return Side::Target;
+        }
+        if self.target.kind != Kind::Pipe {
+            return Side::Source;
         }
         match sys::pipe::is_ready(self.source.fd, rustix::event::PollFlags::IN) {
             Ok(true) => Side::Target,
