@@ -1,0 +1,38 @@
+//! Bytes and numbers that look random and can be had again.
+
+/// A small generator of reproducible numbers (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.roll() % bound.max(1) as u64).expect("below a usize")
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+/// `len` bytes without any zero byte, so that a hole or a lost byte always shows.
+pub fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut dice = Dice::new(seed);
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        bytes.extend(dice.roll().to_le_bytes().map(|byte| byte | 1));
+    }
+    bytes.truncate(len);
+    bytes
+}

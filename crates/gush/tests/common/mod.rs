@@ -1,0 +1,93 @@
+//! What the engine's tests share: ends of every kind, made-up bytes, and a guard against hanging.
+#![allow(dead_code, unused_imports, reason = "each test binary uses its own part of it")]
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+mod bytes;
+mod drain;
+mod feed;
+mod loopdev;
+mod source;
+mod target;
+
+pub use bytes::{Dice, noise};
+pub use drain::{Drainer, Ending};
+pub use feed::{Feed, feed};
+pub use loopdev::LoopDevice;
+pub use source::{Source, SourceKind};
+pub use target::{Target, TargetKind};
+
+/// Says past the test runner's capture that something could not be tried here, and why.
+pub fn say_skipped(reason: &str) {
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason} ({name})");
+}
+
+/// Ends the test visibly.
+#[macro_export]
+macro_rules! skip {
+    ($($reason:tt)+) => {{
+        $crate::common::say_skipped(&format!($($reason)+));
+        return;
+    }};
+}
+
+/// Runs `body` on a thread of its own, and fails if it has not ended after `seconds`.
+pub fn within<T: Send + 'static>(
+    seconds: u64,
+    what: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let (tell, told) = mpsc::channel();
+    let name = thread::current().name().unwrap_or("a test").to_owned();
+    let worker = thread::Builder::new()
+        .name(name)
+        .spawn(move || {
+            let answer = body();
+            let _ = tell.send(());
+            answer
+        })
+        .expect("a thread");
+    match told.recv_timeout(Duration::from_secs(seconds)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs ({seconds} s)"),
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        }
+    }
+}
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Is there such a program, and does it end well when run so?
+pub fn runs(program: &str, words: &[&str]) -> bool {
+    Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Runs one ignored test of this binary in a process of its own, under `wrapper` (a program and its
+/// words) if there is one; answers whether it passed, and what it said.
+pub fn child(wrapper: &[&str], test: &str, env: &[(&str, &str)]) -> (bool, String) {
+    let own = std::env::current_exe().expect("own path");
+    let mut words: Vec<std::ffi::OsString> = wrapper.iter().map(Into::into).collect();
+    words.push(own.into());
+    words.extend(["--exact", test, "--ignored", "--nocapture"].iter().map(Into::into));
+    let out = Command::new(&words[0])
+        .args(&words[1..])
+        .envs(env.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("a child process");
+    let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (out.status.success(), said.concat())
+}

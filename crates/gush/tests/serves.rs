@@ -1,0 +1,205 @@
+//! Which method serves which pair of ends: the table, asked of the running kernel.
+
+mod common;
+
+use common::{Source, SourceKind, Target, TargetKind, is_root, noise, say_skipped, within};
+use gush::{Choice, Errno, MethodName, Mover, Tuning};
+
+/// What is to come of a named method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Served,
+    /// The kernel says no, before anything was touched.
+    Refused(Errno),
+    /// The method itself says no, with a reason.
+    Cannot,
+    /// As the file system or the fragments in the pipe will have it.
+    ServedOr(Errno),
+}
+
+use Answer::{Cannot, Refused, Served, ServedOr};
+
+/// Three superblocks: that of the temporary files, the visible tmpfs, and the memfds' own.
+fn superblock_of_source(kind: SourceKind) -> u8 {
+    match kind {
+        SourceKind::Tmpfs => 1,
+        SourceKind::Memfd => 2,
+        SourceKind::Block => 3,
+        _ => 0,
+    }
+}
+
+fn superblock_of_target(kind: TargetKind) -> u8 {
+    match kind {
+        TargetKind::Tmpfs => 1,
+        TargetKind::Memfd => 2,
+        TargetKind::Block => 3,
+        _ => 0,
+    }
+}
+
+/// The table "Which fd takes what" (probed on Linux 6.18), by method.
+fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
+    let same = superblock_of_source(from) == superblock_of_target(to);
+    let from_file = from.has_offsets() && from != SourceKind::Block;
+    let to_file = to.has_offsets() && to != TargetKind::Block;
+    let from_pipe = matches!(from, SourceKind::Pipe | SourceKind::Fifo);
+    let to_pipe = matches!(to, TargetKind::Pipe | TargetKind::Fifo);
+    let by_offsets = from.has_offsets() && to.takes_offsets();
+    match method {
+        MethodName::ReadWrite => Served,
+        MethodName::Reflink if !by_offsets || !from_file => Cannot,
+        MethodName::Reflink if same => ServedOr(Errno::OPNOTSUPP),
+        MethodName::Reflink => Refused(Errno::XDEV),
+        MethodName::CopyFileRange if !from_file || !to_file => Refused(Errno::INVAL),
+        MethodName::CopyFileRange if to == TargetKind::Append => Refused(Errno::BADF),
+        MethodName::CopyFileRange if !same => Refused(Errno::XDEV),
+        MethodName::Sendfile if from_pipe => Refused(Errno::INVAL),
+        MethodName::Sendfile if !from.has_offsets() && !to_pipe => Refused(Errno::INVAL),
+        MethodName::Sendfile | MethodName::Splice | MethodName::Vmsplice
+            if to == TargetKind::Append =>
+        {
+            Refused(Errno::INVAL)
+        }
+        // Fragments of odd sizes cannot go past the page cache.
+        MethodName::Splice | MethodName::Vmsplice
+            if to == TargetKind::Direct && !from.has_offsets() =>
+        {
+            ServedOr(Errno::INVAL)
+        }
+        MethodName::CopyFileRange
+        | MethodName::Sendfile
+        | MethodName::Splice
+        | MethodName::Vmsplice => Served,
+        MethodName::MmapWrite => [Cannot, Served][usize::from(from.has_offsets())],
+        MethodName::MmapCopy | MethodName::ReadMmap if by_offsets && to == TargetKind::Block => {
+            Refused(Errno::OPNOTSUPP)
+        }
+        _ => [Cannot, Served][usize::from(by_offsets)],
+    }
+}
+
+const BEFORE: &[u8] = b"what was there before";
+
+/// Moves by `choice` and compares with what is expected.
+fn check(choice: Choice, from: SourceKind, to: TargetKind, expected: Answer) -> Result<(), String> {
+    let content = noise(1, 40_960);
+    let source = Source::new(from, &content, 1, false)?;
+    let target = Target::new(to, BEFORE, 2, false)?;
+    let mut tuning = Tuning::default();
+    if from.is_datagram() || to.is_datagram() {
+        tuning = tuning.buffer_bytes(4096);
+    }
+    let append = to == TargetKind::Append;
+    let answer = Mover::new(&source.fd, &target.fd)
+        .method(choice)
+        .length_bytes(content.len() as u64)
+        .tuning(tuning)
+        .run();
+    let untouched = |source: Source, target: Target| {
+        if from.has_offsets() && source.position() != 0 {
+            return Err(format!("the source's position is {}", source.position()));
+        }
+        if to.takes_offsets() && target.position() != 0 {
+            return Err(format!("the target's position is {}", target.position()));
+        }
+        if source.rest()[..content.len()] != content {
+            return Err("the source is not what it was".to_owned());
+        }
+        let got = target.content();
+        let is_as_before = match to {
+            TargetKind::Block => {
+                got.starts_with(BEFORE) && got[BEFORE.len()..].iter().all(|&byte| byte == 0)
+            }
+            to if to.has_offsets() => got == BEFORE,
+            _ => got.is_empty(),
+        };
+        if is_as_before { Ok(()) } else { Err(format!("{} bytes in the target", got.len())) }
+    };
+    match (answer, expected) {
+        (Ok(report), Served | ServedOr(_)) => {
+            if let Choice::Only(name) = choice
+                && report.methods.iter().any(|used| used.name != name)
+            {
+                return Err(format!("replaced: {}", report.explain()));
+            }
+            if report.bytes != content.len() as u64 {
+                return Err(format!("reported {} bytes", report.bytes));
+            }
+            let got = target.content();
+            let got = if append { &got[BEFORE.len()..] } else { &got[..] };
+            match to {
+                TargetKind::Null => Ok(()),
+                TargetKind::Block if got[..content.len()] == content => Ok(()),
+                _ if got == content => Ok(()),
+                _ => Err(format!("{} bytes arrived, or others", got.len())),
+            }
+        }
+        (Err(error), ServedOr(errno)) if error.is_refused() => {
+            let told = error.io_error().and_then(Errno::from_io_error);
+            if told == Some(errno) { Ok(()) } else { Err(error.to_string()) }
+        }
+        (Err(error), Refused(_) | Cannot) if error.is_refused() => {
+            let told = error.io_error().and_then(Errno::from_io_error);
+            let wanted = if let Refused(errno) = expected { Some(errno) } else { None };
+            if told != wanted || error.delivered_bytes() + error.in_flight_bytes() > 0 {
+                return Err(error.to_string());
+            }
+            untouched(source, target)
+        }
+        (Ok(report), _) => Err(format!("served: {}", report.explain())),
+        (Err(error), _) => Err(format!("{error}: {:?}", error.io_error())),
+    }
+}
+
+fn sources() -> impl Iterator<Item = SourceKind> {
+    SourceKind::ALL.iter().copied().filter(|&kind| kind != SourceKind::Block || is_root())
+}
+
+fn targets() -> impl Iterator<Item = TargetKind> {
+    TargetKind::ALL.iter().copied().filter(|&kind| kind != TargetKind::Block || is_root())
+}
+
+fn check_all(choice: Choice, answer: impl Fn(SourceKind, TargetKind) -> Answer) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for from in sources() {
+        for to in targets() {
+            let wanted = answer(from, to);
+            let name = format!("{choice}: {from:?} -> {to:?}");
+            let outcome = within(30, &name, move || check(choice, from, to, wanted));
+            if let Err(why) = outcome {
+                wrong.push(format!("{name}: expected {wanted:?}: {why}"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_method_serves_the_pairs_of_the_table_and_leaves_the_others_untouched() {
+    if !is_root() {
+        say_skipped("rows and columns of block devices: a loop device needs root");
+    }
+    let wrong: Vec<_> = MethodName::ALL
+        .iter()
+        .flat_map(|&method| check_all(Choice::Only(method), |from, to| expected(method, from, to)))
+        .collect();
+    assert!(wrong.is_empty(), "{} pairs:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn auto_serves_every_pair() {
+    let wrong = check_all(Choice::Auto, |_, _| Served);
+    assert!(wrong.is_empty(), "{} pairs:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn every_method_serves_some_pair() {
+    for &method in MethodName::ALL {
+        let served = sources()
+            .flat_map(|from| targets().map(move |to| expected(method, from, to)))
+            .filter(|answer| matches!(answer, Served | ServedOr(_)))
+            .count();
+        assert!(served > 0, "{method} is exercised nowhere");
+    }
+}
