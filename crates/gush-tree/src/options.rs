@@ -184,6 +184,8 @@ pub struct Moving {
     pub threads: usize,
     /// Sizes and advice.
     pub tuning: gush::Tuning,
+    /// When the target's space is found; `None` reserves it where that makes writing faster.
+    pub space: Option<gush::Space>,
     /// The most bytes a second.
     pub limit: Option<gush::Rate>,
 }
@@ -197,6 +199,7 @@ impl Default for Moving {
             holes: gush::Holes::Keep,
             threads: 0,
             tuning: gush::Tuning::default(),
+            space: None,
             limit: None,
         }
     }

@@ -218,24 +218,22 @@ fn moving(words: &Words) -> Result<Moving, String> {
         moving.limit = Rate::bytes_per_second(rate);
     }
     moving.tuning = tuning(words)?;
+    moving.space = words.has("preallocate").then_some(Space::Reserve);
     Ok(moving)
 }
 
 fn tuning(words: &Words) -> Result<Tuning, String> {
-    let mut tuning = Tuning::default()
-        .space(if words.has("preallocate") { Space::Reserve } else { Space::AsWritten })
-        .gift(!words.has("no-gift"))
-        .advice(choose(
-            words,
-            "advise",
-            Advice::None,
-            &[
-                ("none", Advice::None),
-                ("sequential", Advice::Sequential),
-                ("willneed", Advice::WillNeed),
-                ("random", Advice::Random),
-            ],
-        )?);
+    let mut tuning = Tuning::default().gift(!words.has("no-gift")).advice(choose(
+        words,
+        "advise",
+        Advice::None,
+        &[
+            ("none", Advice::None),
+            ("sequential", Advice::Sequential),
+            ("willneed", Advice::WillNeed),
+            ("random", Advice::Random),
+        ],
+    )?);
     if let Some(text) = words.text("buffer-size") {
         tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::memory_bytes)?);
     }
