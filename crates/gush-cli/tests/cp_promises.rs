@@ -1,0 +1,392 @@
+//! What `gush cp` promises beyond GNU cp: --atomic, --verify, --fsync, --limit, --method.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+use common::{gush, noise, skipped, strace};
+
+/// Only to end a test that hangs.
+const HANGS_AFTER: Duration = Duration::from_secs(60);
+
+fn cp(dir: &Path, arguments: &[&str]) -> Output {
+    gush().arg("cp").args(arguments).current_dir(dir).output().unwrap()
+}
+
+fn succeeds(dir: &Path, arguments: &[&str]) -> Output {
+    let output = cp(dir, arguments);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "cp {arguments:?}: {said}");
+    output
+}
+
+fn fails(dir: &Path, arguments: &[&str]) -> String {
+    let output = cp(dir, arguments);
+    assert_eq!(output.status.code(), Some(1), "cp {arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, content) in files {
+        fs::write(dir.path().join(name), content).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn atomic_makes_a_new_file_as_plain_cp_does() {
+    let dir = with_files(&[("a", b"new")]);
+    fs::set_permissions(dir.path().join("a"), PermissionsExt::from_mode(0o640)).unwrap();
+    succeeds(dir.path(), &["--atomic", "a", "b"]);
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+    assert_eq!(fs::metadata(dir.path().join("b")).unwrap().mode() & 0o7777, 0o640);
+    assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+#[test]
+fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old and longer")]);
+    let target = dir.path().join("b");
+    fs::set_permissions(&target, PermissionsExt::from_mode(0o604)).unwrap();
+    let before = fs::metadata(&target).unwrap();
+    let reader = fs::File::open(&target).unwrap();
+    succeeds(dir.path(), &["--atomic", "a", "b"]);
+    let after = fs::metadata(&target).unwrap();
+    assert_ne!(before.ino(), after.ino());
+    assert_eq!(before.mode(), after.mode());
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(std::io::read_to_string(reader).unwrap(), "old and longer");
+    assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+#[test]
+fn atomic_keeps_metadata_that_is_asked_for() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old")]);
+    let source = dir.path().join("a");
+    fs::set_permissions(&source, PermissionsExt::from_mode(0o751)).unwrap();
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    fs::File::options().write(true).open(&source).unwrap().set_modified(long_ago).unwrap();
+    succeeds(dir.path(), &["--atomic", "-p", "a", "b"]);
+    let target = fs::metadata(dir.path().join("b")).unwrap();
+    assert_eq!((target.mode() & 0o7777, target.mtime()), (0o751, 1_000_000_000));
+}
+
+#[test]
+fn atomic_replaces_what_a_link_leads_to() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old")]);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    symlink("../b", dir.path().join("d/link")).unwrap();
+    succeeds(dir.path(), &["--atomic", "a", "d/link"]);
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+    assert!(dir.path().join("d/link").is_symlink());
+    symlink("nowhere", dir.path().join("c")).unwrap();
+    let said = fails(dir.path(), &["--atomic", "a", "c"]);
+    assert!(said.contains("c: not written through a dangling symbolic link"), "{said}");
+}
+
+#[test]
+fn atomic_backs_up_without_a_moment_without_the_file() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old"), ("b~", b"older")]);
+    let output = succeeds(dir.path(), &["--atomic", "-b", "-v", "a", "b"]);
+    assert_eq!(output.stdout, b"'a' -> 'b' (backup: 'b~')\n");
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+    assert_eq!(fs::read(dir.path().join("b~")).unwrap(), b"old");
+    succeeds(dir.path(), &["--atomic", "--backup=numbered", "a", "b"]);
+    assert_eq!(names(dir.path()), ["a", "b", "b.~1~", "b~"]);
+}
+
+#[test]
+fn atomic_breaks_no_rule_about_same_files_and_read_only_ones() {
+    let dir = with_files(&[("a", b"new")]);
+    fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
+    let said = fails(dir.path(), &["--atomic", "a", "b"]);
+    assert_eq!(said, "gush: cp: 'a' and 'b' are the same file\n");
+    let said = fails(dir.path(), &["--atomic", "a", "/dev/null"]);
+    assert!(said.contains("/dev/null: cannot be replaced: not a regular file"), "{said}");
+    assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+#[test]
+fn atomic_works_where_files_cannot_be_nameless() {
+    let dir = with_files(&[("a", b"new")]);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    let Some(mut traced) = without_nameless_files(&real.join("d")) else { return };
+    let output = traced.args(["cp", "--atomic"]).args([real.join("a"), real.join("d/b")]).output();
+    assert!(output.unwrap().status.success());
+    assert_eq!(names(&real.join("d")), ["b"]);
+    assert_eq!(fs::read(real.join("d/b")).unwrap(), b"new");
+}
+
+/// gush under strace, on a directory whose file system knows no O_TMPFILE.
+fn without_nameless_files(dir: &Path) -> Option<Command> {
+    let path = dir.to_str().unwrap();
+    let options = ["-D", "-o", "/dev/null", "-P", path, "-e", "inject=openat:error=EOPNOTSUPP"];
+    strace(&options).map_err(|why| skipped(&why)).ok()
+}
+
+#[test]
+fn a_signal_in_the_middle_of_an_atomic_copy_removes_the_temporary_and_ends_it() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let dir = with_files(&[("a", &noise(8 << 20, 1))]);
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        fs::write(real.join("d/b"), "old").unwrap();
+        let Some(mut traced) = without_nameless_files(&real.join("d")) else { return };
+        traced.args(["cp", "--atomic", "--limit=64K"]).args([real.join("a"), real.join("d/b")]);
+        let mut child = traced.spawn().unwrap();
+        wait_until(&mut child, || names(&real.join("d")).len() == 2);
+        assert!(names(&real.join("d"))[0].starts_with(".b.gush-"));
+        kill(signal, &child);
+        let status = wait(&mut child);
+        let number = match signal {
+            "INT" => 2,
+            "TERM" => 15,
+            _ => 1,
+        };
+        assert_eq!(status.signal(), Some(number), "SIG{signal}");
+        assert_eq!(names(&real.join("d")), ["b"], "SIG{signal}");
+        assert_eq!(fs::read(real.join("d/b")).unwrap(), b"old");
+    }
+}
+
+#[test]
+fn sigkill_in_the_middle_of_an_atomic_copy_leaves_the_old_content() {
+    let dir = with_files(&[("a", &noise(8 << 20, 2)), ("b", b"old")]);
+    let mut child = gush()
+        .args(["cp", "--atomic", "--limit=64K", "--method=read-write", "a", "b"])
+        .current_dir(dir.path())
+        .spawn()
+        .unwrap();
+    let written = PathBuf::from(format!("/proc/{}/io", child.id()));
+    wait_until(&mut child, || {
+        let io = fs::read_to_string(&written).unwrap_or_default();
+        let count = io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse::<u64>().ok());
+        count.unwrap_or(0) > 0
+    });
+    kill("KILL", &child);
+    assert_eq!(wait(&mut child).signal(), Some(9));
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old");
+    assert_eq!(names(dir.path()), ["a", "b"]);
+}
+
+fn wait_until(child: &mut Child, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended too early");
+        assert!(start.elapsed() < HANGS_AFTER, "nothing happens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn kill(signal: &str, child: &Child) {
+    let status = Command::new("bash")
+        .args(["-c", &format!("kill -{signal} {}", child.id())])
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+fn wait(child: &mut Child) -> std::process::ExitStatus {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        assert!(start.elapsed() < HANGS_AFTER, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn nohup_stays_nohup() {
+    let dir = with_files(&[("a", b"new")]);
+    let script = "trap '' HUP; \"$0\" cp --atomic --limit=1 a b & kill -HUP $!; wait $!";
+    let output = Command::new("bash")
+        .args(["-c", script, env!("CARGO_BIN_EXE_gush")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+}
+
+#[test]
+fn verify_compares_what_storage_holds() {
+    let content = noise(3 << 20, 3);
+    let dir = with_files(&[("a", &content)]);
+    let hash = blake3::hash(&content).to_hex().to_string();
+    for method in ["auto", "copy-file-range", "read-write", "mmap-copy"] {
+        let method = format!("--method={method}");
+        let output = succeeds(dir.path(), &["--verify", "--json", &method, "a", "b"]);
+        let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(record["blake3"], hash.as_str(), "{method}");
+    }
+    succeeds(dir.path(), &["--verify", "--atomic", "--fsync", "-p", "a", "c"]);
+    assert!(fs::read(dir.path().join("c")).unwrap() == content);
+    let said = fails(dir.path(), &["--verify", "a", "/dev/null"]);
+    assert!(said.contains("/dev/null: cannot verify: not a regular file"), "{said}");
+}
+
+#[test]
+fn verify_notices_a_target_that_lost_bytes() {
+    let dir = with_files(&[("a", &noise(100_000, 4))]);
+    let real = dir.path().canonicalize().unwrap();
+    let (source, target) = (real.join("a"), real.join("b"));
+    // The call says it has written everything and has written nothing.
+    let inject = "inject=write,pwrite64:retval=100000:when=1";
+    let mut traced =
+        match strace(&["-o", "/dev/null", "-P", target.to_str().unwrap(), "-e", inject]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+    let arguments = ["cp", "--verify", "--method=read-write", "--atomic"];
+    let output = traced.args(&arguments[..3]).args([&source, &target]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("b: verification failed: blake3"), "{said}");
+}
+
+#[test]
+fn verify_reads_a_pipe_once() {
+    let dir = with_files(&[]);
+    let script = "mkfifo p; echo through a pipe >p & \"$0\" cp --verify p b && cat b";
+    let output = Command::new("bash")
+        .args(["-c", script, env!("CARGO_BIN_EXE_gush")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.stdout, b"through a pipe\n", "{output:?}");
+}
+
+#[test]
+fn fsync_syncs_the_file_before_its_name_and_then_the_directory() {
+    let dir = with_files(&[("a", b"new"), ("b", b"old")]);
+    let log = dir.path().join("log");
+    let mut traced = match strace(&[
+        "-o",
+        log.to_str().unwrap(),
+        "-e",
+        "trace=fsync,fdatasync,rename,renameat,renameat2",
+    ]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let output =
+        traced.args(["cp", "--fsync", "--atomic", "a", "b"]).current_dir(dir.path()).output();
+    assert!(output.unwrap().status.success());
+    let log = fs::read_to_string(log).unwrap();
+    let calls: Vec<_> = log
+        .lines()
+        .filter_map(|line| ["fsync(", "rename"].into_iter().find(|call| line.contains(call)))
+        .collect();
+    assert_eq!(calls, ["fsync(", "rename", "fsync("], "{log}");
+}
+
+#[test]
+fn a_named_method_is_used_or_refused() {
+    let dir = with_files(&[("a", &noise(300_000, 5))]);
+    for method in [
+        "copy-file-range",
+        "sendfile",
+        "splice",
+        "vmsplice",
+        "mmap-write",
+        "mmap-copy",
+        "read-mmap",
+        "read-write",
+    ] {
+        let named = format!("--method={method}");
+        let output = succeeds(dir.path(), &[&named, "--json", "a", "b"]);
+        let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(record["method"], method);
+        assert!(fs::read(dir.path().join("b")).unwrap() == noise(300_000, 5), "{method}");
+    }
+    let said = fails(dir.path(), &["--method=mmap-copy", "/proc/self/maps", "b"]);
+    assert!(said.contains("mmap-copy"), "{said}");
+    let said = fails(dir.path(), &["--method=teleport", "a", "b"]);
+    assert!(said.contains("'teleport'") && said.contains("copy-file-range"), "{said}");
+}
+
+#[test]
+fn every_tuning_option_leaves_an_equal_copy() {
+    let content = noise(2 << 20, 6);
+    let dir = with_files(&[("a", &content)]);
+    for options in [
+        &["--isolated"][..],
+        &["--threads=1"],
+        &["--threads=3", "--method=read-mmap"],
+        &["--buffer-size=64K", "--method=read-write"],
+        &["--pipe-size=64K", "--method=splice"],
+        &["--no-gift", "--method=vmsplice"],
+        &["--advise=sequential"],
+        &["--advise=willneed", "--preallocate"],
+        &["--limit=1G"],
+        &["--reflink=never"],
+        &["--fsync"],
+    ] {
+        let arguments: Vec<_> = options.iter().copied().chain(["a", "b"]).collect();
+        succeeds(dir.path(), &arguments);
+        assert!(fs::read(dir.path().join("b")).unwrap() == content, "{options:?}");
+        fs::remove_file(dir.path().join("b")).unwrap();
+    }
+}
+
+#[test]
+fn reflink_never_means_no_shared_blocks_by_any_call() {
+    let dir = with_files(&[("a", &noise(100_000, 7))]);
+    let output = succeeds(dir.path(), &["--reflink=never", "--debug", "--explain", "a", "b"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("copy offload: avoided, reflink: no, sparse detection: no\n"), "{text}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!text.contains("picked copy-file-range"), "{text}");
+}
+
+#[test]
+fn reflink_always_clones_or_leaves_nothing() {
+    let dir = with_files(&[("a", b"x")]);
+    let output = cp(dir.path(), &["--reflink=always", "a", "b"]);
+    if output.status.success() {
+        return assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"x");
+    }
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("reflink") && said.contains("--reflink=auto"), "{said}");
+    assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn impossible_combinations_and_values_are_refused() {
+    let dir = with_files(&[("a", b"x")]);
+    for (arguments, text) in [
+        (&["--verify", "-l"][..], "--verify needs data to compare"),
+        (&["--reflink=always", "--method=splice"], "--reflink=always excludes --method=splice"),
+        (&["--limit=0"], "invalid --limit '0'"),
+        (&["--limit=99999999999999999999"], "too large"),
+        (&["--buffer-size=1X"], "invalid --buffer-size '1X'"),
+        (&["--threads=many"], "threads"),
+        (&["--advise=often"], "invalid argument 'often' for '--advise'"),
+        (&["--update=often"], "valid are all, none, none-fail, older"),
+        (&["--progress=often"], "valid are auto, always, never"),
+    ] {
+        let all: Vec<_> = arguments.iter().copied().chain(["a", "b"]).collect();
+        let said = fails(dir.path(), &all);
+        assert!(said.starts_with("gush: cp: ") && said.contains(text), "{arguments:?}: {said}");
+        assert!(said.ends_with("Try 'gush cp --help' for more information.\n"), "{said}");
+    }
+    assert_eq!(names(dir.path()), ["a"]);
+}
