@@ -111,6 +111,58 @@ fn atomic_backs_up_without_a_moment_without_the_file() {
 }
 
 #[test]
+fn atomic_backs_up_before_links_and_special_files_too() {
+    let dir = with_files(&[("b", b"old"), ("d", b"old")]);
+    symlink("nowhere", dir.path().join("a")).unwrap();
+    succeeds(dir.path(), &["--atomic", "--fsync", "-b", "-P", "a", "b"]);
+    assert!(dir.path().join("b").is_symlink());
+    assert_eq!(fs::read(dir.path().join("b~")).unwrap(), b"old");
+    succeeds(dir.path(), &["--atomic", "-P", "a", "d"]);
+    assert!(dir.path().join("d").is_symlink());
+    assert_eq!(names(dir.path()), ["a", "b", "b~", "d"]);
+}
+
+#[test]
+fn a_signal_ends_a_plain_copy_as_it_ends_any_program() {
+    let dir = with_files(&[("a", &noise(8 << 20, 8))]);
+    let mut child =
+        gush().args(["cp", "--limit=64K", "a", "b"]).current_dir(dir.path()).spawn().unwrap();
+    wait_until(&mut child, || dir.path().join("b").exists());
+    kill("INT", &child);
+    assert_eq!(wait(&mut child).signal(), Some(2));
+}
+
+#[test]
+fn reflink_always_shares_every_block_where_the_file_system_can() {
+    let dir = with_files(&[("a", &noise(1 << 20, 9))]);
+    for (mkfs, size) in [("mkfs.btrfs -q", "120M"), ("mkfs.xfs -q", "320M")] {
+        let text = format!(
+            "truncate -s {size} image && {mkfs} image >&2 && mkdir -p m && mount -o loop image m || exit 99; \
+             cp a m/a && sync && \"$G\" cp --reflink=always --json m/a m/b && cmp m/a m/b && \
+             \"$G\" cp --json m/a m/c; s=$?; umount m; rm image; exit $s"
+        );
+        let output = Command::new("unshare")
+            .args(["-m", "bash", "-c", &text])
+            .env("G", env!("CARGO_BIN_EXE_gush"))
+            .current_dir(dir.path())
+            .output();
+        let output = match output {
+            Ok(output) if output.status.code() != Some(99) => output,
+            Ok(output) => {
+                skipped(&format!("{mkfs}: {}", String::from_utf8_lossy(&output.stderr).trim()));
+                continue;
+            }
+            Err(why) => return skipped(&format!("unshare: {why}")),
+        };
+        assert!(output.status.success(), "{mkfs}: {output:?}");
+        for line in String::from_utf8(output.stdout).unwrap().lines() {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(record["method"], "reflink", "{mkfs}: {line}");
+        }
+    }
+}
+
+#[test]
 fn atomic_breaks_no_rule_about_same_files_and_read_only_ones() {
     let dir = with_files(&[("a", b"new")]);
     fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();

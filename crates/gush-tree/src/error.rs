@@ -140,7 +140,8 @@ impl Error {
 /// The engine's sentence without its byte count, which this error tells in its own place.
 fn engine_text(error: &gush::Error) -> String {
     let text = error.to_string();
-    match text.split_once(" after ") {
+    let counts = error.delivered_bytes() > 0 || error.in_flight_bytes() > 0;
+    match text.rsplit_once(" after ").filter(|_| counts) {
         Some((what, _)) => what.to_owned(),
         None => text,
     }

@@ -9,10 +9,10 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::memory::Memory;
 use crate::metadata::{Handle, Transfer};
-use crate::options::{Dereference, Make, Options, Specials};
+use crate::options::{Dereference, Make, Options};
 use crate::place::{Place, kind};
 use crate::room::Look;
-use crate::{links, regular, special};
+use crate::{links, open, regular, special};
 
 /// Copies files one after the other, and remembers what several of them need to know of each other.
 ///
@@ -178,6 +178,11 @@ impl<'o> Copier<'o> {
             }
             None => make(&job, follow, events),
         };
+        // Data syncs its directory itself, between its other steps.
+        let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
+            true => open::sync_directory(&job).map(|()| done),
+            false => Ok(done),
+        });
         match result {
             Ok(done) => {
                 self.memory.remember_target(&target);
@@ -207,8 +212,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
         }
         Make::Copy => {}
     }
-    let reads = options.specials == Specials::Read && source_kind != FileType::Symlink;
-    if source_kind == FileType::RegularFile || reads {
+    if options.reads(source_kind) {
         let copied = regular::copy(job, events)?;
         return Ok(Done {
             report: copied.report,

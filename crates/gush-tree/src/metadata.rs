@@ -4,7 +4,7 @@
 //! and the mode that opens the file to others must come when all else is right.
 
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid};
@@ -14,7 +14,7 @@ use rustix::process;
 use crate::error::Error;
 use crate::events::Events;
 use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
-use crate::place::{Place, proc_path};
+use crate::place::Place;
 use crate::xattr::{self, Holder};
 
 /// Set-user-id, set-group-id and sticky: worthless, or dangerous, with another owner.
@@ -35,13 +35,7 @@ impl<'a> Handle<'a> {
     fn holder(self) -> Holder<'a> {
         match self {
             Self::Open(fd) => Holder::Open(fd),
-            Self::Name { place, .. } if place.name.is_absolute() => {
-                Holder::Name(place.name.to_path_buf())
-            }
-            Self::Name { place, .. } => Holder::Name(match place.shown == place.name {
-                true => place.name.to_path_buf(),
-                false => PathBuf::from(proc_path(place.dir)).join(place.name),
-            }),
+            Self::Name { place, .. } => Holder::Name(place.path()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What a copy shall do: plain data, decided before the first system call.
 
+use rustix::fs::FileType;
+
 use crate::backup::Backup;
 
 /// Everything that can be asked of a copy; the default is `cp SRC DST`.
@@ -64,6 +66,14 @@ impl Default for Options {
             verify: false,
             moving: Moving::default(),
         }
+    }
+}
+
+impl Options {
+    /// Is a source of this kind opened and read, rather than linked or made anew?
+    pub(crate) fn reads(&self, source_kind: FileType) -> bool {
+        let like_files = self.specials == Specials::Read && source_kind != FileType::Symlink;
+        self.make == Make::Copy && (source_kind == FileType::RegularFile || like_files)
     }
 }
 

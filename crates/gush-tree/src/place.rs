@@ -1,7 +1,7 @@
 //! A name in a directory that is held open, and the system calls on it.
 
 use std::ffi::OsStr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +94,14 @@ impl<'a> Place<'a> {
         self.name.with_file_name(name)
     }
 
+    /// A path for calls that take no directory.
+    pub(crate) fn path(&self) -> PathBuf {
+        match self.name.is_absolute() || self.dir.as_raw_fd() == CWD.as_raw_fd() {
+            true => self.name.to_path_buf(),
+            false => PathBuf::from(proc_path(self.dir)).join(self.name),
+        }
+    }
+
     /// The directory that holds the last component.
     pub(crate) fn parent(&self) -> &'a Path {
         match self.name.parent() {
@@ -125,6 +133,5 @@ impl<'a> Place<'a> {
 
 /// A descriptor's own path, by which calls that know only paths reach exactly this file.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
-    use std::os::fd::AsRawFd;
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

@@ -10,7 +10,7 @@ use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
 use crate::memory::Memory;
-use crate::options::{Dereference, Make, Options, Specials, Update};
+use crate::options::{Dereference, Options, Update};
 use crate::place::{Place, kind};
 use crate::quote;
 use crate::same::{self, Verdict};
@@ -72,14 +72,10 @@ impl Look<'_> {
         }
     }
 
-    /// A regular file is written through a link; what replaces the target meets the link itself.
+    /// Data is written through a link; what replaces the target meets the link itself.
     fn looks_at_link(&self) -> bool {
-        let (options, source_kind) = (self.options, kind(self.source_stat));
-        let read_as_file = options.specials == Specials::Read && source_kind != FileType::Symlink;
-        (source_kind != FileType::RegularFile && !read_as_file)
-            || options.make != Make::Copy
-            || options.backup.is_some()
-            || options.remove_first
+        let options = self.options;
+        !options.reads(kind(self.source_stat)) || options.backup.is_some() || options.remove_first
     }
 
     fn existing(&self, looks_at_link: bool) -> Result<Option<Stat>, Error> {
@@ -135,7 +131,7 @@ impl Look<'_> {
                 return both(format!("backing up {to} might destroy source; {from} not copied"));
             }
             let failed = |errno| Error::os(target.shown, "cannot back up", errno);
-            if options.atomic && options.make == Make::Copy {
+            if options.atomic && options.reads(kind(source_stat)) {
                 room.displaces = true;
                 room.backup = Some(backup.name_for(&target).map_err(failed)?);
             } else {
