@@ -16,8 +16,7 @@ use crate::{args, cat, cp};
     name = "gush",
     version,
     about = "Moves bytes between any two file descriptors by the fastest way that is sound on this kernel",
-    max_term_width = 100,
-    disable_help_subcommand = false
+    max_term_width = 100
 )]
 struct Gush {
     #[command(subcommand)]

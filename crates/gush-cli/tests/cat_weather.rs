@@ -111,6 +111,27 @@ fn a_target_that_fills_up_says_how_far_it_got() {
 }
 
 #[test]
+fn what_only_closing_tells_is_told() {
+    let (dir, _) = sources();
+    let path = dir.path().join("target");
+    for flag in ["-u", "-s"] {
+        let options =
+            ["-o", "/dev/null", "-P", path.to_str().unwrap(), "-e", "inject=close:error=EDQUOT"];
+        let mut command = match strace(&options) {
+            Ok(command) => command,
+            Err(why) => return skipped(&why),
+        };
+        command
+            .args(["cat", flag, "source"])
+            .current_dir(&dir)
+            .stdout(File::create(&path).unwrap());
+        let output = command.output().unwrap();
+        assert_eq!(said(&output), "gush: cat: write error: Disk quota exceeded\n", "{flag}");
+        assert_eq!(output.status.code(), Some(1));
+    }
+}
+
+#[test]
 fn memory_does_not_grow_with_the_data() {
     let dir = TempDir::new().unwrap();
     // One line, four bytes each in -v, and far longer than what may be held.

@@ -9,11 +9,14 @@ mod stream;
 mod text;
 
 use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 use gush_tree::quote;
 use rustix::fs::{Stat, fstat};
+use rustix::io::fcntl_dupfd_cloexec;
 
 use crate::args;
 use crate::talk::{Talker, os_text};
@@ -53,10 +56,16 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Err(Failure::Output) => return ExitCode::FAILURE,
         }
     }
-    match show.finish() {
+    match show.finish().and_then(|()| closed(target)) {
         Ok(()) => status,
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
     }
+}
+
+/// Has `target` say what only close(2) tells, such as a full quota on NFS. The descriptor itself stays open: it is not ours.
+fn closed(target: BorrowedFd<'_>) -> io::Result<()> {
+    let twin = fcntl_dupfd_cloexec(target, 0)?;
+    nix::unistd::close(twin).map_err(Into::into)
 }
 
 /// Why an operand was not shown in full. The user is told already.
