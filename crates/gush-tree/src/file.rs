@@ -101,6 +101,22 @@ impl<'o> Copier<'o> {
     }
 
     /// A copier for several sources in one directory: it refuses to overwrite what it just made.
+    ///
+    /// ```
+    /// use gush_tree::{Copier, Options, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let [a, b, target] = ["a", "b", "target"].map(|name| dir.path().join(name));
+    /// std::fs::write(&a, "first")?;
+    /// std::fs::write(&b, "second")?;
+    ///
+    /// let options = Options::default();
+    /// let mut copier = Copier::for_several(&options);
+    /// copier.copy(Place::here(&a), Place::here(&target), &mut ())?;
+    /// let error = copier.copy(Place::here(&b), Place::here(&target), &mut ()).unwrap_err();
+    /// assert!(error.to_string().starts_with("will not overwrite just-created"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn for_several(options: &'o Options) -> Self {
         Self { memory: Memory::of_several(), ..Self::new(options) }
@@ -109,7 +125,8 @@ impl<'o> Copier<'o> {
     /// Copies one file.
     ///
     /// # Errors
-    /// Whatever kept the target from being made, or from being whole.
+    /// Whatever kept the target from being made, or from being whole. A new target may then hold
+    /// what had arrived, unless [`Options::atomic`] is set.
     pub fn copy(
         &mut self,
         source: Place<'_>,
@@ -121,8 +138,25 @@ impl<'o> Copier<'o> {
 
     /// As [`copy`](Self::copy), to a name that nothing has, except perhaps a dangling symbolic link.
     ///
+    /// Saves looking at the target; one that exists after all is an error, not overwritten.
+    ///
     /// # Errors
     /// As [`copy`](Self::copy).
+    ///
+    /// ```
+    /// use gush_tree::{Copier, Options, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    /// std::fs::write(&source, "hello")?;
+    /// std::fs::write(&target, "already here")?;
+    ///
+    /// let options = Options::default();
+    /// let mut copier = Copier::new(&options);
+    /// let error = copier.copy_to_new(Place::here(&source), Place::here(&target), &mut ());
+    /// assert!(error.unwrap_err().to_string().ends_with("cannot create: File exists"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn copy_to_new(
         &mut self,
         source: Place<'_>,

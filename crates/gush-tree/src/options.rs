@@ -123,6 +123,18 @@ pub enum Update {
 }
 
 /// The metadata to keep.
+///
+/// ```
+/// use gush_tree::{ModeRule, Preserve, Xattrs};
+/// let as_cp_p = Preserve {
+///     mode: ModeRule::Keep,
+///     owner: true,
+///     times: true,
+///     required: true,
+///     ..Preserve::default()
+/// };
+/// assert_eq!(as_cp_p.xattrs, Xattrs::Leave);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Preserve {
     /// Permission bits and access control list.
@@ -180,6 +192,15 @@ pub enum Label {
 }
 
 /// How the engine moves the bytes.
+///
+/// ```
+/// use gush_tree::{Options, Reflink};
+/// let mut options = Options::default();
+/// options.moving.choice = "splice".parse()?;
+/// options.moving.reflink = Reflink::Never;
+/// options.moving.limit = gush::Rate::bytes_per_second(10_000_000);
+/// # Ok::<(), gush::UnknownMethod>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Moving {
     /// A method by name, or the engine's choice.

@@ -13,7 +13,27 @@ use crate::metadata::{Handle, Transfer, umask};
 use crate::options::{ModeRule, Options, Xattrs};
 use crate::place::{Place, kind};
 
-/// Directories between the target directory and a file, whose attributes wait for [`finish`](Self::finish).
+/// Directories between the target directory and a file, whose attributes wait for
+/// [`finish`](Self::finish).
+///
+/// ```
+/// use std::{fs::File, os::fd::AsFd};
+/// use gush_tree::{Options, Parents};
+///
+/// let root = tempfile::tempdir()?;
+/// let source = root.path().join("src/deep/file");
+/// std::fs::create_dir_all(source.parent().unwrap())?;
+/// let target = root.path().join("dst");
+/// std::fs::create_dir(&target)?;
+///
+/// let options = Options::default();
+/// let dir = File::open(&target)?;
+/// let name = source.strip_prefix("/")?;
+/// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
+/// assert!(target.join(name).parent().unwrap().is_dir());
+/// assert!(parents.finish(&options, dir.as_fd(), &mut ()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Parents {
     waiting: Vec<Waiting>,

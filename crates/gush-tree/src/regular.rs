@@ -88,6 +88,10 @@ impl File<'_> {
             self.inherit(staged.fd(), stat)?;
         }
         copied.complete = self.finish(staged.fd(), inherited, events)?;
+        // A close is what makes NFS tell of writes that failed; it must not come after the rename.
+        let again = retry_on_intr(|| rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0))
+            .map_err(|errno| Error::os(job.target.shown, "cannot close", errno))?;
+        open::close(job, again)?;
         let replaces = inherited.is_some() || job.displaces;
         if let (Some(backup), true) = (&job.options.backup, job.displaces) {
             let kept = match backup.link_aside(&job.target) {
