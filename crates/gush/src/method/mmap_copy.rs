@@ -112,18 +112,20 @@ impl<'fd> MappedTarget<'fd> {
     }
 
     /// Moves on, unless the file has shrunk below what was just filled.
-    pub(super) fn filled(&mut self, bytes: usize) -> Result<(), Step> {
+    pub(super) fn filled(&mut self, bytes: usize) -> Step {
         self.at += bytes as u64;
         if let Some((window, used)) = &mut self.window {
             *used += bytes;
             if *used < window.len() {
-                return Ok(());
+                return Step::Moved(bytes as u64);
             }
         }
-        let size_bytes = sys::file::fstat(self.endpoint.fd())
-            .map(|stat| u64::try_from(stat.st_size).unwrap_or(0))
-            .map_err(|errno| Step::from_errno_final(Call::Fstat, Side::Target, errno))?;
-        if size_bytes < self.at { Err(target_fault(Call::Mmap)) } else { Ok(()) }
+        match sys::file::fstat(self.endpoint.fd()) {
+            Ok(stat) if u64::try_from(stat.st_size).unwrap_or(0) < self.at => {
+                target_fault(Call::Mmap)
+            }
+            _ => Step::Moved(bytes as u64),
+        }
     }
 }
 
@@ -148,12 +150,10 @@ impl Transfer for Copying<'_> {
             Err(step) => return step,
         };
         match from.copy_to(from_offset, to, to_offset, len) {
-            Ok(copied) => self
-                .target
-                .filled(copied)
-                .and_then(|()| self.source.took(copied))
-                .err()
-                .unwrap_or(Step::Moved(copied as u64)),
+            Ok(copied) => match self.target.filled(copied) {
+                Step::Moved(_) => self.source.took(copied),
+                step => step,
+            },
             Err(Errno::FAULT) => source_fault(Call::Memcpy),
             Err(errno) => Step::from_errno(Call::Memcpy, Side::Source, errno),
         }

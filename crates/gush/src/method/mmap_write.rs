@@ -87,15 +87,17 @@ impl<'fd> MappedSource<'fd> {
     }
 
     /// Moves on, unless the file has shrunk below what was just taken.
-    pub(super) fn took(&mut self, bytes: usize) -> Result<(), Step> {
+    ///
+    /// A size that cannot be asked for says nothing about bytes that have already arrived.
+    pub(super) fn took(&mut self, bytes: usize) -> Step {
         self.at += bytes as u64;
         if let Some((_, used)) = &mut self.window {
             *used += bytes;
         }
-        if self.size_bytes()? < self.at {
-            return Err(source_fault(Call::Mmap));
+        match self.size_bytes() {
+            Ok(size_bytes) if size_bytes < self.at => source_fault(Call::Mmap),
+            _ => Step::Moved(bytes as u64),
         }
-        Ok(())
     }
 
     pub(super) fn reposition(&mut self, pair: &Pair<'_>) -> bool {
@@ -126,7 +128,7 @@ impl Transfer for Writing<'_> {
         };
         match self.target.write_window(window, offset, len) {
             Ok(0) | Err(Errno::FAULT) => source_fault(Call::Write),
-            Ok(put) => self.source.took(put).err().unwrap_or(Step::Moved(put as u64)),
+            Ok(put) => self.source.took(put),
             Err(errno) => Step::from_errno(Call::Write, Side::Target, errno),
         }
     }

@@ -165,6 +165,8 @@ pub struct Traits {
     pub needs_own_target_position: bool,
     /// The target file must have its full size before the transfer starts.
     pub needs_target_size: bool,
+    /// Bytes can reach the target behind some that have not arrived.
+    pub writes_ahead: bool,
     /// Everything moves in one step, whatever the budget.
     pub whole: bool,
 }

@@ -75,7 +75,7 @@ impl Transfer for Reading<'_> {
             Ok(0) => Step::End,
             Ok(got) => {
                 self.source.at = Some(at + got as u64);
-                self.target.filled(got).err().unwrap_or(Step::Moved(got as u64))
+                self.target.filled(got)
             }
             Err(Errno::FAULT) => target_fault(Call::Pread),
             Err(errno) => Step::from_errno(Call::Pread, Side::Source, errno),

@@ -29,7 +29,12 @@ impl Method for Uring {
     }
 
     fn traits(&self) -> Traits {
-        Traits { needs_source_offset: true, needs_target_offset: true, ..Traits::default() }
+        Traits {
+            needs_source_offset: true,
+            needs_target_offset: true,
+            writes_ahead: true,
+            ..Traits::default()
+        }
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
@@ -50,6 +55,7 @@ impl Method for Uring {
             target_at: target_offset(self.name(), pair)?,
             ring: Ring::new(SLOTS, buffer_bytes)
                 .map_err(|errno| Refusal::by_kernel(self.name(), Call::IoUringSetup, errno))?,
+            proven: false,
         }))
     }
 }
@@ -60,6 +66,8 @@ struct Ringing<'fd> {
     source_at: u64,
     target_at: u64,
     ring: Ring,
+    /// A first piece has arrived: the ring takes reads and writes of these files.
+    proven: bool,
 }
 
 /// What a slot is doing with the piece that begins `offset` bytes behind the step's start.
@@ -130,6 +138,12 @@ impl Ringing<'_> {
 
 impl Transfer for Ringing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
+        // A refusal must leave everything untouched, so the first piece goes alone.
+        let budget_bytes = if self.proven {
+            budget_bytes
+        } else {
+            budget_bytes.min(self.ring.buffer_bytes() as u64)
+        };
         let mut pieces = [Piece::Idle; SLOTS];
         let mut handed_out = 0;
         let mut first_stop: Option<Stop> = None;
@@ -164,6 +178,7 @@ impl Transfer for Ringing<'_> {
             }
         }
         let moved = first_stop.map_or(handed_out, |stop| stop.offset);
+        self.proven |= moved > 0;
         self.source_at += moved;
         self.target_at += moved;
         match first_stop {

@@ -20,6 +20,15 @@ use super::space::OpenEnd;
 /// How long a wait may last before a watched move asks its observer again (invariant 7).
 pub(super) const SLICE: Duration = Duration::from_millis(50);
 
+/// How a transfer's drive ended, if not by an error.
+enum Course {
+    /// The goal, or the end of the source.
+    Done,
+    Refused(Refusal),
+    /// Bytes went past the transfer to where it would write next: a new one must go on.
+    Again,
+}
+
 /// What the end's proof found.
 enum Proof {
     End,
@@ -28,33 +37,41 @@ enum Proof {
     NotYet,
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
     /// Moves up to the goal by one method; answers its refusal if it cannot go on from here.
     pub(super) fn move_by(
         &mut self,
         name: MethodName,
         goal: Option<u64>,
     ) -> Result<Option<Refusal>, Error> {
+        loop {
+            match self.move_by_one_transfer(name, goal)? {
+                Course::Done => return Ok(None),
+                Course::Refused(refusal) => return Ok(Some(refusal)),
+                Course::Again => {}
+            }
+        }
+    }
+
+    fn move_by_one_transfer(
+        &mut self,
+        name: MethodName,
+        goal: Option<u64>,
+    ) -> Result<Course, Error> {
         let method = name.method();
         let traits = method.traits();
         let calls_before = Counts::of_this_thread();
-        let left = self.known_left_bytes(goal);
         let pair = self.pair(traits, goal)?;
         if let Err(refusal) = method.serves(&pair, Kernel::get()) {
-            return Ok(Some(refusal));
-        }
-        let mut open_end = None;
-        if traits.needs_target_size && left > 0 {
-            let end = OpenEnd::of(self.target.fd())
-                .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
-            if let Err(errno) = end.reserve(self.target_at().unwrap_or(0), left) {
-                return Ok(Some(Refusal::by_kernel(name, Call::Fallocate, errno)));
-            }
-            open_end = Some(end);
+            return Ok(Course::Refused(refusal));
         }
         let mut transfer = match method.start(&pair, &self.options.tuning) {
             Ok(transfer) => transfer,
-            Err(refusal) => return Ok(Some(refusal)),
+            Err(refusal) => return Ok(Course::Refused(refusal)),
+        };
+        let open_end = match self.open_end(name, traits, goal)? {
+            Ok(open_end) => open_end,
+            Err(refusal) => return Ok(Course::Refused(refusal)),
         };
         let (moved_before, holes_before) = (self.moved_bytes, self.hole_bytes);
         let mut steps = 0;
@@ -68,10 +85,32 @@ impl Job<'_> {
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(self.target_at().unwrap_or(0)));
         self.all_seen &= traits.sees_bytes || moved == 0;
         let calls = Counts::of_this_thread().since(calls_before);
-        if !matches!(outcome, Ok(Some(_))) || moved > 0 {
+        if !matches!(outcome, Ok(Course::Refused(_))) || moved > 0 {
             self.record(name, moved, steps, 1, calls);
         }
         trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno)).and(outcome)
+    }
+
+    /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and
+    /// moved to where it will be for a method that maps it.
+    fn open_end(
+        &self,
+        name: MethodName,
+        traits: Traits,
+        goal: Option<u64>,
+    ) -> Result<Result<Option<OpenEnd<'a>>, Refusal>, Error> {
+        let left = self.known_left_bytes(goal);
+        if !(traits.writes_ahead || traits.needs_target_size) || left == 0 {
+            return Ok(Ok(None));
+        }
+        let end = OpenEnd::of(self.options.target)
+            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
+        if traits.needs_target_size
+            && let Err(errno) = end.reserve(self.target_at().unwrap_or(0), left)
+        {
+            return Ok(Err(Refusal::by_kernel(name, Call::Fallocate, errno)));
+        }
+        Ok(Ok(Some(end)))
     }
 
     fn drive(
@@ -80,12 +119,12 @@ impl Job<'_> {
         transfer: &mut dyn Transfer,
         goal: Option<u64>,
         steps: &mut u64,
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<Course, Error> {
         let traits = name.method().traits();
         // Where a read found more although the method, or the file's size, had said there was none.
         let mut doubted_at = None;
         loop {
-            let Some(budget) = self.budget(name, transfer, goal)? else { return Ok(None) };
+            let Some(budget) = self.budget(name, transfer, goal)? else { return Ok(Course::Done) };
             let known_left = self.known_left_bytes(goal);
             let step = if traits.proves_end || known_left > 0 || self.source_at().is_none() {
                 *steps += 1;
@@ -98,7 +137,7 @@ impl Job<'_> {
             } else if doubted_at == Some(self.moved_bytes) {
                 if traits.needs_target_size {
                     let why = "the source grew behind the mapped target";
-                    return Ok(Some(Refusal::because(name, why)));
+                    return Ok(Course::Refused(Refusal::because(name, why)));
                 }
                 *steps += 1;
                 let step = transfer.step(budget);
@@ -113,22 +152,24 @@ impl Job<'_> {
                 Step::Moved(_) => {}
                 Step::End => {
                     self.ended = true;
-                    return Ok(None);
+                    return Ok(Course::Done);
                 }
                 Step::Dry if self.source.kind() == Kind::Terminal => {
                     self.ended = true;
-                    return Ok(None);
+                    return Ok(Course::Done);
                 }
                 Step::Dry if doubted_at == Some(self.moved_bytes) => return self.false_end(name),
                 Step::Dry => match self.prove_end()? {
-                    Proof::End => return Ok(None),
+                    Proof::End => return Ok(Course::Done),
+                    Proof::More if self.is_target_offset_alone() => return Ok(Course::Again),
                     Proof::More => doubted_at = Some(self.moved_bytes),
                     Proof::NotYet => self.wait(name, transfer, Side::Source)?,
                 },
                 Step::WouldBlock(side) => self.wait(name, transfer, side)?,
                 Step::Refused(fault) => {
                     self.deliver_in_flight(transfer)?;
-                    return Ok(Some(Refusal::by_kernel(name, fault.call, fault.errno)));
+                    let refusal = Refusal::by_kernel(name, fault.call, fault.errno);
+                    return Ok(Course::Refused(refusal));
                 }
                 Step::Failed(fault) => {
                     let undelivered = self.deliver_in_flight(transfer).err();
@@ -151,11 +192,16 @@ impl Job<'_> {
         }
     }
 
-    fn false_end(&self, name: MethodName) -> Result<Option<Refusal>, Error> {
+    /// A stream moves into a named place: the transfer counts that place itself.
+    fn is_target_offset_alone(&self) -> bool {
+        self.options.target_offset.is_some() && self.source_at().is_none()
+    }
+
+    fn false_end(&self, name: MethodName) -> Result<Course, Error> {
         if self.options.choice == super::Choice::Only(name) {
             Err(Error::false_end(name).after(self.moved_bytes, 0))
         } else {
-            Ok(Some(Refusal::because(name, "it reports the end before the end")))
+            Ok(Course::Refused(Refusal::because(name, "it reports the end before the end")))
         }
     }
 
