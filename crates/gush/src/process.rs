@@ -2,17 +2,33 @@
 
 use rustix::io;
 
-use crate::sys::signal;
+use crate::sys::{signal, start};
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
-/// Rust's start-up code ignores the signal; a program that keeps it ignored sees `EPIPE` instead.
+/// Rust's start-up code ignores the signal; a program that keeps it ignored sees `EPIPE` instead, and
+/// so does one whose parent ignored it.
 ///
 /// ```
 /// gush::process::restore_sigpipe();
 /// ```
 pub fn restore_sigpipe() {
     signal::restore_sigpipe();
+}
+
+/// Was standard input (0), output (1) or error (2) closed when the process started?
+///
+/// Rust's start-up code puts /dev/null there, and what is written to it is lost.
+///
+/// # Panics
+/// When `standard` is more than 2.
+///
+/// ```
+/// assert!(!gush::process::was_closed(1));
+/// ```
+#[must_use]
+pub fn was_closed(standard: usize) -> bool {
+    start::was_closed(standard)
 }
 
 /// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of that signal.

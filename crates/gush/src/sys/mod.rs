@@ -15,5 +15,6 @@ pub(crate) mod ring;
 mod seam;
 mod sigbus;
 pub(crate) mod signal;
+pub(crate) mod start;
 
 pub use seam::{Call, Counts};

@@ -6,8 +6,11 @@ use rustix::io;
 
 use super::file::last_errno;
 
-/// Lets SIGPIPE end the process silently again; Rust's start-up code ignores it.
+/// Undoes what Rust's start-up code did to SIGPIPE: it ignores the signal.
 pub(crate) fn restore_sigpipe() {
+    if super::start::sigpipe_was_ignored() {
+        return;
+    }
     // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
@@ -56,7 +59,7 @@ fn empty_set() -> libc::sigset_t {
     }
 }
 
-fn is_ignored(signal: libc::c_int) -> bool {
+pub(super) fn is_ignored(signal: libc::c_int) -> bool {
     let mut old = mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: a null new action only asks; the kernel fills `old`, whose zeroed state is valid too.
     let old = unsafe {
