@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use gush_tree::quote;
 use rustix::fs::{Stat, fstat};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::args;
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, errno_text, os_text};
 use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;
@@ -37,11 +37,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     let talker = Talker::new(as_name);
     let target = rustix::stdio::stdout();
-    let target_stat = match fstat(target) {
+    let stat = if gush::process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
+    let target_stat = match stat {
         Ok(stat) => stat,
-        Err(errno) => {
-            return talker.fail(format_args!("standard output: {}", os_text(&errno.into())));
-        }
+        Err(errno) => return talker.fail(format_args!("standard output: {}", errno_text(errno))),
     };
     let mut show = match Show::new(&options, target) {
         Ok(show) => show,

@@ -21,6 +21,9 @@ impl Source {
     /// What `open` and `fstat` say, and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
         let file = if name == "-" { None } else { Some(File::open(name)?) };
+        if file.is_none() && gush::process::was_closed(0) {
+            return Err(Errno::BADF.into());
+        }
         let stat = fstat(fd_of(file.as_ref()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(Errno::ISDIR.into());
