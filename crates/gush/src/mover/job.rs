@@ -95,6 +95,8 @@ impl<'a> Job<'a> {
         self.refuse_same_file()?;
         self.advise();
         let outcome = self.preallocate().and_then(|()| self.move_all());
+        // What was read of a file and not delivered is still in the file: its position goes back.
+        self.positions_lag |= outcome.is_err();
         let settled = self.settle();
         outcome.and(settled)?;
         Ok(Report {
