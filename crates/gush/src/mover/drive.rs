@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::end::Proof;
 use super::job::Job;
 use crate::endpoint::Kind;
 use crate::error::{Error, Fault};
 use crate::kernel::Kernel;
 use crate::method::{MethodName, Refusal, Step, Traits, Transfer};
-use crate::port::{Port, Side};
+use crate::port::Side;
 use crate::progress::Control;
 use crate::sys::{Call, Counts};
 use crate::wait::Woken;
@@ -27,14 +28,6 @@ enum Course {
     Refused(Refusal),
     /// Bytes went past the transfer to where it would write next: a new one must go on.
     Again,
-}
-
-/// What the end's proof found.
-enum Proof {
-    End,
-    More,
-    /// A stream has nothing now, and has not ended.
-    NotYet,
 }
 
 impl<'a> Job<'a> {
@@ -167,12 +160,12 @@ impl<'a> Job<'a> {
                 },
                 Step::WouldBlock(side) => self.wait(name, transfer, side)?,
                 Step::Refused(fault) => {
-                    self.deliver_in_flight(transfer)?;
+                    self.deliver_in_flight(name, transfer)?;
                     let refusal = Refusal::by_kernel(name, fault.call, fault.errno);
                     return Ok(Course::Refused(refusal));
                 }
                 Step::Failed(fault) => {
-                    let undelivered = self.deliver_in_flight(transfer).err();
+                    let undelivered = self.deliver_in_flight(name, transfer).err();
                     let lost = undelivered.map_or(0, |error| error.in_flight_bytes());
                     return Err(Error::failed(fault).after(self.moved_bytes, lost));
                 }
@@ -263,7 +256,7 @@ impl<'a> Job<'a> {
             Side::Target => self.target.fd(),
         };
         let woken = self.options.wait.for_side(fd, side, slice).map_err(|errno| {
-            self.failed(Call::Poll, side, errno).after(self.moved_bytes, transfer.in_flight())
+            self.undelivered(Fault { call: Call::Poll, side, errno }, transfer.in_flight())
         })?;
         if woken == Woken::NotYet && self.observe(name) == Control::Stop {
             return Err(self.stop(transfer));
@@ -280,21 +273,19 @@ impl<'a> Job<'a> {
                 _ => break,
             }
         }
-        Error::stopped().after(self.moved_bytes, transfer.in_flight())
+        Error::stopped().after(self.moved_bytes, self.lost(transfer.in_flight()))
     }
 
     /// Invariant 1: what was taken from the source arrives before anything else happens.
-    fn deliver_in_flight(&mut self, transfer: &mut dyn Transfer) -> Result<(), Error> {
+    fn deliver_in_flight(
+        &mut self,
+        name: MethodName,
+        transfer: &mut dyn Transfer,
+    ) -> Result<(), Error> {
         while transfer.in_flight() > 0 {
             match transfer.drain() {
                 Step::Moved(bytes) => self.moved_bytes += bytes,
-                Step::WouldBlock(side) => {
-                    let fd = if side == Side::Source { self.source.fd() } else { self.target.fd() };
-                    self.options
-                        .wait
-                        .for_side(fd, side, None)
-                        .map_err(|errno| self.failed(Call::Poll, side, errno))?;
-                }
+                Step::WouldBlock(side) => self.wait(name, transfer, side)?,
                 Step::Refused(fault) | Step::Failed(fault) => {
                     return Err(self.undelivered(fault, transfer.in_flight()));
                 }
@@ -307,70 +298,12 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// What a source with offsets still has is not lost: it is only lost to a stream.
-    fn undelivered(&self, fault: Fault, in_flight_bytes: u64) -> Error {
-        let lost = if self.source_at().is_some() { 0 } else { in_flight_bytes };
-        Error::failed(fault).after(self.moved_bytes, lost)
+    /// What a source with offsets still has is not lost: only a stream cannot give it again.
+    fn lost(&self, in_flight_bytes: u64) -> u64 {
+        if self.source_at().is_some() { 0 } else { in_flight_bytes }
     }
 
-    /// Invariant 2: only a `read` that answers 0 is the end.
-    fn prove_end(&mut self) -> Result<Proof, Error> {
-        let mut byte = [0];
-        let mut port = Port::new(&self.source, None);
-        let looked = loop {
-            let answer = match port.peek(self.source_at(), &mut byte) {
-                Some(answer) => answer,
-                None => port.read(&mut byte),
-            };
-            match answer {
-                Err(Errno::INTR) => {}
-                answer => break answer,
-            }
-        };
-        match looked {
-            Ok(0) => {
-                self.ended = true;
-                Ok(Proof::End)
-            }
-            Ok(_) if self.source_at().is_some() => Ok(Proof::More),
-            Ok(_) => {
-                self.deliver_byte(byte)?;
-                Ok(Proof::More)
-            }
-            Err(Errno::AGAIN) => Ok(Proof::NotYet),
-            Err(errno) => Err(self.failed(Call::Read, Side::Source, errno)),
-        }
-    }
-
-    /// A stream's end was asked for and a byte came: it goes where it belongs.
-    fn deliver_byte(&mut self, byte: [u8; 1]) -> Result<(), Error> {
-        let mut port = Port::new(
-            &self.target,
-            self.target_at().filter(|_| self.options.target_offset.is_some()),
-        );
-        loop {
-            match port.write(&byte) {
-                Ok(0) => {
-                    return Err(self.undelivered(
-                        Fault { call: Call::Write, side: Side::Target, errno: Errno::IO },
-                        1,
-                    ));
-                }
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let waited = self.options.wait.for_side(self.target.fd(), Side::Target, None);
-                    waited.map_err(|errno| self.failed(Call::Poll, Side::Target, errno))?;
-                }
-                Err(errno) => {
-                    return Err(
-                        self.undelivered(Fault { call: Call::Write, side: Side::Target, errno }, 1)
-                    );
-                }
-            }
-        }
-        self.options.tuning.show(&byte);
-        self.moved_bytes += 1;
-        Ok(())
+    pub(super) fn undelivered(&self, fault: Fault, in_flight_bytes: u64) -> Error {
+        Error::failed(fault).after(self.moved_bytes, self.lost(in_flight_bytes))
     }
 }

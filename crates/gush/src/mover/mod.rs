@@ -14,6 +14,7 @@ use crate::wait::Wait;
 
 mod choose;
 mod drive;
+mod end;
 mod holes;
 mod job;
 mod parallel;
