@@ -18,8 +18,8 @@ pub use bytes::{Dice, noise};
 pub use drain::{Drainer, Ending};
 pub use feed::{Feed, feed};
 pub use loopdev::LoopDevice;
-pub use source::{Source, SourceKind};
-pub use target::{Target, TargetKind};
+pub use source::{Source, SourceKind, open_source};
+pub use target::{Target, TargetKind, open_target, read_all};
 
 /// Says past the test runner's capture that something could not be tried here, and why.
 pub fn say_skipped(reason: &str) {
@@ -42,6 +42,14 @@ pub fn within<T: Send + 'static>(
     what: &str,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
+    ends_within(seconds, body).unwrap_or_else(|| panic!("{what}: hangs ({seconds} s)"))
+}
+
+/// Runs `body` on a thread of its own; `None` if it has not ended after `seconds`.
+pub fn ends_within<T: Send + 'static>(
+    seconds: u64,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (tell, told) = mpsc::channel();
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let worker = thread::Builder::new()
@@ -53,9 +61,9 @@ pub fn within<T: Send + 'static>(
         })
         .expect("a thread");
     match told.recv_timeout(Duration::from_secs(seconds)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: hangs ({seconds} s)"),
+        Err(mpsc::RecvTimeoutError::Timeout) => None,
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            Some(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         }
     }
 }

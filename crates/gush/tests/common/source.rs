@@ -99,7 +99,7 @@ impl Source {
                 device = Some(made);
                 (fd, None)
             }
-            kind => open(kind)?,
+            kind => open_source(kind)?,
         };
         let Some(far) = far else {
             File::from(fd.try_clone().expect("dup")).write_all(content).expect("content");
@@ -158,7 +158,7 @@ impl Source {
 }
 
 /// An empty end for reading, and the far end to feed where there is one.
-fn open(kind: SourceKind) -> Result<(OwnedFd, Option<OwnedFd>), String> {
+pub fn open_source(kind: SourceKind) -> Result<(OwnedFd, Option<OwnedFd>), String> {
     let failed = |error: std::io::Error| error.to_string();
     Ok(match kind {
         SourceKind::File | SourceKind::Direct => {

@@ -115,7 +115,7 @@ impl Target {
                 (File::options().write(true).open("/dev/null").map_err(failed)?.into(), None)
             }
             kind => {
-                let (near, far) = stream(kind)?;
+                let (near, far) = open_target(kind)?;
                 (near, Some(far))
             }
         };
@@ -152,7 +152,8 @@ pub fn read_all(fd: &OwnedFd) -> Vec<u8> {
     std::fs::read(path).expect("what is in the target")
 }
 
-fn stream(kind: TargetKind) -> Result<(OwnedFd, OwnedFd), String> {
+/// An end for writing into a stream, and its far end.
+pub fn open_target(kind: TargetKind) -> Result<(OwnedFd, OwnedFd), String> {
     Ok(match kind {
         TargetKind::Pipe => {
             let (read_end, write_end) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("pipe");
