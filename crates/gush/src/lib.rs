@@ -42,6 +42,7 @@
 mod digest;
 mod endpoint;
 mod error;
+pub mod hugepage;
 mod kernel;
 mod method;
 mod mover;
@@ -64,7 +65,7 @@ pub use method::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, UnknownMethod, errno_name,
 };
 pub use mover::{Choice, Holes, Mover, copy};
-pub use pages::{Lent, Pages};
+pub use pages::{HUGE_PAGE_BYTES, Lent, Pages};
 pub use plan::Refusals;
 pub use port::Side;
 pub use progress::{Control, Progress, Rate};

@@ -17,6 +17,9 @@ use rustix::pipe::SpliceFlags;
 
 use crate::sys;
 
+/// A transparent huge page on x86-64 and on arm64 with pages of 4 KiB.
+pub const HUGE_PAGE_BYTES: usize = 2 << 20;
+
 /// Anonymous, private, page-aligned memory, zero at first; unmapped when dropped.
 ///
 /// ```
@@ -66,6 +69,52 @@ impl Pages {
         }?;
         let base = NonNull::new(base.cast()).ok_or(io::Errno::NOMEM)?;
         Ok(Self { base, len_bytes })
+    }
+
+    /// Maps at least `len_bytes`, rounded up to whole huge pages of 2 MiB, aligned to them, and asks
+    /// for them (`MADV_HUGEPAGE`, madvise(2)). Whether they come is for [`crate::hugepage`] to say.
+    ///
+    /// # Errors
+    /// `ENOMEM` from mmap(2); `EINVAL` from a kernel without transparent huge pages.
+    pub fn huge(len_bytes: usize) -> io::Result<Self> {
+        let len_bytes = len_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
+        let mut pages = Self::new(len_bytes + HUGE_PAGE_BYTES)?;
+        pages.trim_to_alignment(len_bytes)?;
+        // SAFETY: the advice concerns this owned mapping, and keeps its content.
+        unsafe { mm::madvise(pages.base.as_ptr().cast(), len_bytes, Advice::LinuxHugepage) }?;
+        Ok(pages)
+    }
+
+    /// Keeps `len_bytes` from the first huge-page boundary on, and unmaps what lies around them.
+    fn trim_to_alignment(&mut self, len_bytes: usize) -> io::Result<()> {
+        let start = self.base.as_ptr() as usize;
+        let head = start.next_multiple_of(HUGE_PAGE_BYTES) - start;
+        let tail = self.len_bytes - head - len_bytes;
+        for (offset, unmapped) in [(head + len_bytes, tail), (0, head)] {
+            if unmapped > 0 {
+                // SAFETY: both ends lie inside the owned mapping, outside what is kept.
+                unsafe { mm::munmap(self.base.as_ptr().add(offset).cast(), unmapped) }?;
+            }
+        }
+        // SAFETY: `head` lies inside the mapping, so the pointer stays in it and is not null.
+        self.base = unsafe { self.base.add(head) };
+        self.len_bytes = len_bytes;
+        Ok(())
+    }
+
+    /// Keeps the pages in memory (mlock(2)); locked pages cannot be given away by advice.
+    ///
+    /// # Errors
+    /// `ENOMEM` or `EPERM` when `RLIMIT_MEMLOCK` is too small.
+    pub fn lock(&self) -> io::Result<()> {
+        // SAFETY: locking changes neither content nor mapping.
+        unsafe { mm::mlock(self.base.as_ptr().cast(), self.len_bytes) }
+    }
+
+    /// Where the memory begins, for whoever looks its pages up in `/proc/self/pagemap`.
+    #[must_use]
+    pub fn address(&self) -> usize {
+        self.base.as_ptr() as usize
     }
 
     /// The size in bytes, a multiple of the page size.
@@ -167,6 +216,20 @@ impl Lent {
         let dropped =
             unsafe { mm::madvise(base.as_ptr().cast(), len_bytes, Advice::LinuxDontNeed) };
         if dropped.is_ok() { Ok(self.0) } else { Pages::new(len_bytes) }
+    }
+
+    /// Takes the pages back with their content although somebody may still read them.
+    ///
+    /// This is how published speed tests reuse their buffers. It exists so that the damage can be
+    /// measured and shown; nothing sound is built on it.
+    ///
+    /// # Safety
+    /// Every holder of the pages must have *copied* them, which no call can tell: bytes that have left
+    /// the pipe may have been spliced or teed onward. Writing the memory otherwise changes what the
+    /// holders see (invariant 4).
+    #[must_use]
+    pub unsafe fn reclaim_unchecked(self) -> Pages {
+        self.0
     }
 
     /// Takes the pages back with their content, because every holder has *copied* them.

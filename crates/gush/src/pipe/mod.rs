@@ -1,10 +1,20 @@
-//! A private pipe: made, sized, filled from one port, emptied into another.
+//! Pipes: private ones, kept ones, and sound fast output into somebody else's.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{self, Errno};
 use rustix::pipe::SpliceFlags;
 
+mod pool;
+mod reservoir;
+mod socket;
+mod writer;
+
+pub use pool::Pool;
+pub use reservoir::Reservoir;
+pub use writer::{Buffer, Technique, Writer};
+
+use crate::endpoint::Endpoint;
 use crate::kernel::{Kernel, page_bytes};
 use crate::port::Port;
 use crate::sys;
@@ -58,6 +68,10 @@ impl Pipe {
         self.held_bytes
     }
 
+    pub(crate) fn read_end(&self) -> BorrowedFd<'_> {
+        self.read_end.as_fd()
+    }
+
     pub(crate) fn write_end(&self) -> BorrowedFd<'_> {
         self.write_end.as_fd()
     }
@@ -107,6 +121,11 @@ impl Pipe {
         self.held_bytes -= got as u64;
         Ok(got)
     }
+}
+
+/// Writes once, without waiting, whatever the descriptor's own flags.
+pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
+    Port::new(&Endpoint::of_borrowed(fd)?, None).write(bytes)
 }
 
 /// Makes any pipe as large as `wanted_bytes` or as permitted; answers its capacity.

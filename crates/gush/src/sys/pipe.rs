@@ -48,6 +48,16 @@ pub(crate) unsafe fn vmsplice(
     })
 }
 
+/// Duplicates what is in one pipe into another, without taking it (tee(2)).
+pub(crate) fn tee(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    len: usize,
+    flags: SpliceFlags,
+) -> io::Result<usize> {
+    sized(Call::Tee, len, |len| pipe::tee(from, to, len, flags))
+}
+
 /// Waits for any of `fds`; answers how many are ready.
 pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<usize> {
     plain(Call::Poll, || rustix::event::poll(fds, timeout))

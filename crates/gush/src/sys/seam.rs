@@ -42,6 +42,7 @@ calls! {
     Send => "sendto",
     Splice => "splice",
     Vmsplice => "vmsplice",
+    Tee => "tee",
     Sendfile => "sendfile",
     CopyFileRange => "copy_file_range",
     Ficlone => "ioctl(FICLONE)",

@@ -1,0 +1,135 @@
+//! A reservoir: constant data in a private pipe, teed into the output again and again.
+//!
+//! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. The pages
+//! are never written again, so whoever holds them sees what was poured, for ever (invariant 4).
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::{self, Errno};
+use rustix::pipe::SpliceFlags;
+
+use super::Pipe;
+use super::socket::{FAT_SLOT_BYTES, Fattener};
+use crate::sys;
+
+/// A pattern, repeated as often as a pipe has room for it.
+///
+/// ```
+/// use std::io::Read;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let mut reservoir = gush::pipe::Reservoir::of(b"y\n", 65536)?;
+/// let poured = reservoir.pour(&writer, 6)?;
+/// assert_eq!(poured, 6);
+/// let mut text = [0; 6];
+/// reader.read_exact(&mut text)?;
+/// assert_eq!(&text, b"y\ny\ny\n");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Reservoir {
+    pipe: Pipe,
+    pattern: Vec<u8>,
+    /// How far into the pattern the bytes poured so far end.
+    phase: usize,
+}
+
+impl Reservoir {
+    /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty pattern, or one that the pipe cannot hold; the errors of pipe2(2) and
+    /// socketpair(2).
+    pub fn of(pattern: &[u8], pipe_bytes: usize) -> io::Result<Self> {
+        if pattern.is_empty() {
+            return Err(Errno::INVAL);
+        }
+        let mut pipe = Pipe::new(pipe_bytes)?;
+        let slots = pipe.capacity_bytes() / crate::kernel::page_bytes();
+        // Whole patterns a slot where they fit, so that most pours end between two of them.
+        let unit: Vec<u8> = pattern.repeat((FAT_SLOT_BYTES / pattern.len()).max(1));
+        let mut socket = Fattener::new()?;
+        for _ in 0..slots {
+            if !fill_one(&mut pipe, &mut socket, &unit)? {
+                break;
+            }
+        }
+        let whole = pipe.held_bytes() - pipe.held_bytes() % pattern.len() as u64;
+        if whole == 0 {
+            return Err(Errno::INVAL);
+        }
+        Ok(Self { pipe, pattern: pattern.to_vec(), phase: 0 })
+    }
+
+    /// How many bytes one pour can give at most.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.pipe.held_bytes()
+    }
+
+    /// Pours at most `most` bytes into the pipe `into`, without waiting; the pattern goes on where the
+    /// last pour ended.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the pipe is full; `EPIPE` when it has no reader; `EINVAL` when it is no pipe.
+    pub fn pour(&mut self, into: &impl AsFd, most: usize) -> io::Result<usize> {
+        self.pour_into(into.as_fd(), most)
+    }
+
+    fn pour_into(&mut self, into: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+        let poured = if self.phase == 0 {
+            sys::pipe::tee(self.pipe.read_end(), into, most, SpliceFlags::NONBLOCK)?
+        } else {
+            let rest = &self.pattern[self.phase..];
+            super::write_now(into, &rest[..rest.len().min(most)])?
+        };
+        self.phase = (self.phase + poured) % self.pattern.len();
+        Ok(poured)
+    }
+}
+
+/// Puts one unit into the pipe if all of it fits.
+fn fill_one(pipe: &mut Pipe, socket: &mut Fattener, unit: &[u8]) -> io::Result<bool> {
+    let mut taken = 0;
+    while taken < unit.len() || socket.held_bytes() > 0 {
+        taken += socket.take(&unit[taken..])?;
+        match socket.pass_on(pipe.write_end()) {
+            Ok(passed) => pipe.put(passed),
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_pattern_goes_on_where_the_last_pour_ended() {
+        for pattern in [&b"x"[..], b"abc", &[7; 5000], &[b'0'; 40_000]] {
+            let mut numbered = pattern.to_vec();
+            numbered.iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at % 251) as u8);
+            let (mut reader, writer) = std::io::pipe().expect("pipe");
+            let mut reservoir = Reservoir::of(&numbered, 1 << 20).expect("reservoir");
+            let mut seen = Vec::new();
+            for most in [1, 4096, 70_001, 3, 32_768, 65_536, 12_345] {
+                let poured = reservoir.pour(&writer, most).expect("pour");
+                let mut got = vec![0; poured];
+                reader.read_exact(&mut got).expect("read");
+                seen.extend(got);
+            }
+            let expected: Vec<u8> = numbered.iter().copied().cycle().take(seen.len()).collect();
+            assert!(seen == expected, "a pattern of {} bytes", numbered.len());
+        }
+    }
+
+    #[test]
+    fn slots_filled_through_a_socket_are_fat() {
+        let reservoir = Reservoir::of(b"x", 65536).expect("reservoir");
+        // 32 KiB a slot where memory is not fragmented; a write would have put 4 KiB in each.
+        assert!(reservoir.held_bytes() >= 2 * 65536, "{} bytes", reservoir.held_bytes());
+    }
+}

@@ -1,0 +1,72 @@
+//! Fat slots: bytes written into a Unix stream socket come out of it in pieces of up to 32 KiB, one a
+//! slot, where a write into the pipe itself fills slots of 4 KiB (`UNIX_SKB_FRAGS_SZ` of
+//! `net/unix/af_unix.c`, since Linux 4.2; tee and splice between pipes keep them).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::{self, Errno};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::SpliceFlags;
+
+use crate::sys;
+
+/// The bytes that one slot holds when they come out of a socket.
+pub(crate) const FAT_SLOT_BYTES: usize = 32 << 10;
+
+/// Room for so many bytes inside the socket; the kernel counts double, for its own book-keeping.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// A private pair of sockets, and how many bytes lie between them.
+#[derive(Debug)]
+pub(crate) struct Fattener {
+    into: OwnedFd,
+    out_of: OwnedFd,
+    held_bytes: usize,
+}
+
+impl Fattener {
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied.
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (into, out_of) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // Capped by net.core.wmem_max; less room only means more calls.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&into, SEND_BUFFER_BYTES);
+        Ok(Self { into, out_of, held_bytes: 0 })
+    }
+
+    /// Bytes taken in and not yet passed on.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Takes in what there is room for; 0 when there is none.
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match sys::data::send_nowait(self.into.as_fd(), bytes) {
+            Ok(taken) => {
+                self.held_bytes += taken;
+                Ok(taken)
+            }
+            Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Splices what it holds into a pipe; `EAGAIN` when that is full.
+    pub(crate) fn pass_on(&mut self, pipe: BorrowedFd<'_>) -> io::Result<usize> {
+        if self.held_bytes == 0 {
+            return Ok(0);
+        }
+        let passed = sys::pipe::splice(
+            self.out_of.as_fd(),
+            None,
+            pipe,
+            None,
+            self.held_bytes,
+            SpliceFlags::NONBLOCK,
+        )?;
+        self.held_bytes -= passed;
+        Ok(passed)
+    }
+}

@@ -1,0 +1,379 @@
+//! Fast output into somebody's pipe that stays what it was, whatever the reader does with it.
+//!
+//! | technique | how | copies |
+//! |---|---|---|
+//! | [`Technique::Fresh`] | huge pages are filled, lent by vmsplice, and given away: the next fill gets new ones | none |
+//! | [`Technique::Socket`] | through a Unix socket, spliced on in slots of 32 KiB | one |
+//! | [`Technique::Write`] | `write` | one |
+
+use std::fs;
+use std::io::{self as std_io, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::{self, Errno};
+
+use super::grow;
+use super::socket::Fattener;
+use crate::endpoint::{Endpoint, Kind};
+use crate::kernel::{Kernel, Vmsplice};
+use crate::pages::{HUGE_PAGE_BYTES, Lent, Pages};
+use crate::port::Side;
+use crate::wait::Wait;
+
+/// How a [`Writer`] hands its bytes over; each is sound for every reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Technique {
+    /// Huge pages, lent and given away.
+    Fresh,
+    /// Through a Unix socket.
+    Socket,
+    /// `write`.
+    Write,
+}
+
+impl Technique {
+    /// The best that this kernel and process allow for a pipe.
+    #[must_use]
+    pub fn probe() -> Self {
+        if Kernel::get().vmsplice() == Vmsplice::ZeroCopy && huge_pages_may_come() {
+            Technique::Fresh
+        } else if Fattener::new().is_ok() {
+            Technique::Socket
+        } else {
+            Technique::Write
+        }
+    }
+}
+
+/// `never` in brackets means that MADV_HUGEPAGE changes nothing (`admin-guide/mm/transhuge.rst`).
+fn huge_pages_may_come() -> bool {
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .is_ok_and(|modes| !modes.contains("[never]"))
+}
+
+/// A smaller commit is written: giving a huge page away for it would cost more, and let a reader who
+/// holds small pieces hold 2 MiB with each.
+const LEAST_LENT_BYTES: usize = 256 << 10;
+/// Fewer bytes are collected, or written: a socket pays for two calls.
+const LEAST_SOCKET_BYTES: usize = 64 << 10;
+/// Asked for the pipe: what one process may have without privilege.
+const PIPE_BYTES: usize = 1 << 20;
+/// The buffer of a technique that copies.
+const COPIED_BYTES: usize = 256 << 10;
+
+/// Memory to be filled in place and committed.
+///
+/// ```compile_fail
+/// # let (_reader, writer) = std::io::pipe().unwrap();
+/// let mut writer = gush::pipe::Writer::new(writer).unwrap();
+/// let mut buffer = writer.buffer().unwrap();
+/// writer.commit(buffer, 4096).unwrap();
+/// buffer[0] = 1; // lent pages cannot be written: the buffer has moved
+/// ```
+#[derive(Debug)]
+pub struct Buffer(Pages);
+
+impl std::ops::Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_slice()
+    }
+}
+
+impl std::ops::DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_mut_slice()
+    }
+}
+
+/// Writes into a pipe (or anything else, then by `write`) so that what was committed is what arrives:
+/// the reader may read it, splice it to a file, socket or pipe, tee it, or hold it for an hour.
+///
+/// As a [`Write`] it copies once, through the socket where there is one (its slots are fat, and huge
+/// pages would be zeroed first); small pieces are collected. [`Writer::buffer`] and [`Writer::commit`]
+/// do without that copy. Dropping it does not flush: call [`Write::flush`], which can fail.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (mut reader, pipe) = std::io::pipe()?;
+/// let mut writer = gush::pipe::Writer::new(pipe)?;
+/// writer.write_all(b"hello")?;
+/// writer.flush()?;
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<P: AsFd> {
+    pipe: P,
+    technique: Technique,
+    wait: Wait,
+    socket: Option<Fattener>,
+    /// Memory that came back from a commit, to be filled again.
+    spare: Option<Pages>,
+    /// What `write` has collected of small pieces.
+    collected: Vec<u8>,
+}
+
+impl<P: AsFd> Writer<P> {
+    /// A writer by the best technique that is allowed here.
+    ///
+    /// # Errors
+    /// `EBADF`, or `ENOMEM` when there is no memory for a buffer.
+    pub fn new(pipe: P) -> io::Result<Self> {
+        let is_pipe = Endpoint::of_borrowed(pipe.as_fd())?.kind() == Kind::Pipe;
+        let technique = if is_pipe { Technique::probe() } else { Technique::Write };
+        Self::with(pipe, technique)
+            .or_else(|(pipe, _)| Self::with(pipe, Technique::Write).map_err(|(_, errno)| errno))
+    }
+
+    /// A writer by this technique and no other.
+    ///
+    /// # Errors
+    /// The pipe back, and why not: `EINVAL` when the technique needs a pipe and this is none; the error
+    /// of vmsplice, socketpair or mmap.
+    pub fn with(pipe: P, technique: Technique) -> Result<Self, (P, Errno)> {
+        match Self::prepare(pipe.as_fd(), technique) {
+            Ok((socket, spare)) => Ok(Self {
+                pipe,
+                technique,
+                wait: Wait::Block,
+                socket,
+                spare: Some(spare),
+                collected: Vec::new(),
+            }),
+            Err(errno) => Err((pipe, errno)),
+        }
+    }
+
+    fn prepare(
+        pipe: BorrowedFd<'_>,
+        technique: Technique,
+    ) -> io::Result<(Option<Fattener>, Pages)> {
+        let is_pipe = Endpoint::of_borrowed(pipe)?.kind() == Kind::Pipe;
+        if is_pipe {
+            grow(pipe, PIPE_BYTES)?;
+        } else if technique != Technique::Write {
+            return Err(Errno::INVAL);
+        }
+        match technique {
+            Technique::Fresh => match Kernel::get().vmsplice() {
+                Vmsplice::Absent(errno) => Err(errno),
+                _ => Ok((Fattener::new().ok(), Pages::huge(HUGE_PAGE_BYTES)?)),
+            },
+            Technique::Socket => Ok((Some(Fattener::new()?), Pages::new(COPIED_BYTES)?)),
+            Technique::Write => Ok((None, Pages::new(COPIED_BYTES)?)),
+        }
+    }
+
+    /// How it waits while the pipe is full.
+    #[must_use]
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// The technique in use.
+    pub fn technique(&self) -> Technique {
+        self.technique
+    }
+
+    /// What it writes into.
+    pub fn get_ref(&self) -> &P {
+        &self.pipe
+    }
+
+    /// Memory to fill in place: [`Writer::commit`] sends the first bytes of it. Its content is undefined.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn buffer(&mut self) -> io::Result<Buffer> {
+        match self.spare.take() {
+            Some(pages) => Ok(Buffer(pages)),
+            None if self.technique == Technique::Fresh => Pages::huge(HUGE_PAGE_BYTES).map(Buffer),
+            None => Pages::new(COPIED_BYTES).map(Buffer),
+        }
+    }
+
+    /// Sends the first `len_bytes` of a filled buffer, after whatever `write` had collected.
+    ///
+    /// # Errors
+    /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; what vmsplice or write
+    /// answers. How many bytes went before is not known to the caller: the stream is cut.
+    pub fn commit(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
+        if len_bytes > buffer.len() {
+            return Err(Errno::INVAL);
+        }
+        self.send_collected()?;
+        self.send(buffer, len_bytes)
+    }
+
+    fn send(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
+        let pages = buffer.0;
+        if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
+            let lent = pages.lend();
+            self.lend_all(&lent, len_bytes)?;
+            self.spare = Some(lent.renew()?);
+        } else {
+            self.copy_out(&pages.as_slice()[..len_bytes])?;
+            self.spare = Some(pages);
+        }
+        Ok(())
+    }
+
+    /// Sends bytes by one copy, which leaves their memory free at once.
+    fn copy_out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES {
+            self.pass_through_socket(bytes)
+        } else {
+            self.write_all_of(bytes)
+        }
+    }
+
+    fn lend_all(&self, lent: &Lent, len_bytes: usize) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < len_bytes {
+            match lent.splice_into(self.pipe.as_fd(), sent..len_bytes, false) {
+                Ok(put) => sent += put,
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(Errno::INTR) => {}
+                // Denied after all (a filter came later): the bytes that are left can still be written.
+                Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    return self.write_all_of(&lent.as_slice()[sent..len_bytes]);
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_through_socket(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        let mut taken = 0;
+        while taken < bytes.len() || socket.held_bytes() > 0 {
+            taken += socket.take(&bytes[taken..])?;
+            match socket.pass_on(self.pipe.as_fd()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    self.wait.for_side(self.pipe.as_fd(), Side::Target, None)?;
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn write_all_of(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match super::write_now(self.pipe.as_fd(), bytes) {
+                Ok(put) => bytes = &bytes[put..],
+                Err(Errno::AGAIN) => self.wait_for_room()?,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&self) -> io::Result<()> {
+        self.wait.for_side(self.pipe.as_fd(), Side::Target, None).map(drop)
+    }
+
+    fn send_collected(&mut self) -> io::Result<()> {
+        let mut collected = std::mem::take(&mut self.collected);
+        let sent = self.copy_out(&collected);
+        collected.clear();
+        self.collected = collected;
+        sent
+    }
+}
+
+impl<P: AsFd> Write for Writer<P> {
+    fn write(&mut self, bytes: &[u8]) -> std_io::Result<usize> {
+        if self.collected.is_empty() && bytes.len() >= LEAST_SOCKET_BYTES {
+            let len = bytes.len().min(COPIED_BYTES);
+            self.copy_out(&bytes[..len])?;
+            return Ok(len);
+        }
+        let len = bytes.len().min(LEAST_SOCKET_BYTES - self.collected.len());
+        self.collected.extend_from_slice(&bytes[..len]);
+        if self.collected.len() == LEAST_SOCKET_BYTES {
+            self.send_collected()?;
+        }
+        Ok(len)
+    }
+
+    fn flush(&mut self) -> std_io::Result<()> {
+        Ok(self.send_collected()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    const TECHNIQUES: [Technique; 3] = [Technique::Fresh, Technique::Socket, Technique::Write];
+
+    #[test]
+    fn pieces_of_every_size_arrive_in_order_by_every_technique() {
+        for technique in TECHNIQUES {
+            let (mut reader, pipe) = std::io::pipe().expect("pipe");
+            let got = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                reader.read_to_end(&mut got).map(|_| got)
+            });
+            let mut writer = match Writer::with(pipe, technique) {
+                Ok(writer) => writer,
+                Err((_, errno)) => {
+                    eprintln!("SKIPPED: {technique:?}: {errno}");
+                    continue;
+                }
+            };
+            let mut expected = Vec::new();
+            for round in 0_u32..40 {
+                let len = [1, 100, 65_536, 300_000, 2 << 20][round as usize % 5];
+                let bytes: Vec<u8> = (0..len).map(|at: u32| (at * 31 + round) as u8).collect();
+                if round % 3 == 0 {
+                    let mut buffer = writer.buffer().expect("buffer");
+                    let len = bytes.len().min(buffer.len());
+                    buffer[..len].copy_from_slice(&bytes[..len]);
+                    writer.commit(buffer, len).expect("commit");
+                    expected.extend_from_slice(&bytes[..len]);
+                } else {
+                    writer.write_all(&bytes).expect("write");
+                    expected.extend_from_slice(&bytes);
+                }
+            }
+            writer.flush().expect("flush");
+            drop(writer);
+            let got = got.join().expect("reader").expect("read");
+            assert!(got == expected, "{technique:?}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_is_gone_is_an_error() {
+        for technique in TECHNIQUES {
+            let (reader, pipe) = std::io::pipe().expect("pipe");
+            let Ok(mut writer) = Writer::with(pipe, technique) else { continue };
+            drop(reader);
+            let buffer = writer.buffer().expect("buffer");
+            let len = buffer.len();
+            assert_eq!(writer.commit(buffer, len), Err(Errno::PIPE), "{technique:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pipe_is_written() {
+        let file = tempfile::tempfile().expect("file");
+        let mut writer = Writer::new(&file).expect("writer");
+        assert_eq!(writer.technique(), Technique::Write);
+        writer.write_all(&[7; 100_000]).expect("write");
+        writer.flush().expect("flush");
+        assert_eq!(file.metadata().expect("stat").len(), 100_000);
+    }
+}
