@@ -63,7 +63,7 @@ impl Default for Tuning {
 impl Tuning {
     /// The most that one buffer or window may take; with the workers' share it keeps the engine
     /// within 16 MiB (invariant 8).
-    pub const MOST_BUFFER_BYTES: usize = 8 << 20;
+    pub const MOST_BUFFER_BYTES: usize = 4 << 20;
 
     /// Bytes of one buffer, or of one mapped window; at least 1, at most [`Self::MOST_BUFFER_BYTES`].
     #[must_use]

@@ -53,6 +53,7 @@ impl Wait {
             Wait::Block => block(fd, events, slice),
             Wait::Spin => Ok(Woken::Ready),
             Wait::Hybrid(spin) => {
+                let spin = slice.map_or(spin, |slice| spin.min(slice));
                 let start = Instant::now();
                 while start.elapsed() < spin {
                     if sys::pipe::is_ready(fd, events)? {

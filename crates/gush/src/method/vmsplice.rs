@@ -135,19 +135,35 @@ impl Lending<'_> {
         step
     }
 
+    /// Empties the pipe of what was lent only to fill a page; a pipe that will not be emptied is closed.
+    fn drop_surplus(&mut self) {
+        let mut surplus = [0; 4096];
+        while !self.pipe.is_empty() {
+            match self.pipe.read_out(&mut surplus) {
+                Ok(1..) | Err(Errno::INTR) => {}
+                Ok(0) | Err(_) => match Pipe::new(self.pipe.capacity_bytes()) {
+                    Ok(empty) => self.pipe = empty,
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
     /// Everything arrived: drops the surplus of the last page, and gets writable memory again.
     fn settle(&mut self) {
         let Memory::Out { filled, delivered, .. } = &self.memory else { return };
         if delivered < filled {
             return;
         }
-        let mut surplus = [0; 4096];
-        while !self.pipe.is_empty() && matches!(self.pipe.read_out(&mut surplus), Ok(1..)) {}
+        self.drop_surplus();
         let Memory::Out { lent_pages, .. } = std::mem::replace(&mut self.memory, Memory::Gone)
         else {
             return;
         };
-        if self.target.kind == Kind::File && self.pipe.is_empty() {
+        if !self.pipe.is_empty() {
+            return;
+        }
+        if self.target.kind == Kind::File {
             self.memory = Memory::Ours(lent_pages.reclaim());
         } else if let Ok(pages) = lent_pages.renew() {
             self.memory = Memory::Ours(pages);

@@ -258,7 +258,8 @@ impl<'a> Job<'a> {
         let woken = self.options.wait.for_side(fd, side, slice).map_err(|errno| {
             self.undelivered(Fault { call: Call::Poll, side, errno }, transfer.in_flight())
         })?;
-        if woken == Woken::NotYet && self.observe(name) == Control::Stop {
+        let due = woken == Woken::NotYet || slice.is_some() && self.asked.elapsed() >= SLICE;
+        if due && self.observe(name) == Control::Stop {
             return Err(self.stop(transfer));
         }
         Ok(())

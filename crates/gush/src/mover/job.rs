@@ -33,6 +33,8 @@ pub(super) struct Job<'a> {
     pub(super) pace: Pace,
     pub(super) limiter: Option<Limiter>,
     pub(super) started: Instant,
+    /// When the observer was last asked.
+    pub(super) asked: Instant,
     pub(super) uses: Vec<MethodUse>,
     pub(super) refusals: Vec<Refusal>,
     /// Did every method so far show its bytes to the tap?
@@ -81,6 +83,7 @@ impl<'a> Job<'a> {
             pace: Pace::new(watched || limiter.is_some()),
             limiter,
             started: Instant::now(),
+            asked: Instant::now(),
             uses: Vec::new(),
             refusals: Vec::new(),
             all_seen: true,
@@ -213,6 +216,7 @@ impl<'a> Job<'a> {
             elapsed: self.started.elapsed(),
             method,
         };
+        self.asked = Instant::now();
         self.options.observer.as_mut().map_or(Control::Continue, |observer| observer(&progress))
     }
 

@@ -20,6 +20,7 @@ mod job;
 mod parallel;
 mod place;
 mod space;
+mod watched;
 
 /// Which method moves the bytes.
 ///
@@ -245,8 +246,37 @@ impl<'a> Mover<'a> {
     /// The call that failed, on which side, and how many bytes had arrived ([`Error`]); the refusal
     /// of a method that was named; the observer's stop. What was taken from the source is delivered
     /// first, or counted in the error (invariant 1).
-    pub fn run(self) -> Result<Report, Error> {
-        job::Job::new(self)?.run()
+    pub fn run(mut self) -> Result<Report, Error> {
+        if self.observer.is_none() {
+            return job::Job::new(self)?.run();
+        }
+        let unheld = watched::Unheld::new(self.target);
+        job::Job::new(self.towards(unheld.target()))?.run()
+    }
+
+    /// The same move, for as long as another descriptor of the target lives.
+    fn towards<'b>(&'b mut self, target: BorrowedFd<'b>) -> Mover<'b> {
+        Mover {
+            source: self.source,
+            target,
+            choice: self.choice,
+            excluded: self.excluded,
+            isolated: self.isolated,
+            length_bytes: self.length_bytes,
+            source_offset: self.source_offset,
+            target_offset: self.target_offset,
+            holes: self.holes,
+            threads: self.threads,
+            tuning: self.tuning.clone(),
+            wait: self.wait,
+            rate: self.rate,
+            observer: match &mut self.observer {
+                Some(observer) => Some(&mut **observer),
+                None => None,
+            },
+            digest: self.digest,
+            refusals: self.refusals,
+        }
     }
 }
 

@@ -23,6 +23,8 @@ use crate::tuning::Tuning;
 const PIECE_BYTES: u64 = 2 << 20;
 /// The buffer of a worker that reads and writes: larger writes hold the inode lock too long.
 const BUFFER_BYTES: usize = 512 << 10;
+/// The window of a worker that maps: its whole piece.
+const WINDOW_BYTES: usize = 2 << 20;
 /// All workers' buffers together (invariant 8).
 const BUFFERS_BYTES: usize = 12 << 20;
 
@@ -119,17 +121,15 @@ impl<'fd> Range<'fd> {
     }
 }
 
-/// The tuning of one worker of several.
-fn share(tuning: &Tuning, method: &dyn Method, threads: usize) -> Tuning {
-    match tuning.get_buffer_bytes() {
-        None if method.traits().needs_target_size || method.traits().needs_source_offset => {
-            tuning.clone()
-        }
-        asked => {
-            let bytes = asked.unwrap_or(BUFFER_BYTES).min(BUFFERS_BYTES / threads);
-            tuning.clone().buffer_bytes(bytes)
-        }
-    }
+/// The tuning of one worker of several: its share of the memory that all may take.
+fn share(tuning: &Tuning, name: MethodName, threads: usize) -> Tuning {
+    let (wanted_bytes, buffers) = match name {
+        MethodName::MmapCopy => (WINDOW_BYTES, 2),
+        MethodName::MmapWrite | MethodName::ReadMmap => (WINDOW_BYTES, 1),
+        _ => (BUFFER_BYTES, 1),
+    };
+    let bytes = tuning.buffer_or(wanted_bytes).min(BUFFERS_BYTES / threads / buffers);
+    tuning.clone().buffer_bytes(bytes)
 }
 
 impl Job<'_> {
@@ -157,7 +157,7 @@ impl Job<'_> {
         let range = Range {
             method,
             pair,
-            tuning: share(&self.options.tuning, method, threads),
+            tuning: share(&self.options.tuning, name, threads),
             length,
             next: AtomicU64::new(0),
             arrived: AtomicU64::new(0),

@@ -1,0 +1,56 @@
+//! A watched move must not be held by a call (invariant 7).
+//!
+//! `SPLICE_F_NONBLOCK` concerns the pipe end only: a blocking socket or terminal that polls writable
+//! still holds a splice, a sendfile or a write until all of it is accepted. While an observer watches,
+//! the socket is therefore made non-blocking, and a terminal is opened once more, non-blocking, so that
+//! nobody else who has it sees the flag.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::sys;
+
+/// A target that answers EAGAIN instead of holding the caller; as it was before, once dropped.
+pub(super) struct Unheld<'a> {
+    given: BorrowedFd<'a>,
+    twin: Option<OwnedFd>,
+    /// The flags to give back.
+    flags_before: Option<OFlags>,
+}
+
+impl<'a> Unheld<'a> {
+    /// What cannot be done is left: the move then works, and its observer may be asked late.
+    pub(super) fn new(given: BorrowedFd<'a>) -> Self {
+        let mut unheld = Self { given, twin: None, flags_before: None };
+        let Ok(endpoint) = Endpoint::of_borrowed(given) else { return unheld };
+        match endpoint.kind() {
+            _ if endpoint.is_nonblocking() => {}
+            Kind::Stream | Kind::Datagram => unheld.flags_before = make_nonblocking(given),
+            Kind::Terminal => {
+                unheld.twin = sys::file::reopen(given, OFlags::WRONLY | OFlags::NONBLOCK).ok();
+            }
+            _ => {}
+        }
+        unheld
+    }
+
+    pub(super) fn target(&self) -> BorrowedFd<'_> {
+        self.twin.as_ref().map_or(self.given, AsFd::as_fd)
+    }
+}
+
+fn make_nonblocking(fd: BorrowedFd<'_>) -> Option<OFlags> {
+    let before = fcntl_getfl(fd).ok()?;
+    fcntl_setfl(fd, before | OFlags::NONBLOCK).ok().map(|()| before)
+}
+
+impl Drop for Unheld<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.flags_before {
+            // Nothing can be done about a refusal, and nobody could be told.
+            let _ = fcntl_setfl(self.given, before);
+        }
+    }
+}
