@@ -62,7 +62,9 @@ pub(crate) fn move_all(
 /// When the target's space is found.
 ///
 /// ext4 writes into reserved blocks faster than it finds them one by one (bench/copy.py); tmpfs
-/// would zero each page first, and what can be cloned needs no blocks at all.
+/// would zero each page first, and what can be cloned needs no blocks at all. Only for a new file:
+/// when one is replaced, by truncation or rename, ext4 flushes its delayed blocks at once so that a
+/// crash does not leave it empty (`auto_da_alloc`, ext4(5)), and reserved blocks would evade that.
 fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     const WORTH_RESERVING_BYTES: i64 = 16 << 20;
     const EXT4_MAGIC: u64 = 0xEF53;
@@ -71,7 +73,8 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     if let Some(space) = moving.space {
         return space;
     }
-    let may_gain = kind(stat) == FileType::RegularFile
+    let may_gain = job.existing.is_none()
+        && kind(stat) == FileType::RegularFile
         && stat.st_size >= WORTH_RESERVING_BYTES
         && stat.st_blocks * 512 >= stat.st_size
         && moving.holes != Holes::Make;
