@@ -7,7 +7,7 @@ use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 use rustix::net::sockopt;
 
-use crate::sys;
+use crate::sys::{self, Call};
 
 /// The kinds that the plan tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,16 +74,24 @@ impl<'fd> Endpoint<'fd> {
     }
 
     pub(crate) fn of_borrowed(fd: BorrowedFd<'fd>) -> io::Result<Self> {
-        let stat = sys::file::fstat(fd)?;
-        let flags = rustix::fs::fcntl_getfl(fd)?;
+        Self::look(fd).map_err(|(_, errno)| errno)
+    }
+
+    /// As [`Endpoint::of`]; the error names the call that failed.
+    pub(crate) fn look(fd: BorrowedFd<'fd>) -> Result<Self, (Call, Errno)> {
+        let by = |call| move |errno| (call, errno);
+        let stat = sys::file::fstat(fd).map_err(by(Call::Fstat))?;
+        let flags = rustix::fs::fcntl_getfl(fd).map_err(by(Call::GetFlags))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let position = match file_type {
-            FileType::RegularFile | FileType::BlockDevice => own_position(fd)?,
+            FileType::RegularFile | FileType::BlockDevice => {
+                own_position(fd).map_err(by(Call::Lseek))?
+            }
             _ => None,
         };
         let kind = kind_of(fd, file_type, &stat, position);
         let size_bytes = match kind {
-            Kind::Block => block_device_bytes(fd, position)?,
+            Kind::Block => block_device_bytes(fd, position).map_err(by(Call::Lseek))?,
             _ => u64::try_from(stat.st_size).unwrap_or(0),
         };
         Ok(Self {

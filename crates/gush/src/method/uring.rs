@@ -160,8 +160,8 @@ impl Transfer for Ringing<'_> {
                 Ok(Some(done)) => done,
                 Ok(None) => break,
                 Err(errno) => {
-                    let call = Call::IoUringEnter;
-                    return Step::Failed(Fault { call, side: Side::Target, errno });
+                    let fault = Fault { call: Call::IoUringEnter, side: Side::Target, errno };
+                    return if self.proven { Step::Failed(fault) } else { Step::Refused(fault) };
                 }
             };
             let piece = std::mem::replace(&mut pieces[slot], Piece::Idle);

@@ -49,8 +49,7 @@ pub(super) struct Job<'a> {
 impl<'a> Job<'a> {
     pub(super) fn new(mut options: Mover<'a>) -> Result<Self, Error> {
         let look = |fd, side| {
-            Endpoint::of_borrowed(fd)
-                .map_err(|errno| Error::failed(Fault { call: Call::Fstat, side, errno }))
+            Endpoint::look(fd).map_err(|(call, errno)| Error::failed(Fault { call, side, errno }))
         };
         let source = look(options.source, Side::Source)?;
         let target = look(options.target, Side::Target)?;

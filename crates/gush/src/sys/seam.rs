@@ -60,6 +60,7 @@ calls! {
     Fadvise => "fadvise64",
     Lseek => "lseek",
     Fstat => "fstat",
+    GetFlags => "fcntl(F_GETFL)",
     Open => "openat",
     Pipe => "pipe2",
     SetPipeSize => "fcntl(F_SETPIPE_SZ)",
