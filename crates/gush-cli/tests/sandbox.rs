@@ -72,7 +72,7 @@ fn auto_goes_round_what_a_filter_denies() {
     let [small, large, target] = ["small", "large", "target"].map(|name| dir.path().join(name));
     fs::write(&small, &bytes[..70_000]).unwrap();
     fs::write(&large, &bytes).unwrap();
-    for &(call, number, _) in CALLS.iter().filter(|(call, ..)| !*call != "fcntl") {
+    for &(call, number, _) in CALLS {
         for errno in [EPERM, ENOSYS, EACCES] {
             for source in [&small, &large] {
                 let _ = fs::remove_file(&target);
