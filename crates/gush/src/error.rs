@@ -4,20 +4,10 @@ use std::io;
 
 use rustix::io::Errno;
 
+use crate::fault::Fault;
 use crate::method::Refusal;
 use crate::port::Side;
 use crate::sys::Call;
-
-/// A system call that failed, and the side it failed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The call.
-    pub call: Call,
-    /// The side whose descriptor the error concerns, as far as the call tells.
-    pub side: Side,
-    /// What the kernel answered.
-    pub errno: Errno,
-}
 
 /// Why a move ended early.
 #[derive(Debug, thiserror::Error)]

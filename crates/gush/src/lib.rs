@@ -42,6 +42,7 @@
 mod digest;
 mod endpoint;
 mod error;
+mod fault;
 pub mod hugepage;
 mod kernel;
 mod method;
@@ -53,13 +54,15 @@ mod port;
 pub mod process;
 mod progress;
 mod report;
+mod reread;
 mod sys;
 mod tuning;
 mod wait;
 
-pub use digest::{Digest, digest_of};
+pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
-pub use error::{Error, Fault};
+pub use error::Error;
+pub use fault::Fault;
 pub use kernel::{Kernel, Vmsplice};
 pub use method::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, UnknownMethod, errno_name,
@@ -70,6 +73,7 @@ pub use plan::Refusals;
 pub use port::Side;
 pub use progress::{Control, Progress, Rate};
 pub use report::{MethodUse, Report};
+pub use reread::digest_of;
 pub use rustix::io::Errno;
 #[cfg(feature = "faults")]
 pub use sys::faults;

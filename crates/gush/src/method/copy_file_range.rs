@@ -6,7 +6,6 @@
 //! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.
 
 use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
-use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
@@ -24,10 +23,6 @@ impl Method for CopyFileRange {
 
     fn traits(&self) -> Traits {
         Traits { parallel: true, ..Traits::default() }
-    }
-
-    fn serves(&self, _pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        Ok(())
     }
 
     fn start<'fd>(

@@ -14,7 +14,7 @@ use super::{
     target_offset,
 };
 use crate::endpoint::Endpoint;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
 use crate::port::{Port, Side};

@@ -11,7 +11,7 @@ use std::str::FromStr;
 use rustix::io::Errno;
 
 use crate::endpoint::Endpoint;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::kernel::{Kernel, is_refusal};
 use crate::port::Side;
 use crate::sys::Call;
@@ -19,6 +19,7 @@ use crate::tuning::Tuning;
 
 mod copy_file_range;
 mod direct;
+mod mapped;
 mod mmap_copy;
 mod mmap_write;
 mod read_mmap;
@@ -296,11 +297,21 @@ pub trait Method: fmt::Debug + Sync {
     /// What it does to the user.
     fn traits(&self) -> Traits;
 
-    /// Can it move these bytes, as far as one can say without trying?
+    /// Can it move these bytes, as far as one can say without trying? By default: yes, if the offsets
+    /// that it needs can be named.
     ///
     /// # Errors
     /// The refusal, with its reason; no call that changes anything was made.
-    fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal>;
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        let traits = self.traits();
+        if traits.needs_source_offset {
+            source_offset(self.name(), pair)?;
+        }
+        if traits.needs_target_offset {
+            target_offset(self.name(), pair)?;
+        }
+        Ok(())
+    }
 
     /// Makes ready to move.
     ///

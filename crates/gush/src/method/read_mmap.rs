@@ -7,11 +7,8 @@
 
 use rustix::io::Errno;
 
-use super::mmap_copy::{MappedTarget, target_fault};
-use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
-};
-use crate::kernel::Kernel;
+use super::mapped::{MappedTarget, target_fault};
+use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset};
 use crate::port::{Port, Side};
 use crate::sys::Call;
 use crate::sys::map::FilledBy;
@@ -38,11 +35,6 @@ impl Method for ReadMmap {
             needs_target_size: true,
             ..Traits::default()
         }
-    }
-
-    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        source_offset(self.name(), pair)?;
-        target_offset(self.name(), pair).map(drop)
     }
 
     fn start<'fd>(

@@ -7,8 +7,7 @@ use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_byte
 use rustix::io::Errno;
 
 use crate::endpoint::Kind;
-use crate::error::Fault;
-use crate::kernel::Kernel;
+use crate::fault::Fault;
 use crate::pages::Pages;
 use crate::port::{Port, Side};
 use crate::sys::Call;
@@ -33,10 +32,6 @@ impl Method for ReadWrite {
             gains_from_threads: true,
             ..Traits::default()
         }
-    }
-
-    fn serves(&self, _pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        Ok(())
     }
 
     fn start<'fd>(

@@ -9,7 +9,6 @@ use std::os::fd::BorrowedFd;
 use super::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
 };
-use crate::kernel::Kernel;
 use crate::port::Side;
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
@@ -30,11 +29,6 @@ impl Method for Reflink {
             whole: true,
             ..Traits::default()
         }
-    }
-
-    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        source_offset(self.name(), pair)?;
-        target_offset(self.name(), pair).map(drop)
     }
 
     fn start<'fd>(

@@ -9,7 +9,7 @@ use rustix::pipe::SpliceFlags;
 
 use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
 use crate::endpoint::Kind;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::port::{Port, Side};

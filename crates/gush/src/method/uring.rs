@@ -10,8 +10,7 @@ use super::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
-use crate::error::Fault;
-use crate::kernel::Kernel;
+use crate::fault::Fault;
 use crate::port::Side;
 use crate::sys::Call;
 use crate::sys::ring::Ring;
@@ -35,11 +34,6 @@ impl Method for Uring {
             writes_ahead: true,
             ..Traits::default()
         }
-    }
-
-    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        source_offset(self.name(), pair)?;
-        target_offset(self.name(), pair).map(drop)
     }
 
     fn start<'fd>(

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::splice::{empty, takes_splices};
 use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
 use crate::endpoint::Kind;
-use crate::error::Fault;
+use crate::fault::Fault;
 use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
 use crate::pages::{Lent, Pages};
 use crate::pipe::Pipe;

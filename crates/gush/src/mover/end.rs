@@ -3,7 +3,8 @@
 use rustix::io::Errno;
 
 use super::job::Job;
-use crate::error::{Error, Fault};
+use crate::error::Error;
+use crate::fault::Fault;
 use crate::port::{Port, Side};
 use crate::sys::Call;
 

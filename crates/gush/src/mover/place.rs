@@ -4,7 +4,8 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use super::job::Job;
-use crate::error::{Error, Fault};
+use crate::error::Error;
+use crate::fault::Fault;
 use crate::method::{Pair, Traits};
 use crate::port::Side;
 use crate::sys::{self, Call};
