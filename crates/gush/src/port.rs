@@ -91,9 +91,13 @@ impl<'fd> Port<'fd> {
         Ok(got)
     }
 
-    /// Looks at the next bytes of a file without moving on; `None` where looking would take them.
+    /// Looks at the next bytes of a file or socket without moving on; `None` where looking would take them.
     pub(crate) fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
-        at.map(|at| data::pread(self.fd, buf, at))
+        match (at, self.kind) {
+            (Some(at), _) => Some(data::pread(self.fd, buf, at)),
+            (None, Kind::Stream | Kind::Datagram) => Some(data::recv_peek(self.fd, buf)),
+            (None, _) => None,
+        }
     }
 
     /// Writes once, without waiting; `EAGAIN` when there is no room now.

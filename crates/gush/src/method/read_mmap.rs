@@ -29,7 +29,6 @@ impl Method for ReadMmap {
         Traits {
             parallel: true,
             gains_from_threads: true,
-            proves_end: true,
             needs_source_offset: true,
             needs_target_offset: true,
             needs_target_size: true,

@@ -17,18 +17,18 @@ pub(super) enum Proof {
 }
 
 impl Job<'_> {
-    /// Reads one byte: a file is looked at without moving on, a stream's byte is delivered.
+    /// Reads one byte: a file or socket is looked at without taking it, a pipe's byte is delivered.
     pub(super) fn prove_end(&mut self) -> Result<Proof, Error> {
         let mut byte = [0];
         let mut port = Port::new(&self.source, None);
-        let looked = loop {
-            let answer = match port.peek(self.source_at(), &mut byte) {
-                Some(answer) => answer,
-                None => port.read(&mut byte),
+        let (looked, taken) = loop {
+            let (answer, taken) = match port.peek(self.source_at(), &mut byte) {
+                Some(answer) => (answer, false),
+                None => (port.read(&mut byte), true),
             };
             match answer {
                 Err(Errno::INTR) => {}
-                answer => break answer,
+                answer => break (answer, taken),
             }
         };
         match looked {
@@ -36,9 +36,10 @@ impl Job<'_> {
                 self.ended = true;
                 Ok(Proof::End)
             }
-            Ok(_) if self.source_at().is_some() => Ok(Proof::More),
             Ok(_) => {
-                self.deliver_byte(byte)?;
+                if taken {
+                    self.deliver_byte(byte)?;
+                }
                 Ok(Proof::More)
             }
             Err(Errno::AGAIN) => Ok(Proof::NotYet),

@@ -19,7 +19,12 @@ impl Job<'_> {
                 return Ok(true);
             }
         }
-        Ok(false)
+        match (self.options.choice, self.refusals.last()) {
+            (Choice::Only(name), Some(refusal)) if refusal.method == name => {
+                Err(Error::refused(refusal.clone()).after(self.moved_bytes, 0))
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Reads everything, and leaves zero blocks out; a method that was named moves them as data.
@@ -43,6 +48,16 @@ impl Job<'_> {
         if self.keep_whole()? {
             return Ok(());
         }
+        let outcome = self.walk();
+        let made = self.make_pending_hole();
+        let rolled_back = |error: Error| {
+            let in_flight_bytes = error.in_flight_bytes();
+            error.after(self.moved_bytes, in_flight_bytes)
+        };
+        outcome.map_err(rolled_back).and(made)
+    }
+
+    fn walk(&mut self) -> Result<(), Error> {
         let goal = self.options.length_bytes;
         loop {
             let Some(at) = self.source_at() else { return Ok(()) };
@@ -51,10 +66,11 @@ impl Job<'_> {
                 return Ok(());
             }
             match self.seek_source(SeekFrom::Data(at)) {
-                Ok(data) if data > at => self.leave_hole((data - at).min(left))?,
+                Ok(data) if data > at => self.leave_hole((data - at).min(left)),
                 Ok(_) => {
                     let hole = self.seek_source(SeekFrom::Hole(at)).unwrap_or(u64::MAX);
                     self.move_data(Some(hole.saturating_sub(at).max(1).min(left)))?;
+                    self.make_pending_hole()?;
                 }
                 // No data from here on: the rest of the file is one hole.
                 Err(Errno::NXIO) => {
@@ -62,32 +78,53 @@ impl Job<'_> {
                         .map_err(|errno| self.failed(Call::Fstat, Side::Source, errno))?
                         .st_size;
                     let rest = u64::try_from(size).unwrap_or(0).saturating_sub(at).min(left);
-                    self.leave_hole(rest)?;
-                    return if rest == left {
-                        Ok(())
-                    } else {
-                        self.move_data(goal.map(|_| left - rest))
-                    };
+                    self.leave_hole(rest);
+                    if rest == left {
+                        return Ok(());
+                    }
+                    return self.move_data(goal.map(|_| left - rest));
                 }
                 Err(_) => return self.move_data(goal.map(|_| left)),
             }
         }
     }
 
-    fn leave_hole(&mut self, bytes: u64) -> Result<(), Error> {
+    /// Passes over a hole. The target gets it only once data behind it has arrived, or the end is
+    /// known: a method that is refused at the first data must have touched nothing (invariant 3).
+    fn leave_hole(&mut self, bytes: u64) {
         if bytes == 0 {
-            return Ok(());
-        }
-        if let Some(at) = self.target_at() {
-            let target = Port::new(&self.target, Some(at));
-            punch(&target, at, bytes)
-                .map_err(|errno| self.failed(Call::Fallocate, Side::Target, errno))?;
+            return;
         }
         if let Some(tap) = &self.options.tuning.tap {
             tap.show_hole(bytes);
         }
+        let start = self.pending_hole.map_or(self.moved_bytes, |hole| hole.start);
         self.hole_bytes += bytes;
         self.skip(bytes);
-        Ok(())
+        self.pending_hole = Some(Hole { start, end: self.moved_bytes });
     }
+
+    /// Makes the hole that was passed over last; takes it back if the move ended right behind it
+    /// without having found the end of the source, or its goal.
+    fn make_pending_hole(&mut self) -> Result<(), Error> {
+        let (Some(hole), Some(base)) = (self.pending_hole.take(), self.target_base) else {
+            return Ok(());
+        };
+        let at_goal = self.options.length_bytes == Some(self.moved_bytes);
+        if self.moved_bytes == hole.end && !self.ended && !at_goal {
+            self.moved_bytes = hole.start;
+            self.hole_bytes -= hole.end - hole.start;
+            return Ok(());
+        }
+        let at = base + hole.start;
+        punch(&Port::new(&self.target, Some(at)), at, hole.end - hole.start)
+            .map_err(|errno| self.failed(Call::Fallocate, Side::Target, errno))
+    }
+}
+
+/// A stretch of the move, in bytes from its start.
+#[derive(Clone, Copy)]
+pub(super) struct Hole {
+    start: u64,
+    end: u64,
 }

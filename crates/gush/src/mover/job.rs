@@ -5,6 +5,7 @@ use std::time::Instant;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use super::holes::Hole;
 use super::{Holes, Mover};
 use crate::digest::Tap;
 use crate::endpoint::{Endpoint, HoleReport, Kind};
@@ -27,6 +28,8 @@ pub(super) struct Job<'a> {
     /// Bytes of the source that are dealt with: delivered, or left out as holes.
     pub(super) moved_bytes: u64,
     pub(super) hole_bytes: u64,
+    /// A hole that was passed over in the source and not yet made in the target.
+    pub(super) pending_hole: Option<Hole>,
     /// Do the descriptors' own positions lag behind `moved_bytes`?
     pub(super) positions_lag: bool,
     /// The end of the source was seen by a `read` that answered 0.
@@ -78,6 +81,7 @@ impl<'a> Job<'a> {
             target_base,
             moved_bytes: 0,
             hole_bytes: 0,
+            pending_hole: None,
             positions_lag: false,
             ended: false,
             pace: Pace::new(watched || limiter.is_some()),
@@ -245,7 +249,8 @@ impl<'a> Job<'a> {
         Error::failed(Fault { call, side, errno }).after(self.moved_bytes, 0)
     }
 
-    fn refuse_same_file(&self) -> Result<(), Error> {
+    /// A file may be copied within itself where the ranges are apart; then only what it holds now.
+    fn refuse_same_file(&mut self) -> Result<(), Error> {
         if !(self.source.kind() == Kind::File && self.source.is_same_file(&self.target)) {
             return Ok(());
         }
@@ -255,6 +260,7 @@ impl<'a> Job<'a> {
             Some(to) => from < to.saturating_add(length) && to < from.saturating_add(length),
             None => length > 0,
         };
+        self.options.length_bytes = Some(length);
         if overlap { Err(Error::same_file()) } else { Ok(()) }
     }
 }
