@@ -1,12 +1,13 @@
 //! The progress bar, and progress lines where there is no terminal to draw one on.
 
+use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gush::Progress;
 use gush_tree::quote;
-use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
 use crate::talk::Talker;
@@ -86,14 +87,32 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     let (bar, template) = match progress.expected_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),
-            "{prefix} [{bar:30}] {percent}% {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            "{prefix} [{bar:30}] {percent}% {bytes} of {total_bytes}, {rate}, {left} left",
         ),
-        None => (ProgressBar::no_length(), "{prefix} {bytes}, {bytes_per_sec}, {elapsed}"),
+        None => (ProgressBar::no_length(), "{prefix} {bytes}, {rate}, {elapsed}"),
     };
     let style = ProgressStyle::with_template(template);
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style.with_key("rate", write_rate).with_key("left", write_left))
         .with_prefix(name.to_owned())
         .with_elapsed(progress.elapsed)
+}
+
+/// The mean since the copy began: the bar's own estimate would take the bytes from before it was
+/// drawn for those of its first moment.
+fn bytes_per_second(state: &ProgressState) -> f64 {
+    state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
+}
+
+fn write_rate(state: &ProgressState, out: &mut dyn Write) {
+    // A bar that cannot be written is a bar less; the copy goes on.
+    let _ = write!(out, "{}/s", HumanBytes(bytes_per_second(state) as u64));
+}
+
+fn write_left(state: &ProgressState, out: &mut dyn Write) {
+    let left_bytes = state.len().unwrap_or(0).saturating_sub(state.pos());
+    let seconds = left_bytes as f64 / bytes_per_second(state).max(1.0);
+    let _ = write!(out, "{:#}", HumanDuration(Duration::from_secs_f64(seconds.min(1e9))));
 }
 
 fn line(name: &str, progress: &Progress) -> String {
