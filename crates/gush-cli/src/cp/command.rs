@@ -15,6 +15,16 @@ CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered o
 (numbered if numbered backups exist, else simple), simple or never. The suffix of simple backups is \
 '~', or what -S or the environment's SIMPLE_BACKUP_SUFFIX says.";
 
+/// The notes, and what each method does.
+fn after_help() -> String {
+    let lines =
+        gush::MethodName::ALL.iter().map(|name| format!("  {name:<16} {}\n", name.summary()));
+    format!(
+        "{AFTER_HELP}\n\nNAME is auto, which falls back, or one of\n{}",
+        lines.collect::<String>().trim_end()
+    )
+}
+
 /// The definition of `gush cp`.
 pub fn command() -> Command {
     Command::new("cp")
@@ -25,7 +35,7 @@ pub fn command() -> Command {
              cp [OPTION]... SOURCE... DIRECTORY\n       \
              cp [OPTION]... -t DIRECTORY SOURCE...",
         )
-        .after_help(AFTER_HELP)
+        .after_help(after_help())
         .max_term_width(100)
         .disable_help_flag(true)
         .disable_version_flag(true)
