@@ -93,7 +93,6 @@ fn invariant_8_memory_stays_within_16_mib_from_file_to_file() {
 }
 
 #[test]
-#[ignore = "found: to be fixed in the engine"]
 fn invariant_8_memory_stays_within_16_mib_with_the_largest_buffers_and_most_threads() {
     measure(MethodName::ALL, "files", "1");
 }

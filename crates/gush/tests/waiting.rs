@@ -115,7 +115,6 @@ fn read_exactly(fd: &OwnedFd, len: usize) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "found: to be fixed in the engine"]
 fn invariant_7_an_idle_source_does_not_keep_the_observer_from_stopping() {
     let waits = [Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))];
     let mut wrong = Vec::new();
@@ -144,7 +143,6 @@ fn stop_after_a_while() -> impl FnMut(&gush::Progress) -> Control {
 }
 
 #[test]
-#[ignore = "found: to be fixed in the engine"]
 fn invariant_7_a_blocked_target_does_not_keep_the_observer_from_stopping() {
     let targets = [
         TargetKind::Pipe,

@@ -79,14 +79,16 @@ fn false_zeros(_: Case, call: Call) -> Vec<Trouble> {
 
 /// An error names the injected cause, as long as nothing else had to be tried after it.
 fn tells_the_cause(
-    _case: Case,
-    _call: Call,
+    case: Case,
+    call: Call,
     trouble: Trouble,
     outcome: &Outcome,
 ) -> Result<(), String> {
     let (Err(error), Trouble::Fails(errno)) = (&outcome.result, trouble) else { return Ok(()) };
     match error.io_error().and_then(Errno::from_io_error) {
         Some(told) if told == errno => Ok(()),
+        // Refused here anyway, whatever fails while the positions are put back.
+        _ if case.choice == Choice::Only(MethodName::Reflink) && call == Call::Lseek => Ok(()),
         told => Err(format!("the error tells {:?}", told.map(gush::errno_name))),
     }
 }
@@ -100,7 +102,7 @@ fn anything(_: Case, _: Call, _: Trouble, _: &Outcome) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "found: to be fixed in the engine"]
+#[ignore = "found: uring counts what it has not written"]
 fn invariant_1_nothing_lost_nothing_twice_when_any_call_fails() {
     sweep(cases::named(), errors, tells_the_cause);
 }
@@ -116,7 +118,6 @@ fn invariant_1_nothing_lost_nothing_twice_when_any_call_is_interrupted_or_has_to
 }
 
 #[test]
-#[ignore = "found: to be fixed in the engine"]
 fn invariant_2_only_a_read_of_zero_is_the_end() {
     sweep(cases::named(), false_zeros, anything);
     sweep(cases::auto(), false_zeros, anything);

@@ -1,0 +1,201 @@
+//! Holes: kept, made, filled.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use gush::{Choice, Holes, MethodName, Mover};
+use rustix::fs::SeekFrom;
+
+use crate::common::{noise, read_all};
+use crate::{file_methods, file_of};
+
+const BLOCK: usize = 64 << 10;
+
+/// One letter a block: data, hole, or written zeros.
+const PATTERNS: &[&str] =
+    &["d", "h", "hhhh", "dhd", "hdh", "dhhhd", "hd", "dh", "dzd", "hzh", "zz", "ddhhddhhzzd"];
+
+/// A sparse file on `dir`, and its content.
+fn sparse(pattern: &str, tail: usize, dir: &str) -> (OwnedFd, Vec<u8>) {
+    let file = tempfile::tempfile_in(dir).expect("a file");
+    let mut content = vec![0; pattern.len() * BLOCK + tail];
+    for (nth, letter) in pattern.bytes().enumerate() {
+        let range = nth * BLOCK..(nth + 1) * BLOCK;
+        if letter == b'd' {
+            content[range.clone()].copy_from_slice(&noise(nth as u64, BLOCK));
+        }
+        if letter != b'h' {
+            file.write_all_at(&content[range.clone()], range.start as u64).expect("data");
+        }
+    }
+    file.set_len(content.len() as u64).expect("size");
+    (file.into(), content)
+}
+
+fn allocated_bytes(fd: &OwnedFd) -> u64 {
+    File::from(fd.try_clone().expect("dup")).metadata().expect("metadata").blocks() * 512
+}
+
+fn dirs() -> Vec<String> {
+    let temporary = std::env::temp_dir().to_str().expect("a path").to_owned();
+    let mut dirs = vec![temporary];
+    if std::path::Path::new("/dev/shm").is_dir() {
+        dirs.push("/dev/shm".into());
+    }
+    dirs
+}
+
+fn choices() -> impl Iterator<Item = Choice> {
+    file_methods().map(Choice::Only).chain([Choice::Auto])
+}
+
+#[test]
+fn holes_are_kept_and_the_content_is_the_same() {
+    for dir in dirs() {
+        for pattern in PATTERNS {
+            for (tail, choice) in [0, 700].into_iter().flat_map(|t| choices().map(move |c| (t, c)))
+            {
+                let name = format!("{dir}, {choice}, {pattern}+{tail}");
+                let (source, content) = sparse(pattern, tail, &dir);
+                let target: OwnedFd = tempfile::tempfile_in(&dir).expect("a file").into();
+                let report = Mover::new(&source, &target).method(choice).run().expect(&name);
+                assert_eq!(report.bytes, content.len() as u64, "{name}");
+                assert!(report.hole_bytes <= report.bytes, "{name}: {}", report.hole_bytes);
+                assert!(read_all(&target) == content, "{name}: other content");
+                let position = rustix::fs::seek(&target, SeekFrom::Current(0));
+                assert_eq!(position, Ok(content.len() as u64), "{name}");
+                assert_eq!(rustix::fs::seek(&source, SeekFrom::Current(0)), position, "{name}");
+                // A fault in a mapped file allocates all blocks under the large folio that it hits.
+                let mapped = [MethodName::MmapCopy, MethodName::ReadMmap].map(Choice::Only);
+                // One block-less file looks like another, and not every one that is means it.
+                let suspect = !pattern.contains(['d', 'z']) && choice != Choice::Auto;
+                let room = allocated_bytes(&source) + 8192;
+                let used = allocated_bytes(&target);
+                assert!(
+                    suspect || mapped.contains(&choice) || used <= room,
+                    "{name}: {used} bytes allocated of {room}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn holes_over_old_content_read_as_zeros_and_nothing_around_them_is_touched() {
+    for pattern in PATTERNS {
+        for choice in choices() {
+            let name = format!("{choice}, {pattern}");
+            let (source, content) = sparse(pattern, 700, &dirs()[0]);
+            let old = noise(9, content.len() + 3 * BLOCK);
+            let target = file_of(&old);
+            let mover = Mover::new(&source, &target).method(choice);
+            let answer = if choice == Choice::Only(MethodName::Sendfile) {
+                rustix::fs::seek(&target, SeekFrom::Start(4096)).expect("seek");
+                mover.source_offset_bytes(0).run()
+            } else {
+                mover.source_offset_bytes(0).target_offset_bytes(4096).run()
+            };
+            assert_eq!(answer.expect(&name).bytes, content.len() as u64, "{name}");
+            let got = read_all(&target);
+            assert!(got[4096..4096 + content.len()] == content, "{name}: other content");
+            assert!(got[..4096] == old[..4096], "{name}: what lies before");
+            assert!(got[4096 + content.len()..] == old[4096 + content.len()..], "{name}: behind");
+            assert_eq!(rustix::fs::seek(&source, SeekFrom::Current(0)), Ok(0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_length_may_end_in_a_hole_or_in_data() {
+    for pattern in PATTERNS {
+        for choice in choices() {
+            for (offset, length) in [(0, 1), (100, BLOCK), (BLOCK - 1, 2), (BLOCK / 2, 3 * BLOCK)] {
+                let name = format!("{choice}, {pattern}, {length} from {offset}");
+                let (source, content) = sparse(pattern, 700, &dirs()[0]);
+                let target = file_of(b"");
+                let mover = Mover::new(&source, &target).method(choice);
+                let answer =
+                    mover.source_offset_bytes(offset as u64).length_bytes(length as u64).run();
+                let error_is_refusal = answer.as_ref().is_err_and(gush::Error::is_refused);
+                if choice == Choice::Only(MethodName::Direct) && error_is_refusal {
+                    assert!(offset % 512 > 0, "{name}: {answer:?}");
+                    assert_eq!(read_all(&target).len(), 0, "{name}");
+                    continue;
+                }
+                let expected = content.get(offset..).unwrap_or_default();
+                let expected = &expected[..length.min(expected.len())];
+                assert_eq!(answer.expect(&name).bytes, expected.len() as u64, "{name}");
+                assert!(read_all(&target) == expected, "{name}: other content");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_method_that_refuses_a_sparse_file_leaves_the_target_as_it_was() {
+    let (source, content) = sparse("hdh", 0, &dirs()[0]);
+    for (choice, offset) in [
+        (Choice::Only(MethodName::Reflink), 4096 + 7),
+        (Choice::Only(MethodName::Sendfile), 4096),
+        (Choice::Only(MethodName::Direct), 4096 + 7),
+    ] {
+        let old = noise(9, content.len() + BLOCK);
+        let target = file_of(&old);
+        let mover = Mover::new(&source, &target).method(choice).target_offset_bytes(offset);
+        let error = mover.run().expect_err("cannot serve this");
+        assert!(error.is_refused(), "{choice}: {error}");
+        assert_eq!(error.delivered_bytes(), 0, "{choice}: {error}");
+        assert!(read_all(&target) == old, "{choice} has touched the target");
+        assert_eq!(rustix::fs::seek(&source, SeekFrom::Current(0)), Ok(0), "{choice}");
+    }
+}
+
+#[test]
+fn holes_are_made_of_zeros_when_asked() {
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        for pattern in PATTERNS {
+            let name = format!("{choice}, {pattern}");
+            let (source, content) = sparse(pattern, 700, &dirs()[0]);
+            let target = file_of(&noise(9, content.len()));
+            let mover = Mover::new(&source, &target).method(choice).holes(Holes::Make);
+            let report = mover.run().expect(&name);
+            assert!(read_all(&target) == content, "{name}: other content");
+            let data = pattern.matches('d').count() * BLOCK;
+            assert!(allocated_bytes(&target) <= data as u64 + 8192, "{name}: not punched");
+            let zeros = (pattern.len() * BLOCK - data) as u64;
+            assert_eq!(report.hole_bytes, zeros, "{name}");
+        }
+    }
+}
+
+#[test]
+fn holes_are_filled_when_asked() {
+    for choice in choices().filter(|&c| c != Choice::Only(MethodName::CopyFileRange)) {
+        for pattern in ["hhhh", "dhd", "hzh"] {
+            let name = format!("{choice}, {pattern}");
+            let (source, content) = sparse(pattern, 700, &dirs()[0]);
+            let target = file_of(b"");
+            let mover = Mover::new(&source, &target).method(choice).holes(Holes::Fill);
+            let report = mover.run().expect(&name);
+            assert_eq!(report.hole_bytes, 0, "{name}");
+            assert!(read_all(&target) == content, "{name}: other content");
+            rustix::fs::fsync(&target).expect("fsync");
+            assert!(allocated_bytes(&target) >= content.len() as u64, "{name}: not filled");
+        }
+    }
+}
+
+#[test]
+fn the_digest_of_a_sparse_file_covers_its_holes() {
+    for pattern in PATTERNS {
+        let (source, content) = sparse(pattern, 700, &dirs()[0]);
+        for holes in [Holes::Keep, Holes::Make, Holes::Fill] {
+            let target = file_of(b"");
+            let mover = Mover::new(&source, &target).source_offset_bytes(0).holes(holes);
+            let digest = mover.digest(true).run().expect(pattern).digest.expect("a digest");
+            assert_eq!(digest.to_string(), blake3::hash(&content).to_string(), "{pattern}");
+            assert_eq!(digest, gush::digest_of(&target).expect("a digest"), "{pattern}");
+        }
+    }
+}

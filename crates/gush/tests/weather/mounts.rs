@@ -1,0 +1,196 @@
+//! File systems of our own, in a mount namespace of our own: full ones, and ones that share blocks.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gush::{Call, Choice, Errno, MethodName, Mover};
+
+use crate::common::{child, is_root, noise, read_all, runs};
+use crate::{file_methods, file_of};
+
+/// Runs an ignored test of this room as root of a mount namespace of its own.
+fn in_own_namespace(test: &str) -> Result<(), String> {
+    if !is_root() || !runs("unshare", &["--mount", "true"]) {
+        return Err("a mount namespace needs root, or unshare(1) is missing".into());
+    }
+    let (passed, said) = child(&["unshare", "--mount"], &format!("mounts::{test}"), &[]);
+    print!("{said}");
+    assert!(passed, "{said}");
+    Ok(())
+}
+
+fn run(program: &str, words: &[&str]) {
+    let out = Command::new(program).args(words).output().expect(program);
+    assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// An image of `mebibytes`, formatted and mounted; it goes with the namespace and the directory.
+fn mounted(mkfs: &str, mebibytes: u64, dir: &Path) -> PathBuf {
+    let (image, point) = (dir.join("image"), dir.join("mounted"));
+    File::create(&image).and_then(|file| file.set_len(mebibytes << 20)).expect("an image");
+    std::fs::create_dir(&point).expect("a directory");
+    let [image, mount] = [&image, &point].map(|path| path.to_str().expect("a path"));
+    run(mkfs, &["-q", image]);
+    run("mount", &["-o", "loop", image, mount]);
+    point
+}
+
+fn create(path: PathBuf) -> OwnedFd {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(true).open(path).expect("a file").into()
+}
+
+fn a_full_target_is_told(point: &Path) {
+    let content = noise(1, 12 << 20);
+    let source = file_of(&content);
+    for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+        let path = point.join("target");
+        let target = create(path.clone());
+        let answer = Mover::new(&source, &target).method(choice).source_offset_bytes(0).run();
+        let error = answer.expect_err("a full file system");
+        let told = error.io_error().and_then(Errno::from_io_error);
+        if choice == Choice::Only(MethodName::CopyFileRange) {
+            assert_eq!(told, Some(Errno::XDEV), "{choice}: {error}");
+            continue;
+        }
+        assert_eq!(told, Some(Errno::NOSPC), "{choice}: {error}");
+        let delivered = usize::try_from(error.delivered_bytes()).expect("few bytes");
+        let arrived = read_all(&target);
+        assert!(delivered < content.len(), "{choice}: {error}");
+        assert!(arrived.get(..delivered) == Some(&content[..delivered]), "{choice}: {error}");
+        if choice != Choice::Only(MethodName::Uring) {
+            assert_eq!(arrived.len(), delivered, "{choice}: {error}");
+        }
+        drop(target);
+        std::fs::remove_file(path).expect("removing it");
+        println!("{choice}: {error}");
+    }
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_fills_a_tmpfs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = dir.path().to_str().expect("a path");
+    run("mount", &["-t", "tmpfs", "-o", "size=3m", "none", point]);
+    a_full_target_is_told(dir.path());
+    run("umount", &[point]);
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_fills_an_ext4() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = mounted("mkfs.ext4", 8, dir.path());
+    a_full_target_is_told(&point);
+    run("umount", &[point.to_str().expect("a path")]);
+}
+
+#[test]
+fn a_full_tmpfs_is_told_with_what_had_arrived() {
+    if let Err(reason) = in_own_namespace("child_fills_a_tmpfs") {
+        skip!("{reason}");
+    }
+}
+
+#[test]
+fn a_full_ext4_is_told_with_what_had_arrived() {
+    if !runs("mkfs.ext4", &["-V"]) {
+        skip!("mkfs.ext4 is missing");
+    }
+    if let Err(reason) = in_own_namespace("child_fills_an_ext4") {
+        skip!("{reason}");
+    }
+}
+
+/// Whole files and aligned parts are cloned; what is not aligned is refused, untouched.
+fn reflink_clones(point: &Path) {
+    let content = noise(1, 1 << 20);
+    let path = point.join("source");
+    std::fs::write(&path, &content).expect("the source");
+    let source: OwnedFd = File::open(&path).expect("the source").into();
+    let reflink = Choice::Only(MethodName::Reflink);
+    let target = create(point.join("whole"));
+    let report = Mover::new(&source, &target).method(reflink).run().expect("a clone");
+    assert_eq!(report.bytes, 1 << 20);
+    assert_eq!(report.methods[0].calls.get(Call::Ficlone), 1);
+    assert!(read_all(&target) == content, "whole");
+    let auto = create(point.join("auto"));
+    let report = Mover::new(&source, &auto).source_offset_bytes(0).run().expect("auto clones");
+    assert_eq!(report.main_method(), Some(MethodName::Reflink), "{}", report.explain());
+    let part = create(point.join("part"));
+    let mover = Mover::new(&source, &part).method(reflink).source_offset_bytes(65_536);
+    let report = mover.length_bytes(131_072).target_offset_bytes(4096).run().expect("a part");
+    assert_eq!(report.methods[0].calls.get(Call::FicloneRange), 1);
+    assert!(read_all(&part)[4096..] == content[65_536..196_608], "a part");
+    let odd = create(point.join("odd"));
+    let mover = Mover::new(&source, &odd).method(reflink).source_offset_bytes(5);
+    let error = mover.length_bytes(100).run().expect_err("not aligned");
+    assert!(error.is_refused() && error.delivered_bytes() == 0, "{error}");
+    assert!(read_all(&odd).is_empty(), "untouched");
+    let mover = Mover::new(&source, &odd).source_offset_bytes(5).length_bytes(100);
+    assert_eq!(mover.run().expect("auto falls back").bytes, 100);
+    assert!(read_all(&odd) == content[5..105], "by falling back");
+    clones_keep_holes(point, reflink);
+}
+
+fn clones_keep_holes(point: &Path, reflink: Choice) {
+    let sparse = create(point.join("sparse"));
+    rustix::fs::ftruncate(&sparse, 4 << 20).expect("a hole");
+    rustix::io::pwrite(&sparse, b"data", 2 << 20).expect("data");
+    let expected = read_all(&sparse);
+    for choice in [reflink, Choice::Auto, Choice::Only(MethodName::CopyFileRange)] {
+        let copy = create(point.join("copy"));
+        let mover = Mover::new(&sparse, &copy).method(choice).source_offset_bytes(0);
+        mover.run().expect("a sparse copy");
+        assert!(read_all(&copy) == expected, "{choice}");
+        rustix::fs::fsync(&copy).expect("fsync");
+        let blocks = rustix::fs::fstat(&copy).expect("stat").st_blocks;
+        assert!(blocks * 512 <= 256 << 10, "{choice}: {blocks} blocks");
+    }
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_clones_on_xfs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = mounted("mkfs.xfs", 320, dir.path());
+    reflink_clones(&point);
+    run("umount", &[point.to_str().expect("a path")]);
+}
+
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_clones_on_btrfs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = mounted("mkfs.btrfs", 160, dir.path());
+    reflink_clones(&point);
+    run("umount", &[point.to_str().expect("a path")]);
+}
+
+#[test]
+fn reflink_clones_files_and_parts_on_xfs() {
+    if !runs("mkfs.xfs", &["-V"]) || !knows("xfs") {
+        skip!("mkfs.xfs is missing, or the kernel has no xfs");
+    }
+    if let Err(reason) = in_own_namespace("child_clones_on_xfs") {
+        skip!("{reason}");
+    }
+}
+
+#[test]
+fn reflink_clones_files_and_parts_on_btrfs() {
+    if !runs("mkfs.btrfs", &["-V"]) || !knows("btrfs") {
+        skip!("mkfs.btrfs is missing, or the kernel has no btrfs");
+    }
+    if let Err(reason) = in_own_namespace("child_clones_on_btrfs") {
+        skip!("{reason}");
+    }
+}
+
+fn knows(file_system: &str) -> bool {
+    let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    known.lines().any(|line| line.ends_with(file_system)) || runs("modprobe", &["-q", file_system])
+}

@@ -1,0 +1,271 @@
+//! Ends that are not what they seem, or go away.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use gush::{Choice, Control, Errno, MethodName, Mover};
+use rustix::fs::{OFlags, SeekFrom};
+
+use crate::common::{
+    Drainer, Ending, Source, SourceKind, Target, TargetKind, noise, open_target, read_all, within,
+};
+use crate::{file_methods, file_of};
+
+fn choices() -> impl Iterator<Item = Choice> {
+    MethodName::ALL.iter().copied().map(Choice::Only).chain([Choice::Auto])
+}
+
+fn errno_of(error: &gush::Error) -> Option<Errno> {
+    error.io_error().and_then(Errno::from_io_error)
+}
+
+#[test]
+fn made_up_files_arrive_whole_or_the_method_says_no() {
+    let paths = ["/proc/cpuinfo", "/proc/self/maps", "/proc/version", "/proc/self/status"];
+    let sysfs = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/notes"];
+    let exists = |path: &&str| std::path::Path::new(path).exists();
+    for path in paths.into_iter().chain(sysfs).filter(exists) {
+        for choice in choices() {
+            let (outcome, arrived) = within(30, &format!("{choice}: {path}"), move || {
+                let source: OwnedFd = File::open(path).expect(path).into();
+                let target = file_of(b"");
+                (Mover::new(&source, &target).method(choice).run(), read_all(&target))
+            });
+            match outcome {
+                Ok(report) => {
+                    assert_eq!(report.bytes, arrived.len() as u64, "{choice}: {path}");
+                    assert!(!arrived.is_empty(), "{choice} took {path} for empty");
+                    // Others change from look to look.
+                    if path != "/proc/self/maps" && path != "/proc/self/status" {
+                        let all = std::fs::read(path).expect(path);
+                        let lines = |bytes: &[u8]| bytes.split(|&b| b == b'\n').count();
+                        assert_eq!(lines(&arrived), lines(&all), "{choice}: {path}");
+                    }
+                }
+                Err(error) => {
+                    assert!(error.is_refused(), "{choice}: {path}: {error}");
+                    assert_eq!(error.delivered_bytes(), arrived.len() as u64, "{choice}: {path}");
+                }
+            }
+        }
+        let read_write = [Choice::Auto, Choice::Only(MethodName::ReadWrite)];
+        for choice in read_write {
+            let source: OwnedFd = File::open(path).expect(path).into();
+            let target = file_of(b"");
+            let report = Mover::new(&source, &target).method(choice).run().expect(path);
+            assert!(report.bytes > 0, "{choice}: {path}");
+        }
+    }
+}
+
+#[test]
+fn a_full_device_says_that_there_is_no_space() {
+    for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
+        for choice in choices() {
+            let name = format!("{choice} from {from:?}");
+            let (error, rest) = within(30, &name, move || {
+                let source = Source::new(from, &noise(1, 30_000), 1, false).expect("a source");
+                let target = File::options().write(true).open("/dev/full").expect("/dev/full");
+                let error = Mover::new(&source.fd, &target).method(choice).run();
+                (error.expect_err("a full device"), source.filled().rest())
+            });
+            assert_eq!(error.delivered_bytes(), 0, "{name}");
+            if errno_of(&error) != Some(Errno::NOSPC) {
+                assert!(error.is_refused() && choice != Choice::Auto, "{name}: {error:?}");
+            } else {
+                assert_eq!(error.side(), Some(gush::Side::Target), "{name}");
+                assert!(error.hint().is_some(), "{name}");
+            }
+            let lost = usize::try_from(error.in_flight_bytes()).expect("few bytes");
+            assert_eq!(lost + rest.len(), 30_000, "{name}: {error}");
+        }
+    }
+}
+
+/// The reader goes away at once, or after some bytes.
+#[test]
+fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
+    let targets = [TargetKind::Pipe, TargetKind::Fifo, TargetKind::UnixStream, TargetKind::Tcp];
+    let content = noise(1, 3 << 20);
+    for to in targets {
+        for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
+            for choice in choices() {
+                for reads in [0, 10_000] {
+                    let name = format!("{choice}: {from:?} -> {to:?}, {reads} read");
+                    let content = content.clone();
+                    let outcome = within(30, &name, move || {
+                        let source = Source::new(from, &content, 1, false).expect("a source");
+                        let (target, far) = open_target(to).expect("a target");
+                        let reader = std::thread::spawn(move || {
+                            let mut left = reads;
+                            while left > 0 {
+                                let mut buf = vec![0; left];
+                                match rustix::io::read(&far, &mut buf) {
+                                    Ok(got) if got > 0 => left -= got,
+                                    _ => break,
+                                }
+                            }
+                        });
+                        if reads == 0 {
+                            reader.join().expect("the reader");
+                        }
+                        Mover::new(&source.fd, &target).method(choice).run()
+                    });
+                    let error = match outcome {
+                        Err(error) => error,
+                        // A connection takes a good deal before it hears that nobody reads.
+                        Ok(_) if to == TargetKind::Tcp && reads > 0 => continue,
+                        Ok(report) => panic!("{name}: {}", report.explain()),
+                    };
+                    if error.is_refused() && error.delivered_bytes() == 0 {
+                        continue;
+                    }
+                    let told = errno_of(&error);
+                    assert!(
+                        matches!(told, Some(Errno::PIPE | Errno::CONNRESET)),
+                        "{name}: {error:?}"
+                    );
+                    assert!(error.delivered_bytes() >= reads as u64, "{name}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn non_blocking_descriptors_are_waited_for() {
+    let from = [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream, SourceKind::Tcp];
+    let to = [TargetKind::File, TargetKind::Pipe, TargetKind::UnixStream, TargetKind::Tcp];
+    let content = noise(1, 700_000);
+    for (from, to) in from.into_iter().flat_map(|from| to.map(|to| (from, to))) {
+        for choice in choices() {
+            let name = format!("{choice}: {from:?} -> {to:?}");
+            let copy = content.clone();
+            let (outcome, arrived) = within(30, &name, move || {
+                let source = Source::new(from, &copy, 1, true).expect("a source");
+                let target = Target::new(to, b"", 2, true).expect("a target");
+                for fd in [&source.fd, &target.fd] {
+                    rustix::fs::fcntl_setfl(fd, OFlags::NONBLOCK).expect("O_NONBLOCK");
+                }
+                let outcome = Mover::new(&source.fd, &target.fd).method(choice).run();
+                (outcome, target.content())
+            });
+            match outcome {
+                Ok(report) => {
+                    assert_eq!(report.bytes, 700_000, "{name}");
+                    assert!(arrived == content, "{name}: other bytes");
+                }
+                Err(error) => {
+                    assert!(error.is_refused(), "{name}: {error:?}");
+                    assert!(arrived.is_empty() && choice != Choice::Auto, "{name}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn overlapping_ranges_of_one_file_are_refused_and_untouched() {
+    let content = noise(1, 50_000);
+    for choice in choices() {
+        for (from, to, length) in [(0, 0, 50_000), (0, 49_999, 50_000), (1000, 0, 2000)] {
+            let file = file_of(&content);
+            let mover = Mover::new(&file, &file).method(choice).length_bytes(length);
+            let error = mover.source_offset_bytes(from).target_offset_bytes(to).run();
+            let error = error.expect_err("an overlap");
+            assert!(error.to_string().contains("same file"), "{choice}: {error}");
+            assert!(read_all(&file) == content, "{choice}: touched");
+        }
+    }
+}
+
+#[test]
+fn ranges_of_one_file_that_lie_apart_are_copied() {
+    let content = noise(1, 50_000);
+    for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+        let file = file_of(&content);
+        let mover = Mover::new(&file, &file).method(choice).length_bytes(8192);
+        let answer = mover.source_offset_bytes(4096).target_offset_bytes(20_480).run();
+        if choice == Choice::Only(MethodName::Sendfile) {
+            assert!(answer.expect_err("an offset").is_refused());
+            continue;
+        }
+        assert_eq!(answer.expect("apart").bytes, 8192, "{choice}");
+        let got = read_all(&file);
+        assert!(got[20_480..28_672] == content[4096..12_288], "{choice}: other bytes");
+        assert!(got[..20_480] == content[..20_480], "{choice}: what lies before");
+        assert!(got[28_672..] == content[28_672..], "{choice}: what lies behind");
+    }
+}
+
+/// Without a length, a copy to the file's own end would find its own output and never end.
+#[test]
+fn a_file_copied_behind_its_own_end_does_not_feed_on_itself() {
+    let content = noise(1, 50_000);
+    for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+        let name = choice.to_string();
+        let (outcome, size) = within(30, &name, {
+            let content = content.clone();
+            move || {
+                let file = file_of(&content);
+                let mut observer = |progress: &gush::Progress| {
+                    if progress.bytes > 500_000 { Control::Stop } else { Control::Continue }
+                };
+                let mover = Mover::new(&file, &file).method(choice).observe(&mut observer);
+                let mover = mover.source_offset_bytes(0).target_offset_bytes(50_000);
+                (mover.run(), read_all(&file).len())
+            }
+        });
+        match outcome {
+            Ok(report) => assert_eq!((report.bytes, size), (50_000, 100_000), "{name}"),
+            Err(error) => assert!(!error.is_stopped(), "{name}: it feeds on itself: {error}"),
+        }
+    }
+}
+
+#[test]
+fn an_empty_datagram_loses_nothing_that_follows() {
+    for from in [SourceKind::UnixDatagram, SourceKind::Seqpacket] {
+        for choice in [Choice::Only(MethodName::Splice), Choice::Auto] {
+            let name = format!("{choice} from {from:?}");
+            let (delivered, arrived) = within(30, &name, move || {
+                let (source, far) = crate::common::open_source(from).expect("sockets");
+                let far = far.expect("the far end");
+                for message in [&b"first"[..], b"", b"second", b"third"] {
+                    rustix::net::send(&far, message, rustix::net::SendFlags::empty())
+                        .expect("sent");
+                }
+                let target = file_of(b"");
+                let outcome = Mover::new(&source, &target).method(choice).length_bytes(16).run();
+                let delivered = outcome.map_or_else(|e| e.delivered_bytes(), |r| r.bytes);
+                (delivered, read_all(&target))
+            });
+            // The empty message may be the end; what follows may not arrive cut.
+            let whole = [&b"first"[..], b"firstsecond", b"firstsecondthird"];
+            assert!(whole.contains(&&arrived[..]), "{name}: {arrived:?}");
+            assert_eq!(delivered, arrived.len() as u64, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_source_position_behind_the_end_is_the_end() {
+    for choice in choices() {
+        let (source, target) = (file_of(b"abc"), file_of(b""));
+        rustix::fs::seek(&source, SeekFrom::Start(10_000)).expect("seek");
+        match Mover::new(&source, &target).method(choice).run() {
+            Ok(report) => assert_eq!(report.bytes, 0, "{choice}"),
+            Err(error) => assert!(error.is_refused(), "{choice}: {error}"),
+        }
+        assert!(read_all(&target).is_empty(), "{choice}");
+    }
+}
+
+#[test]
+fn drainers_and_feeders_of_the_tests_see_all_bytes() {
+    let (near, far) = open_target(TargetKind::Pipe).expect("a pipe");
+    let drainer = Drainer::start(far, Ending::Closed, false, 1, true);
+    rustix::io::write(&near, b"abc").expect("a write");
+    drop(near);
+    assert_eq!(drainer.finish(), b"abc");
+}

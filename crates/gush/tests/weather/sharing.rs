@@ -1,0 +1,163 @@
+//! Who else has the pages: isolation from the source, and lent memory that stays as it was.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+
+use gush::{Choice, MethodName, Mover, Tuning};
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use crate::common::{TargetKind, noise, open_target, within};
+use crate::{file_methods, file_of};
+
+const LEN: usize = 32_768;
+
+/// Moves a file into a pipe or socket, changes the file, and answers whether the change shows.
+fn later_write_shows(choice: Choice, to: TargetKind, isolated: bool) -> Option<bool> {
+    let before = noise(1, LEN);
+    let source = file_of(&before);
+    let (target, far) = open_target(to).expect("a target");
+    let mover = Mover::new(&source, &target).method(choice).isolated(isolated);
+    if let Err(error) = mover.run() {
+        assert!(error.is_refused(), "{choice} into {to:?}: {error}");
+        return None;
+    }
+    File::from(source).write_all_at(&noise(2, LEN), 0).expect("a later write");
+    drop(target);
+    let mut got = Vec::new();
+    std::io::Read::read_to_end(&mut File::from(far), &mut got).expect("the bytes");
+    assert_eq!(got.len(), LEN);
+    Some(got != before)
+}
+
+#[test]
+fn isolated_moves_never_show_a_later_write() {
+    for to in [TargetKind::Pipe, TargetKind::UnixStream, TargetKind::Tcp] {
+        for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+            let name = format!("{choice} into {to:?}");
+            let shown = within(30, &name, move || later_write_shows(choice, to, true));
+            assert_ne!(shown, Some(true), "{name}");
+            if choice == Choice::Auto {
+                assert_eq!(shown, Some(false), "{name} is always served");
+            }
+            let sharing = [MethodName::Splice, MethodName::Sendfile].map(Choice::Only);
+            assert_eq!(shown.is_none(), sharing.contains(&choice) || serves_files_only(choice));
+        }
+    }
+}
+
+fn serves_files_only(choice: Choice) -> bool {
+    use MethodName::{CopyFileRange, Direct, MmapCopy, ReadMmap, Uring};
+    [CopyFileRange, Direct, MmapCopy, ReadMmap, Uring].map(Choice::Only).contains(&choice)
+}
+
+/// If this ever fails, the test above proves nothing on this kernel.
+#[test]
+fn without_isolation_a_spliced_file_shows_a_later_write() {
+    let shows = |choice, to| within(30, "a splice", move || later_write_shows(choice, to, false));
+    for method in [MethodName::Splice, MethodName::Sendfile] {
+        assert_eq!(shows(Choice::Only(method), TargetKind::Pipe), Some(true), "{method}");
+        assert!(method.method().traits().shares_source);
+    }
+    let copied = shows(Choice::Only(MethodName::ReadWrite), TargetKind::Pipe);
+    assert_eq!(copied, Some(false), "read-write copies");
+}
+
+/// Invariant 4: whoever holds the pages that vmsplice lent keeps their content.
+#[test]
+fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
+    for gift in [true, false] {
+        for buffer_bytes in [4096, 16 << 10, 256 << 10] {
+            let name = format!("gift {gift}, {buffer_bytes}");
+            within(60, &name, move || held_by_tee(gift, buffer_bytes));
+        }
+    }
+}
+
+/// A reader duplicates everything with tee(2), keeps the duplicate unread, and only looks at it
+/// when the mover has long gone on.
+fn held_by_tee(gift: bool, buffer_bytes: usize) {
+    let content = noise(5, 600_000);
+    let source = file_of(&content);
+    let (reader, target) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    let (held, holder) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+    rustix::pipe::fcntl_setpipe_size(&holder, 1 << 20).expect("a large pipe");
+    let teeing = std::thread::spawn(move || {
+        let mut sink = vec![0; 1 << 16];
+        let mut drained = Vec::new();
+        loop {
+            let len =
+                rustix::pipe::tee(&reader, &holder, 1 << 16, SpliceFlags::empty()).expect("a tee");
+            if len == 0 {
+                return drained;
+            }
+            let mut left = len;
+            while left > 0 {
+                let got = rustix::io::read(&reader, &mut sink[..left]).expect("a read");
+                drained.extend_from_slice(&sink[..got]);
+                left -= got;
+            }
+        }
+    });
+    let tuning = Tuning::default().gift(gift).buffer_bytes(buffer_bytes);
+    let mover = Mover::new(&source, &target).tuning(tuning);
+    let report = mover.method(Choice::Only(MethodName::Vmsplice)).run().expect("a move");
+    assert_eq!(report.bytes, 600_000);
+    drop(target);
+    assert!(teeing.join().expect("the reader") == content, "what was read");
+    assert!(read_to_end(held) == content, "what was held has changed");
+}
+
+fn read_to_end(fd: OwnedFd) -> Vec<u8> {
+    let mut got = Vec::new();
+    std::io::Read::read_to_end(&mut File::from(fd), &mut got).expect("the bytes");
+    got
+}
+
+#[test]
+fn invariant_4_lent_pages_stay_as_they_were_in_a_socket() {
+    for to in [TargetKind::UnixStream, TargetKind::Tcp] {
+        for gift in [true, false] {
+            let name = format!("gift {gift}, {to:?}");
+            within(60, &name, move || {
+                // The mover fills the socket and reuses its memory while nobody has read.
+                let content = noise(5, 600_000);
+                let source = file_of(&content);
+                let (target, far) = open_target(to).expect("a target");
+                let moving = std::thread::spawn(move || {
+                    let tuning = Tuning::default().gift(gift).buffer_bytes(8192);
+                    let mover = Mover::new(&source, &target).tuning(tuning);
+                    mover.method(Choice::Only(MethodName::Vmsplice)).run().expect("a move")
+                });
+                std::thread::sleep(std::time::Duration::from_millis(100));
+                assert!(read_to_end(far) == content, "what was in the socket has changed");
+                moving.join().expect("the mover");
+            });
+        }
+    }
+}
+
+/// Spliced on into another pipe, the pages are never known to be free.
+#[test]
+fn invariant_4_lent_pages_stay_as_they_were_in_a_second_pipe() {
+    within(60, "a second pipe", || {
+        let content = noise(5, 400_000);
+        let source = file_of(&content);
+        let (reader, target) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        let (held, holder) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).expect("a pipe");
+        rustix::pipe::fcntl_setpipe_size(&holder, 1 << 20).expect("a large pipe");
+        let splicing = std::thread::spawn(move || {
+            let flags = SpliceFlags::empty();
+            while rustix::pipe::splice(&reader, None, &holder, None, 1 << 16, flags)
+                .expect("a splice")
+                > 0
+            {}
+        });
+        let tuning = Tuning::default().buffer_bytes(16 << 10);
+        let mover = Mover::new(&source, &target).tuning(tuning);
+        mover.method(Choice::Only(MethodName::Vmsplice)).run().expect("a move");
+        drop(target);
+        splicing.join().expect("the reader");
+        assert!(read_to_end(held) == content, "what was held has changed");
+    });
+}
