@@ -178,30 +178,32 @@ impl<'fd> Endpoint<'fd> {
 
     /// Is it on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
-        /// ext2/3/4, tmpfs, xfs, btrfs, f2fs, ramfs (`include/uapi/linux/magic.h`).
-        const LOCAL: [u64; 6] =
-            [0xef53, 0x0102_1994, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x8584_58f6];
-        rustix::fs::fstatfs(self.fd)
-            .is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64 & 0xffff_ffff)))
+        /// ext2/3/4, xfs, btrfs, f2fs, ramfs.
+        const OTHERS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x8584_58f6];
+        self.file_system().is_some_and(|magic| magic == TMPFS_MAGIC || OTHERS.contains(&magic))
     }
 
     /// What its blocks say about holes: fewer of them than the size needs make it worth asking.
     ///
     /// Two kinds of file are not believed when SEEK_HOLE speaks: those on FUSE (a virtiofs called a
     /// full file one hole), and those without any block (inline data, network file systems), unless
-    /// FIEMAP, a second witness, knows of no extent either.
+    /// a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
+    /// the very pages that a read would find.
     pub(crate) fn holes(&self) -> HoleReport {
         if self.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
             return HoleReport::None;
         }
-        if rustix::fs::fstatfs(self.fd).is_ok_and(|fs| fs.f_type as u64 & 0xffff_ffff == FUSE_MAGIC)
-        {
-            return HoleReport::Suspect;
-        }
-        if self.allocated_bytes == 0 && sys::file::extent_count(self.fd) != Ok(0) {
-            return HoleReport::Suspect;
-        }
-        HoleReport::Believed
+        let believed = match self.file_system() {
+            Some(FUSE_MAGIC) => false,
+            Some(TMPFS_MAGIC) => true,
+            _ => self.allocated_bytes > 0 || sys::file::extent_count(self.fd) == Ok(0),
+        };
+        if believed { HoleReport::Believed } else { HoleReport::Suspect }
+    }
+
+    /// The magic number of its file system (statfs(2)).
+    fn file_system(&self) -> Option<u64> {
+        rustix::fs::fstatfs(self.fd).ok().map(|fs| fs.f_type as u64 & 0xffff_ffff)
     }
 
     /// Is it the same file as the other (device and inode)?
@@ -222,8 +224,9 @@ pub(crate) enum HoleReport {
     Suspect,
 }
 
-/// `FUSE_SUPER_MAGIC` of `include/uapi/linux/magic.h`.
+/// Magic numbers of `include/uapi/linux/magic.h`.
 const FUSE_MAGIC: u64 = 0x6573_5546;
+const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match sys::file::seek(fd, SeekFrom::Current(0)) {
