@@ -6,6 +6,8 @@ mod about;
 mod args;
 mod cat;
 mod cp;
+mod lab;
+mod pipe;
 mod size;
 mod talk;
 
@@ -31,6 +33,8 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
     match command {
         Some("cp") => cp::run(rest, "gush cp"),
         Some("cat") => cat::run(rest, "gush cat"),
+        Some("pipe") => pipe::run(rest),
+        Some("lab") => lab::run(rest),
         _ => about::run(words),
     }
 }

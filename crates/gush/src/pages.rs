@@ -195,8 +195,30 @@ impl Lent {
         range: Range<usize>,
         gift: bool,
     ) -> io::Result<usize> {
+        self.vmsplice(to, range, gift, SpliceFlags::NONBLOCK)
+    }
+
+    /// As [`Lent::splice_into`], but sleeps in the call while the pipe is full; puts what then fits.
+    ///
+    /// # Errors
+    /// As [`Lent::splice_into`], without `EAGAIN`; `EINTR` when a signal came.
+    pub fn splice_into_waiting(
+        &self,
+        to: BorrowedFd<'_>,
+        range: Range<usize>,
+        gift: bool,
+    ) -> io::Result<usize> {
+        self.vmsplice(to, range, gift, SpliceFlags::empty())
+    }
+
+    fn vmsplice(
+        &self,
+        to: BorrowedFd<'_>,
+        range: Range<usize>,
+        gift: bool,
+        mut flags: SpliceFlags,
+    ) -> io::Result<usize> {
         let bytes = &self.as_slice()[range];
-        let mut flags = SpliceFlags::NONBLOCK;
         flags.set(SpliceFlags::GIFT, gift);
         // SAFETY: invariant 4, upheld by this type: nothing writes the pages until `renew` has
         // dropped them from this mapping, or `reclaim` knows that they were copied; unmapping

@@ -73,6 +73,12 @@ const COPIED_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub struct Buffer(Pages);
 
+impl AsRef<Pages> for Buffer {
+    fn as_ref(&self) -> &Pages {
+        &self.0
+    }
+}
+
 impl std::ops::Deref for Buffer {
     type Target = [u8];
 

@@ -1,0 +1,139 @@
+//! `gush pipe read`.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use gush_lab::Error;
+use gush_lab::pipe::{HoldBy, ReadOptions, Reading, Taking, Waiting, read};
+
+use super::shared::{Shared, complain};
+use crate::size::size_bytes;
+use crate::talk::{Talker, os_text};
+
+/// Take bytes out of the pipe on standard input, and print how fast they came
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    #[command(flatten)]
+    shared: Shared,
+    /// Splice the bytes to /dev/null instead of reading them
+    #[arg(long)]
+    splice: bool,
+    /// Let the kernel move pages as far as it can (SPLICE_F_MOVE)
+    #[arg(long)]
+    gift: bool,
+    /// Take SIZE bytes
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes, default_value = "10G")]
+    bytes: u64,
+    /// Compare what comes with --pattern
+    #[arg(long)]
+    verify: bool,
+    /// Splice or tee what comes into a private pipe, let the writer go on, and verify it then
+    #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
+    hold: Option<Hold>,
+    /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the flags
+    #[arg(long)]
+    csv: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Hold {
+    Splice,
+    Tee,
+}
+
+impl Options {
+    fn resolve(&self) -> Result<ReadOptions, Error> {
+        let taking = match (self.hold, self.splice) {
+            (Some(_), true) => {
+                return Err(Error::Refused(
+                    "--splice drops the bytes unread, --hold keeps them to look at: leave one out"
+                        .to_owned(),
+                ));
+            }
+            (Some(Hold::Splice), false) => Taking::Hold(HoldBy::Splice),
+            (Some(Hold::Tee), false) => Taking::Hold(HoldBy::Tee),
+            (None, true) => Taking::Splice,
+            (None, false) => Taking::Read,
+        };
+        let options = ReadOptions {
+            taking,
+            buffer_bytes: self.shared.buffer_size,
+            pipe_bytes: self.shared.pipe_size,
+            bytes: self.bytes,
+            gift: self.gift,
+            memory: self.shared.memory(),
+            waiting: self.shared.waiting()?,
+            pattern: self.shared.pattern,
+            verify: self.verify,
+        };
+        options.check()?;
+        Ok(options)
+    }
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush pipe read");
+    let (resolved, reading) = match measure(options, &talker) {
+        Ok(answer) => answer,
+        Err(error) => {
+            complain(&talker, &error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let line = if options.csv { csv(&resolved, &reading) } else { reading.to_string() };
+    let mut stdout = io::stdout().lock();
+    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    }
+}
+
+fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading), Error> {
+    let resolved = options.resolve()?;
+    if gush::process::was_closed(0) {
+        return Err(Error::Refused(
+            "standard input is closed: connect the two, gush pipe write | gush pipe read"
+                .to_owned(),
+        ));
+    }
+    options.shared.pin()?;
+    if options.shared.verbose {
+        talker.say(format_args!("{resolved:?}"));
+    }
+    let silent = options.shared.quiet || options.csv;
+    let mut say = |note: &str| {
+        if !silent {
+            talker.say(note);
+        }
+    };
+    let reading = read(&resolved, &rustix::stdio::stdin(), &mut say)?;
+    Ok((resolved, reading))
+}
+
+/// The published program's columns, in its order; what only the writer knows is 0.
+fn csv(options: &ReadOptions, reading: &Reading) -> String {
+    let waiting = options.waiting;
+    let flags = [
+        matches!(waiting, Waiting::Spin | Waiting::SpinPoll),
+        matches!(waiting, Waiting::Poll | Waiting::SpinPoll),
+        options.memory.huge_page,
+        options.memory.check_huge_page,
+        false,
+        options.taking == Taking::Splice,
+        options.gift,
+        options.memory.lock,
+        options.memory.dont_touch,
+        false,
+    ];
+    let flags: Vec<&str> = flags.iter().map(|&flag| if flag { "1" } else { "0" }).collect();
+    format!(
+        "{:.6},{},{},{},{}",
+        reading.gib_per_s(),
+        reading.bytes,
+        reading.buffer_bytes,
+        reading.pipe_bytes.unwrap_or(0),
+        flags.join(",")
+    )
+}

@@ -1,0 +1,113 @@
+//! What both programs are told in the same words.
+
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use gush_lab::Error;
+use gush_lab::pipe::{MemoryOptions, Pattern, Waiting};
+
+use crate::size::memory_bytes;
+use crate::talk::{Talker, os_text};
+
+#[derive(Debug, Args)]
+pub struct Shared {
+    /// Call again at once instead of sleeping
+    #[arg(long)]
+    busy_loop: bool,
+    /// Ask poll(2) before each call
+    #[arg(long)]
+    poll: bool,
+    /// Wait so: block in the call, poll before it, spin, or spin some microseconds and then sleep
+    #[arg(long, value_name = "HOW", value_enum)]
+    wait: Option<Wait>,
+    /// Ask for huge pages
+    #[arg(long)]
+    huge_page: bool,
+    /// Make sure that a huge page backs the buffer (root only)
+    #[arg(long)]
+    check_huge_page: bool,
+    /// Bytes moved at a time
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, default_value = "256K")]
+    pub buffer_size: usize,
+    /// Bytes that the pipe should hold
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes)]
+    pub pipe_size: Option<usize>,
+    /// Keep the buffer in memory (mlock)
+    #[arg(long)]
+    lock_memory: bool,
+    /// Leave the buffer's pages as the kernel gave them
+    #[arg(long)]
+    dont_touch_pages: bool,
+    /// What the bytes are: all X, numbers that count, or mixed numbers
+    #[arg(long, value_name = "NAME", value_parser = pattern_parser(), default_value = "constant")]
+    pub pattern: Pattern,
+    /// Stay on processor N
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+    /// Tell more on standard error
+    #[arg(long)]
+    pub verbose: bool,
+    /// Tell failures only
+    #[arg(long, conflicts_with = "verbose")]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    Block,
+    Poll,
+    Spin,
+    Hybrid,
+}
+
+fn pattern_parser() -> impl TypedValueParser<Value = Pattern> {
+    PossibleValuesParser::new(Pattern::ALL.map(Pattern::as_str)).try_map(|name| name.parse())
+}
+
+impl Shared {
+    /// How to wait, by whichever words it was said.
+    pub fn waiting(&self) -> Result<Waiting, Error> {
+        Ok(match (self.wait, self.busy_loop, self.poll) {
+            (Some(_), true, _) | (Some(_), _, true) => {
+                return Err(Error::Refused(
+                    "--wait says it all: --busy-loop is --wait spin, --poll is --wait poll; leave one out"
+                        .to_owned(),
+                ));
+            }
+            (Some(Wait::Block), ..) | (None, false, false) => Waiting::Block,
+            (Some(Wait::Poll), ..) | (None, false, true) => Waiting::Poll,
+            (Some(Wait::Spin), ..) | (None, true, false) => Waiting::Spin,
+            (None, true, true) => Waiting::SpinPoll,
+            (Some(Wait::Hybrid), ..) => Waiting::Hybrid,
+        })
+    }
+
+    pub fn memory(&self) -> MemoryOptions {
+        MemoryOptions {
+            huge_page: self.huge_page,
+            check_huge_page: self.check_huge_page,
+            lock: self.lock_memory,
+            dont_touch: self.dont_touch_pages,
+        }
+    }
+
+    /// Stays on the processor that was asked for.
+    pub fn pin(&self) -> Result<(), Error> {
+        let Some(cpu) = self.cpu else { return Ok(()) };
+        gush_lab::affinity::pin(cpu).map_err(|_| {
+            let allowed = gush_lab::affinity::allowed().unwrap_or_default();
+            let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
+            Error::Refused(format!(
+                "cannot stay on processor {cpu}: this process may use {}",
+                allowed.join(", ")
+            ))
+        })
+    }
+}
+
+/// Says why it ended early: the sentence, and the operating system's words where there are some.
+pub fn complain(talker: &Talker, error: &Error) {
+    match error.io_error() {
+        Some(os_error) => talker.say(format_args!("{error}: {}", os_text(os_error))),
+        None => talker.say(error),
+    }
+}

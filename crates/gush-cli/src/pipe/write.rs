@@ -1,0 +1,112 @@
+//! `gush pipe write`.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use gush_lab::Error;
+use gush_lab::pipe::{Technique, WriteOptions, write};
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::shared::{Shared, complain};
+use crate::size::size_bytes;
+use crate::talk::Talker;
+
+/// Write into the pipe on standard output until its reader is gone
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    #[command(flatten)]
+    shared: Shared,
+    /// Write by NAME: write, vmsplice (unsound: it shows what is wrong with it), fresh, socket, reservoir
+    #[arg(long, value_name = "NAME", value_parser = technique_parser(), hide_possible_values = true)]
+    technique: Option<Technique>,
+    /// Same as --technique vmsplice
+    #[arg(long)]
+    vmsplice: bool,
+    /// Give the pages away as far as the kernel knows (SPLICE_F_GIFT)
+    #[arg(long)]
+    gift: bool,
+    /// One buffer in two halves instead of two buffers (with vmsplice)
+    #[arg(long)]
+    same_buffer: bool,
+    /// End after SIZE bytes
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
+    bytes: Option<u64>,
+    /// Say nothing that is no failure: the reader prints the figures
+    #[arg(long)]
+    csv: bool,
+}
+
+fn technique_parser() -> impl TypedValueParser<Value = Technique> {
+    PossibleValuesParser::new(Technique::ALL.map(Technique::as_str)).try_map(|name| name.parse())
+}
+
+impl Options {
+    fn resolve(&self) -> Result<WriteOptions, Error> {
+        let technique = match (self.technique, self.vmsplice) {
+            (Some(technique), true) if technique != Technique::Vmsplice => {
+                return Err(Error::Refused(format!(
+                    "--vmsplice and --technique {technique} are two ways of writing: leave one out"
+                )));
+            }
+            (_, true) => Technique::Vmsplice,
+            (technique, false) => technique.unwrap_or_default(),
+        };
+        let options = WriteOptions {
+            technique,
+            buffer_bytes: self.shared.buffer_size,
+            pipe_bytes: self.shared.pipe_size,
+            bytes: self.bytes,
+            gift: self.gift,
+            same_buffer: self.same_buffer,
+            memory: self.shared.memory(),
+            waiting: self.shared.waiting()?,
+            pattern: self.shared.pattern,
+        };
+        options.check()?;
+        Ok(options)
+    }
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush pipe write");
+    match run_or_fail(options, &talker) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&talker, &error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_or_fail(options: &Options, talker: &Talker) -> Result<(), Error> {
+    let resolved = options.resolve()?;
+    if gush::process::was_closed(1) {
+        return Err(Error::Refused(
+            "standard output is closed: connect the two, gush pipe write | gush pipe read"
+                .to_owned(),
+        ));
+    }
+    options.shared.pin()?;
+    if options.shared.verbose {
+        talker.say(format_args!("{resolved:?}"));
+    }
+    let silent = options.shared.quiet || options.csv;
+    let mut say = |note: &str| {
+        if !silent {
+            talker.say(note);
+        }
+    };
+    let faults_before = page_faults();
+    let bytes = write(&resolved, &rustix::stdio::stdout(), &mut say)?;
+    if options.shared.verbose {
+        let faults = page_faults() - faults_before;
+        talker.say(format_args!("{bytes} bytes written, {faults} page faults"));
+    }
+    Ok(())
+}
+
+fn page_faults() -> i64 {
+    getrusage(UsageWho::RUSAGE_SELF).map_or(0, |usage| usage.minor_page_faults())
+}

@@ -1,0 +1,70 @@
+//! The two ends: what they are, how large the pipe is, and calls on them that do not sleep.
+
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use gush::{Endpoint, Errno, Kind};
+use rustix::fs::{Mode, OFlags};
+
+use crate::Error;
+
+/// Is it a pipe or FIFO?
+pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
+    match Endpoint::of(&fd) {
+        Ok(endpoint) => Ok(endpoint.kind() == Kind::Pipe),
+        Err(_) => Err(closed(name)),
+    }
+}
+
+/// What to say where `name` is closed.
+pub(super) fn closed(name: &str) -> Error {
+    Error::refused(format!("{name} is closed: connect the two, gush pipe write | gush pipe read"))
+}
+
+/// What to say where a pipe is needed and `name` is something else.
+pub(super) fn no_pipe(name: &str, need: &str) -> Error {
+    Error::refused(format!(
+        "{name} is no pipe, and {need}: connect the two, gush pipe write | gush pipe read"
+    ))
+}
+
+/// Makes the pipe as large or small as wanted; where that is refused, as near as is permitted, and says so.
+pub(super) fn size(
+    pipe: BorrowedFd<'_>,
+    wanted_bytes: usize,
+    say: &mut dyn FnMut(&str),
+) -> Result<usize, Error> {
+    let mut asked_bytes = wanted_bytes;
+    let refusal = loop {
+        match rustix::pipe::fcntl_setpipe_size(pipe, asked_bytes) {
+            Ok(bytes) if asked_bytes == wanted_bytes => return Ok(bytes),
+            Ok(_) => break Errno::PERM,
+            Err(errno @ (Errno::PERM | Errno::NOMEM)) => {
+                asked_bytes /= 2;
+                if asked_bytes < rustix::param::page_size() {
+                    break errno;
+                }
+            }
+            Err(errno) => break errno,
+        }
+    };
+    let bytes = rustix::pipe::fcntl_getpipe_size(pipe)
+        .map_err(|errno| Error::failed("the pipe does not tell its size", errno))?;
+    let why = match refusal {
+        Errno::PERM => {
+            "more is not permitted (/proc/sys/fs/pipe-max-size, /proc/sys/fs/pipe-user-pages-soft)"
+        }
+        Errno::BUSY => "it holds more than that already",
+        Errno::INVAL => "pipes end below that size",
+        _ => "the kernel has no memory for it",
+    };
+    say(&format!("the pipe has {bytes} bytes instead of {wanted_bytes}: {why}"));
+    Ok(bytes)
+}
+
+/// The same pipe by a descriptor whose calls never sleep, leaving the flags of the shared one alone.
+///
+/// Opening `/proc/self/fd/N` makes a new open file description (proc(5)); O_NONBLOCK is a flag of that.
+pub(super) fn non_blocking(pipe: BorrowedFd<'_>, access: OFlags) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", pipe.as_raw_fd());
+    rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+}

@@ -1,0 +1,147 @@
+//! The hostile reader: keeps pieces aside by reference, lets the writer go on, and looks at them then.
+//!
+//! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use gush::Errno;
+use rustix::event::PollFlags;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use super::options::{HoldBy, ReadOptions};
+use super::pattern::Checker;
+use super::read::failed;
+use super::waiting;
+use crate::Error;
+
+/// As large as is permitted to everybody: many buffers of the writer.
+const PRIVATE_BYTES: usize = 1 << 20;
+/// Time for the writer to fill what room it has.
+const WAIT: Duration = Duration::from_millis(5);
+
+pub(super) struct Hold<'a> {
+    options: &'a ReadOptions,
+    by: HoldBy,
+    from: BorrowedFd<'a>,
+    private_out: OwnedFd,
+    private_in: OwnedFd,
+    null: File,
+    checker: Checker,
+    taken: u64,
+    ended: bool,
+}
+
+impl<'a> Hold<'a> {
+    pub(super) fn new(
+        options: &'a ReadOptions,
+        by: HoldBy,
+        from: BorrowedFd<'a>,
+    ) -> Result<Self, Error> {
+        let (private_out, private_in) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+            .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;
+        // A smaller one only holds less.
+        let _ = rustix::pipe::fcntl_setpipe_size(&private_in, PRIVATE_BYTES);
+        let null = File::options().write(true).open("/dev/null");
+        let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
+        let checker = Checker::new(options.pattern);
+        Ok(Self {
+            options,
+            by,
+            from,
+            private_out,
+            private_in,
+            null,
+            checker,
+            taken: 0,
+            ended: false,
+        })
+    }
+
+    pub(super) fn run(&mut self) -> Result<u64, Error> {
+        while !self.ended && self.taken < self.options.bytes {
+            let held = self.take_until_full()?;
+            thread::sleep(WAIT);
+            self.look_at(held)?;
+        }
+        Ok(self.taken)
+    }
+
+    /// Fills the private pipe, and answers how many bytes are in it.
+    fn take_until_full(&mut self) -> Result<u64, Error> {
+        let mut held = 0;
+        while self.taken < self.options.bytes {
+            let left = usize::try_from(self.options.bytes - self.taken).unwrap_or(usize::MAX);
+            match self.take(left) {
+                Ok(0) => {
+                    self.ended = true;
+                    break;
+                }
+                Ok(got) => {
+                    held += got as u64;
+                    self.taken += got as u64;
+                }
+                Err(Errno::INTR) => {}
+                // "Nothing there" or "no room here": with room left it is the former.
+                Err(Errno::AGAIN) if held > 0 && !self.has_room()? => break,
+                Err(Errno::AGAIN) => waiting::sleep(self.from, PollFlags::IN)
+                    .map_err(|errno| failed("poll", self.taken, errno))?,
+                Err(errno) => return Err(failed("splice", self.taken, errno)),
+            }
+        }
+        Ok(held)
+    }
+
+    fn has_room(&self) -> Result<bool, Error> {
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut fds = [rustix::event::PollFd::new(&self.private_in, PollFlags::OUT)];
+        rustix::event::poll(&mut fds, Some(&now))
+            .map(|ready| ready > 0)
+            .map_err(|errno| failed("poll", self.taken, errno))
+    }
+
+    fn take(&self, most: usize) -> Result<usize, Errno> {
+        let flags = SpliceFlags::NONBLOCK;
+        match self.by {
+            HoldBy::Splice => {
+                rustix::pipe::splice(self.from, None, &self.private_in, None, most, flags)
+            }
+            HoldBy::Tee => {
+                let got = rustix::pipe::tee(self.from, &self.private_in, most, flags)?;
+                self.drop_from_pipe(got)?;
+                Ok(got)
+            }
+        }
+    }
+
+    /// Takes out of the writer's pipe what was teed; its pages live on in the private one.
+    fn drop_from_pipe(&self, mut bytes: usize) -> Result<(), Errno> {
+        while bytes > 0 {
+            let flags = SpliceFlags::empty();
+            match rustix::pipe::splice(self.from, None, &self.null, None, bytes, flags) {
+                Ok(dropped) => bytes -= dropped,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, mut held: u64) -> Result<(), Error> {
+        let mut buf = vec![0; 64 << 10];
+        while held > 0 {
+            let most = usize::try_from(held).unwrap_or(usize::MAX).min(buf.len());
+            match rustix::io::read(self.private_out.as_fd(), &mut buf[..most]) {
+                Ok(got) => {
+                    self.checker.check(&buf[..got])?;
+                    held -= got as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(failed("read", self.taken, errno)),
+            }
+        }
+        Ok(())
+    }
+}

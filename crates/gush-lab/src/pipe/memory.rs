@@ -1,0 +1,57 @@
+//! A program's buffer, as it was asked for: huge, checked, locked, touched or not.
+
+use gush::{Errno, Pages};
+
+use super::options::MemoryOptions;
+use super::pattern::Pattern;
+use crate::Error;
+
+/// Memory of at least `len_bytes`, filled with the beginning of `pattern` unless it is not to be touched.
+pub(super) fn allocate(
+    len_bytes: usize,
+    options: MemoryOptions,
+    pattern: Pattern,
+) -> Result<Pages, Error> {
+    let mut pages = if options.huge_page {
+        Pages::huge(len_bytes).map_err(|errno| {
+            Error::failed("no huge pages can be asked for here: leave out --huge-page", errno)
+        })?
+    } else {
+        Pages::new(len_bytes).map_err(|errno| {
+            Error::failed(format!("no memory for a buffer of {len_bytes} bytes"), errno)
+        })?
+    };
+    if options.lock {
+        pages.lock().map_err(|errno| lock_refused(errno, pages.len_bytes()))?;
+    }
+    if !options.dont_touch {
+        pattern.fill(0, pages.as_mut_slice());
+    }
+    if options.check_huge_page {
+        check_huge(&pages)?;
+    }
+    Ok(pages)
+}
+
+fn lock_refused(errno: Errno, len_bytes: usize) -> Error {
+    Error::failed(
+        format!(
+            "cannot lock {len_bytes} bytes of memory: raise the limit (ulimit -l, RLIMIT_MEMLOCK), take a smaller --buffer-size, or leave out --lock-memory"
+        ),
+        errno,
+    )
+}
+
+/// Makes sure that huge pages back all of `pages`.
+pub(super) fn check_huge(pages: &Pages) -> Result<(), Error> {
+    match gush::hugepage::count(pages) {
+        Ok((huge, all)) if huge == all => Ok(()),
+        Ok((huge, all)) => Err(Error::refused(format!(
+            "no huge page: only {huge} of {all} stretches of 2 MiB have one; see /sys/kernel/mm/transparent_hugepage/enabled, free memory, or leave out --check-huge-page"
+        ))),
+        Err(error) => Err(Error::failed(
+            "cannot check for huge pages: /proc/kpageflags is for root; run as root, or leave out --check-huge-page",
+            error,
+        )),
+    }
+}

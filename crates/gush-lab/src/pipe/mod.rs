@@ -1,0 +1,32 @@
+//! The pipe speed test: one program writes into a pipe for ever, another takes out of it and counts.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `options` | what both may be told, and what contradicts itself |
+//! | `write`, `techniques` | the writer, and the five ways it can write |
+//! | `unsound` | the one deliberate breach: memory reused while a reader may hold it |
+//! | `read`, `hold` | the reader, and the hostile reader |
+//! | `pattern` | bytes that any place in the stream can be checked for |
+//! | `ends`, `memory`, `waiting` | pipe sizes and kinds, buffers, how to wait |
+
+mod ends;
+mod hold;
+mod memory;
+mod options;
+mod pattern;
+mod read;
+mod techniques;
+mod unsound;
+mod waiting;
+mod write;
+
+pub use options::{HoldBy, MemoryOptions, ReadOptions, Taking, Technique, WriteOptions};
+pub use pattern::{Checker, Corruption, Pattern};
+pub use read::{Reading, read};
+pub use waiting::Waiting;
+pub use write::write;
+
+/// The buffer of both programs unless told otherwise, in bytes.
+pub const BUFFER_BYTES: usize = 256 << 10;
+/// What the reader takes out of the pipe unless told otherwise, in bytes.
+pub const READ_BYTES: u64 = 10 << 30;

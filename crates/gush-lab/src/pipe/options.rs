@@ -1,0 +1,282 @@
+//! What the two programs may be told, and which of it contradicts itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{BUFFER_BYTES, Pattern, READ_BYTES, Waiting};
+use crate::Error;
+
+/// How the writer puts bytes into the pipe.
+///
+/// ```
+/// use gush_lab::pipe::Technique;
+/// assert!("fresh".parse::<Technique>().is_ok_and(Technique::is_sound));
+/// assert!(!Technique::Vmsplice.is_sound());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Technique {
+    /// write(2).
+    #[default]
+    Write,
+    /// vmsplice(2) from two buffers in turn, as published: **unsound**.
+    Vmsplice,
+    /// Huge pages filled anew each time, lent, and given away.
+    Fresh,
+    /// Through a Unix socket, in slots of 32 KiB.
+    Socket,
+    /// Constant data teed from a private pipe.
+    Reservoir,
+}
+
+impl Technique {
+    /// All of them.
+    pub const ALL: [Self; 5] =
+        [Self::Write, Self::Vmsplice, Self::Fresh, Self::Socket, Self::Reservoir];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Vmsplice => "vmsplice",
+            Self::Fresh => "fresh",
+            Self::Socket => "socket",
+            Self::Reservoir => "reservoir",
+        }
+    }
+
+    /// Does what was sent arrive whatever the reader does?
+    #[must_use]
+    pub fn is_sound(self) -> bool {
+        self != Self::Vmsplice
+    }
+}
+
+impl fmt::Display for Technique {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Technique {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|technique| technique.as_str() == name);
+        found.ok_or_else(|| Error::refused(format!("no technique is called '{name}'")))
+    }
+}
+
+/// What is asked of a program's buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryOptions {
+    /// Ask for huge pages (`MADV_HUGEPAGE`).
+    pub huge_page: bool,
+    /// Make sure that they came.
+    pub check_huge_page: bool,
+    /// mlock(2).
+    pub lock: bool,
+    /// Leave the pages as mmap(2) gave them: absent, or the zero page.
+    pub dont_touch: bool,
+}
+
+impl MemoryOptions {
+    fn contradictions(self) -> [(bool, &'static str); 2] {
+        [
+            (
+                self.check_huge_page && !self.huge_page,
+                "--check-huge-page checks what --huge-page asks for: add --huge-page",
+            ),
+            (
+                self.check_huge_page && self.dont_touch,
+                "--check-huge-page needs pages to look at, and with --dont-touch-pages there are none: leave one out",
+            ),
+        ]
+    }
+}
+
+/// What the writer is told.
+///
+/// ```
+/// use gush_lab::pipe::{Technique, WriteOptions};
+/// let options = WriteOptions { gift: true, ..WriteOptions::default() };
+/// assert!(options.check().is_err(), "write(2) gives nothing away");
+/// ```
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// The way.
+    pub technique: Technique,
+    /// The buffer, in bytes.
+    pub buffer_bytes: usize,
+    /// The pipe's size; not together with [`Technique::Vmsplice`], where it is half the buffer.
+    pub pipe_bytes: Option<usize>,
+    /// Stop after so many bytes; without, when the reader is gone.
+    pub bytes: Option<u64>,
+    /// `SPLICE_F_GIFT`.
+    pub gift: bool,
+    /// One buffer in two halves instead of two buffers.
+    pub same_buffer: bool,
+    /// What is asked of the buffer.
+    pub memory: MemoryOptions,
+    /// What it does while the pipe is full.
+    pub waiting: Waiting,
+    /// What it writes.
+    pub pattern: Pattern,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            technique: Technique::Write,
+            buffer_bytes: BUFFER_BYTES,
+            pipe_bytes: None,
+            bytes: None,
+            gift: false,
+            same_buffer: false,
+            memory: MemoryOptions::default(),
+            waiting: Waiting::Block,
+            pattern: Pattern::Constant,
+        }
+    }
+}
+
+impl WriteOptions {
+    /// Do the options agree with each other?
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason.
+    pub fn check(&self) -> Result<(), Error> {
+        let lends = self.technique == Technique::Vmsplice;
+        let page_bytes = rustix::param::page_size();
+        let memory = self.memory;
+        let own = [
+            (
+                lends && self.pipe_bytes.is_some(),
+                "with vmsplice the pipe is half the buffer, or a buffer would be written again while it is in the pipe: leave out --pipe-size",
+            ),
+            (
+                lends && !self.buffer_bytes.is_multiple_of(2 * page_bytes),
+                "with vmsplice half the buffer is the pipe, and a pipe is made of pages: --buffer-size must be a multiple of two pages (8K)",
+            ),
+            (self.gift && !lends, "--gift is a flag of vmsplice: add --vmsplice, or leave it out"),
+            (
+                self.same_buffer && !lends,
+                "--same-buffer concerns the two buffers of vmsplice: add --vmsplice, or leave it out",
+            ),
+            (
+                memory.dont_touch && self.pattern != Pattern::Constant,
+                "--dont-touch-pages writes what fresh memory holds, zeros: it has no --pattern",
+            ),
+            (
+                memory.dont_touch && self.technique == Technique::Fresh,
+                "fresh fills new pages each time: --dont-touch-pages contradicts it",
+            ),
+            (
+                memory.lock && self.technique == Technique::Fresh,
+                "fresh gives its pages away, and locked pages stay: leave out --lock-memory",
+            ),
+            (
+                self.technique == Technique::Reservoir && self.pattern != Pattern::Constant,
+                "a reservoir pours the same bytes again and again: it has --pattern constant only",
+            ),
+            (
+                self.technique == Technique::Reservoir && memory != MemoryOptions::default(),
+                "a reservoir is kept in the kernel, not in a buffer: leave out --huge-page, --check-huge-page, --lock-memory and --dont-touch-pages",
+            ),
+        ];
+        first_reason(own.into_iter().chain(memory.contradictions()))
+    }
+}
+
+/// How the hostile reader takes pieces aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldBy {
+    /// splice(2): the pieces leave the pipe.
+    Splice,
+    /// tee(2): a second reference is taken, then the first one dropped.
+    Tee,
+}
+
+/// What the reader does with the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// read(2) into a buffer.
+    #[default]
+    Read,
+    /// splice(2) to /dev/null, unread.
+    Splice,
+    /// Keeps pieces in a private pipe for a while, and looks at them later.
+    Hold(HoldBy),
+}
+
+/// What the reader is told.
+///
+/// ```
+/// use gush_lab::pipe::{ReadOptions, Taking};
+/// let options = ReadOptions { verify: true, taking: Taking::Splice, ..ReadOptions::default() };
+/// assert!(options.check().is_err(), "what is dropped unread cannot be verified");
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReadOptions {
+    /// What it does with the bytes.
+    pub taking: Taking,
+    /// Bytes asked for in one call.
+    pub buffer_bytes: usize,
+    /// The pipe's size.
+    pub pipe_bytes: Option<usize>,
+    /// Bytes to take out; fewer when the writer ends before.
+    pub bytes: u64,
+    /// `SPLICE_F_MOVE`.
+    pub gift: bool,
+    /// What is asked of the buffer.
+    pub memory: MemoryOptions,
+    /// What it does while the pipe is empty.
+    pub waiting: Waiting,
+    /// What should arrive.
+    pub pattern: Pattern,
+    /// Compare what arrives with the pattern.
+    pub verify: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            taking: Taking::Read,
+            buffer_bytes: BUFFER_BYTES,
+            pipe_bytes: None,
+            bytes: READ_BYTES,
+            gift: false,
+            memory: MemoryOptions::default(),
+            waiting: Waiting::Block,
+            pattern: Pattern::Constant,
+            verify: false,
+        }
+    }
+}
+
+impl ReadOptions {
+    /// Do the options agree with each other?
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason.
+    pub fn check(&self) -> Result<(), Error> {
+        let own = [
+            (
+                self.verify && self.taking == Taking::Splice,
+                "--splice drops the bytes unread, so --verify has nothing to look at: leave one out, or use --hold",
+            ),
+            (
+                self.gift && self.taking == Taking::Read,
+                "--gift is a flag of splice (SPLICE_F_MOVE): add --splice, or leave it out",
+            ),
+        ];
+        first_reason(own.into_iter().chain(self.memory.contradictions()))
+    }
+}
+
+fn first_reason(mut reasons: impl Iterator<Item = (bool, &'static str)>) -> Result<(), Error> {
+    match reasons.find(|(applies, _)| *applies) {
+        Some((_, reason)) => Err(Error::refused(reason)),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,192 @@
+//! Bytes whose value follows from their place in the stream, so that any piece can be checked alone.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// What the writer writes and the reader expects.
+///
+/// ```
+/// use gush_lab::pipe::Pattern;
+/// let mut bytes = [0; 100];
+/// Pattern::Counter.fill(1000, &mut bytes);
+/// assert_eq!(bytes[0..8], 125_u64.to_le_bytes());
+/// assert_eq!(Pattern::Counter.first_wrong(1000, &bytes), None);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pattern {
+    /// `X`, for ever.
+    #[default]
+    Constant,
+    /// The number of each 8 bytes, little-endian.
+    Counter,
+    /// A mixed number for each 8 bytes.
+    Random,
+}
+
+/// What [`Pattern::Constant`] is made of.
+pub(super) const CONSTANT: u8 = b'X';
+const WORD_BYTES: u64 = 8;
+
+impl Pattern {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Constant, Self::Counter, Self::Random];
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Constant => "constant",
+            Self::Counter => "counter",
+            Self::Random => "random",
+        }
+    }
+
+    /// Fills `bytes` with what stands `at` bytes into the stream.
+    pub fn fill(self, at: u64, bytes: &mut [u8]) {
+        match self {
+            Self::Constant => bytes.fill(CONSTANT),
+            Self::Counter => fill_words(at, bytes, |index| index),
+            Self::Random => fill_words(at, bytes, mix),
+        }
+    }
+
+    /// The place in `bytes`, which were found `at` bytes into the stream, of the first wrong one.
+    #[must_use]
+    pub fn first_wrong(self, at: u64, bytes: &[u8]) -> Option<usize> {
+        let mut expected = [0; 4096];
+        for (index, piece) in bytes.chunks(expected.len()).enumerate() {
+            let start = index * expected.len();
+            let expected = &mut expected[..piece.len()];
+            self.fill(at + start as u64, expected);
+            if expected != piece {
+                let wrong = expected.iter().zip(piece).position(|(a, b)| a != b);
+                return wrong.map(|offset| start + offset);
+            }
+        }
+        None
+    }
+}
+
+fn fill_words(at: u64, bytes: &mut [u8], word: impl Fn(u64) -> u64) {
+    let mut index = at / WORD_BYTES;
+    let skip = (at % WORD_BYTES) as usize;
+    let mut rest = bytes;
+    if skip > 0 {
+        let len = (WORD_BYTES as usize - skip).min(rest.len());
+        let (head, tail) = rest.split_at_mut(len);
+        head.copy_from_slice(&word(index).to_le_bytes()[skip..skip + len]);
+        rest = tail;
+        index += 1;
+    }
+    for piece in rest.chunks_mut(WORD_BYTES as usize) {
+        piece.copy_from_slice(&word(index).to_le_bytes()[..piece.len()]);
+        index += 1;
+    }
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood, 2014).
+fn mix(index: u64) -> u64 {
+    let mut z = index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|pattern| pattern.as_str() == name);
+        found.ok_or_else(|| Error::refused(format!("no pattern is called '{name}'")))
+    }
+}
+
+/// Bytes arrived that were never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "corrupted: byte {at_bytes} of the stream is not what was written there: its memory was written again while the bytes were still on their way"
+)]
+pub struct Corruption {
+    /// Where in the stream the first wrong byte stands, in bytes.
+    pub at_bytes: u64,
+}
+
+/// Checks a stream piece by piece.
+///
+/// ```
+/// use gush_lab::pipe::{Checker, Pattern};
+/// let mut checker = Checker::new(Pattern::Constant);
+/// checker.check(b"XXX")?;
+/// assert_eq!(checker.check(b"XY").unwrap_err().at_bytes, 4);
+/// # Ok::<(), gush_lab::pipe::Corruption>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Checker {
+    pattern: Pattern,
+    at_bytes: u64,
+}
+
+impl Checker {
+    /// One that stands at the beginning.
+    #[must_use]
+    pub fn new(pattern: Pattern) -> Self {
+        Self { pattern, at_bytes: 0 }
+    }
+
+    /// Compares the next bytes.
+    ///
+    /// # Errors
+    /// [`Corruption`] at the first wrong byte.
+    pub fn check(&mut self, bytes: &[u8]) -> Result<(), Corruption> {
+        let wrong = self.pattern.first_wrong(self.at_bytes, bytes);
+        let at_bytes = self.at_bytes;
+        self.at_bytes += bytes.len() as u64;
+        match wrong {
+            Some(offset) => Err(Corruption { at_bytes: at_bytes + offset as u64 }),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_fill_as_the_whole_does(at in 0_u64..1 << 40, cuts in proptest::collection::vec(0_usize..100, 1..20)) {
+            for pattern in Pattern::ALL {
+                let mut whole = vec![0; cuts.iter().sum()];
+                pattern.fill(at, &mut whole);
+                let mut pieces = Vec::new();
+                for &len in &cuts {
+                    let mut piece = vec![0; len];
+                    pattern.fill(at + pieces.len() as u64, &mut piece);
+                    pieces.extend(piece);
+                }
+                prop_assert_eq!(&pieces, &whole);
+                prop_assert_eq!(pattern.first_wrong(at, &whole), None);
+            }
+        }
+
+        #[test]
+        fn one_flipped_bit_is_found_where_it_is(at in 0_u64..1 << 40, len in 1_usize..20_000, place in any::<prop::sample::Index>(), bit in 0_u8..8) {
+            for pattern in Pattern::ALL {
+                let mut bytes = vec![0; len];
+                pattern.fill(at, &mut bytes);
+                let place = place.index(len);
+                bytes[place] ^= 1 << bit;
+                prop_assert_eq!(pattern.first_wrong(at, &bytes), Some(place));
+            }
+        }
+    }
+}

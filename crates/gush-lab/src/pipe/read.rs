@@ -1,0 +1,247 @@
+//! The reader: takes bytes out of the pipe, counts them, and says how fast they came.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+use rustix::pipe::SpliceFlags;
+
+use super::options::{ReadOptions, Taking};
+use super::pattern::{Checker, Pattern};
+use super::{ends, hold, memory, waiting};
+use crate::Error;
+
+const NAME: &str = "standard input";
+
+/// What the reader measured.
+///
+/// ```
+/// use gush_lab::pipe::Reading;
+/// use std::time::Duration;
+/// let reading = Reading {
+///     bytes: 10 << 30,
+///     elapsed: Duration::from_millis(160),
+///     buffer_bytes: 256 << 10,
+///     pipe_bytes: Some(128 << 10),
+/// };
+/// assert_eq!(reading.to_string(), "62.5GiB/s, 256KiB buffer, 40960 iterations (10GiB piped)");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Bytes taken out of the pipe.
+    pub bytes: u64,
+    /// From the moment when the first byte was there.
+    pub elapsed: Duration,
+    /// Bytes asked for in one call.
+    pub buffer_bytes: usize,
+    /// The pipe's size at the end; none where it was no pipe.
+    pub pipe_bytes: Option<usize>,
+}
+
+impl Reading {
+    /// The speed, in GiB/s; 0 when nothing came.
+    #[must_use]
+    pub fn gib_per_s(&self) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if self.bytes == 0 || seconds == 0.0 {
+            return 0.0;
+        }
+        self.bytes as f64 / f64::from(1 << 30) / seconds
+    }
+}
+
+impl fmt::Display for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:.1}GiB/s, {} buffer, {} iterations ({} piped)",
+            self.gib_per_s(),
+            Size(self.buffer_bytes as u64),
+            self.bytes / self.buffer_bytes.max(1) as u64,
+            Size(self.bytes)
+        )
+    }
+}
+
+/// A size by the largest unit that divides it.
+struct Size(u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|&(unit, _)| self.0 >= unit && self.0.is_multiple_of(unit)) {
+            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}B", self.0),
+        }
+    }
+}
+
+/// Takes bytes out of `from` as told, until there are enough or the writer is gone.
+///
+/// What is worth knowing and no failure goes to `say`.
+///
+/// # Errors
+/// [`Error::Refused`] for options or a descriptor that cannot work, [`Error::Failed`] for a call that did not,
+/// [`Error::Corrupt`] when other bytes came than were written.
+///
+/// ```
+/// use gush_lab::pipe::{ReadOptions, read};
+/// use std::io::Write;
+/// let (reader, mut writer) = std::io::pipe()?;
+/// writer.write_all(b"XXXXX")?;
+/// drop(writer);
+/// let options = ReadOptions { verify: true, ..ReadOptions::default() };
+/// assert_eq!(read(&options, &reader, &mut |_| ()).unwrap().bytes, 5);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn read(
+    options: &ReadOptions,
+    from: &impl AsFd,
+    say: &mut dyn FnMut(&str),
+) -> Result<Reading, Error> {
+    options.check()?;
+    let from = from.as_fd();
+    let is_pipe = ends::is_pipe(from, NAME)?;
+    if rustix::termios::isatty(from) {
+        return Err(Error::refused(
+            "standard input is a terminal: connect the two, gush pipe write | gush pipe read",
+        ));
+    }
+    if !is_pipe && options.taking != Taking::Read {
+        return Err(ends::no_pipe(NAME, "--splice and --hold take pages out of one"));
+    }
+    match options.pipe_bytes {
+        Some(_) if !is_pipe => return Err(ends::no_pipe(NAME, "--pipe-size is the size of one")),
+        Some(pipe_bytes) => drop(ends::size(from, pipe_bytes, say)?),
+        None => {}
+    }
+    let mut intake = Intake::open(options, from, is_pipe)?;
+    waiting::sleep(from, PollFlags::IN).map_err(|errno| Error::failed("poll failed", errno))?;
+    let start = Instant::now();
+    let bytes = intake.take_all()?;
+    let elapsed = start.elapsed();
+    if bytes < options.bytes {
+        say(&format!("the writer ended after {} of {}", Size(bytes), Size(options.bytes)));
+    }
+    let pipe_bytes = rustix::pipe::fcntl_getpipe_size(from).ok().filter(|_| is_pipe);
+    Ok(Reading { bytes, elapsed, buffer_bytes: options.buffer_bytes, pipe_bytes })
+}
+
+/// Where the bytes go, made ready before the clock starts.
+enum Intake<'a> {
+    Read { options: &'a ReadOptions, from: Source<'a>, pages: gush::Pages },
+    Splice { options: &'a ReadOptions, from: BorrowedFd<'a>, null: File },
+    Hold(hold::Hold<'a>),
+}
+
+enum Source<'a> {
+    Given(BorrowedFd<'a>),
+    Own(OwnedFd),
+}
+
+impl AsFd for Source<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Given(fd) => *fd,
+            Self::Own(fd) => fd.as_fd(),
+        }
+    }
+}
+
+impl<'a> Intake<'a> {
+    fn open(options: &'a ReadOptions, from: BorrowedFd<'a>, is_pipe: bool) -> Result<Self, Error> {
+        match options.taking {
+            Taking::Read => {
+                let pages =
+                    memory::allocate(options.buffer_bytes, options.memory, Pattern::Constant)?;
+                let from = if is_pipe && options.waiting.is_non_blocking() {
+                    Source::Own(ends::non_blocking(from, OFlags::RDONLY).map_err(|errno| {
+                        Error::failed(
+                            "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
+                            errno,
+                        )
+                    })?)
+                } else {
+                    Source::Given(from)
+                };
+                Ok(Self::Read { options, from, pages })
+            }
+            Taking::Splice => {
+                let null = File::options().write(true).open("/dev/null");
+                let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
+                Ok(Self::Splice { options, from, null })
+            }
+            Taking::Hold(by) => hold::Hold::new(options, by, from).map(Self::Hold),
+        }
+    }
+
+    fn take_all(&mut self) -> Result<u64, Error> {
+        match self {
+            Self::Read { options, from, pages } => read_all(options, from.as_fd(), pages),
+            Self::Splice { options, from, null } => splice_all(options, *from, null.as_fd()),
+            Self::Hold(hold) => hold.run(),
+        }
+    }
+}
+
+fn read_all(
+    options: &ReadOptions,
+    from: BorrowedFd<'_>,
+    pages: &mut gush::Pages,
+) -> Result<u64, Error> {
+    let mut checker = options.verify.then(|| Checker::new(options.pattern));
+    let mut taken = 0;
+    while taken < options.bytes {
+        let most = most(options, taken);
+        let buf = &mut pages.as_mut_slice()[..most];
+        let got = options
+            .waiting
+            .until_done(from, PollFlags::IN, || rustix::io::read(from, &mut *buf))
+            .map_err(|errno| failed("read", taken, errno))?;
+        if got == 0 {
+            break;
+        }
+        if let Some(checker) = &mut checker {
+            checker.check(&buf[..got])?;
+        }
+        taken += got as u64;
+    }
+    Ok(taken)
+}
+
+fn splice_all(
+    options: &ReadOptions,
+    from: BorrowedFd<'_>,
+    null: BorrowedFd<'_>,
+) -> Result<u64, Error> {
+    let mut flags = SpliceFlags::empty();
+    flags.set(SpliceFlags::NONBLOCK, options.waiting.is_non_blocking());
+    flags.set(SpliceFlags::MOVE, options.gift);
+    let mut taken = 0;
+    while taken < options.bytes {
+        let most = most(options, taken);
+        let got = options
+            .waiting
+            .until_done(from, PollFlags::IN, || {
+                rustix::pipe::splice(from, None, null, None, most, flags)
+            })
+            .map_err(|errno| failed("splice", taken, errno))?;
+        // A pipe answers 0 when it is empty and nobody has its write end (pipe(7)).
+        if got == 0 {
+            break;
+        }
+        taken += got as u64;
+    }
+    Ok(taken)
+}
+
+fn most(options: &ReadOptions, taken: u64) -> usize {
+    usize::try_from(options.bytes - taken).unwrap_or(usize::MAX).min(options.buffer_bytes)
+}
+
+pub(super) fn failed(call: &str, taken: u64, errno: gush::Errno) -> Error {
+    Error::failed(format!("{call} failed after {taken} bytes"), errno)
+}

@@ -1,0 +1,219 @@
+//! The five ways of writing.
+
+use std::io::Write as _;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use gush::pipe::{Reservoir, Technique as Sound, Writer};
+use gush::{Errno, Lent};
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+
+use super::options::{Technique, WriteOptions};
+use super::pattern::{CONSTANT, Pattern};
+use super::waiting::Waiting;
+use super::{ends, memory, unsound};
+use crate::Error;
+
+/// Writes by the technique asked for, and counts in `sent_bytes` what went into the pipe.
+pub(super) fn run(
+    options: &WriteOptions,
+    to: BorrowedFd<'_>,
+    sent_bytes: &mut u64,
+) -> Result<(), Error> {
+    let mut job = Job { options, to, sent_bytes };
+    match options.technique {
+        Technique::Write => job.by_write(),
+        Technique::Vmsplice => job.by_vmsplice(),
+        Technique::Fresh => job.by_fresh(),
+        Technique::Socket => job.by_socket(),
+        Technique::Reservoir => job.by_reservoir(),
+    }
+}
+
+struct Job<'a> {
+    options: &'a WriteOptions,
+    to: BorrowedFd<'a>,
+    sent_bytes: &'a mut u64,
+}
+
+impl<'a> Job<'a> {
+    /// How much of a buffer of `len_bytes` is still to be sent; 0 at the end.
+    fn next_bytes(&self, len_bytes: usize) -> usize {
+        let left = self.options.bytes.map_or(u64::MAX, |bytes| bytes - *self.sent_bytes);
+        usize::try_from(left).unwrap_or(usize::MAX).min(len_bytes)
+    }
+
+    fn changes(&self) -> bool {
+        self.options.pattern != Pattern::Constant
+    }
+
+    fn until_room<T>(&self, call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+        self.options.waiting.until_done(self.to, PollFlags::OUT, call)
+    }
+
+    fn by_write(&mut self) -> Result<(), Error> {
+        let own;
+        if self.options.waiting.is_non_blocking() && ends::is_pipe(self.to, "standard output")? {
+            own = ends::non_blocking(self.to, OFlags::WRONLY).map_err(|errno| match errno {
+                // open(2): a pipe that nobody reads any more.
+                Errno::NXIO => Error::failed("write failed", Errno::PIPE),
+                errno => Error::failed(
+                    "cannot open the pipe anew to write without sleeping (is /proc mounted?): use --wait block or poll",
+                    errno,
+                ),
+            })?;
+            return Job { options: self.options, to: own.as_fd(), sent_bytes: self.sent_bytes }
+                .write_for_ever();
+        }
+        self.write_for_ever()
+    }
+
+    fn write_for_ever(&mut self) -> Result<(), Error> {
+        let options = self.options;
+        let mut pages = memory::allocate(options.buffer_bytes, options.memory, options.pattern)?;
+        loop {
+            let len = self.next_bytes(options.buffer_bytes);
+            if len == 0 {
+                return Ok(());
+            }
+            if self.changes() {
+                options.pattern.fill(*self.sent_bytes, &mut pages.as_mut_slice()[..len]);
+            }
+            let mut rest = &pages.as_slice()[..len];
+            while !rest.is_empty() {
+                let put = self
+                    .until_room(|| rustix::io::write(self.to, rest))
+                    .map_err(|errno| self.failed("write", errno))?;
+                *self.sent_bytes += put as u64;
+                rest = &rest[put..];
+            }
+        }
+    }
+
+    /// Two buffers in turn: when one is wholly in the pipe, which holds half of one, the other has left it.
+    ///
+    /// That is enough for a reader that copies, and for no other.
+    fn by_vmsplice(&mut self) -> Result<(), Error> {
+        let options = self.options;
+        let allocate = || memory::allocate(options.buffer_bytes, options.memory, options.pattern);
+        let half = options.buffer_bytes / 2;
+        let (mut memory, turns): (Vec<Option<Lent>>, [(usize, Range<usize>); 2]) =
+            if options.same_buffer {
+                (vec![Some(allocate()?.lend())], [(0, 0..half), (0, half..2 * half)])
+            } else {
+                let whole = 0..options.buffer_bytes;
+                let both = vec![Some(allocate()?.lend()), Some(allocate()?.lend())];
+                (both, [(0, whole.clone()), (1, whole)])
+            };
+        for (index, range) in turns.into_iter().cycle() {
+            let len = self.next_bytes(range.len());
+            let Some(mut lent) = memory[index].take().filter(|_| len > 0) else { break };
+            let range = range.start..range.start + len;
+            if self.changes() {
+                let at = *self.sent_bytes;
+                let part = range.clone();
+                lent = unsound::refill(lent, |bytes| options.pattern.fill(at, &mut bytes[part]));
+            }
+            self.lend_all(&lent, range)?;
+            memory[index] = Some(lent);
+        }
+        Ok(())
+    }
+
+    fn lend_all(&mut self, lent: &Lent, range: Range<usize>) -> Result<(), Error> {
+        let sleeps = !self.options.waiting.is_non_blocking();
+        let gift = self.options.gift;
+        let mut rest = range;
+        while !rest.is_empty() {
+            let put = self
+                .until_room(|| {
+                    if sleeps {
+                        lent.splice_into_waiting(self.to, rest.clone(), gift)
+                    } else {
+                        lent.splice_into(self.to, rest.clone(), gift)
+                    }
+                })
+                .map_err(|errno| self.failed("vmsplice", errno))?;
+            *self.sent_bytes += put as u64;
+            rest.start += put;
+        }
+        Ok(())
+    }
+
+    /// A writer of the engine; its own idea of the pipe's size is put back to what was asked for.
+    fn engine_writer(&self, technique: Sound) -> Result<Writer<BorrowedFd<'a>>, Error> {
+        let writer = Writer::with(self.to, technique).map_err(|(_, errno)| {
+            let what =
+                format!("{} cannot be used here: use --technique write", self.options.technique);
+            Error::failed(what, errno)
+        })?;
+        if let Some(pipe_bytes) = self.options.pipe_bytes {
+            ends::size(self.to, pipe_bytes, &mut |_| ())?;
+        }
+        Ok(writer.wait(self.options.waiting.of_engine()))
+    }
+
+    fn by_fresh(&mut self) -> Result<(), Error> {
+        let mut writer = self.engine_writer(Sound::Fresh)?;
+        let mut to_check = self.options.memory.check_huge_page;
+        loop {
+            let mut buffer = writer.buffer().map_err(|errno| self.failed("mmap", errno))?;
+            let len = self.next_bytes(buffer.len());
+            if len == 0 {
+                return Ok(());
+            }
+            self.options.pattern.fill(*self.sent_bytes, &mut buffer[..len]);
+            if std::mem::take(&mut to_check) {
+                memory::check_huge(buffer.as_ref())?;
+            }
+            writer.commit(buffer, len).map_err(|errno| self.failed("vmsplice", errno))?;
+            *self.sent_bytes += len as u64;
+        }
+    }
+
+    fn by_socket(&mut self) -> Result<(), Error> {
+        let options = self.options;
+        let mut writer = self.engine_writer(Sound::Socket)?;
+        let mut pages = memory::allocate(options.buffer_bytes, options.memory, options.pattern)?;
+        loop {
+            let len = self.next_bytes(options.buffer_bytes);
+            if len == 0 {
+                return writer.flush().map_err(|error| Error::failed("splice failed", error));
+            }
+            let bytes = &mut pages.as_mut_slice()[..len];
+            if self.changes() {
+                options.pattern.fill(*self.sent_bytes, bytes);
+            }
+            writer.write_all(bytes).map_err(|error| Error::failed("splice failed", error))?;
+            *self.sent_bytes += len as u64;
+        }
+    }
+
+    fn by_reservoir(&mut self) -> Result<(), Error> {
+        let pipe_bytes = rustix::pipe::fcntl_getpipe_size(self.to)
+            .map_err(|errno| self.failed("fcntl", errno))?;
+        let mut reservoir = Reservoir::of(&[CONSTANT], pipe_bytes).map_err(|errno| {
+            Error::failed("a reservoir cannot be filled here: use --technique write", errno)
+        })?;
+        // tee(2) never sleeps here, so sleeping is done in poll(2).
+        let waiting = match self.options.waiting {
+            Waiting::Block => Waiting::Poll,
+            other => other,
+        };
+        loop {
+            let len = self.next_bytes(usize::MAX);
+            if len == 0 {
+                return Ok(());
+            }
+            let poured = waiting
+                .until_done(self.to, PollFlags::OUT, || reservoir.pour(&self.to, len))
+                .map_err(|errno| self.failed("tee", errno))?;
+            *self.sent_bytes += poured as u64;
+        }
+    }
+
+    fn failed(&self, call: &str, errno: Errno) -> Error {
+        Error::failed(format!("{call} failed after {} bytes", self.sent_bytes), errno)
+    }
+}

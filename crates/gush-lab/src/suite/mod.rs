@@ -1,0 +1,3 @@
+//! Which cases are measured, as data.
+
+pub mod pipe;
