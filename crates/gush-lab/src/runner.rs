@@ -104,13 +104,25 @@ pub struct Sample {
     pub sound: bool,
 }
 
-/// A case that could not be measured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// The case's name.
-    pub case: &'static str,
-    /// What its programs said.
-    pub why: String,
+/// What happens while cases run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A case begins.
+    Begins {
+        /// Its name.
+        case: &'static str,
+        /// Counted from 1.
+        round: usize,
+    },
+    /// It was measured.
+    Measured(&'a Sample),
+    /// It could not be measured, and is left out from now on.
+    Failed {
+        /// Its name.
+        case: &'static str,
+        /// What its programs said.
+        error: &'a Error,
+    },
 }
 
 /// What to run.
@@ -130,19 +142,23 @@ impl Runner<'_> {
         &self,
         cases: &[&'static Case],
         rounds: usize,
-        mut failed: impl FnMut(Failure),
+        mut tell: impl FnMut(Event<'_>),
     ) -> Vec<Sample> {
         let mut cases = cases.to_vec();
         let mut samples = Vec::new();
         for round in 1..=rounds {
-            cases.retain(|case| match self.once(case, round) {
-                Ok(sample) => {
-                    samples.push(sample);
-                    true
-                }
-                Err(error) => {
-                    failed(Failure { case: case.name, why: error.to_string() });
-                    false
+            cases.retain(|&case| {
+                tell(Event::Begins { case: case.name, round });
+                match self.once(case, round) {
+                    Ok(sample) => {
+                        tell(Event::Measured(&sample));
+                        samples.push(sample);
+                        true
+                    }
+                    Err(error) => {
+                        tell(Event::Failed { case: case.name, error: &error });
+                        false
+                    }
                 }
             });
         }

@@ -2,11 +2,11 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use gush_lab::runner::{Conditions, Runner};
+use gush_lab::runner::{Conditions, Event, Runner};
 use gush_lab::{csv, suite, table};
 
 use crate::args;
@@ -74,14 +74,71 @@ fn pipe(options: &Pipe) -> ExitCode {
         talker.say(note);
     }
     let runner = Runner { program: &program, conditions: &conditions, bytes: options.bytes };
-    let mut status = ExitCode::SUCCESS;
-    let samples = runner.run(&cases, options.rounds as usize, |failure| {
-        status = talker.fail(format_args!("{}: {}", failure.case, failure.why));
-    });
-    let text = if options.csv { csv::of(&samples) } else { table::of(&samples) };
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Ok(()) => status,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    let mut screen = Screen::new(options, talker);
+    screen.print(if options.csv { csv::HEADER } else { "" });
+    let samples =
+        runner.run(&cases, options.rounds as usize, |event| screen.tell(event, options.rounds));
+    if !options.csv {
+        screen.print(table::of(&samples).trim_end());
+    }
+    screen.status()
+}
+
+/// What is shown while cases run and afterwards.
+struct Screen {
+    talker: Talker,
+    csv: bool,
+    shows_progress: bool,
+    status: ExitCode,
+    write_error: Option<io::Error>,
+}
+
+impl Screen {
+    fn new(options: &Pipe, talker: Talker) -> Self {
+        Self {
+            talker,
+            csv: options.csv,
+            shows_progress: io::stderr().is_terminal(),
+            status: ExitCode::SUCCESS,
+            write_error: None,
+        }
+    }
+
+    fn tell(&mut self, event: Event<'_>, rounds: u32) {
+        // Back to the line's start, and what stood there cleared.
+        const ANEW: &str = "\r\x1b[K";
+        let anew = if self.shows_progress { ANEW } else { "" };
+        match event {
+            Event::Begins { case, round } if self.shows_progress => {
+                self.talker.print(format_args!("{anew}round {round} of {rounds}: {case}"));
+            }
+            Event::Begins { .. } => {}
+            Event::Measured(sample) => {
+                self.talker.print(anew);
+                if self.csv {
+                    self.print(&csv::row(sample));
+                }
+            }
+            Event::Failed { case, error } => {
+                self.talker.print(anew);
+                self.status = self.talker.fail(format_args!("{case}: {error}"));
+            }
+        }
+    }
+
+    /// Prints a line, unless it is empty or an earlier one could not be printed.
+    fn print(&mut self, line: &str) {
+        if line.is_empty() || self.write_error.is_some() {
+            return;
+        }
+        let mut stdout = io::stdout().lock();
+        self.write_error = writeln!(stdout, "{line}").and_then(|()| stdout.flush()).err();
+    }
+
+    fn status(self) -> ExitCode {
+        match self.write_error {
+            None => self.status,
+            Some(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
+        }
     }
 }

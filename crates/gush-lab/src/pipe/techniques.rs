@@ -98,14 +98,13 @@ impl<'a> Job<'a> {
         let options = self.options;
         let allocate = || memory::allocate(options.buffer_bytes, options.memory, options.pattern);
         let half = options.buffer_bytes / 2;
-        let (mut memory, turns): (Vec<Option<Lent>>, [(usize, Range<usize>); 2]) =
-            if options.same_buffer {
-                (vec![Some(allocate()?.lend())], [(0, 0..half), (0, half..2 * half)])
-            } else {
-                let whole = 0..options.buffer_bytes;
-                let both = vec![Some(allocate()?.lend()), Some(allocate()?.lend())];
-                (both, [(0, whole.clone()), (1, whole)])
-            };
+        let mut memory = vec![Some(allocate()?.lend())];
+        let turns = if options.same_buffer {
+            [(0, 0..half), (0, half..2 * half)]
+        } else {
+            memory.push(Some(allocate()?.lend()));
+            [(0, 0..options.buffer_bytes), (1, 0..options.buffer_bytes)]
+        };
         for (index, range) in turns.into_iter().cycle() {
             let len = self.next_bytes(range.len());
             let Some(mut lent) = memory[index].take().filter(|_| len > 0) else { break };
