@@ -2,6 +2,9 @@
 //!
 //! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. The pages
 //! are never written again, so whoever holds them sees what was poured, for ever (invariant 4).
+//!
+//! All slots refer to the same few pages: a pour then counts their references up in one cache line,
+//! and the reader down, where pages of their own would each cross over from the reader's processor.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -44,12 +47,18 @@ impl Reservoir {
             return Err(Errno::INVAL);
         }
         let mut pipe = Pipe::new(pipe_bytes)?;
-        let slots = pipe.capacity_bytes() / crate::kernel::page_bytes();
         // Whole patterns a slot where they fit, so that most pours end between two of them.
-        let unit: Vec<u8> = pattern.repeat((FAT_SLOT_BYTES / pattern.len()).max(1));
-        let mut socket = Fattener::new()?;
-        for _ in 0..slots {
-            if !fill_one(&mut pipe, &mut socket, &unit)? {
+        let unit = pattern.repeat((FAT_SLOT_BYTES / pattern.len()).max(1));
+        let seed = seed(&unit, pipe_bytes)?;
+        loop {
+            let wanted = unit.len();
+            match sys::pipe::tee(seed.read_end(), pipe.write_end(), wanted, SpliceFlags::NONBLOCK) {
+                Ok(put) => pipe.put(put),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+            if !pipe.held_bytes().is_multiple_of(wanted as u64) {
                 break;
             }
         }
@@ -87,19 +96,21 @@ impl Reservoir {
     }
 }
 
-/// Puts one unit into the pipe if all of it fits.
-fn fill_one(pipe: &mut Pipe, socket: &mut Fattener, unit: &[u8]) -> io::Result<bool> {
+/// A pipe that holds `unit` and nothing else.
+fn seed(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
+    let mut pipe = Pipe::new(pipe_bytes)?;
+    let mut socket = Fattener::new()?;
     let mut taken = 0;
     while taken < unit.len() || socket.held_bytes() > 0 {
         taken += socket.take(&unit[taken..])?;
         match socket.pass_on(pipe.write_end()) {
             Ok(passed) => pipe.put(passed),
-            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::AGAIN) => return Err(Errno::INVAL),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),
         }
     }
-    Ok(true)
+    Ok(pipe)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 use std::fs;
 use std::io::{self as std_io, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 
@@ -60,6 +61,11 @@ const LEAST_SOCKET_BYTES: usize = 64 << 10;
 const PIPE_BYTES: usize = 1 << 20;
 /// The buffer of a technique that copies.
 const COPIED_BYTES: usize = 256 << 10;
+
+/// How long a reader that splices takes for a full pipe of lent pages, and more.
+const LOOK: Duration = Duration::from_micros(20);
+/// Waiting in vain costs at most a few hundredths then.
+const COMMITS_BETWEEN_LOOKS: u32 = 16;
 
 /// Memory to be filled in place and committed.
 ///
@@ -120,6 +126,10 @@ pub struct Writer<P: AsFd> {
     socket: Option<Fattener>,
     /// Memory that came back from a commit, to be filled again.
     spare: Option<Pages>,
+    /// Lent memory that the reader may still be reading from the pipe, renewed by the next commit.
+    given_late: Option<Lent>,
+    /// A reader that was slow is not waited for so many times.
+    commits_until_look: u32,
     /// What `write` has collected of small pieces.
     collected: Vec<u8>,
 }
@@ -149,6 +159,8 @@ impl<P: AsFd> Writer<P> {
                 wait: Wait::Block,
                 socket,
                 spare: Some(spare),
+                given_late: None,
+                commits_until_look: 0,
                 collected: Vec::new(),
             }),
             Err(errno) => Err((pipe, errno)),
@@ -222,7 +234,7 @@ impl<P: AsFd> Writer<P> {
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
             let lent = pages.lend();
             self.lend_all(&lent, len_bytes)?;
-            self.spare = Some(lent.renew()?);
+            self.give_away(lent)?;
         } else {
             self.copy_out(&pages.as_slice()[..len_bytes])?;
             self.spare = Some(pages);
@@ -236,6 +248,41 @@ impl<P: AsFd> Writer<P> {
             self.pass_through_socket(bytes)
         } else {
             self.write_all_of(bytes)
+        }
+    }
+
+    /// Gives lent memory away: at once if the reader is done with it already, with the next commit if not.
+    ///
+    /// The page goes to the free list of the processor that drops it last. If that is ours, the next
+    /// fill gets it back while it is in our cache; if not, filling other memory hides the wait.
+    fn give_away(&mut self, lent: Lent) -> io::Result<()> {
+        let earlier = self.given_late.take();
+        if self.reader_is_done() {
+            self.spare = Some(lent.renew()?);
+        } else {
+            self.spare = earlier.map(Lent::renew).transpose()?;
+            self.given_late = Some(lent);
+        }
+        Ok(())
+    }
+
+    /// Is the pipe empty, now or (to one who spins anyway) within a moment?
+    fn reader_is_done(&mut self) -> bool {
+        if self.commits_until_look > 0 {
+            self.commits_until_look -= 1;
+            return false;
+        }
+        let patience = if self.wait == Wait::Block { Duration::ZERO } else { LOOK };
+        let start = Instant::now();
+        loop {
+            if rustix::io::ioctl_fionread(self.pipe.as_fd()) == Ok(0) {
+                return true;
+            }
+            if start.elapsed() >= patience {
+                self.commits_until_look = COMMITS_BETWEEN_LOOKS;
+                return false;
+            }
+            std::hint::spin_loop();
         }
     }
 
