@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo build --release --example fizzbuzz
-//! target/release/examples/fizzbuzz | pv > /dev/null
+//! target/release/examples/fizzbuzz | gush pipe read --splice --busy-loop
 //! target/release/examples/fizzbuzz --from 18446744073709551601
 //! ```
 //!
