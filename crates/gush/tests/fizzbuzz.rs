@@ -132,7 +132,7 @@ fn program() -> Option<Command> {
     let path: PathBuf =
         test.ancestors().nth(2).expect("a target directory").join("examples/fizzbuzz");
     if !path.exists() {
-        say_skipped(&format!("{} is not built", path.display()));
+        say_skipped("the example is not built (cargo build --example fizzbuzz)");
         return None;
     }
     Some(Command::new(path))
