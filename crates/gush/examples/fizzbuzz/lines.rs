@@ -8,8 +8,8 @@
 //! copied out, which libc's memcpy does with the widest registers there are: plain stores and that copy
 //! make a line in about 0.3 ns, so that nothing here asks for vectors by name.
 //!
-//! Blocks of 300 lines cost as much to make, but their copies are too short to fill fresh memory at
-//! full speed; those of 30 000 no longer fit the cache.
+//! Blocks of 300 lines were slower (their copies are short), and those of 30 000, which no longer fit
+//! the first-level cache, slower still.
 //!
 //! A power of ten is 1000 (mod 3000), so blocks that begin there fill every digit count to its end.
 
