@@ -102,9 +102,14 @@ fn anything(_: Case, _: Call, _: Trouble, _: &Outcome) -> Result<(), String> {
 }
 
 #[test]
-#[ignore = "found: uring counts what it has not written"]
 fn invariant_1_nothing_lost_nothing_twice_when_any_call_fails() {
-    sweep(cases::named(), errors, tells_the_cause);
+    sweep(cases::named().filter(|case| !case.is_ring()), errors, tells_the_cause);
+}
+
+#[test]
+#[ignore = "found: uring counts what it has not written"]
+fn invariant_1_nothing_lost_nothing_twice_when_any_call_of_a_ring_fails() {
+    sweep(cases::named().filter(Case::is_ring), errors, tells_the_cause);
 }
 
 #[test]

@@ -40,12 +40,11 @@ fn storm(case: Case, seed: u64) -> Outcome {
     })
 }
 
-fn storms(moves: usize, seed: u64) {
-    let all: Vec<_> = cases::named().chain(cases::auto()).collect();
+fn storms(all: &[Case], moves: usize, seed: u64) {
     let mut dice = Dice::new(seed);
     let mut wrong = Vec::new();
     for _ in 0..moves {
-        let (case, seed) = (dice.pick(&all), dice.roll());
+        let (case, seed) = (dice.pick(all), dice.roll());
         let name = format!("storm {seed}");
         let outcome = within(30, &format!("{case}: {name}"), move || storm(case, seed));
         check(case, &name, outcome, &mut wrong);
@@ -54,16 +53,24 @@ fn storms(moves: usize, seed: u64) {
 }
 
 #[test]
-#[ignore = "found: uring counts what it has not written"]
 fn invariant_1_nothing_lost_nothing_twice_in_a_storm() {
-    storms(2000, 1);
+    let all: Vec<_> = cases::named().chain(cases::auto()).filter(|case| !case.is_ring()).collect();
+    storms(&all, 2000, 1);
+}
+
+#[test]
+#[ignore = "found: uring counts what it has not written"]
+fn invariant_1_nothing_lost_nothing_twice_when_a_ring_meets_a_storm() {
+    let all: Vec<_> = cases::named().filter(Case::is_ring).collect();
+    storms(&all, 1000, 1);
 }
 
 #[test]
 #[ignore = "campaign: 40,000 moves"]
 fn campaign_nothing_lost_nothing_twice_in_many_storms() {
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2);
-    storms(40_000, seed);
+    let all: Vec<_> = cases::named().chain(cases::auto()).collect();
+    storms(&all, 40_000, seed);
 }
 
 /// From one call on, `judge` answers all calls that bring bytes to the target.

@@ -27,6 +27,13 @@ pub struct Case {
     pub len: usize,
 }
 
+impl Case {
+    /// Are several reads and writes under way at once?
+    pub fn is_ring(&self) -> bool {
+        self.choice == Choice::Only(MethodName::Uring)
+    }
+}
+
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amidst = if self.amidst { ", amidst" } else { "" };
@@ -184,7 +191,7 @@ pub fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
         if lost > 0 {
             return Err(format!("{lost} bytes of a file counted as lost"));
         }
-        if outcome.source_position != Some(expected) && !could_not_seek(outcome) {
+        if outcome.source_position != Some(expected) && !failed_at(outcome, Call::Lseek) {
             return Err(format!(
                 "source position {:?}, {delivered} delivered",
                 outcome.source_position
@@ -202,9 +209,9 @@ pub fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
     replaced(case, outcome)
 }
 
-/// Then no position can be promised.
-fn could_not_seek(outcome: &Outcome) -> bool {
-    outcome.result.as_ref().is_err_and(|error| error.call() == Some(Call::Lseek))
+/// Where lseek or ftruncate fails, no position or size can be promised.
+fn failed_at(outcome: &Outcome, call: Call) -> bool {
+    outcome.result.as_ref().is_err_and(|error| error.call() == Some(call))
 }
 
 fn target_holds(
@@ -230,7 +237,8 @@ fn target_holds(
         if arrived[..at] != before[..at] || arrived[at + case.len..] != before[at + case.len..] {
             return Err("the target's bytes around the range were touched".into());
         }
-    } else if arrived.len() != delivered && case.choice != Choice::Only(MethodName::Uring) {
+    } else if arrived.len() != delivered && !case.is_ring() && !failed_at(outcome, Call::Ftruncate)
+    {
         // Writes under way at once may leave some behind the first that failed.
         return Err(format!("{} bytes in the target, {delivered} reported", arrived.len()));
     }
@@ -238,7 +246,7 @@ fn target_holds(
         let own = !case.amidst || case.choice == Choice::Only(MethodName::Sendfile);
         let start = if own { at as u64 } else { 0 };
         let expected = if own { start + delivered as u64 } else { 0 };
-        if position != expected && !could_not_seek(outcome) {
+        if position != expected && !failed_at(outcome, Call::Lseek) {
             return Err(format!("target position {position}, {expected} expected"));
         }
     }
