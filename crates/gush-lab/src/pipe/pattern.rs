@@ -111,12 +111,21 @@ impl FromStr for Pattern {
 
 /// Bytes arrived that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "corrupted: byte {at_bytes} of the stream is not what was written there: its memory was written again while the bytes were still on their way"
-)]
+#[error("corrupted: byte {at_bytes} of the stream is not what was written there: {}", why(*.looks_like))]
 pub struct Corruption {
     /// Where in the stream the first wrong byte stands, in bytes.
     pub at_bytes: u64,
+    /// Another pattern that the bytes fit.
+    pub looks_like: Option<Pattern>,
+}
+
+fn why(looks_like: Option<Pattern>) -> String {
+    match looks_like {
+        Some(pattern) => {
+            format!("it is what --pattern {pattern} has there: give both ends the same pattern")
+        }
+        None => "its memory was written again while the bytes were still on their way".to_owned(),
+    }
 }
 
 /// Checks a stream piece by piece.
@@ -150,7 +159,11 @@ impl Checker {
         let at_bytes = self.at_bytes;
         self.at_bytes += bytes.len() as u64;
         match wrong {
-            Some(offset) => Err(Corruption { at_bytes: at_bytes + offset as u64 }),
+            Some(offset) => {
+                let fits = |pattern: &Pattern| pattern.first_wrong(at_bytes, bytes).is_none();
+                let looks_like = Pattern::ALL.into_iter().find(fits);
+                Err(Corruption { at_bytes: at_bytes + offset as u64, looks_like })
+            }
             None => Ok(()),
         }
     }

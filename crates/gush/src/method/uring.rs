@@ -11,6 +11,7 @@ use super::{
 };
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
+use crate::kernel::Kernel;
 use crate::port::Side;
 use crate::sys::Call;
 use crate::sys::ring::Ring;
@@ -36,6 +37,18 @@ impl Method for Uring {
         }
     }
 
+    /// With O_DIRECT a write of odd length can fail with EINVAL after its first extent was written
+    /// (iomap checks the alignment of one extent after the other), so that no refusal would be clean.
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        source_offset(self.name(), pair)?;
+        target_offset(self.name(), pair)?;
+        if pair.source.is_direct() || pair.target.is_direct() {
+            let why = "a descriptor has O_DIRECT; the method direct serves it";
+            return Err(Refusal::because(self.name(), why));
+        }
+        Ok(())
+    }
+
     fn start<'fd>(
         &self,
         pair: &Pair<'fd>,
@@ -50,6 +63,7 @@ impl Method for Uring {
             ring: Ring::new(SLOTS, buffer_bytes)
                 .map_err(|errno| Refusal::by_kernel(self.name(), Call::IoUringSetup, errno))?,
             proven: false,
+            wrote: false,
         }))
     }
 }
@@ -62,6 +76,8 @@ struct Ringing<'fd> {
     ring: Ring,
     /// A first piece has arrived: the ring takes reads and writes of these files.
     proven: bool,
+    /// A write was handed to the ring: the target may have been touched.
+    wrote: bool,
 }
 
 /// What a slot is doing with the piece that begins `offset` bytes behind the step's start.
@@ -86,6 +102,7 @@ impl Ringing<'_> {
     }
 
     fn write(&mut self, slot: usize, offset: u64, len: usize, put: usize) -> Piece {
+        self.wrote = true;
         self.ring.write(slot, self.target.fd(), self.target_at + offset + put as u64, put..len);
         Piece::Writing { offset, len, put }
     }
@@ -107,8 +124,9 @@ impl Ringing<'_> {
             (Piece::Writing { offset, len, put }, Err(Errno::INTR | Errno::AGAIN)) => {
                 Ok(self.write(slot, offset, len, put))
             }
-            (Piece::Reading { offset, got, .. }, Err(errno)) => {
-                stop(offset + got as u64, Call::UringRead, Side::Source, errno)
+            // What was read of the piece has not been written: nothing of it has arrived.
+            (Piece::Reading { offset, .. }, Err(errno)) => {
+                stop(offset, Call::UringRead, Side::Source, errno)
             }
             (Piece::Writing { offset, put, .. }, Err(errno)) => {
                 stop(offset + put as u64, Call::UringWrite, Side::Target, errno)
@@ -155,7 +173,7 @@ impl Transfer for Ringing<'_> {
                 Ok(None) => break,
                 Err(errno) => {
                     let fault = Fault { call: Call::IoUringEnter, side: Side::Target, errno };
-                    return if self.proven { Step::Failed(fault) } else { Step::Refused(fault) };
+                    return if self.wrote { Step::Failed(fault) } else { Step::Refused(fault) };
                 }
             };
             let piece = std::mem::replace(&mut pieces[slot], Piece::Idle);

@@ -76,7 +76,8 @@ impl<'a> Job<'a> {
         if moved > 0 && (pair.source_at.is_some() || pair.target_at.is_some()) {
             self.skip(0);
         }
-        let trimmed = open_end.map_or(Ok(()), |end| end.trim(self.target_at().unwrap_or(0)));
+        let arrived_end = self.target_at().filter(|_| moved > 0);
+        let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
         self.all_seen &= traits.sees_bytes || moved == 0;
         let calls = Counts::of_this_thread().since(calls_before);
         if !matches!(outcome, Ok(Course::Refused(_))) || moved > 0 {

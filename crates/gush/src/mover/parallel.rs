@@ -174,7 +174,7 @@ impl Job<'_> {
         self.record(name, arrived, works.iter().map(|work| work.steps).sum(), threads, calls);
         self.all_seen = false;
         if arrived < length {
-            end.trim(self.target_at().unwrap_or(0))
+            end.trim(self.target_at().filter(|_| arrived > 0))
                 .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
         }
         match first.map(|halt| halt.step) {

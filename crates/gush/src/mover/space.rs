@@ -35,9 +35,10 @@ impl<'fd> OpenEnd<'fd> {
         })
     }
 
-    /// Cuts off what lies behind the last byte that arrived, but nothing that was there before.
-    pub(super) fn trim(self, arrived_end: u64) -> io::Result<()> {
-        let end = arrived_end.max(self.before_bytes);
+    /// Cuts off what lies behind the last byte that arrived, if any did, but nothing that was there
+    /// before.
+    pub(super) fn trim(self, arrived_end: Option<u64>) -> io::Result<()> {
+        let end = arrived_end.unwrap_or(0).max(self.before_bytes);
         if size_of(self.fd)? > end { sys::file::ftruncate(self.fd, end) } else { Ok(()) }
     }
 }
