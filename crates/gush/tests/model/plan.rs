@@ -169,12 +169,9 @@ impl Plan {
         if self.from.is_datagram() || self.to.is_datagram() {
             self.buffer_bytes = Some(4096);
         }
-        // Their odd pieces past the page cache have tests of their own among the odd ends.
-        let odd_pieces = match self.choice {
-            Choice::Only(MethodName::Uring) => self.to == TargetKind::Direct,
-            Choice::Only(MethodName::ReadMmap) => self.from == SourceKind::Direct,
-            _ => false,
-        };
+        // Its odd pieces past the page cache have a test of their own among the odd ends.
+        let odd_pieces =
+            self.choice == Choice::Only(MethodName::Sendfile) && self.to == TargetKind::Direct;
         if odd_pieces {
             self.choice = Choice::Only(MethodName::ReadWrite);
         }
