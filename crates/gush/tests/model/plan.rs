@@ -169,9 +169,11 @@ impl Plan {
         if self.from.is_datagram() || self.to.is_datagram() {
             self.buffer_bytes = Some(4096);
         }
-        // Its odd pieces past the page cache have a test of their own among the odd ends.
+        // Odd pieces past the page cache have a test of their own among the odd ends.
+        use MethodName::{CopyFileRange, MmapWrite, Sendfile, Splice};
+        let inside = [CopyFileRange, Sendfile, Splice, MmapWrite];
         let odd_pieces =
-            self.choice == Choice::Only(MethodName::Sendfile) && self.to == TargetKind::Direct;
+            inside.map(Choice::Only).contains(&self.choice) && self.to == TargetKind::Direct;
         if odd_pieces {
             self.choice = Choice::Only(MethodName::ReadWrite);
         }
