@@ -119,3 +119,30 @@ fn a_call_that_nothing_can_replace_is_named_when_it_is_denied() {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("lseek failed on the source: Operation not permitted"), "{text}");
 }
+
+#[test]
+fn a_pipe_writer_without_vmsplice_says_so_or_goes_another_way() {
+    let dir = TempDir::new().unwrap();
+    let Some(launcher) = launcher(dir.path()) else { return };
+    const VMSPLICE: &str = "278";
+    const EOPNOTSUPP: i32 = 95;
+    for errno in [EPERM, ENOSYS, EOPNOTSUPP] {
+        let text = |technique: &str| {
+            let script = format!(
+                "{} {errno} {VMSPLICE} {gush} pipe write {technique} --bytes 8M | {gush} pipe read --bytes 8M",
+                launcher.display(),
+                gush = env!("CARGO_BIN_EXE_gush"),
+            );
+            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+        };
+        for technique in ["--vmsplice", "--technique fresh"] {
+            let said = text(technique);
+            assert!(said.contains("vmsplice") && said.contains("technique"), "{technique}: {said}");
+        }
+        for technique in ["--technique socket", "--technique write", "--technique reservoir"] {
+            let said = text(technique);
+            assert!(said.contains("(8MiB piped)"), "{technique}: {said}");
+        }
+    }
+}
