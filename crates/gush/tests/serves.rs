@@ -75,8 +75,6 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
         MethodName::MmapCopy | MethodName::ReadMmap if by_offsets && to == TargetKind::Block => {
             Refused(Errno::OPNOTSUPP)
         }
-        // Its writes of odd length could be refused half-way.
-        MethodName::Uring if from == SourceKind::Direct || to == TargetKind::Direct => Cannot,
         _ => [Cannot, Served][usize::from(by_offsets)],
     }
 }

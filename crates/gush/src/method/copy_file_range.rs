@@ -5,7 +5,10 @@
 //! splice through the page cache (`fs/read_write.c`). Made-up files such as those of procfs report 0
 //! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.
 
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, is_aligned_for_direct,
+};
+use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
@@ -23,6 +26,10 @@ impl Method for CopyFileRange {
 
     fn traits(&self) -> Traits {
         Traits { parallel: true, ..Traits::default() }
+    }
+
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        is_aligned_for_direct(self.name(), pair)
     }
 
     fn start<'fd>(

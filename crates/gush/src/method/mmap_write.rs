@@ -6,7 +6,10 @@
 use rustix::io::Errno;
 
 use super::mapped::{MappedSource, WINDOW_BYTES, source_fault};
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer};
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, is_aligned_for_direct, source_offset,
+};
+use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::Call;
 use crate::tuning::Tuning;
@@ -21,6 +24,11 @@ impl Method for MmapWrite {
 
     fn traits(&self) -> Traits {
         Traits { parallel: true, needs_source_offset: true, ..Traits::default() }
+    }
+
+    fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        source_offset(self.name(), pair)?;
+        is_aligned_for_direct(self.name(), pair)
     }
 
     fn start<'fd>(

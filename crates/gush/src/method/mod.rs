@@ -361,6 +361,23 @@ fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
     })
 }
 
+/// Refuses odd pieces into a file with O_DIRECT, for methods whose own calls would be refused half-way:
+/// iomap checks the alignment of one extent after the other, and EINVAL can come after a part was
+/// written.
+fn is_aligned_for_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+    const ALIGNMENT: u64 = 4096;
+    let from = pair.source_at.or(pair.source.position()).unwrap_or(0);
+    let to = pair.target_at.or(pair.target.position()).unwrap_or(0);
+    let in_file = pair.source.size_bytes().saturating_sub(from);
+    let length = pair.length_bytes.map_or(in_file, |length| length.min(in_file));
+    if pair.target.is_direct() && !(to | length).is_multiple_of(ALIGNMENT) {
+        let why =
+            "the target has O_DIRECT, and the piece is not aligned; the method direct serves it";
+        return Err(Refusal::because(method, why));
+    }
+    Ok(())
+}
+
 /// A budget as the length of one system call.
 pub(crate) fn call_bytes(budget_bytes: u64, most: usize) -> usize {
     usize::try_from(budget_bytes).unwrap_or(usize::MAX).min(most)

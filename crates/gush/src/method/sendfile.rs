@@ -4,7 +4,9 @@
 //! may be anything not opened with O_APPEND (sendfile(2)). It is always written at its own position.
 //! Into a socket the pages are shared, not copied.
 
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, is_aligned_for_direct,
+};
 use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::progress::Pace;
@@ -27,6 +29,7 @@ impl Method for Sendfile {
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
+        is_aligned_for_direct(self.name(), pair)?;
         if pair.target_at.is_some() {
             return Err(Refusal::because(
                 self.name(),

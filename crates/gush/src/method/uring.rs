@@ -7,7 +7,8 @@
 use rustix::io::{self, Errno};
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, is_aligned_for_direct,
+    source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
@@ -37,16 +38,10 @@ impl Method for Uring {
         }
     }
 
-    /// With O_DIRECT a write of odd length can fail with EINVAL after its first extent was written
-    /// (iomap checks the alignment of one extent after the other), so that no refusal would be clean.
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
         source_offset(self.name(), pair)?;
         target_offset(self.name(), pair)?;
-        if pair.source.is_direct() || pair.target.is_direct() {
-            let why = "a descriptor has O_DIRECT; the method direct serves it";
-            return Err(Refusal::because(self.name(), why));
-        }
-        Ok(())
+        is_aligned_for_direct(self.name(), pair)
     }
 
     fn start<'fd>(

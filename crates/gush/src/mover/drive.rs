@@ -83,7 +83,9 @@ impl<'a> Job<'a> {
         if !matches!(outcome, Ok(Course::Refused(_))) || moved > 0 {
             self.record(name, moved, steps, 1, calls);
         }
-        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno)).and(outcome)
+        let course = outcome?;
+        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
+        Ok(course)
     }
 
     /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and

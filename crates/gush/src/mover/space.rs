@@ -39,7 +39,10 @@ impl<'fd> OpenEnd<'fd> {
     /// before.
     pub(super) fn trim(self, arrived_end: Option<u64>) -> io::Result<()> {
         let end = arrived_end.unwrap_or(0).max(self.before_bytes);
-        if size_of(self.fd)? > end { sys::file::ftruncate(self.fd, end) } else { Ok(()) }
+        match size_of(self.fd) {
+            Ok(size_bytes) if size_bytes <= end => Ok(()),
+            _ => sys::file::ftruncate(self.fd, end),
+        }
     }
 }
 

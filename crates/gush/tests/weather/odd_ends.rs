@@ -263,7 +263,6 @@ fn a_source_position_behind_the_end_is_the_end() {
 
 /// Past the page cache the kernel may have written a part when it refuses the rest.
 #[test]
-#[ignore = "found: EINVAL from a call into O_DIRECT is taken for untouched"]
 fn a_refused_write_past_the_page_cache_leaves_the_target_as_it_was() {
     let mut wrong = Vec::new();
     let shapes = [(217_921, 4095, 511), (4097, 0, 1)];
