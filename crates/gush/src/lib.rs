@@ -36,8 +36,8 @@
 //!
 //! # Sharing
 //! By default a file may be sent into a pipe or socket by reference: if somebody writes to the file
-//! before the reader has taken the bytes, the reader sees the new ones, as with `cat`. Ask for
-//! [`Mover::isolated`] where that must not be.
+//! before the reader has taken the bytes, the reader sees the new ones. Ask for [`Mover::isolated`]
+//! where that must not be.
 
 mod digest;
 mod endpoint;
