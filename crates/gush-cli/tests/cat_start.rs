@@ -1,4 +1,4 @@
-//! `gush cat` heeds what it was given: an ignored SIGPIPE, closed standard descriptors.
+//! `cat` and `cp` heed what they were given: an ignored SIGPIPE, closed standard descriptors.
 
 mod common;
 
@@ -45,5 +45,20 @@ fn closed_standard_descriptors_are_errors() {
         let output = Command::new("sh").args(["-c", script]).current_dir(&dir).output().unwrap();
         assert_eq!(said(&output), message, "{script}");
         assert_eq!(output.status.code(), Some(1), "{script}");
+    }
+}
+
+#[test]
+fn an_account_that_goes_nowhere_is_an_error_of_cp() {
+    let dir = TempDir::new().unwrap();
+    drop(gush_as("cp", dir.path()));
+    fs::write(dir.path().join("file"), "content\n").unwrap();
+    for (script, status) in
+        [("./cp -v file copy >&-", 1), ("./cp --json file copy >&-", 1), ("./cp file copy >&-", 0)]
+    {
+        let output = Command::new("sh").args(["-c", script]).current_dir(&dir).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{script}");
+        assert_eq!(said(&output).contains("write error: Bad file descriptor"), status == 1);
+        assert_eq!(fs::read(dir.path().join("copy")).unwrap(), b"content\n", "{script}");
     }
 }

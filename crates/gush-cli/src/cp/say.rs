@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
-use gush::{Control, Holes, MethodName, Progress, Report};
+use gush::{Control, Errno, Holes, MethodName, Progress, Report};
 use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
 
 use super::json::Record;
@@ -95,7 +95,11 @@ impl<'a> Teller<'a> {
     }
 
     fn write_out(&mut self, line: &str) {
-        if let Err(error) = writeln!(io::stdout(), "{line}") {
+        let written = match gush::process::was_closed(1) {
+            true => Err(Errno::BADF.into()),
+            false => writeln!(io::stdout(), "{line}"),
+        };
+        if let Err(error) = written {
             self.out_fails(&error);
         }
     }

@@ -169,14 +169,6 @@ impl Plan {
         if self.from.is_datagram() || self.to.is_datagram() {
             self.buffer_bytes = Some(4096);
         }
-        // Odd pieces past the page cache have a test of their own among the odd ends.
-        use MethodName::{CopyFileRange, MmapWrite, Sendfile, Splice};
-        let inside = [CopyFileRange, Sendfile, Splice, MmapWrite];
-        let odd_pieces =
-            inside.map(Choice::Only).contains(&self.choice) && self.to == TargetKind::Direct;
-        if odd_pieces {
-            self.choice = Choice::Only(MethodName::ReadWrite);
-        }
         // A byte at a time takes its time.
         if self.len > 1 << 20 {
             self.buffer_bytes = self.buffer_bytes.map(|bytes| bytes.max(16_384));
