@@ -62,9 +62,8 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
             Refused(Errno::INVAL)
         }
         // Fragments of odd sizes cannot go past the page cache.
-        MethodName::Splice | MethodName::Vmsplice
-            if to == TargetKind::Direct && !from.has_offsets() =>
-        {
+        MethodName::Splice if to == TargetKind::Direct && !from.has_offsets() => Cannot,
+        MethodName::Vmsplice if to == TargetKind::Direct && !from.has_offsets() => {
             ServedOr(Errno::INVAL)
         }
         MethodName::CopyFileRange
