@@ -10,8 +10,10 @@
 //! ```
 
 pub mod affinity;
+pub mod case;
 pub mod csv;
 mod error;
+pub mod model;
 pub mod pipe;
 pub mod runner;
 pub mod stats;

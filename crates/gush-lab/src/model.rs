@@ -1,0 +1,115 @@
+//! What a measurement is: samples of cases in rounds, made by a run, on a machine.
+//!
+//! Everything here has one form as JSON, which the store, exports, imports and the report share.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What one case gave, once.
+///
+/// A figure that a suite does not take is absent. What is peculiar to a suite stands in `facts`:
+///
+/// | suite | facts |
+/// |---|---|
+/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` |
+/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls` (name → count) |
+/// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
+/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` |
+/// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
+/// | `relay` | `peer`, `connections`, `cpu_s_per_gib` |
+///
+/// ```
+/// let measured = gush_lab::model::Measured { gib_per_s: Some(4.5), ..Default::default() }
+///     .with("sound", true);
+/// assert_eq!(measured.facts["sound"], true);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Throughput in GiB/s.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gib_per_s: Option<f64>,
+    /// Elapsed seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_s: Option<f64>,
+    /// Processor seconds in user space.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_s: Option<f64>,
+    /// Processor seconds in the kernel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_s: Option<f64>,
+    /// Bytes moved.
+    #[serde(default)]
+    pub bytes: u64,
+    /// What is peculiar to the suite.
+    #[serde(default)]
+    pub facts: BTreeMap<String, Value>,
+}
+
+impl Measured {
+    /// The same, with one more fact.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.facts.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// One case in one round.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name, unique in its suite.
+    pub case: String,
+    /// Counted from 1.
+    pub round: u32,
+    /// What it gave.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// Something that makes figures doubtful, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What is so, as a sentence.
+    pub fact: String,
+    /// What to do about it, as a sentence.
+    pub remedy: String,
+}
+
+/// The machine a run was made on: its fingerprint.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Names the machine: a hash of what does not change between boots.
+    pub id: String,
+    /// `processor`, `processors`, `memory`, `kernel`, `mitigations`, `huge_pages`, `pipe_max_bytes`,
+    /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`, …
+    pub facts: BTreeMap<String, String>,
+}
+
+/// One run of the lab.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Names the run wherever it is taken; sorts by time.
+    pub id: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it ended; none while it runs, or if it was killed.
+    #[serde(default)]
+    pub finished: Option<Timestamp>,
+    /// The version of gush.
+    pub gush: String,
+    /// The command line.
+    pub command: Vec<String>,
+    /// Where it was made.
+    pub machine: Machine,
+    /// What made figures doubtful.
+    #[serde(default)]
+    pub warnings: Vec<Warning>,
+    /// Every raw sample, in the order in which they were taken.
+    #[serde(default)]
+    pub samples: Vec<Sample>,
+}

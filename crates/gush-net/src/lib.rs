@@ -1,0 +1,1 @@
+//! Moves bytes between sockets by the fastest sound way, for programs that run on tokio.
