@@ -90,6 +90,23 @@ pub struct Machine {
     pub facts: BTreeMap<String, String>,
 }
 
+/// Something that belongs to a run and is no figure: a flame graph, a call path.
+///
+/// The report shows `image/svg+xml` as a picture, and anything else as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// The suite of the case that it explains.
+    pub suite: String,
+    /// That case.
+    pub case: String,
+    /// What it shows, in a few words.
+    pub title: String,
+    /// `image/svg+xml` or `text/plain`.
+    pub media_type: String,
+    /// The thing itself.
+    pub text: String,
+}
+
 /// One run of the lab.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
@@ -112,4 +129,7 @@ pub struct Run {
     /// Every raw sample, in the order in which they were taken.
     #[serde(default)]
     pub samples: Vec<Sample>,
+    /// What explains them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Attachment>,
 }
