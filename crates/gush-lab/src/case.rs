@@ -1,13 +1,13 @@
-//! A case: what is run, so that it can be measured.
+//! A case: what is run, so that it can be measured; and how a suite of them is shown.
 
 use crate::Error;
-use crate::model::Measured;
+use crate::model::{Measured, Sample};
 use crate::runner::Conditions;
 
 /// Something to be measured again and again.
 ///
-/// A case starts processes of its own, so that one case's caches, heap and pinning are not the
-/// next one's; the runner takes the cases of a round in turn.
+/// A case starts processes of its own ([`crate::runner::children`]), so that one case's caches, heap
+/// and pinning are not the next one's; the runner takes the cases of a round in turn.
 pub trait Case {
     /// The suite it belongs to.
     fn suite(&self) -> &'static str;
@@ -23,9 +23,59 @@ pub trait Case {
         Ok(())
     }
 
+    /// Runs once before the first round, so that no round pays for cold caches and first touches.
+    ///
+    /// A measurement whose figures are dropped, unless a case knows something shorter or needs none.
+    ///
+    /// # Errors
+    /// Why it could not run; the case is then left out, and that is told.
+    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
+        self.measure(conditions).map(drop)
+    }
+
     /// Measures once.
     ///
     /// # Errors
     /// Why it could not be measured.
     fn measure(&self, conditions: &Conditions) -> Result<Measured, Error>;
+}
+
+/// How a suite's samples are shown: to scripts row by row as they come, to people in the end.
+pub trait View {
+    /// The first row of CSV.
+    fn csv_header(&self) -> &str;
+
+    /// A sample's row, without the line's end; see [`crate::csv::field`].
+    fn csv_row(&self, sample: &Sample) -> String;
+
+    /// All samples as a table; see [`crate::table`].
+    fn table(&self, samples: &[Sample]) -> String;
+}
+
+/// The cases of these names in the suite's order; all of them for no names.
+///
+/// # Errors
+/// [`Error::Refused`] for a name that no case has.
+///
+/// ```
+/// use gush_lab::{case, suite::pipe};
+/// let all = || pipe::cases("gush".as_ref(), None);
+/// let two = case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
+/// assert_eq!((two.len(), two[0].name()), (2, "write-read"));
+/// assert!(case::choose(all(), &["nope".to_owned()]).is_err());
+/// ```
+pub fn choose(
+    mut cases: Vec<Box<dyn Case>>,
+    names: &[String],
+) -> Result<Vec<Box<dyn Case>>, Error> {
+    if let Some(unknown) = names.iter().find(|name| cases.iter().all(|case| case.name() != **name))
+    {
+        let known: Vec<&str> = cases.iter().map(|case| case.name()).collect();
+        return Err(Error::refused(format!(
+            "no case is called '{unknown}'; there are {}",
+            known.join(", ")
+        )));
+    }
+    cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name()));
+    Ok(cases)
 }

@@ -28,12 +28,47 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
+    /// A system call that failed: which one, on what, and its answer.
+    ///
+    /// ```
+    /// let error = gush_lab::Error::failed("cannot open 'x'", std::io::Error::from_raw_os_error(2));
+    /// assert_eq!(error.to_string(), "cannot open 'x'");
+    /// ```
+    #[must_use]
+    pub fn failed(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self::Failed { what: what.into(), source: source.into() }
     }
 
-    pub(crate) fn refused(why: impl Into<String>) -> Self {
+    /// Something that makes no sense or cannot work here, as a sentence.
+    ///
+    /// ```
+    /// assert_eq!(gush_lab::Error::refused("no pipe").to_string(), "no pipe");
+    /// ```
+    #[must_use]
+    pub fn refused(why: impl Into<String>) -> Self {
         Self::Refused(why.into())
+    }
+
+    /// The whole of it as one sentence: what failed, and the operating system's answer.
+    ///
+    /// ```
+    /// use gush_lab::Error;
+    /// let missing = std::io::Error::from_raw_os_error(2);
+    /// let error = Error::failed("cannot open 'x'", missing);
+    /// assert_eq!(error.told(), "cannot open 'x': No such file or directory");
+    /// ```
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self.io_error() {
+            Some(source) => {
+                let words = source.to_string();
+                // Rust adds the number, which says nothing that the words do not.
+                let number = source.raw_os_error().map(|number| format!(" (os error {number})"));
+                let words = number.and_then(|number| words.strip_suffix(&number)).unwrap_or(&words);
+                format!("{self}: {words}")
+            }
+            None => self.to_string(),
+        }
     }
 
     /// The operating system's answer behind it, if there is one.

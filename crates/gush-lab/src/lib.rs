@@ -1,12 +1,12 @@
 //! Measuring: how fast this machine moves bytes, by which technique, and which of them are sound.
 //!
 //! [`pipe`] holds the two programs of the pipe speed test; [`suite`] says as data which cases a suite
-//! runs; [`runner`] runs them in turn, pinned, and keeps every raw sample; [`stats`] and [`table`]
-//! make them readable, [`csv`] leaves them raw.
+//! runs; [`runner`] takes the [`case`]s in turn, pinned, and keeps every raw sample as the [`model`] has
+//! it; [`stats`] and [`table`] make them readable, [`csv`] leaves them raw.
 //!
 //! ```
-//! let cases = gush_lab::suite::pipe::CASES;
-//! assert_eq!(cases[0].name, "write-read");
+//! let ladder = gush_lab::suite::pipe::RUNGS;
+//! assert_eq!(ladder[0].name, "write-read");
 //! ```
 
 pub mod affinity;

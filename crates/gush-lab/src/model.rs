@@ -80,6 +80,17 @@ pub struct Warning {
     pub remedy: String,
 }
 
+/// A case that could not be measured, and was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name.
+    pub case: String,
+    /// Why, as a sentence.
+    pub error: String,
+}
+
 /// The machine a run was made on: its fingerprint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
@@ -108,7 +119,7 @@ pub struct Attachment {
 }
 
 /// One run of the lab.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Names the run wherever it is taken; sorts by time.
     pub id: String,
@@ -117,6 +128,9 @@ pub struct Run {
     /// When it ended; none while it runs, or if it was killed.
     #[serde(default)]
     pub finished: Option<Timestamp>,
+    /// Somebody interrupted it: samples are missing.
+    #[serde(default)]
+    pub interrupted: bool,
     /// The version of gush.
     pub gush: String,
     /// The command line.
@@ -126,6 +140,9 @@ pub struct Run {
     /// What made figures doubtful.
     #[serde(default)]
     pub warnings: Vec<Warning>,
+    /// The cases that were left out.
+    #[serde(default)]
+    pub failures: Vec<Failure>,
     /// Every raw sample, in the order in which they were taken.
     #[serde(default)]
     pub samples: Vec<Sample>,

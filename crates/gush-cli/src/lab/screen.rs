@@ -1,0 +1,75 @@
+//! What is shown while cases run: which one, on a terminal; what failed; rows as they come.
+
+use std::io::{self, IsTerminal, Write};
+
+use gush_lab::model::Sample;
+use gush_lab::runner::Event;
+
+use crate::talk::Talker;
+
+/// Standard output for figures, standard error for talk.
+pub struct Screen {
+    talker: Talker,
+    rounds: u32,
+    shows_progress: bool,
+    write_error: Option<io::Error>,
+}
+
+impl Screen {
+    /// A screen for a run of so many rounds.
+    pub fn new(talker: Talker, rounds: u32) -> Self {
+        let shows_progress = io::stderr().is_terminal();
+        Self { talker, rounds, shows_progress, write_error: None }
+    }
+
+    /// Tells of an event, and gives the sample that it brought.
+    pub fn tell<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
+        match event {
+            Event::Begins { case, round } => self.begins(case, round),
+            Event::Measured(sample) => {
+                self.clear();
+                return Some(sample);
+            }
+            Event::Failed { case, error } => {
+                self.clear();
+                self.talker.say(format_args!("{case}: {}", error.told()));
+            }
+        }
+        None
+    }
+
+    fn begins(&self, case: &str, round: u32) {
+        if !self.shows_progress {
+            return;
+        }
+        self.clear();
+        if round == 0 {
+            self.talker.print(format_args!("warming up: {case}"));
+        } else {
+            self.talker.print(format_args!("round {round} of {}: {case}", self.rounds));
+        }
+    }
+
+    /// Takes the line of progress away.
+    pub fn clear(&self) {
+        // Back to the line's start, and what stood there cleared.
+        const ANEW: &str = "\r\x1b[K";
+        if self.shows_progress {
+            self.talker.print(ANEW);
+        }
+    }
+
+    /// Prints a line of figures, unless an earlier one could not be printed.
+    pub fn print(&mut self, line: &str) {
+        if self.write_error.is_some() {
+            return;
+        }
+        let mut stdout = io::stdout().lock();
+        self.write_error = writeln!(stdout, "{line}").and_then(|()| stdout.flush()).err();
+    }
+
+    /// Whether everything could be printed.
+    pub fn ended(self) -> io::Result<()> {
+        self.write_error.map_or(Ok(()), Err)
+    }
+}

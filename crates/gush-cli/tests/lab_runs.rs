@@ -1,0 +1,53 @@
+//! What holds for every suite of `gush lab`: what an interrupt leaves.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use common::gush;
+use rustix::process::{Pid, Signal, kill_process};
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    // Far more rounds than anybody waits for.
+    let mut lab = gush()
+        .args(["lab", "pipe", "--only", "write-read", "--rounds", "1000000", "--bytes", "64M"])
+        .arg("--csv")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    let first: Vec<String> = lines.by_ref().take(3).map(Result::unwrap).collect();
+    assert!(first[0].starts_with("case,round,") && first[2].starts_with("write-read,2,"));
+    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    for line in lines {
+        assert_eq!(line.unwrap().split(',').count(), 7, "a row is whole or absent");
+    }
+    // Ends only once no child holds the other end.
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: ") && said.contains(" samples of 1000000 were taken"));
+    assert!(!said.contains("write-read: "), "ended children are no failure: {said}");
+}
+
+#[test]
+fn an_interrupt_ends_the_processes_of_a_case_at_once() {
+    // One measurement that would take hours.
+    let mut lab = gush()
+        .args(["lab", "pipe", "--only", "write-read", "--rounds", "1", "--bytes", "1P"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", lab.id());
+    while std::fs::read_to_string(&children).unwrap().split_whitespace().count() < 2 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    kill_process(Pid::from_child(&lab), Signal::TERM).unwrap();
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 0 samples of 1 were taken"), "{said}");
+}

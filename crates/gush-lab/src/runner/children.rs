@@ -1,0 +1,93 @@
+//! The processes of a case: none outlives an interrupted run.
+
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Output};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::interrupt;
+use crate::Error;
+
+static RUNNING: Mutex<Vec<Weak<OwnedFd>>> = Mutex::new(Vec::new());
+
+fn running() -> MutexGuard<'static, Vec<Weak<OwnedFd>>> {
+    // The list is whole between any two of its operations, whoever panicked.
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A process of a case. Dropped without [`Running::finish`], it is killed.
+///
+/// ```
+/// use std::process::{Command, Stdio};
+/// use gush_lab::runner::children;
+/// let echo = children::start(Command::new("echo").arg("hello").stdout(Stdio::piped()))?;
+/// assert_eq!(echo.finish()?.stdout, b"hello\n");
+/// # Ok::<(), gush_lab::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Running {
+    child: Option<Child>,
+    name: String,
+    // A descriptor, because a number could be another process's by the time of the signal.
+    _handle: Option<Arc<OwnedFd>>,
+}
+
+/// Starts `command` as a process that an interrupt ends.
+///
+/// # Errors
+/// [`Error::Failed`] when it cannot be started, [`Error::Refused`] once the run was interrupted.
+pub fn start(command: &mut Command) -> Result<Running, Error> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut running = running();
+    if interrupt::requested() {
+        return Err(Error::refused("interrupted"));
+    }
+    let child =
+        command.spawn().map_err(|error| Error::failed(format!("cannot start {name}"), error))?;
+    let handle = i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
+        .map(Arc::new);
+    running.retain(|handle| handle.strong_count() > 0);
+    running.extend(handle.iter().map(Arc::downgrade));
+    Ok(Running { child: Some(child), name, _handle: handle })
+}
+
+/// Kills every process that [`start`] started and nobody has waited for.
+pub(super) fn end_all() {
+    for handle in running().drain(..).filter_map(|handle| handle.upgrade()) {
+        // It may have ended by itself, which is as good.
+        let _ = pidfd_send_signal(&*handle, Signal::KILL);
+    }
+}
+
+impl Running {
+    /// The process, for its pipes and its id.
+    #[must_use]
+    pub fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("only finish and drop take it")
+    }
+
+    /// Waits for it, reading what it prints into pipes meanwhile.
+    ///
+    /// # Errors
+    /// What reading or waiting answers; an unsuccessful end is in the output's status.
+    pub fn finish(mut self) -> Result<Output, Error> {
+        let child = self.child.take().expect("only finish and drop take it");
+        child
+            .wait_with_output()
+            .map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Both fail only when it is gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! An interrupted run keeps what it has: the first signal ends the measuring, the second the program.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level::emulate_default_handler;
+
+use super::children;
+
+static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`].
+///
+/// A second one ends the program as it would have without this. Handlers rather than blocked signals,
+/// because children would inherit the latter.
+///
+/// # Errors
+/// What sigaction(2) or starting a thread answers.
+///
+/// ```
+/// gush_lab::runner::interrupt::watch()?;
+/// assert!(!gush_lab::runner::interrupt::requested());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn watch() -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let wait = move || {
+        for signal in signals.forever() {
+            if requested() {
+                // Fails only for signals that are not these.
+                let _ = emulate_default_handler(signal);
+            }
+            REQUESTED.store(true, Ordering::SeqCst);
+            children::end_all();
+        }
+    };
+    thread::Builder::new().name("lab-signals".into()).spawn(wait).map(drop)
+}
+
+/// Was the run asked to end? A case that loops by itself looks here.
+///
+/// ```
+/// assert!(!gush_lab::runner::interrupt::requested());
+/// ```
+#[must_use]
+pub fn requested() -> bool {
+    REQUESTED.load(Ordering::SeqCst)
+}

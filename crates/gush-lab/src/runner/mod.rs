@@ -1,0 +1,180 @@
+//! Runs cases: one round of all of them after the other, every sample kept and told of at once.
+
+pub mod children;
+mod conditions;
+pub mod interrupt;
+
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::case::Case;
+use crate::model::{Failure, Sample};
+
+pub use conditions::Conditions;
+
+/// What happens while cases run.
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// A case begins.
+    Begins {
+        /// Its name.
+        case: &'a str,
+        /// Counted from 1; 0 is the warm-up, which leaves no sample.
+        round: u32,
+    },
+    /// It was measured.
+    Measured(&'a Sample),
+    /// It could not be measured, and is left out from now on.
+    Failed {
+        /// Its name.
+        case: &'a str,
+        /// Why.
+        error: &'a Error,
+    },
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every round was taken.
+    Whole,
+    /// The time for it was up.
+    OutOfTime,
+    /// Somebody interrupted it.
+    Interrupted,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Every sample in the order in which they were taken.
+    pub samples: Vec<Sample>,
+    /// The cases that were left out, and why.
+    pub failures: Vec<Failure>,
+    /// Whether that is all that was asked for.
+    pub end: End,
+}
+
+/// How to run cases.
+///
+/// ```
+/// use gush_lab::case::Case;
+/// use gush_lab::model::Measured;
+/// use gush_lab::runner::{Conditions, End, Runner};
+///
+/// struct Nap;
+/// impl Case for Nap {
+///     fn suite(&self) -> &'static str { "example" }
+///     fn name(&self) -> &str { "nap" }
+///     fn measure(&self, _: &Conditions) -> Result<Measured, gush_lab::Error> {
+///         let start = std::time::Instant::now();
+///         std::thread::sleep(std::time::Duration::from_millis(1));
+///         Ok(Measured { wall_s: Some(start.elapsed().as_secs_f64()), ..Measured::default() })
+///     }
+/// }
+/// let conditions = Conditions::look();
+/// let cases: [Box<dyn Case>; 1] = [Box::new(Nap)];
+/// let outcome = Runner { conditions: &conditions, rounds: 3, time: None }.run(&cases, |_| ());
+/// assert_eq!((outcome.samples.len(), outcome.end), (3, End::Whole));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Runner<'a> {
+    /// What the machine grants.
+    pub conditions: &'a Conditions,
+    /// How often every case is measured.
+    pub rounds: u32,
+    /// No measurement begins after so long; every case is measured once nevertheless.
+    pub time: Option<Duration>,
+}
+
+/// Why a pass over the cases stopped before its end.
+type Stop = End;
+
+impl Runner<'_> {
+    /// Prepares and warms up every case, then measures each once a round.
+    ///
+    /// A case that fails is told of once, and left out from then on. An [`interrupt`] ends the run
+    /// at the next opportunity, with what there is.
+    pub fn run(&self, cases: &[Box<dyn Case>], tell: impl FnMut(Event<'_>)) -> Outcome {
+        let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: End::Whole };
+        let mut pass = Pass { runner: self, begun: Instant::now(), outcome, tell };
+        let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
+        for round in 0..=self.rounds {
+            if let Err(end) = pass.round(&mut left, round) {
+                pass.outcome.end = end;
+                break;
+            }
+        }
+        pass.outcome
+    }
+}
+
+struct Pass<'a, T> {
+    runner: &'a Runner<'a>,
+    begun: Instant,
+    outcome: Outcome,
+    tell: T,
+}
+
+impl<T: FnMut(Event<'_>)> Pass<'_, T> {
+    /// Takes every case once, and out of `left` those that fail.
+    fn round(&mut self, left: &mut Vec<&dyn Case>, round: u32) -> Result<(), Stop> {
+        let mut failed = Vec::new();
+        let mut stopped = Ok(());
+        for (index, &case) in left.iter().enumerate() {
+            stopped = self.may_go_on(round);
+            if stopped.is_err() {
+                break;
+            }
+            (self.tell)(Event::Begins { case: case.name(), round });
+            match self.once(case, round) {
+                Ok(()) => {}
+                // Its processes were ended; that is not its failure.
+                Err(_) if interrupt::requested() => {
+                    stopped = Err(End::Interrupted);
+                    break;
+                }
+                Err(error) => {
+                    (self.tell)(Event::Failed { case: case.name(), error: &error });
+                    self.outcome.failures.push(Failure {
+                        suite: case.suite().to_owned(),
+                        case: case.name().to_owned(),
+                        error: error.told(),
+                    });
+                    failed.push(index);
+                }
+            }
+        }
+        for index in failed.into_iter().rev() {
+            left.remove(index);
+        }
+        stopped
+    }
+
+    fn may_go_on(&self, round: u32) -> Result<(), Stop> {
+        if interrupt::requested() {
+            return Err(End::Interrupted);
+        }
+        match self.runner.time {
+            Some(time) if round > 1 && self.begun.elapsed() >= time => Err(End::OutOfTime),
+            _ => Ok(()),
+        }
+    }
+
+    fn once(&mut self, case: &dyn Case, round: u32) -> Result<(), Error> {
+        let conditions = self.runner.conditions;
+        if round == 0 {
+            case.prepare(conditions)?;
+            return case.warm_up(conditions);
+        }
+        let sample = Sample {
+            suite: case.suite().to_owned(),
+            case: case.name().to_owned(),
+            round,
+            measured: case.measure(conditions)?,
+        };
+        (self.tell)(Event::Measured(&sample));
+        self.outcome.samples.push(sample);
+        Ok(())
+    }
+}

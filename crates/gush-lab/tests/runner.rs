@@ -1,0 +1,85 @@
+//! The runner: rounds in turn, every sample told at once, a case that dies left out.
+
+use std::cell::RefCell;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use gush_lab::Error;
+use gush_lab::case::Case;
+use gush_lab::model::Measured;
+use gush_lab::runner::{Conditions, End, Event, Outcome, Runner, children};
+
+/// A name, and a shell script that prints the figure.
+struct Script(&'static str, &'static str);
+
+impl Case for Script {
+    fn suite(&self) -> &'static str {
+        "scripts"
+    }
+
+    fn name(&self) -> &str {
+        self.0
+    }
+
+    fn measure(&self, _: &Conditions) -> Result<Measured, Error> {
+        let mut shell = Command::new("sh");
+        let running = children::start(shell.args(["-c", self.1]).stdout(Stdio::piped()))?;
+        let output = running.finish()?;
+        if !output.status.success() {
+            return Err(Error::refused(format!("the script ended with {}", output.status)));
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        Ok(Measured { gib_per_s: said.trim().parse().ok(), ..Measured::default() })
+    }
+}
+
+fn run(scripts: [Script; 2], time: Option<Duration>) -> (Outcome, Vec<String>) {
+    let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
+    let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
+    let told = RefCell::new(Vec::new());
+    let outcome = Runner { conditions: &conditions, rounds: 3, time }.run(&cases, |event| {
+        told.borrow_mut().push(match event {
+            Event::Begins { case, round } => format!("{case} {round}"),
+            Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
+            Event::Failed { case, error } => format!("{case}: {error}"),
+        });
+    });
+    (outcome, told.into_inner())
+}
+
+#[test]
+fn cases_take_turns_in_rounds_after_a_warm_up() {
+    let (outcome, told) = run([Script("a", "echo 1"), Script("b", "echo 2")], None);
+    let one = |round| [format!("a {round}"), "= 1".into(), format!("b {round}"), "= 2".into()];
+    let mut expected = vec!["a 0".to_owned(), "b 0".to_owned()];
+    expected.extend((1..=3).flat_map(one));
+    assert_eq!(told, expected);
+    assert_eq!(outcome.end, End::Whole);
+    let samples: Vec<_> = outcome.samples.iter().map(|s| (s.case.as_str(), s.round)).collect();
+    assert_eq!(samples, [("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3), ("b", 3)]);
+}
+
+#[test]
+fn a_case_that_dies_is_told_of_once_and_the_others_go_on() {
+    let (outcome, told) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
+    assert_eq!(told.iter().filter(|line| line.starts_with("dies: ")).count(), 1, "{told:?}");
+    assert_eq!(outcome.samples.len(), 3);
+    assert!(outcome.samples.iter().all(|sample| sample.case == "lives"));
+    assert_eq!(outcome.failures.len(), 1);
+    assert!(outcome.failures[0].error.contains("signal: 9"), "{:?}", outcome.failures);
+    assert_eq!(outcome.end, End::Whole);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_a_sentence() {
+    let missing = children::start(&mut Command::new("/nowhere/at/all"));
+    let said = missing.unwrap_err().told();
+    assert_eq!(said, "cannot start /nowhere/at/all: No such file or directory");
+}
+
+#[test]
+fn when_time_is_up_every_case_was_measured_once() {
+    let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
+    let (outcome, _) = run(scripts, Some(Duration::ZERO));
+    assert_eq!((outcome.samples.len(), outcome.end), (2, End::OutOfTime));
+}
