@@ -1,0 +1,138 @@
+//! Intervals by the percentile bootstrap (Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993,
+//! chapter 13): the samples are drawn from again, with replacement, and the statistic of each draw noted.
+//!
+//! For the median of n samples no method without assumptions gives more than 1 − 2^(1−n) of confidence
+//! (the interval from the least to the most): 75 % of 3 samples, 94 % of 5, 97 % of 6.
+
+use fastrand::Rng;
+
+use super::middle;
+
+/// How sure an interval is meant to be.
+pub const CONFIDENCE: f64 = 0.95;
+/// How many draws make an interval.
+pub const RESAMPLES: usize = 10_000;
+/// Always the same draws: the same samples give the same interval on every machine.
+const SEED: u64 = 0x6775_7368;
+
+/// A figure, and the interval that it lies in with [`CONFIDENCE`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Of the samples themselves.
+    pub value: f64,
+    /// The interval's lower end.
+    pub low: f64,
+    /// The interval's upper end.
+    pub high: f64,
+}
+
+impl Estimate {
+    fn of(value: f64, mut draws: Vec<f64>) -> Self {
+        draws.sort_by(f64::total_cmp);
+        let tail = (1.0 - CONFIDENCE) / 2.0;
+        Self { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+    }
+
+    /// Do the two intervals have a figure in common?
+    ///
+    /// ```
+    /// use gush_lab::stats::median;
+    /// let (low, high) = (median(&[1.0, 2.0, 3.0]).unwrap(), median(&[7.0, 8.0, 9.0]).unwrap());
+    /// assert!(low.overlaps(&low) && !low.overlaps(&high));
+    /// ```
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+}
+
+/// The median, with its interval; none without samples, or if one of them is no finite number.
+///
+/// ```
+/// let speed = gush_lab::stats::median(&[4.0, 4.1, 3.9, 4.2, 4.0]).unwrap();
+/// assert_eq!((speed.low, speed.value, speed.high), (3.9, 4.0, 4.2));
+/// ```
+#[must_use]
+pub fn median(samples: &[f64]) -> Option<Estimate> {
+    let value = median_of(&mut samples.to_vec())?;
+    let mut rng = Rng::with_seed(SEED);
+    let mut drawn = vec![0.0; samples.len()];
+    let draws = (0..RESAMPLES).filter_map(|_| {
+        draw(&mut rng, samples, &mut drawn);
+        median_of(&mut drawn)
+    });
+    Some(Estimate::of(value, draws.collect()))
+}
+
+/// The median of `of` divided by the median of `to`, with its interval.
+///
+/// None unless both have samples and all are finite and above zero.
+///
+/// ```
+/// let ratio = gush_lab::stats::ratio(&[8.0, 8.2, 7.9], &[2.0, 2.1, 2.0]).unwrap();
+/// assert_eq!(ratio.value, 4.0);
+/// assert!(ratio.low > 3.7 && ratio.high < 4.2);
+/// ```
+#[must_use]
+pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
+    if !(all_positive(of) && all_positive(to)) {
+        return None;
+    }
+    let value = median_of(&mut of.to_vec())? / median_of(&mut to.to_vec())?;
+    let mut rng = Rng::with_seed(SEED);
+    let (mut drawn_of, mut drawn_to) = (vec![0.0; of.len()], vec![0.0; to.len()]);
+    let draws = (0..RESAMPLES).filter_map(|_| {
+        draw(&mut rng, of, &mut drawn_of);
+        draw(&mut rng, to, &mut drawn_to);
+        Some(median_of(&mut drawn_of)? / median_of(&mut drawn_to)?)
+    });
+    Some(Estimate::of(value, draws.collect()))
+}
+
+/// The same for samples taken side by side, round by round: whole rounds are drawn, so that what
+/// slowed both sides of a round does not widen the interval.
+///
+/// ```
+/// // Both halve in the last round: the ratio does not care.
+/// let rounds = [(8.0, 2.0), (8.4, 2.1), (4.0, 1.0)];
+/// let ratio = gush_lab::stats::paired_ratio(&rounds).unwrap();
+/// assert_eq!((ratio.low, ratio.high), (4.0, 4.0));
+/// ```
+#[must_use]
+pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
+    let (mut of, mut to): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
+    if !(all_positive(&of) && all_positive(&to)) {
+        return None;
+    }
+    let value = median_of(&mut of)? / median_of(&mut to)?;
+    let mut rng = Rng::with_seed(SEED);
+    let draws = (0..RESAMPLES).filter_map(|_| {
+        for (of, to) in of.iter_mut().zip(&mut to) {
+            (*of, *to) = rounds[rng.usize(..rounds.len())];
+        }
+        Some(median_of(&mut of)? / median_of(&mut to)?)
+    });
+    Some(Estimate::of(value, draws.collect()))
+}
+
+fn all_positive(samples: &[f64]) -> bool {
+    samples.iter().all(|&sample| sample.is_finite() && sample > 0.0)
+}
+
+fn draw(rng: &mut Rng, samples: &[f64], drawn: &mut [f64]) {
+    drawn.fill_with(|| samples[rng.usize(..samples.len())]);
+}
+
+/// Sorts the samples; none without any, or if one is no finite number.
+fn median_of(samples: &mut [f64]) -> Option<f64> {
+    samples.sort_unstable_by(f64::total_cmp);
+    let finite = samples.iter().all(|sample| sample.is_finite());
+    (finite && !samples.is_empty()).then(|| middle(samples))
+}
+
+/// By linear interpolation, as NumPy and SciPy do it by default.
+fn quantile(sorted: &[f64], part: f64) -> f64 {
+    let place = part * (sorted.len() - 1) as f64;
+    let (below, above) = (place.floor() as usize, place.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * place.fract()
+}

@@ -1,0 +1,51 @@
+//! What many samples say: median, range, intervals, outliers, and whether one is faster than another.
+//!
+//! Medians, because one interrupted sample moves a mean and not a median; intervals by resampling,
+//! because the distribution of timings is not known.
+
+mod bootstrap;
+mod outliers;
+mod verdict;
+
+pub use bootstrap::{CONFIDENCE, Estimate, RESAMPLES, median, paired_ratio, ratio};
+pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
+pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
+
+/// Median and range of some samples.
+///
+/// ```
+/// use gush_lab::stats::Summary;
+/// let summary = Summary::of(&[3.0, 1.0, 2.0, 10.0]).unwrap();
+/// assert_eq!((summary.least, summary.median, summary.most), (1.0, 2.5, 10.0));
+/// assert!(Summary::of(&[]).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The smallest.
+    pub least: f64,
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The largest.
+    pub most: f64,
+}
+
+impl Summary {
+    /// Sums up samples in any order; none when there are none.
+    #[must_use]
+    pub fn of(samples: &[f64]) -> Option<Self> {
+        let mut sorted = samples.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        Some(Self { least, median: middle(&sorted), most })
+    }
+}
+
+/// The median of samples that are sorted and not none.
+fn middle(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
+}

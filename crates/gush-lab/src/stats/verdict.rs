@@ -1,0 +1,58 @@
+//! What may be said of a ratio.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Estimate;
+
+/// With fewer samples a side, no interval is trusted: the widest that there is would be 88 % sure.
+pub const FEWEST_SAMPLES: usize = 5;
+/// Differences up to this part of the whole are not told from chance: the same program run again later
+/// on the same machine differs by so much without any cause in it.
+pub const MARGIN: f64 = 0.05;
+
+/// Is one faster than another?
+///
+/// ```
+/// use gush_lab::stats::{MARGIN, Verdict, ratio};
+/// let (slow, fast) = ([2.0, 2.1, 1.9, 2.0, 2.0], [3.0, 3.1, 3.0, 2.9, 3.0]);
+/// let verdict = |of, to| Verdict::of(ratio(of, to).as_ref(), 5, MARGIN);
+/// assert_eq!(verdict(&fast, &slow), Verdict::Faster);
+/// assert_eq!(verdict(&slow, &fast), Verdict::Slower);
+/// assert_eq!(verdict(&slow, &slow), Verdict::CannotTell);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The whole interval lies above 1, by more than the margin.
+    Faster,
+    /// The whole interval lies below 1, by more than the margin.
+    Slower,
+    /// It may be either, or neither.
+    CannotTell,
+}
+
+impl Verdict {
+    /// Judges a ratio of speeds, made from `samples` a side (the fewer of both).
+    #[must_use]
+    pub fn of(ratio: Option<&Estimate>, samples: usize, margin: f64) -> Self {
+        match ratio {
+            Some(ratio) if samples >= FEWEST_SAMPLES && ratio.low > 1.0 + margin => Self::Faster,
+            Some(ratio) if samples >= FEWEST_SAMPLES && ratio.high < 1.0 / (1.0 + margin) => {
+                Self::Slower
+            }
+            _ => Self::CannotTell,
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Faster => "faster",
+            Self::Slower => "slower",
+            Self::CannotTell => "cannot tell",
+        })
+    }
+}
