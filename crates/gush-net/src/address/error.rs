@@ -1,0 +1,114 @@
+//! Why a text is no address, with the piece pointed at.
+
+use std::fmt;
+use std::ops::Range;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::kinds::Kind;
+use super::options;
+
+/// A text that is no address: what is wrong, where, and how that kind of address is written.
+///
+/// Its text has several lines: the sentence, the address, a line of carets under the wrong piece, and the grammar.
+///
+/// ```
+/// use gush_net::address::Address;
+/// let error = "tcp-listen:80,frok".parse::<Address>().unwrap_err();
+/// assert_eq!(error.message(), "tcp-listen takes no option 'frok'; did you mean 'fork'?");
+/// assert_eq!(&error.text()[error.span()], "frok");
+/// assert!(error.to_string().contains("\n  tcp-listen:80,frok\n                ^^^^\n"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError {
+    text: String,
+    span: Range<usize>,
+    message: String,
+    kind: Option<Kind>,
+}
+
+impl AddressError {
+    pub(super) fn new(fault: Fault, text: &str, kind: Option<Kind>) -> Self {
+        Self { text: text.to_owned(), span: fault.span, message: fault.message, kind }
+    }
+
+    /// The sentence, without the address and the grammar.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The whole address as it was given.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The wrong piece, as bytes of [`text`](Self::text); empty where something is missing.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// The kind of address it would have been, where its keyword is known.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.kind
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = columns(&self.text[..self.span.start]);
+        let under = columns(&self.text[self.span.clone()]).max(1);
+        writeln!(f, "{}", self.message)?;
+        writeln!(f, "  {}", visible(&self.text))?;
+        writeln!(f, "  {}{}", " ".repeat(before), "^".repeat(under))?;
+        match self.kind {
+            Some(kind) => {
+                write!(f, "  {} {}", kind.grammar(), kind.help())?;
+                let mut names = options::taken_by(kind).map(|row| row.usage()).collect::<Vec<_>>();
+                names.sort();
+                write!(f, "\n  options: {}", names.join(", "))
+            }
+            None => write!(
+                f,
+                "  kinds: {}",
+                Kind::all().map(Kind::grammar).collect::<Vec<_>>().join(" ")
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AddressError {}
+
+/// What is wrong with a piece of the text; [`AddressError`] adds the text itself.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub span: Range<usize>,
+    pub message: String,
+}
+
+pub(super) fn fault<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault { span, message: message.into() })
+}
+
+/// A control character moves a terminal's cursor, or worse.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c.is_control() { 1 } else { c.width().unwrap_or(0) }).sum()
+}
+
+/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if one is near.
+pub(super) fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let near = names.map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), name));
+    match near.min() {
+        Some((distance, name)) if distance <= 1 + name.len() / 4 => {
+            format!("; did you mean '{name}'?")
+        }
+        _ => String::new(),
+    }
+}
