@@ -8,6 +8,7 @@ mod cat;
 mod cp;
 mod lab;
 mod pipe;
+mod profile;
 mod size;
 mod talk;
 

@@ -35,6 +35,9 @@ pub(crate) fn move_all(
         Reflink::Auto => mover.method(moving.choice),
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
     };
+    if let Some(profile) = &moving.profile {
+        mover = mover.profile(profile);
+    }
     if let Some(rate) = moving.limit {
         mover = mover.limit(rate);
     }

@@ -1,5 +1,7 @@
 //! What a copy shall do: plain data, decided before the first system call.
 
+use std::sync::Arc;
+
 use rustix::fs::FileType;
 
 use crate::backup::Backup;
@@ -217,6 +219,8 @@ pub struct Moving {
     pub tuning: gush::Tuning,
     /// When the target's space is found; `None` reserves it where that makes writing faster.
     pub space: Option<gush::Space>,
+    /// The user's measured profile, which may reorder the engine's choice.
+    pub profile: Option<Arc<gush::Profile>>,
     /// The most bytes a second.
     pub limit: Option<gush::Rate>,
 }
@@ -231,6 +235,7 @@ impl Default for Moving {
             threads: 0,
             tuning: gush::Tuning::default(),
             space: None,
+            profile: None,
             limit: None,
         }
     }

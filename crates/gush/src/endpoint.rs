@@ -178,9 +178,26 @@ impl<'fd> Endpoint<'fd> {
 
     /// Is it on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
-        /// ext2/3/4, xfs, btrfs, f2fs, ramfs.
-        const OTHERS: [u64; 5] = [0xef53, 0x5846_5342, 0x9123_683e, 0xf2f5_2010, 0x8584_58f6];
-        self.file_system().is_some_and(|magic| magic == TMPFS_MAGIC || OTHERS.contains(&magic))
+        self.local_file_system().is_some_and(|name| name != "overlay")
+    }
+
+    /// The name of its file system, where that is one whose copies this machine makes itself: the names
+    /// that a [`crate::Profile`] knows.
+    ///
+    /// ```
+    /// let dev = std::fs::File::open("/proc/version")?;
+    /// assert_eq!(gush::Endpoint::of(&dev)?.local_file_system(), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn local_file_system(&self) -> Option<&'static str> {
+        let magic = self.file_system()?;
+        LOCAL.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
+    }
+
+    /// All names that [`Endpoint::local_file_system`] can answer.
+    pub(crate) fn local_file_systems() -> impl Iterator<Item = &'static str> {
+        LOCAL.iter().map(|(_, name)| *name)
     }
 
     /// What its blocks say about holes: fewer of them than the size needs make it worth asking.
@@ -227,6 +244,16 @@ pub(crate) enum HoleReport {
 /// Magic numbers of `include/uapi/linux/magic.h`.
 const FUSE_MAGIC: u64 = 0x6573_5546;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+/// ext2 and ext3 have ext4's. What an overlay stands on may be a server's.
+const LOCAL: &[(u64, &str)] = &[
+    (0xef53, "ext4"),
+    (0x5846_5342, "xfs"),
+    (0x9123_683e, "btrfs"),
+    (0xf2f5_2010, "f2fs"),
+    (0x8584_58f6, "ramfs"),
+    (TMPFS_MAGIC, "tmpfs"),
+    (0x794c_7630, "overlay"),
+];
 
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match sys::file::seek(fd, SeekFrom::Current(0)) {

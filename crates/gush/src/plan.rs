@@ -1,5 +1,6 @@
 //! Which methods to try on a pair of endpoints, in order: a table.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -21,6 +22,9 @@ struct Row {
     at_least_bytes: u64,
     at_least_threads: usize,
     methods: &'static [MethodName],
+    /// What a profile may put before these: sound here, and no promise to the user is given up by it.
+    /// So nothing that maps the target, writes ahead or goes past the page cache.
+    also: &'static [MethodName],
 }
 
 impl Row {
@@ -32,11 +36,12 @@ impl Row {
         at_least_bytes: 0,
         at_least_threads: 1,
         methods: &[MethodName::ReadWrite],
+        also: &[],
     };
 }
 
 use Kind::{Block, Character, File, Pipe, Stream};
-use MethodName::{CopyFileRange, ReadWrite, Reflink, Sendfile, Splice};
+use MethodName::{CopyFileRange, MmapWrite, ReadWrite, Reflink, Sendfile, Splice, Vmsplice};
 
 /// The first row that fits is the plan. `read-write` ends every row: it serves everything.
 ///
@@ -54,24 +59,30 @@ static TABLE: &[Row] = &[
         at_least_bytes: PARALLEL_BYTES,
         at_least_threads: 2,
         methods: &[Reflink, ReadWrite],
+        also: &[CopyFileRange, Sendfile, Splice, MmapWrite],
     },
     Row {
         source: &[File],
         target: &[File],
         same_device: true,
         methods: &[Reflink, CopyFileRange, ReadWrite],
+        also: &[Sendfile, Splice, MmapWrite],
         ..Row::ANY
     },
+    // copy_file_range has reported success falsely across file systems (Linux 5.3 to 5.18).
+    Row { source: &[File], target: &[File], also: &[Sendfile, Splice, MmapWrite], ..Row::ANY },
     Row {
         source: &[File, Block],
         target: &[Stream],
         methods: &[Sendfile, Splice, ReadWrite],
+        also: &[MmapWrite],
         ..Row::ANY
     },
     Row {
         source: &[File, Block],
         target: &[Pipe, Character],
         methods: &[Splice, Sendfile, ReadWrite],
+        also: &[MmapWrite, Vmsplice],
         ..Row::ANY
     },
     Row {
@@ -89,13 +100,16 @@ static TABLE: &[Row] = &[
     Row::ANY,
 ];
 
-/// The methods for a pair, in the order to try them.
+/// The methods for a pair, in the order to try them: the row's, and before them those that a profile
+/// prefers, as far as the row permits. Sharing blocks comes first where the row has it: that is a
+/// saving of space, not a question of speed.
 pub(crate) fn methods_for(
     source: &Endpoint<'_>,
     target: &Endpoint<'_>,
     expected_bytes: u64,
     threads: usize,
-) -> &'static [MethodName] {
+    preferred: &[MethodName],
+) -> Cow<'static, [MethodName]> {
     let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
     let row = TABLE.iter().find(|row| {
         fits(row.source, source.kind())
@@ -105,7 +119,19 @@ pub(crate) fn methods_for(
             && threads >= row.at_least_threads
             && (!row.local || target.is_local())
     });
-    row.map_or(Row::ANY.methods, |row| row.methods)
+    let row = row.unwrap_or(&Row::ANY);
+    if preferred.is_empty() {
+        return Cow::Borrowed(row.methods);
+    }
+    let permitted = |name: &&MethodName| row.also.contains(name) || row.methods.contains(name);
+    let sharing = row.methods.iter().filter(|name| **name == Reflink);
+    let mut methods = Vec::new();
+    for name in sharing.chain(preferred.iter().filter(permitted)).chain(row.methods) {
+        if !methods.contains(name) {
+            methods.push(*name);
+        }
+    }
+    Cow::Owned(methods)
 }
 
 /// Refusals remembered for endpoint pairs (invariant 3), to be shared by the moves of one run.
@@ -159,6 +185,17 @@ mod tests {
     fn every_row_ends_with_the_method_that_serves_everything() {
         for row in TABLE {
             assert_eq!(row.methods.last(), Some(&ReadWrite));
+        }
+    }
+
+    #[test]
+    fn a_profile_is_permitted_nothing_that_gives_up_a_promise() {
+        for row in TABLE {
+            for name in row.also {
+                let traits = name.method().traits();
+                assert!(!traits.needs_target_size && !traits.writes_ahead, "{name}");
+                assert!(![Reflink, MethodName::Direct].contains(name));
+            }
         }
     }
 

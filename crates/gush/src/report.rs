@@ -37,6 +37,8 @@ pub struct Report {
     pub methods: Vec<MethodUse>,
     /// The methods that could not serve, in order, each with its reason.
     pub refusals: Vec<Refusal>,
+    /// What the user's profile had to say, in sentences; nothing without one.
+    pub profile: Vec<String>,
     /// The hash of all bytes, if [`crate::Mover::digest`] asked for it and every method saw them.
     pub digest: Option<Digest>,
 }
@@ -68,6 +70,9 @@ struct Explanation<'a>(&'a Report);
 impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.0;
+        for note in &report.profile {
+            writeln!(f, "profile: {note}")?;
+        }
         for refusal in &report.refusals {
             match refusal.errno_name() {
                 Some(errno) => writeln!(f, "refused {}: {}: {errno}", refusal.method, refusal.why)?,

@@ -44,6 +44,14 @@ pub struct Tuning {
     pub(crate) gift: bool,
     pub(crate) make_holes: bool,
     pub(crate) tap: Option<Tap>,
+    pub(crate) measured: Measured,
+}
+
+/// Sizes that a profile measured: they stand behind the user's, and before a method's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Measured {
+    pub(crate) buffer_bytes: Option<usize>,
+    pub(crate) pipe_bytes: Option<usize>,
 }
 
 impl Default for Tuning {
@@ -56,6 +64,7 @@ impl Default for Tuning {
             gift: true,
             make_holes: false,
             tap: None,
+            measured: Measured::default(),
         }
     }
 }
@@ -113,7 +122,11 @@ impl Tuning {
     }
 
     pub(crate) fn buffer_or(&self, default_bytes: usize) -> usize {
-        self.buffer_bytes.unwrap_or(default_bytes)
+        self.buffer_bytes.or(self.measured.buffer_bytes).unwrap_or(default_bytes)
+    }
+
+    pub(crate) fn pipe_or(&self, default_bytes: usize) -> usize {
+        self.pipe_bytes.or(self.measured.pipe_bytes).unwrap_or(default_bytes)
     }
 
     pub(crate) fn show(&self, bytes: &[u8]) {

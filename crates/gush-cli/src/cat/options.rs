@@ -77,6 +77,9 @@ pub struct Options {
     /// Bytes that pipes on the way should hold
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
+    /// Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)
+    #[arg(long, help_heading = BEYOND)]
+    pub no_profile: bool,
 
     /// Print help
     #[arg(long, action = ArgAction::Help)]

@@ -2,14 +2,16 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush::{Mover, Rate, Refusals, Report, Side, Tuning};
+use gush::{Choice, Mover, Profile, Rate, Refusals, Report, Side, Tuning};
 
 use super::options::Options;
 use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
+use crate::profile;
 
 /// Bytes of text read at a time, unless the user says how many.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
@@ -45,7 +47,11 @@ impl<'a> Show<'a> {
     /// Why `options` cannot be followed.
     pub fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
         if !options.style().changes_bytes() {
-            return Ok(Self::Bytes(Bytes { options, target, refusals: Refusals::default() }));
+            let profile = (options.method == Choice::Auto)
+                .then(|| profile::of_user(options.no_profile))
+                .flatten();
+            let refusals = Refusals::default();
+            return Ok(Self::Bytes(Bytes { options, target, refusals, profile }));
         }
         if let Some(conflict) = options.text_conflict() {
             return Err(conflict.to_owned());
@@ -79,6 +85,7 @@ pub struct Bytes<'a> {
     options: &'a Options,
     target: BorrowedFd<'a>,
     refusals: Refusals,
+    profile: Option<Arc<Profile>>,
 }
 
 impl Bytes<'_> {
@@ -97,6 +104,9 @@ impl Bytes<'_> {
             .remember(&self.refusals);
         if let Some(rate) = self.options.limit.and_then(Rate::bytes_per_second) {
             mover = mover.limit(rate);
+        }
+        if let Some(profile) = &self.profile {
+            mover = mover.profile(profile);
         }
         let report = mover.run().map_err(|error| trouble(&error, source))?;
         Ok(Shown { bytes: report.bytes, elapsed: report.elapsed, report: Some(report) })

@@ -138,7 +138,10 @@ fn metadata() -> Vec<Arg> {
             .action(ArgAction::SetTrue),
         optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes")
             .action(ArgAction::Append),
-        value("no-preserve", "ATTR_LIST", "Do not keep these attributes").action(ArgAction::Append),
+        // Beginnings that were its own before there was --no-profile.
+        value("no-preserve", "ATTR_LIST", "Do not keep these attributes")
+            .aliases(["no-p", "no-pr"])
+            .action(ArgAction::Append),
         optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default")
             .short('Z'),
     ]
@@ -169,6 +172,7 @@ fn moving() -> Vec<Arg> {
         value("pipe-size", "SIZE", "Size of the pipe that splice goes through"),
         value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),
         flag("preallocate", "Reserve the target's space before copying"),
+        flag("no-profile", "Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)"),
         flag("no-gift", "Only lend pages to vmsplice, do not give them away"),
     ]
 }

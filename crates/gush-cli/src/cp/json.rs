@@ -24,6 +24,9 @@ pub struct Record {
     method: Option<&'static str>,
     methods: Vec<Method>,
     fallbacks: Vec<Fallback>,
+    /// What the user's profile had to say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    profile: Vec<String>,
     /// The hash of source and target, if that was verified.
     blake3: Option<String>,
     backup: Option<String>,
@@ -79,6 +82,7 @@ impl Record {
             method: None,
             methods: Vec::new(),
             fallbacks: Vec::new(),
+            profile: Vec::new(),
             blake3: None,
             backup: None,
             warnings,
@@ -107,6 +111,7 @@ impl Record {
         let Some(report) = &done.report else { return };
         self.bytes = report.bytes;
         self.hole_bytes = report.hole_bytes;
+        self.profile.clone_from(&report.profile);
         self.method = report.main_method().map(gush::MethodName::as_str);
         self.methods = report
             .methods

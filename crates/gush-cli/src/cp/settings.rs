@@ -13,7 +13,7 @@ use gush_tree::{
 use super::attributes::Attributes;
 use super::choice::pick;
 use super::command::Words;
-use crate::size;
+use crate::{profile, size};
 
 /// Everything that the command line says.
 #[derive(Debug)]
@@ -218,6 +218,9 @@ fn moving(words: &Words) -> Result<Moving, String> {
         moving.limit = Rate::bytes_per_second(rate);
     }
     moving.tuning = tuning(words)?;
+    if moving.choice == Choice::Auto && moving.reflink != Reflink::Always {
+        moving.profile = profile::of_user(words.has("no-profile"));
+    }
     moving.space = words.has("preallocate").then_some(Space::Reserve);
     Ok(moving)
 }

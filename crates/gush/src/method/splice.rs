@@ -50,7 +50,7 @@ impl Method for Splice {
     ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
         let source = Port::new(&pair.source, pair.source_at);
         let target = Port::new(&pair.target, pair.target_at);
-        let pipe_bytes = tuning.get_pipe_bytes().unwrap_or(PIPE_BYTES);
+        let pipe_bytes = tuning.pipe_or(PIPE_BYTES);
         let call_bytes = tuning.buffer_or(usize::MAX);
         let piped = [source.kind, target.kind].contains(&Kind::Pipe);
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);

@@ -47,7 +47,7 @@ impl Method for Vmsplice {
         tuning: &Tuning,
     ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
         let wanted = tuning.buffer_or(BUFFER_BYTES).next_multiple_of(page_bytes());
-        let pipe = Pipe::new(tuning.get_pipe_bytes().unwrap_or(wanted))
+        let pipe = Pipe::new(tuning.pipe_or(wanted))
             .map_err(|errno| Refusal::by_kernel(self.name(), Call::Pipe, errno))?;
         let pages = Pages::new(wanted.min(pipe.capacity_bytes()))
             .map_err(|errno| Refusal::by_kernel(self.name(), Call::Mmap, errno))?;

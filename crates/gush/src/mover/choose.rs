@@ -1,26 +1,58 @@
 //! Which methods a move may use, and on how many threads.
 
+use std::borrow::Cow;
+
 use super::job::Job;
 use super::{Choice, Holes};
 use crate::endpoint::Kind;
 use crate::kernel::Kernel;
 use crate::method::{MethodName, Refusal};
 use crate::plan;
+use crate::profile::Rule;
+use crate::wait::Wait;
 
 impl Job<'_> {
     /// The named method alone, or the plan's.
-    pub(super) fn candidates(&self) -> &'static [MethodName] {
+    pub(super) fn candidates(&self) -> Cow<'static, [MethodName]> {
         match self.options.choice {
             Choice::Only(name) => {
                 let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
-                &MethodName::ALL[at..=at]
+                Cow::Borrowed(&MethodName::ALL[at..=at])
             }
             Choice::Auto => {
                 let left_bytes = self.known_left_bytes(None);
                 let threads = self.threads(left_bytes);
-                plan::methods_for(&self.source, &self.target, left_bytes, threads)
+                let preferred = self.rule.map_or(&[][..], Rule::methods);
+                plan::methods_for(&self.source, &self.target, left_bytes, threads, preferred)
             }
         }
+    }
+
+    /// The profile speaks only where the choice is left to the plan.
+    pub(super) fn ask_profile(&mut self) {
+        if let (Choice::Auto, Some(profile)) = (self.options.choice, self.options.profile) {
+            let expected_bytes = self.known_left_bytes(None);
+            self.rule = profile.rule_for(&self.source, &self.target, expected_bytes);
+        }
+    }
+
+    /// What the profile had to say, for `--explain`.
+    pub(super) fn profile_account(&self) -> Vec<String> {
+        let (Choice::Auto, Some(profile)) = (self.options.choice, self.options.profile) else {
+            return Vec::new();
+        };
+        let rule = match self.rule {
+            Some(rule) => Some(rule.to_string()),
+            None if profile.is_empty() => None,
+            None => Some("no rule for this pair and size: the table picks".to_owned()),
+        };
+        profile.notes().iter().cloned().chain(rule).collect()
+    }
+
+    /// How to wait: as the user said, or as was measured, or asleep.
+    pub(super) fn waiting(&self) -> Wait {
+        let measured = || self.rule.and_then(Rule::spin).map(Wait::Hybrid);
+        self.options.wait.or_else(measured).unwrap_or_default()
     }
 
     /// What the options, the memory of refusals and the method's own nature say before it is tried.
@@ -62,9 +94,10 @@ impl Job<'_> {
         if !self.may_share_work || left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }
-        match self.options.threads {
-            0 => Kernel::get().processors().min(4),
-            threads => threads,
+        match (self.options.threads, self.rule.and_then(Rule::threads)) {
+            (0, None) => Kernel::get().processors().min(4),
+            (0, Some(measured)) => Kernel::get().processors().min(measured),
+            (threads, _) => threads,
         }
     }
 
@@ -72,7 +105,8 @@ impl Job<'_> {
     pub(super) fn threads_for(&self, name: MethodName, goal: Option<u64>) -> usize {
         let traits = name.method().traits();
         let apart = self.source_base.is_some() && self.target_base.is_some();
-        let wanted = traits.gains_from_threads || self.options.threads > 1;
+        let measured = self.rule.and_then(|rule| rule.threads_for(name)).unwrap_or(0);
+        let wanted = traits.gains_from_threads || self.options.threads.max(measured) > 1;
         if traits.parallel && wanted && apart && !self.options.tuning.make_holes {
             self.threads(self.known_left_bytes(goal))
         } else {

@@ -259,7 +259,7 @@ impl<'a> Job<'a> {
             Side::Source => self.source.fd(),
             Side::Target => self.target.fd(),
         };
-        let woken = self.options.wait.for_side(fd, side, slice).map_err(|errno| {
+        let woken = self.waiting().for_side(fd, side, slice).map_err(|errno| {
             self.undelivered(Fault { call: Call::Poll, side, errno }, transfer.in_flight())
         })?;
         let due = woken == Woken::NotYet || slice.is_some() && self.asked.elapsed() >= SLICE;

@@ -58,7 +58,7 @@ impl Job<'_> {
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    let waited = self.options.wait.for_side(self.target.fd(), Side::Target, None);
+                    let waited = self.waiting().for_side(self.target.fd(), Side::Target, None);
                     waited.map_err(|errno| self.undelivered(fault(Call::Poll, errno), 1))?;
                 }
                 Err(errno) => return Err(self.undelivered(fault(Call::Write, errno), 1)),

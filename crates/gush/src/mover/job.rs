@@ -13,9 +13,11 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
 use crate::port::Side;
+use crate::profile::Rule;
 use crate::progress::{Control, Limiter, Pace, Progress};
 use crate::report::{MethodUse, Report};
 use crate::sys::{self, Call, Counts};
+use crate::tuning::Measured;
 
 /// A move under way.
 pub(super) struct Job<'a> {
@@ -46,6 +48,8 @@ pub(super) struct Job<'a> {
     pub(super) may_share_work: bool,
     /// Blocks were reserved behind the target's end.
     pub(super) reserved: bool,
+    /// What the user's profile says about this pair and size.
+    pub(super) rule: Option<&'a Rule>,
     /// The source's own position was moved by asking for holes, though an offset was given.
     pub(super) source_disturbed: bool,
 }
@@ -93,6 +97,7 @@ impl<'a> Job<'a> {
             all_seen: true,
             reserved: false,
             source_disturbed: false,
+            rule: None,
             may_share_work: options.tuning.tap.is_none() && options.rate.is_none(),
             options,
         })
@@ -100,18 +105,21 @@ impl<'a> Job<'a> {
 
     pub(super) fn run(mut self) -> Result<Report, Error> {
         self.refuse_same_file()?;
+        self.ask_profile();
         self.advise();
         let outcome = self.preallocate().and_then(|()| self.move_all());
         // What was read of a file and not delivered is still in the file: its position goes back.
         self.positions_lag |= outcome.is_err();
         let settled = self.settle();
         outcome.and(settled)?;
+        let profile = self.profile_account();
         Ok(Report {
             bytes: self.moved_bytes,
             hole_bytes: self.hole_bytes,
             elapsed: self.started.elapsed(),
             methods: self.uses,
             refusals: self.refusals,
+            profile,
             digest: self.options.tuning.tap.filter(|_| self.all_seen).map(|tap| tap.digest()),
         })
     }
@@ -139,7 +147,7 @@ impl<'a> Job<'a> {
     /// Asks the methods in turn until one has moved `length_bytes`, or everything.
     pub(super) fn move_data(&mut self, length_bytes: Option<u64>) -> Result<(), Error> {
         let goal = length_bytes.map(|length| self.moved_bytes.saturating_add(length));
-        for &name in self.candidates() {
+        for &name in self.candidates().iter() {
             let refused = self.refusals.iter().any(|refusal| refusal.method == name);
             if self.ended || goal == Some(self.moved_bytes) || (!refused && self.ask(name, goal)?) {
                 return Ok(());
@@ -169,6 +177,8 @@ impl<'a> Job<'a> {
         if let Err(refusal) = self.may_use(name) {
             return Ok(Some(refusal));
         }
+        self.options.tuning.measured =
+            self.rule.map_or_else(Measured::default, |rule| rule.measured_for(name));
         if self.threads_for(name, goal) > 1 {
             self.move_in_parallel(name, goal)
         } else {

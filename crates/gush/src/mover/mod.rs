@@ -7,6 +7,7 @@ use std::str::FromStr;
 use crate::error::Error;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
+use crate::profile::Profile;
 use crate::progress::{Control, Progress, Rate};
 use crate::report::Report;
 use crate::tuning::Tuning;
@@ -108,7 +109,8 @@ pub struct Mover<'a> {
     holes: Holes,
     threads: usize,
     tuning: Tuning,
-    wait: Wait,
+    wait: Option<Wait>,
+    profile: Option<&'a Profile>,
     rate: Option<Rate>,
     observer: Option<Observer<'a>>,
     digest: bool,
@@ -133,7 +135,8 @@ impl<'a> Mover<'a> {
             holes: Holes::Keep,
             threads: 0,
             tuning: Tuning::default(),
-            wait: Wait::Block,
+            wait: None,
+            profile: None,
             rate: None,
             observer: None,
             digest: false,
@@ -205,10 +208,18 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// How to wait while neither side can go on.
+    /// How to wait while neither side can go on; [`Wait::Block`] unless a profile knows better.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+        self.wait = Some(wait);
+        self
+    }
+
+    /// The user's measured profile: it reorders what the plan permits, and sets sizes, threads and
+    /// spinning where nothing else was asked for. A named method is used as if there were none.
+    #[must_use]
+    pub fn profile(mut self, profile: &'a Profile) -> Self {
+        self.profile = Some(profile);
         self
     }
 
@@ -269,6 +280,7 @@ impl<'a> Mover<'a> {
             threads: self.threads,
             tuning: self.tuning.clone(),
             wait: self.wait,
+            profile: self.profile,
             rate: self.rate,
             observer: match &mut self.observer {
                 Some(observer) => Some(&mut **observer),

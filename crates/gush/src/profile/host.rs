@@ -1,0 +1,86 @@
+//! Which machine this is, as far as a profile has to know: asked with three cheap calls.
+
+use std::fs::File;
+use std::io::Read;
+
+/// What a profile was measured on: the kernel, the processor's model, and how many there are.
+///
+/// ```
+/// let host = gush::Host::here();
+/// assert!(!host.kernel.is_empty() && host.processors >= 1);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Host {
+    /// The kernel's release (uname(2)).
+    pub kernel: String,
+    /// The processor's architecture and model, as `/sys/devices/system/cpu/modalias` names them; the
+    /// architecture alone where that is missing.
+    ///
+    /// `/proc/cpuinfo` would be nicer to read, but before Linux 5.18 opening it could wait for every
+    /// processor (`arch_freq_prepare_all` of `arch/x86/kernel/cpu/aperfmperf.c`).
+    pub processor: String,
+    /// How many processors are online.
+    pub processors: usize,
+}
+
+impl Host {
+    /// This machine.
+    #[must_use]
+    pub fn here() -> Self {
+        let name = rustix::system::uname();
+        let architecture = || name.machine().to_string_lossy().into_owned();
+        Self {
+            kernel: name.release().to_string_lossy().into_owned(),
+            processor: beginning_of("/sys/devices/system/cpu/modalias")
+                .as_deref()
+                .and_then(model)
+                .map_or_else(architecture, str::to_owned),
+            processors: beginning_of("/sys/devices/system/cpu/online")
+                .as_deref()
+                .and_then(count)
+                .unwrap_or_else(|| crate::Kernel::get().processors()),
+        }
+    }
+}
+
+/// The list of features that follows the model is long, and changes with the microcode.
+fn beginning_of(path: &str) -> Option<String> {
+    let mut bytes = [0; 256];
+    let read = File::open(path).and_then(|mut file| file.read(&mut bytes)).ok()?;
+    Some(String::from_utf8_lossy(&bytes[..read]).into_owned())
+}
+
+/// `cpu:type:x86,ven0002fam0019mod0011:feature:,…` (`drivers/base/cpu.c`).
+fn model(modalias: &str) -> Option<&str> {
+    let (model, _) = modalias.strip_prefix("cpu:type:")?.split_once(":feature:")?;
+    Some(model)
+}
+
+/// A list of ranges such as `0-3,8` (`lib/bitmap-str.c`).
+fn count(online: &str) -> Option<usize> {
+    online.trim().split(',').try_fold(0_usize, |sum, range| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_is_told_without_its_features() {
+        let modalias = "cpu:type:x86,ven0002fam0019mod0011:feature:,0000,0001";
+        assert_eq!(model(modalias), Some("x86,ven0002fam0019mod0011"));
+        assert_eq!(model("odd"), None);
+    }
+
+    #[test]
+    fn processors_are_counted_in_ranges() {
+        assert_eq!(count("0-1\n"), Some(2));
+        assert_eq!(count("0,2-3,8\n"), Some(4));
+        assert_eq!((count("3-1"), count(""), count("0-18446744073709551615")), (None, None, None));
+    }
+}
