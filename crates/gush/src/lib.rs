@@ -69,7 +69,7 @@ pub use method::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, UnknownMethod, errno_name,
 };
 pub use mover::{Choice, Holes, Mover, copy};
-pub use pages::{HUGE_PAGE_BYTES, Lent, Pages};
+pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
 pub use port::Side;
 pub use profile::{Host, Profile, ProfileError};

@@ -158,6 +158,31 @@ impl Pages {
         Ok(byte == 2)
     }
 
+    /// Puts pages into a pipe; for types only that keep them from being written from then on.
+    fn vmsplice(
+        &self,
+        to: BorrowedFd<'_>,
+        range: Range<usize>,
+        gift: bool,
+        mut flags: SpliceFlags,
+    ) -> io::Result<usize> {
+        let bytes = &self.as_slice()[range];
+        flags.set(SpliceFlags::GIFT, gift);
+        // SAFETY: invariant 4, upheld by `Lent` and `Strip`: nothing writes the pages until `renew` has
+        // dropped them from this mapping, or `reclaim` knows that they were copied; unmapping
+        // leaves the kernel's reference valid.
+        unsafe { sys::pipe::vmsplice(to, bytes.as_ptr(), bytes.len(), flags) }
+    }
+
+    /// Drops the pages, whose holders keep them; what stands here is zero then.
+    fn renew(self) -> io::Result<Self> {
+        // SAFETY: the range is an owned private mapping without references into it.
+        let dropped = unsafe {
+            mm::madvise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
+        };
+        if dropped.is_ok() { Ok(self) } else { Pages::new(self.len_bytes) }
+    }
+
     /// Stops all writing, so that the pages may be lent.
     #[must_use]
     pub fn lend(self) -> Lent {
@@ -195,7 +220,7 @@ impl Lent {
         range: Range<usize>,
         gift: bool,
     ) -> io::Result<usize> {
-        self.vmsplice(to, range, gift, SpliceFlags::NONBLOCK)
+        self.0.vmsplice(to, range, gift, SpliceFlags::NONBLOCK)
     }
 
     /// As [`Lent::splice_into`], but sleeps in the call while the pipe is full; puts what then fits.
@@ -208,22 +233,7 @@ impl Lent {
         range: Range<usize>,
         gift: bool,
     ) -> io::Result<usize> {
-        self.vmsplice(to, range, gift, SpliceFlags::empty())
-    }
-
-    fn vmsplice(
-        &self,
-        to: BorrowedFd<'_>,
-        range: Range<usize>,
-        gift: bool,
-        mut flags: SpliceFlags,
-    ) -> io::Result<usize> {
-        let bytes = &self.as_slice()[range];
-        flags.set(SpliceFlags::GIFT, gift);
-        // SAFETY: invariant 4, upheld by this type: nothing writes the pages until `renew` has
-        // dropped them from this mapping, or `reclaim` knows that they were copied; unmapping
-        // leaves the kernel's reference valid.
-        unsafe { sys::pipe::vmsplice(to, bytes.as_ptr(), bytes.len(), flags) }
+        self.0.vmsplice(to, range, gift, SpliceFlags::empty())
     }
 
     /// Gives the pages away: their holders keep the content, this memory starts afresh from zero.
@@ -233,11 +243,7 @@ impl Lent {
     /// # Errors
     /// `ENOMEM` when the new mapping is refused.
     pub fn renew(self) -> io::Result<Pages> {
-        let (base, len_bytes) = (self.0.base, self.0.len_bytes);
-        // SAFETY: the range is an owned private mapping without references into it.
-        let dropped =
-            unsafe { mm::madvise(base.as_ptr().cast(), len_bytes, Advice::LinuxDontNeed) };
-        if dropped.is_ok() { Ok(self.0) } else { Pages::new(len_bytes) }
+        self.0.renew()
     }
 
     /// Takes the pages back with their content although somebody may still read them.
@@ -260,5 +266,88 @@ impl Lent {
     /// splice copies before it returns (`iter_file_splice_write` of `fs/splice.c`).
     pub(crate) fn reclaim(self) -> Pages {
         self.0
+    }
+}
+
+/// Memory that is lent piece by piece from its start: what is lent can be read, the rest written.
+///
+/// ```
+/// let mut strip = gush::Strip::new(gush::Pages::new(8192)?);
+/// strip.rest_mut()[..3].copy_from_slice(b"abc");
+/// strip.lend(3);
+/// assert_eq!(&strip.lent()[..3], b"abc");
+/// assert_eq!(strip.rest().len(), 8192 - rustix::param::page_size());
+/// # Ok::<(), gush::Errno>(())
+/// ```
+///
+/// What is lent has no way to be written:
+///
+/// ```compile_fail
+/// let mut strip = gush::Strip::new(gush::Pages::new(8192).unwrap());
+/// strip.lend(3);
+/// strip.lent_mut()[0] = 1;
+/// ```
+#[derive(Debug)]
+pub struct Strip {
+    pages: Pages,
+    lent_bytes: usize,
+}
+
+impl Strip {
+    /// Of memory none of which is lent.
+    #[must_use]
+    pub fn new(pages: Pages) -> Self {
+        Self { pages, lent_bytes: 0 }
+    }
+
+    /// The whole, for whoever looks its pages up.
+    #[must_use]
+    pub fn pages(&self) -> &Pages {
+        &self.pages
+    }
+
+    /// What is lent.
+    #[must_use]
+    pub fn lent(&self) -> &[u8] {
+        &self.pages.as_slice()[..self.lent_bytes]
+    }
+
+    /// What is not lent.
+    #[must_use]
+    pub fn rest(&self) -> &[u8] {
+        &self.pages.as_slice()[self.lent_bytes..]
+    }
+
+    /// What is not lent, to be written.
+    pub fn rest_mut(&mut self) -> &mut [u8] {
+        &mut self.pages.as_mut_slice()[self.lent_bytes..]
+    }
+
+    /// Lends the next `len_bytes`, and the rest of their last page with them; answers where they stand.
+    pub fn lend(&mut self, len_bytes: usize) -> Range<usize> {
+        let start = self.lent_bytes;
+        let end = self.pages.len_bytes().min(start + len_bytes);
+        self.lent_bytes = end.next_multiple_of(rustix::param::page_size());
+        start..end
+    }
+
+    /// Puts lent bytes into the pipe `to` by vmsplice(2), without waiting; answers how many.
+    ///
+    /// # Errors
+    /// As [`Lent::splice_into`].
+    ///
+    /// # Panics
+    /// When part of `range` is not lent.
+    pub fn splice_into(&self, to: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
+        assert!(range.end <= self.lent_bytes, "only what is lent may be put into a pipe");
+        self.pages.vmsplice(to, range, false, SpliceFlags::NONBLOCK)
+    }
+
+    /// Gives the lent pages away, and starts afresh from zero with none lent.
+    ///
+    /// # Errors
+    /// As [`Lent::renew`].
+    pub fn renew(self) -> io::Result<Self> {
+        self.pages.renew().map(Self::new)
     }
 }

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use common::{child, is_root, noise, runs, within};
 use gush::faults::{Plan, Verdict};
-use gush::pipe::{Pipe, Technique, Writer};
+use gush::pipe::{Pipe, Pool, Technique, Writer};
 use gush::{Call, Errno, Kernel, Vmsplice};
 
 const SECONDS: u64 = 60;
@@ -88,6 +88,18 @@ fn many_pipes_of_an_unprivileged_user() {
     }
     assert!(sizes.iter().all(|&size| size >= 4096), "{sizes:?}");
     round_trip(5 << 20);
+    drop(pipes);
+
+    let pool = Pool::new(full, pipes_in_limit);
+    let taken: Vec<Pipe> = (0..pipes_in_limit + 4).map(|_| pool.take().expect("pipe")).collect();
+    if soft > 0 {
+        assert!(pool.pipe_bytes() < full, "a refused size is not asked for again");
+    }
+    taken.into_iter().for_each(|pipe| pool.give_back(pipe));
+    let again: Vec<usize> =
+        (0..pipes_in_limit).map(|_| pool.take().expect("pipe").capacity_bytes()).collect();
+    assert!(again.iter().all(|&size| size <= pool.pipe_bytes()), "shrunk when idle: {again:?}");
+    assert_eq!(Pipe::new(full).expect("pipe").capacity_bytes(), full, "their pages are free again");
 }
 
 /// The probe is made once a process, so each answer is met in a process of its own.

@@ -5,14 +5,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
 use rustix::pipe::SpliceFlags;
 
+mod buffer;
 mod pool;
 mod reservoir;
 mod socket;
+mod technique;
 mod writer;
 
+pub use buffer::Buffer;
 pub use pool::Pool;
 pub use reservoir::Reservoir;
-pub use writer::{Buffer, Technique, Writer};
+pub use technique::Technique;
+pub use writer::Writer;
 
 use crate::endpoint::Endpoint;
 use crate::kernel::{Kernel, page_bytes};
@@ -54,6 +58,19 @@ impl Pipe {
     #[must_use]
     pub fn capacity_bytes(&self) -> usize {
         self.capacity_bytes
+    }
+
+    /// Makes an empty pipe smaller, so that the user's other pipes may be larger; answers whether it is.
+    ///
+    /// Pages are counted by user, not by process (`pipe-user-pages-soft`, pipe(7)).
+    pub fn shrink(&mut self, wanted_bytes: usize) -> bool {
+        if self.is_empty()
+            && wanted_bytes < self.capacity_bytes
+            && let Ok(bytes) = sys::pipe::set_pipe_size(self.write_end.as_fd(), wanted_bytes)
+        {
+            self.capacity_bytes = bytes;
+        }
+        self.capacity_bytes <= wanted_bytes
     }
 
     /// Is nothing in it?

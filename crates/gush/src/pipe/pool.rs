@@ -1,14 +1,20 @@
 //! Pipes kept for their next use.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io;
 
 use super::Pipe;
 
+/// The size a pipe is born with: smaller ones are not worth sharing the limit for.
+const BORN_BYTES: usize = 64 << 10;
+
 /// Empty pipes of one size, shared by threads.
 ///
-/// A pipe that still holds bytes is closed, never kept: they would be somebody else's.
+/// A pipe that still holds bytes is closed, never kept: they would be somebody else's. When the user's
+/// page limit is reached (a size is refused), pipes are asked for at half the size from then on, and
+/// those that come back are shrunk to it, so that many small pipes take the place of a few large ones.
 ///
 /// ```
 /// let pool = gush::pipe::Pool::new(65536, 4);
@@ -19,7 +25,7 @@ use super::Pipe;
 /// ```
 #[derive(Debug)]
 pub struct Pool {
-    pipe_bytes: usize,
+    pipe_bytes: AtomicUsize,
     most_idle: usize,
     idle: Mutex<Vec<Pipe>>,
 }
@@ -28,7 +34,7 @@ impl Pool {
     /// A pool that makes pipes of `pipe_bytes` (or as much as is permitted) and keeps `most_idle`.
     #[must_use]
     pub fn new(pipe_bytes: usize, most_idle: usize) -> Self {
-        Self { pipe_bytes, most_idle, idle: Mutex::new(Vec::new()) }
+        Self { pipe_bytes: AtomicUsize::new(pipe_bytes), most_idle, idle: Mutex::new(Vec::new()) }
     }
 
     /// An idle pipe, or a new one.
@@ -37,11 +43,27 @@ impl Pool {
     /// As [`Pipe::new`].
     pub fn take(&self) -> io::Result<Pipe> {
         let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| Pipe::new(self.pipe_bytes), Ok)
+        kept.map_or_else(|| self.make(), Ok)
+    }
+
+    fn make(&self) -> io::Result<Pipe> {
+        let wanted_bytes = self.pipe_bytes.load(Ordering::Relaxed);
+        let pipe = Pipe::new(wanted_bytes)?;
+        if pipe.capacity_bytes() < wanted_bytes && wanted_bytes > BORN_BYTES {
+            let fewer = BORN_BYTES.max(wanted_bytes / 2);
+            self.pipe_bytes.fetch_min(fewer, Ordering::Relaxed);
+        }
+        Ok(pipe)
+    }
+
+    /// The size that pipes are asked for at present, in bytes.
+    pub fn pipe_bytes(&self) -> usize {
+        self.pipe_bytes.load(Ordering::Relaxed)
     }
 
     /// Keeps an empty pipe if there is room for it; closes any other.
-    pub fn give_back(&self, pipe: Pipe) {
+    pub fn give_back(&self, mut pipe: Pipe) {
+        pipe.shrink(self.pipe_bytes());
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if pipe.is_empty() && idle.len() < self.most_idle {
             idle.push(pipe);

@@ -6,51 +6,20 @@
 //! | [`Technique::Socket`] | through a Unix socket, spliced on in slots of 32 KiB | one |
 //! | [`Technique::Write`] | `write` | one |
 
-use std::fs;
 use std::io::{self as std_io, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 
-use super::grow;
 use super::socket::Fattener;
+use super::{Buffer, Technique, grow};
 use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::{Kernel, Vmsplice};
-use crate::pages::{HUGE_PAGE_BYTES, Lent, Pages};
+use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
 use crate::wait::Wait;
-
-/// How a [`Writer`] hands its bytes over; each is sound for every reader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Technique {
-    /// Huge pages, lent and given away.
-    Fresh,
-    /// Through a Unix socket.
-    Socket,
-    /// `write`.
-    Write,
-}
-
-impl Technique {
-    /// The best that this kernel and process allow for a pipe.
-    #[must_use]
-    pub fn probe() -> Self {
-        if Kernel::get().vmsplice() == Vmsplice::ZeroCopy && huge_pages_may_come() {
-            Technique::Fresh
-        } else if Fattener::new().is_ok() {
-            Technique::Socket
-        } else {
-            Technique::Write
-        }
-    }
-}
-
-/// `never` in brackets means that MADV_HUGEPAGE changes nothing (`admin-guide/mm/transhuge.rst`).
-fn huge_pages_may_come() -> bool {
-    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
-        .is_ok_and(|modes| !modes.contains("[never]"))
-}
 
 /// A smaller commit is written: giving a huge page away for it would cost more, and let a reader who
 /// holds small pieces hold 2 MiB with each.
@@ -61,43 +30,14 @@ const LEAST_SOCKET_BYTES: usize = 64 << 10;
 const PIPE_BYTES: usize = 1 << 20;
 /// The buffer of a technique that copies.
 const COPIED_BYTES: usize = 256 << 10;
+/// What is lent of a huge page at a time: the reader takes it while the next is being filled, and is
+/// soon done with the last, so that the page can be given away at once.
+const LENT_BYTES: usize = 512 << 10;
 
 /// How long a reader that splices takes for a full pipe of lent pages, and more.
 const LOOK: Duration = Duration::from_micros(20);
 /// Waiting in vain costs at most a few hundredths then.
-const COMMITS_BETWEEN_LOOKS: u32 = 16;
-
-/// Memory to be filled in place and committed.
-///
-/// ```compile_fail
-/// # let (_reader, writer) = std::io::pipe().unwrap();
-/// let mut writer = gush::pipe::Writer::new(writer).unwrap();
-/// let mut buffer = writer.buffer().unwrap();
-/// writer.commit(buffer, 4096).unwrap();
-/// buffer[0] = 1; // lent pages cannot be written: the buffer has moved
-/// ```
-#[derive(Debug)]
-pub struct Buffer(Pages);
-
-impl AsRef<Pages> for Buffer {
-    fn as_ref(&self) -> &Pages {
-        &self.0
-    }
-}
-
-impl std::ops::Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
-impl std::ops::DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
-    }
-}
+const PAGES_BETWEEN_LOOKS: u32 = 16;
 
 /// Writes into a pipe (or anything else, then by `write`) so that what was committed is what arrives:
 /// the reader may read it, splice it to a file, socket or pipe, tee it, or hold it for an hour.
@@ -124,12 +64,12 @@ pub struct Writer<P: AsFd> {
     technique: Technique,
     wait: Wait,
     socket: Option<Fattener>,
-    /// Memory that came back from a commit, to be filled again.
-    spare: Option<Pages>,
+    /// Memory with room for another buffer.
+    spare: Option<Strip>,
     /// Lent memory that the reader may still be reading from the pipe, renewed by the next commit.
-    given_late: Option<Lent>,
+    given_late: Option<Strip>,
     /// A reader that was slow is not waited for so many times.
-    commits_until_look: u32,
+    pages_until_look: u32,
     /// What `write` has collected of small pieces.
     collected: Vec<u8>,
 }
@@ -158,9 +98,9 @@ impl<P: AsFd> Writer<P> {
                 technique,
                 wait: Wait::Block,
                 socket,
-                spare: Some(spare),
+                spare: Some(Strip::new(spare)),
                 given_late: None,
-                commits_until_look: 0,
+                pages_until_look: 0,
                 collected: Vec::new(),
             }),
             Err(errno) => Err((pipe, errno)),
@@ -209,11 +149,16 @@ impl<P: AsFd> Writer<P> {
     /// # Errors
     /// `ENOMEM`.
     pub fn buffer(&mut self) -> io::Result<Buffer> {
-        match self.spare.take() {
-            Some(pages) => Ok(Buffer(pages)),
-            None if self.technique == Technique::Fresh => Pages::huge(HUGE_PAGE_BYTES).map(Buffer),
-            None => Pages::new(COPIED_BYTES).map(Buffer),
-        }
+        let (huge, len_bytes) = match self.technique {
+            Technique::Fresh => (true, LENT_BYTES),
+            Technique::Socket | Technique::Write => (false, COPIED_BYTES),
+        };
+        let strip = match self.spare.take() {
+            Some(strip) => strip,
+            None if huge => Strip::new(Pages::huge(HUGE_PAGE_BYTES)?),
+            None => Strip::new(Pages::new(len_bytes)?),
+        };
+        Ok(Buffer::of(strip, len_bytes))
     }
 
     /// Sends the first `len_bytes` of a filled buffer, after whatever `write` had collected.
@@ -230,14 +175,17 @@ impl<P: AsFd> Writer<P> {
     }
 
     fn send(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
-        let pages = buffer.0;
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
-            let lent = pages.lend();
-            self.lend_all(&lent, len_bytes)?;
-            self.give_away(lent)?;
+            let mut strip = buffer.strip;
+            let range = strip.lend(len_bytes);
+            self.lend_all(&strip, range)?;
+            if strip.rest().len() < LENT_BYTES {
+                return self.give_away(strip);
+            }
+            self.spare = Some(strip);
         } else {
-            self.copy_out(&pages.as_slice()[..len_bytes])?;
-            self.spare = Some(pages);
+            self.copy_out(&buffer[..len_bytes])?;
+            self.spare = Some(buffer.strip);
         }
         Ok(())
     }
@@ -251,16 +199,16 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    /// Gives lent memory away: at once if the reader is done with it already, with the next commit if not.
+    /// Gives lent memory away: at once if the reader is done with it already, with the next page if not.
     ///
     /// The page goes to the free list of the processor that drops it last. If that is ours, the next
     /// fill gets it back while it is in our cache; if not, filling other memory hides the wait.
-    fn give_away(&mut self, lent: Lent) -> io::Result<()> {
+    fn give_away(&mut self, lent: Strip) -> io::Result<()> {
         let earlier = self.given_late.take();
         if self.reader_is_done() {
             self.spare = Some(lent.renew()?);
         } else {
-            self.spare = earlier.map(Lent::renew).transpose()?;
+            self.spare = earlier.map(Strip::renew).transpose()?;
             self.given_late = Some(lent);
         }
         Ok(())
@@ -268,8 +216,8 @@ impl<P: AsFd> Writer<P> {
 
     /// Is the pipe empty, now or (to one who spins anyway) within a moment?
     fn reader_is_done(&mut self) -> bool {
-        if self.commits_until_look > 0 {
-            self.commits_until_look -= 1;
+        if self.pages_until_look > 0 {
+            self.pages_until_look -= 1;
             return false;
         }
         let patience = if self.wait == Wait::Block { Duration::ZERO } else { LOOK };
@@ -279,23 +227,22 @@ impl<P: AsFd> Writer<P> {
                 return true;
             }
             if start.elapsed() >= patience {
-                self.commits_until_look = COMMITS_BETWEEN_LOOKS;
+                self.pages_until_look = PAGES_BETWEEN_LOOKS;
                 return false;
             }
             std::hint::spin_loop();
         }
     }
 
-    fn lend_all(&self, lent: &Lent, len_bytes: usize) -> io::Result<()> {
-        let mut sent = 0;
-        while sent < len_bytes {
-            match lent.splice_into(self.pipe.as_fd(), sent..len_bytes, false) {
-                Ok(put) => sent += put,
+    fn lend_all(&self, strip: &Strip, mut rest: Range<usize>) -> io::Result<()> {
+        while !rest.is_empty() {
+            match strip.splice_into(self.pipe.as_fd(), rest.clone()) {
+                Ok(put) => rest.start += put,
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
                 // Denied after all (a filter came later): the bytes that are left can still be written.
                 Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                    return self.write_all_of(&lent.as_slice()[sent..len_bytes]);
+                    return self.write_all_of(&strip.lent()[rest]);
                 }
                 Err(errno) => return Err(errno),
             }

@@ -1,0 +1,37 @@
+//! The ways of putting bytes into somebody's pipe that are sound for every reader.
+
+use std::fs;
+
+use super::socket::Fattener;
+use crate::kernel::{Kernel, Vmsplice};
+
+/// How a [`super::Writer`] hands its bytes over; each is sound for every reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Technique {
+    /// Huge pages, lent and given away.
+    Fresh,
+    /// Through a Unix socket.
+    Socket,
+    /// `write`.
+    Write,
+}
+
+impl Technique {
+    /// The best that this kernel and process allow for a pipe.
+    #[must_use]
+    pub fn probe() -> Self {
+        if Kernel::get().vmsplice() == Vmsplice::ZeroCopy && huge_pages_may_come() {
+            Technique::Fresh
+        } else if Fattener::new().is_ok() {
+            Technique::Socket
+        } else {
+            Technique::Write
+        }
+    }
+}
+
+/// `never` in brackets means that MADV_HUGEPAGE changes nothing (`admin-guide/mm/transhuge.rst`).
+fn huge_pages_may_come() -> bool {
+    fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .is_ok_and(|modes| !modes.contains("[never]"))
+}
