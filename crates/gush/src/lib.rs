@@ -64,16 +64,16 @@ pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
 pub use error::Error;
 pub use fault::Fault;
-pub use kernel::{Kernel, Vmsplice};
+pub use kernel::{Kernel, Vmsplice, is_refusal};
 pub use method::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, UnknownMethod, errno_name,
 };
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::Side;
+pub use port::{Manner, Port, Side};
 pub use profile::{Host, Profile, ProfileError};
-pub use progress::{Control, Progress, Rate};
+pub use progress::{Control, Limiter, Progress, Rate};
 pub use report::{MethodUse, Report};
 pub use reread::digest_of;
 pub use rustix::io::Errno;

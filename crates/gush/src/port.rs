@@ -21,9 +21,21 @@ pub enum Side {
     Target,
 }
 
-/// A descriptor, and the offset to use, or `None` for its own position.
+/// One side of a transfer: a descriptor, and the offset to use, or none for its own position.
+///
+/// Its calls never wait, whatever the descriptor's own flags say: they answer `EAGAIN`, and whoever
+/// drives them does the waiting.
+///
+/// ```
+/// let (end, other) = std::os::unix::net::UnixStream::pair()?;
+/// let mut port = gush::Port::of(&end)?;
+/// assert_eq!(port.read(&mut [0; 8]), Err(gush::Errno::AGAIN));
+/// assert_eq!(gush::Port::of(&other)?.write(b"abc"), Ok(3));
+/// assert_eq!(port.read(&mut [0; 8]), Ok(3));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Port<'fd> {
+pub struct Port<'fd> {
     pub(crate) fd: BorrowedFd<'fd>,
     pub(crate) at: Option<u64>,
     pub(crate) kind: Kind,
@@ -35,7 +47,92 @@ pub(crate) struct Port<'fd> {
     waits: bool,
 }
 
+/// How a [`Port`] is touched, and where it stands, apart from its descriptor.
+///
+/// ```
+/// let file = tempfile::tempfile()?;
+/// let manner = gush::Port::of(&file)?.at(7).manner();
+/// assert_eq!(manner.on(std::os::fd::AsFd::as_fd(&file)).offset(), Some(7));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    at: Option<u64>,
+    kind: Kind,
+    nonblocking: bool,
+    append: bool,
+    direct: bool,
+    waits: bool,
+}
+
+impl Manner {
+    /// The port again, on the descriptor that it was asked of.
+    #[must_use]
+    pub fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
+        let Self { at, kind, nonblocking, append, direct, waits } = self;
+        Port { fd, at, kind, nonblocking, append, direct, waits }
+    }
+
+    /// What the descriptor is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+}
+
 impl<'fd> Port<'fd> {
+    /// A descriptor as it stands, at its own position.
+    ///
+    /// # Errors
+    /// As [`Endpoint::of`].
+    pub fn of(fd: &'fd impl AsFd) -> io::Result<Self> {
+        Endpoint::of(fd).map(|endpoint| Self::new(&endpoint, None))
+    }
+
+    /// A connected stream socket with O_NONBLOCK, which the caller knows it to be: no call is made.
+    #[must_use]
+    pub fn of_nonblocking_stream(fd: BorrowedFd<'fd>) -> Self {
+        let (kind, at) = (Kind::Stream, None);
+        Self { fd, at, kind, nonblocking: true, append: false, direct: false, waits: false }
+    }
+
+    /// The same, at an offset in bytes, which moves on with every call.
+    #[must_use]
+    pub fn at(self, offset: u64) -> Self {
+        Self { at: Some(offset), ..self }
+    }
+
+    /// What is known of it apart from the descriptor, for who owns that and may close it.
+    #[must_use]
+    pub fn manner(&self) -> Manner {
+        let Self { at, kind, nonblocking, append, direct, waits, .. } = *self;
+        Manner { at, kind, nonblocking, append, direct, waits }
+    }
+
+    /// Where the next call reads or writes, if not at the descriptor's own position.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.at
+    }
+
+    /// What the descriptor is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Does the descriptor itself have O_NONBLOCK?
+    #[must_use]
+    pub fn is_nonblocking(&self) -> bool {
+        self.nonblocking
+    }
+
+    /// Was it opened with O_APPEND, so that no page can be spliced into it?
+    #[must_use]
+    pub fn is_append(&self) -> bool {
+        self.append
+    }
+
     pub(crate) fn new(endpoint: &Endpoint<'fd>, at: Option<u64>) -> Self {
         Self {
             fd: endpoint.fd(),
@@ -50,8 +147,9 @@ impl<'fd> Port<'fd> {
 
     pub(crate) fn nowait(&self) -> Nowait {
         match self.kind {
-            _ if self.nonblocking => Nowait::Plain,
+            // Also where it is non-blocking: `send` with MSG_NOSIGNAL raises no SIGPIPE.
             Kind::Stream | Kind::Datagram => Nowait::Socket,
+            _ if self.nonblocking => Nowait::Plain,
             Kind::Pipe if !self.waits => Nowait::Pipe,
             _ => Nowait::Plain,
         }
@@ -69,8 +167,11 @@ impl<'fd> Port<'fd> {
         learned
     }
 
-    /// Reads once, without waiting; `EAGAIN` when there is nothing now, 0 at the end.
-    pub(crate) fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is nothing now; else what the kernel answered.
+    pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = match (self.at, self.nowait()) {
             (Some(at), _) => data::pread(self.fd, buf, at),
             (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
@@ -91,8 +192,9 @@ impl<'fd> Port<'fd> {
         Ok(got)
     }
 
-    /// Looks at the next bytes of a file or socket without moving on; `None` where looking would take them.
-    pub(crate) fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
+    /// Looks at the next bytes of a file or socket without moving on; `None` where looking would take
+    /// them.
+    pub fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
         match (at, self.kind) {
             (Some(at), _) => Some(data::pread(self.fd, buf, at)),
             (None, Kind::Stream | Kind::Datagram) => Some(data::recv_peek(self.fd, buf)),
@@ -100,8 +202,11 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// Writes once, without waiting; `EAGAIN` when there is no room now.
-    pub(crate) fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+    /// Writes once, without waiting; answers how many bytes were taken.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is no room now; else what the kernel answered.
+    pub fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let put = match (self.at, self.nowait()) {
             (Some(at), _) => data::pwrite(self.fd, buf, at),
             (None, Nowait::Socket) => data::send_nowait(self.fd, buf),
@@ -120,6 +225,35 @@ impl<'fd> Port<'fd> {
         }?;
         self.advance(put);
         Ok(put)
+    }
+
+    /// Splices at most `most` bytes on to the target; one of the two must be a pipe. What splice(2)
+    /// answers as 0 is no proof of an end.
+    ///
+    /// Neither side is asked to wait, but a socket without O_NONBLOCK may: poll it first.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the one has nothing or the other no room, which the answer does not tell apart;
+    /// else what the kernel answered.
+    pub fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
+        let flags = rustix::pipe::SpliceFlags::NONBLOCK;
+        crate::sys::pipe::splice(
+            self.fd,
+            self.at.as_mut(),
+            target.fd,
+            target.at.as_mut(),
+            most,
+            flags,
+        )
+    }
+
+    /// Sends at most `most` bytes of a file on to a target, which is used at its own position. What
+    /// sendfile(2) answers as 0 is no proof of an end.
+    ///
+    /// # Errors
+    /// `EAGAIN` when a non-blocking target has no room now; else what the kernel answered.
+    pub fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
+        file::sendfile(self.fd, self.at.as_mut(), target.fd, most)
     }
 
     /// As [`Port::write`], from a mapped file.
@@ -178,7 +312,10 @@ impl<'fd> Port<'fd> {
     /// Invariant 5: may bytes be spliced *from* here without holding a pipe's lock while waiting?
     ///
     /// A pipe needs no asking: `SPLICE_F_NONBLOCK` concerns it.
-    pub(crate) fn is_readable(&self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// As poll(2).
+    pub fn is_readable(&self) -> io::Result<bool> {
         if !self.kind.can_idle() || self.kind == Kind::Pipe {
             return Ok(true);
         }
@@ -186,7 +323,10 @@ impl<'fd> Port<'fd> {
     }
 
     /// May bytes be spliced or sent here without waiting for room from the start?
-    pub(crate) fn is_writable(&self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// As poll(2).
+    pub fn is_writable(&self) -> io::Result<bool> {
         if !self.kind.can_idle() {
             return Ok(true);
         }
@@ -197,5 +337,11 @@ impl<'fd> Port<'fd> {
         if let Some(at) = &mut self.at {
             *at += bytes as u64;
         }
+    }
+}
+
+impl AsFd for Port<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd
     }
 }

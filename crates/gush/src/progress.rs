@@ -52,20 +52,31 @@ impl Rate {
 }
 
 /// A token bucket that holds a twentieth of a second: no bursts after a pause.
+///
+/// ```
+/// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
+/// let wait = limiter.allowance().unwrap_err();
+/// assert!(wait <= std::time::Duration::from_millis(50), "half of what a twentieth gives");
+/// ```
 #[derive(Debug)]
-pub(crate) struct Limiter {
+pub struct Limiter {
     rate: Rate,
     tokens: f64,
     filled: Instant,
 }
 
 impl Limiter {
-    pub(crate) fn new(rate: Rate) -> Self {
+    /// An empty bucket.
+    #[must_use]
+    pub fn new(rate: Rate) -> Self {
         Self { rate, tokens: 0.0, filled: Instant::now() }
     }
 
-    /// How many bytes may move now; when none, how long to sleep until some may.
-    pub(crate) fn allowance(&mut self) -> Result<u64, Duration> {
+    /// How many bytes may move now.
+    ///
+    /// # Errors
+    /// When none may: how long to sleep until some may.
+    pub fn allowance(&mut self) -> Result<u64, Duration> {
         let now = Instant::now();
         let per_second = self.rate.get() as f64;
         let burst = (per_second / 20.0).max(1.0);
@@ -80,7 +91,8 @@ impl Limiter {
         }
     }
 
-    pub(crate) fn spend(&mut self, bytes: u64) {
+    /// Counts bytes that moved; they may be more than were allowed, and are made up for.
+    pub fn spend(&mut self, bytes: u64) {
         self.tokens -= bytes as f64;
     }
 }

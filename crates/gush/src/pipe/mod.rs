@@ -98,8 +98,12 @@ impl Pipe {
         self.held_bytes += bytes as u64;
     }
 
-    /// Splices at most `most` bytes from a port into the empty pipe.
-    pub(crate) fn fill(&mut self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
+    /// Splices at most `most` bytes from a port into the pipe, which must be empty: else `EAGAIN`
+    /// could mean "pipe full" as well as "nothing there".
+    ///
+    /// # Errors
+    /// `EAGAIN` when the source has nothing now; else what the kernel answered.
+    pub fn fill(&mut self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         debug_assert!(self.is_empty(), "EAGAIN would be ambiguous");
         let got = sys::pipe::splice(
             source.fd,
@@ -114,7 +118,10 @@ impl Pipe {
     }
 
     /// Splices at most `most` bytes out of the pipe into a port.
-    pub(crate) fn empty_into(&mut self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// `EAGAIN` when the target has no room now; else what the kernel answered.
+    pub fn empty_into(&mut self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
         let put = sys::pipe::splice(
             self.read_end.as_fd(),
@@ -128,8 +135,11 @@ impl Pipe {
         Ok(put)
     }
 
-    /// Reads bytes out of the pipe, to deliver or to drop them.
-    pub(crate) fn read_out(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+    /// Reads bytes out of the pipe, to deliver or to drop them; 0 when it holds none.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn read_out(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.held_bytes).unwrap_or(usize::MAX).min(buf.len());
         if most == 0 {
             return Ok(0);

@@ -1,0 +1,76 @@
+//! Byte counts that can be read while a relay is at work, and after it failed or was dropped.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One of the two directions of a relay between `a` and `b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// From `a` to `b`; in a one-way copy from the source to the target.
+    Forward,
+    /// From `b` to `a`.
+    Back,
+}
+
+impl Way {
+    /// Both.
+    pub const ALL: [Way; 2] = [Way::Forward, Way::Back];
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Way::Forward => "forward",
+            Way::Back => "back",
+        })
+    }
+}
+
+/// Live byte counts of one relay, or the sums of several that share it.
+///
+/// What was taken from one end is delivered to the other or in flight, in a pipe or a buffer of the
+/// relay. When the relay's future is dropped, what is in flight is lost, and these counts say how
+/// much that was; a [`Relay`](crate::Relay) keeps it.
+///
+/// ```
+/// use gush_net::{Counts, Way};
+/// let counts = Counts::default();
+/// assert_eq!(counts.delivered_bytes(Way::Forward), 0);
+/// assert_eq!(counts.in_flight_bytes(Way::Back), 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct Counts {
+    lanes: [Lane; 2],
+}
+
+#[derive(Debug, Default)]
+struct Lane {
+    taken_bytes: AtomicU64,
+    delivered_bytes: AtomicU64,
+}
+
+impl Counts {
+    fn lane(&self, way: Way) -> &Lane {
+        &self.lanes[way as usize]
+    }
+
+    /// Bytes that the kernel took for the end they go to.
+    pub fn delivered_bytes(&self, way: Way) -> u64 {
+        self.lane(way).delivered_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes taken from one end and not yet delivered to the other.
+    pub fn in_flight_bytes(&self, way: Way) -> u64 {
+        // Delivered is read first: a byte that is delivered in between must not count as negative.
+        let delivered = self.delivered_bytes(way);
+        self.lane(way).taken_bytes.load(Ordering::Relaxed).saturating_sub(delivered)
+    }
+
+    pub(crate) fn take(&self, way: Way, bytes: u64) {
+        self.lane(way).taken_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn deliver(&self, way: Way, bytes: u64) {
+        self.lane(way).delivered_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}

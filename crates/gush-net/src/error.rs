@@ -1,0 +1,235 @@
+//! The one error of relays, and what a relay that ended well did.
+
+use std::fmt;
+use std::io;
+
+use gush::{MethodName, Side};
+
+use crate::counts::Way;
+
+/// One of the two ends of a relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum End {
+    /// The first end; in a one-way copy the source.
+    A,
+    /// The second end; in a one-way copy the target.
+    B,
+}
+
+impl End {
+    pub(crate) fn of(way: Way, side: Side) -> Self {
+        match (way, side) {
+            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => End::A,
+            (Way::Forward, Side::Target) | (Way::Back, Side::Source) => End::B,
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            End::A => "the first end",
+            End::B => "the second end",
+        })
+    }
+}
+
+/// Why a relay ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Ended {
+    /// Both ends had sent their last byte, and all of it was delivered.
+    Closed,
+    /// Nothing moved for as long as [`Options::idle`](crate::Options::idle) allows.
+    Idle,
+    /// One end had ended, and the other was silent for as long as
+    /// [`Options::linger`](crate::Options::linger) allows.
+    Lingered,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Ended::Closed => "closed",
+            Ended::Idle => "idle",
+            Ended::Lingered => "lingered",
+        })
+    }
+}
+
+/// What went one way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Bytes that were delivered.
+    pub bytes: u64,
+    /// Bytes that were taken and not delivered: 0 unless the relay ended early.
+    pub in_flight_bytes: u64,
+    /// The method that moved most of them, if any moved.
+    pub method: Option<MethodName>,
+}
+
+/// What a relay did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// From `a` to `b`, or from the source to the target.
+    pub forward: Passed,
+    /// From `b` to `a`.
+    pub back: Passed,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// What failed.
+#[derive(Debug)]
+enum Cause {
+    Failed(&'static str, End),
+    Refused(MethodName, &'static str),
+    Truncated { expected_bytes: u64 },
+}
+
+/// A relay that failed: which call on which end, how much had gone each way, and the operating
+/// system's error as [`source`](std::error::Error::source).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// let mut nobody_writes = gush_net::Conduit::new(std::fs::File::open("/dev/null")?.into())?;
+/// let mut full = gush_net::Conduit::new(std::fs::File::create("/dev/full")?.into())?;
+/// let options = gush_net::Options::new();
+/// let done = gush_net::copy(&mut nobody_writes, &mut full, &options).await;
+/// assert_eq!(done.unwrap().forward.bytes, 0);
+/// let mut zeros = gush_net::Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
+/// let error = gush_net::copy(&mut zeros, &mut full, &options).await.unwrap_err();
+/// assert_eq!(error.end(), Some(gush_net::End::B));
+/// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::StorageFull);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Error {
+    cause: Cause,
+    forward: Passed,
+    back: Passed,
+    io: Option<io::Error>,
+}
+
+impl Error {
+    pub(crate) fn failed(call: &'static str, end: End, io: io::Error) -> Self {
+        Self::new(Cause::Failed(call, end), Some(io))
+    }
+
+    pub(crate) fn refused(method: MethodName, why: &'static str, io: Option<io::Error>) -> Self {
+        Self::new(Cause::Refused(method, why), io)
+    }
+
+    pub(crate) fn truncated(expected_bytes: u64) -> Self {
+        Self::new(Cause::Truncated { expected_bytes }, None)
+    }
+
+    fn new(cause: Cause, io: Option<io::Error>) -> Self {
+        Self { cause, forward: Passed::default(), back: Passed::default(), io }
+    }
+
+    pub(crate) fn after(mut self, forward: Passed, back: Passed) -> Self {
+        (self.forward, self.back) = (forward, back);
+        self
+    }
+
+    /// The end that the error concerns, where it concerns one.
+    #[must_use]
+    pub fn end(&self) -> Option<End> {
+        match self.cause {
+            Cause::Failed(_, end) => Some(end),
+            Cause::Refused(..) => None,
+            Cause::Truncated { .. } => Some(End::A),
+        }
+    }
+
+    /// The name of the system call that failed, where one did.
+    #[must_use]
+    pub fn call(&self) -> Option<&'static str> {
+        match self.cause {
+            Cause::Failed(call, _) => Some(call),
+            Cause::Refused(..) | Cause::Truncated { .. } => None,
+        }
+    }
+
+    /// What had gone one way until then.
+    #[must_use]
+    pub fn passed(&self, way: Way) -> Passed {
+        match way {
+            Way::Forward => self.forward,
+            Way::Back => self.back,
+        }
+    }
+
+    /// Was a method that was asked for by name refused?
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        matches!(self.cause, Cause::Refused(..))
+    }
+
+    /// Was a file shorter than it had been when it began to be sent?
+    #[must_use]
+    pub fn is_truncated(&self) -> bool {
+        matches!(self.cause, Cause::Truncated { .. })
+    }
+
+    /// What the operating system said, where it said something.
+    #[must_use]
+    pub fn io_error(&self) -> Option<&io::Error> {
+        self.io.as_ref()
+    }
+
+    /// What the user can do, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        use io::ErrorKind::{
+            BrokenPipe, ConnectionRefused, ConnectionReset, StorageFull, TimedOut,
+        };
+        if self.is_refused() {
+            return Some("choose another method, or auto, which falls back by itself");
+        }
+        if self.is_truncated() {
+            return Some("the file was cut while it was being sent; send it again");
+        }
+        match self.io.as_ref().map(io::Error::kind)? {
+            ConnectionReset => Some("the peer closed the connection with data under way"),
+            BrokenPipe => Some("the peer reads no more"),
+            TimedOut => Some("the peer no longer answers; is the network up?"),
+            ConnectionRefused => Some("nobody receives at that port"),
+            StorageFull => Some("free some space on the target's file system"),
+            _ if self.io.as_ref().and_then(io::Error::raw_os_error) == Some(EMSGSIZE) => {
+                Some("the message is larger than one datagram of that socket may be")
+            }
+            _ => None,
+        }
+    }
+}
+
+const EMSGSIZE: i32 = gush::Errno::MSGSIZE.raw_os_error();
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cause {
+            Cause::Failed(call, end) => write!(f, "{call} failed on {end}")?,
+            Cause::Refused(method, why) => write!(f, "{method} cannot serve this: {why}")?,
+            Cause::Truncated { expected_bytes } => {
+                write!(f, "the file ended before {expected_bytes} bytes were sent")?;
+            }
+        }
+        match (self.forward.bytes, self.back.bytes) {
+            (0, 0) => {}
+            (forward, 0) => write!(f, " after {forward} bytes")?,
+            (forward, back) => write!(f, " after {forward} bytes and {back} bytes back")?,
+        }
+        match self.forward.in_flight_bytes + self.back.in_flight_bytes {
+            0 => Ok(()),
+            lost => write!(f, "; {lost} more were read and not delivered"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.io.as_ref().map(|io| io as _)
+    }
+}

@@ -1,0 +1,114 @@
+//! From a file to a stream, and from a stream to a file.
+
+use std::fs::File;
+use std::ops::{Bound, RangeBounds};
+use std::os::fd::AsFd;
+
+use crate::copy::{drive, opened};
+use crate::counts::Way;
+use crate::ends::{Source, Target};
+use crate::error::{End, Error, Totals};
+use crate::flow::Flow;
+use crate::options::Options;
+use crate::tap::Tap;
+
+/// Sends a part of a file, or all of it (`..`), inside the kernel where that can be. The file's own
+/// position is neither used nor changed; the target is left open.
+///
+/// Pages of the file that are not in memory are read by the calling thread. Unless
+/// [`Options::isolated`] is set, a write to the file before the peer has received the bytes shows in
+/// what it receives.
+///
+/// # Cancellation
+/// As [`copy`](crate::copy()).
+///
+/// # Errors
+/// As [`copy`](crate::copy()); and where the file has become shorter than the range, or than it was
+/// when this began, an error that [`Error::is_truncated`].
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::Write;
+/// use tokio::io::AsyncReadExt;
+/// let mut file = tempfile::tempfile()?;
+/// file.write_all(b"header, body")?;
+/// let (mut near, mut far) = tokio::net::UnixStream::pair()?;
+/// let totals = gush_net::send_file(&file, 8.., &mut near, &gush_net::Options::new()).await?;
+/// assert_eq!(totals.forward.bytes, 4);
+/// drop(near);
+/// let mut arrived = String::new();
+/// far.read_to_string(&mut arrived).await?;
+/// assert_eq!(arrived, "body");
+/// # Ok(()) }
+/// ```
+pub async fn send_file<T>(
+    file: &File,
+    range: impl RangeBounds<u64> + Send,
+    target: &mut T,
+    options: &Options,
+) -> Result<Totals, Error>
+where
+    T: Target + ?Sized,
+{
+    let begin = match range.start_bound() {
+        Bound::Included(&at) => at,
+        Bound::Excluded(&at) => at.saturating_add(1),
+        Bound::Unbounded => 0,
+    };
+    let end = match range.end_bound() {
+        Bound::Included(&at) => Some(at.saturating_add(1)),
+        Bound::Excluded(&at) => Some(at),
+        Bound::Unbounded => None,
+    };
+    let source = Tap::file(file.as_fd(), begin).map_err(|io| Error::failed("fstat", End::A, io))?;
+    let target = opened(target.writer(), End::B)?;
+    let size_bytes = source.shape.size_bytes;
+    let mut flow = Flow::new(Way::Forward, options);
+    flow.remaining_bytes = end.map(|end| end.saturating_sub(begin));
+    let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
+    let totals = drive(flow, source, target, options).await?;
+    if totals.ended == crate::Ended::Closed && totals.forward.bytes < expected_bytes {
+        return Err(Error::truncated(expected_bytes).after(totals.forward, totals.back));
+    }
+    Ok(totals)
+}
+
+/// Receives into a file from `offset` (in bytes) on, until the source's end. The file's own position
+/// is neither used nor changed, and the file is not cut behind the last byte.
+///
+/// # Cancellation
+/// As [`copy`](crate::copy()).
+///
+/// # Errors
+/// As [`copy`](crate::copy()). A file opened with O_APPEND gets the bytes at its end, whatever the
+/// offset (pwrite(2), "BUGS").
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::io::Read;
+/// use tokio::io::AsyncWriteExt;
+/// let (mut near, mut far) = tokio::net::UnixStream::pair()?;
+/// near.write_all(b"upload").await?;
+/// drop(near);
+/// let mut file = tempfile::tempfile()?;
+/// let totals = gush_net::recv_file(&mut far, &file, 0, &gush_net::Options::new()).await?;
+/// assert_eq!(totals.forward.bytes, 6);
+/// let mut stored = String::new();
+/// file.read_to_string(&mut stored)?;
+/// assert_eq!(stored, "upload");
+/// # Ok(()) }
+/// ```
+pub async fn recv_file<S>(
+    source: &mut S,
+    file: &File,
+    offset: u64,
+    options: &Options,
+) -> Result<Totals, Error>
+where
+    S: Source + ?Sized,
+{
+    let source = opened(source.reader(), End::A)?;
+    let target =
+        Tap::file(file.as_fd(), offset).map_err(|io| Error::failed("fstat", End::B, io))?;
+    drive(Flow::new(Way::Forward, options), source, target, options).await
+}

@@ -1,0 +1,115 @@
+//! What a user may say about a relay.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gush::{Choice, Rate};
+
+use crate::counts::{Counts, Way};
+
+/// How bytes are relayed.
+///
+/// ```
+/// use std::time::Duration;
+/// let options = gush_net::Options::new()
+///     .idle(Duration::from_secs(60))
+///     .linger(Duration::from_secs(5))
+///     .limit(gush::Rate::bytes_per_second(1 << 20).unwrap());
+/// let live = options.counts();
+/// assert_eq!(live.delivered_bytes(gush_net::Way::Forward), 0);
+/// ```
+#[derive(Clone, Default)]
+pub struct Options {
+    pub(crate) choice: Choice,
+    pub(crate) idle: Option<Duration>,
+    pub(crate) linger: Option<Duration>,
+    pub(crate) limit: Option<Rate>,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) isolated: bool,
+    pub(crate) observer: Option<Observer>,
+}
+
+pub(crate) type Observer = Arc<dyn Fn(Way, &[u8]) + Send + Sync>;
+
+impl Options {
+    /// The fastest sound method, no limits, fresh counts.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The method: `auto`, or by name `read-write`, `splice`, or (from a file) `sendfile`. A method
+    /// that is named is used or refused, never replaced.
+    #[must_use]
+    pub fn method(mut self, choice: Choice) -> Self {
+        self.choice = choice;
+        self
+    }
+
+    /// Ends the relay when no byte has moved in either direction for so long.
+    #[must_use]
+    pub fn idle(mut self, limit: Duration) -> Self {
+        self.idle = Some(limit);
+        self
+    }
+
+    /// Once one end has ended: ends the relay when no byte has moved for so long. Without it the
+    /// other direction may go on, or be silent, as long as it likes.
+    #[must_use]
+    pub fn linger(mut self, limit: Duration) -> Self {
+        self.linger = Some(limit);
+        self
+    }
+
+    /// Limits each direction to so many bytes a second.
+    #[must_use]
+    pub fn limit(mut self, rate: Rate) -> Self {
+        self.limit = Some(rate);
+        self
+    }
+
+    /// Counts into these, instead of counts of its own.
+    #[must_use]
+    pub fn counting(mut self, counts: Arc<Counts>) -> Self {
+        self.counts = counts;
+        self
+    }
+
+    /// Reads files as they are now: none of their pages is handed to a socket or pipe by reference,
+    /// where a later write to the file would show.
+    #[must_use]
+    pub fn isolated(mut self) -> Self {
+        self.isolated = true;
+        self
+    }
+
+    /// Shows every byte, once it is delivered, to `observer`. Bytes then pass through memory
+    /// (`read-write`), and another method asked for by name is refused.
+    #[must_use]
+    pub fn observe(mut self, observer: impl Fn(Way, &[u8]) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(observer));
+        self
+    }
+
+    /// The live counts. A clone of these options shares them; give each relay its own
+    /// ([`Options::counting`]) unless their sum is wanted.
+    #[must_use]
+    pub fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("choice", &self.choice)
+            .field("idle", &self.idle)
+            .field("linger", &self.linger)
+            .field("limit", &self.limit)
+            .field("counts", &self.counts)
+            .field("isolated", &self.isolated)
+            .field("observed", &self.observer.is_some())
+            .finish()
+    }
+}

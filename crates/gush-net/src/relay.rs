@@ -1,0 +1,216 @@
+//! Both directions between two ends.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use gush::Side;
+
+use crate::counts::Way;
+use crate::ends::Duplex;
+use crate::error::{End, Ended, Error, Totals};
+use crate::flow::{Failure, Flow};
+use crate::options::Options;
+use crate::silence::Silence;
+use crate::tap::Tap;
+
+/// After a failure: how long a target may keep the last bytes of the other direction waiting.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Relays between `a` and `b` until both have sent their last byte, passing on each end of data once
+/// everything before it is delivered.
+///
+/// A direction that an end has not (a file opened for reading only, say) is left out. After a failure
+/// of one direction, what the other has already received is still delivered, if that takes no longer
+/// than a second.
+///
+/// # Cancellation
+/// If the future is dropped, bytes that had been taken and not delivered are lost;
+/// [`Counts::in_flight_bytes`](crate::Counts::in_flight_bytes) says how many. To go on later, use a
+/// [`Relay`].
+///
+/// # Errors
+/// Which call failed on which end, with what had gone each way; or a method asked for by name that
+/// cannot serve these ends.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use tokio::net::{TcpListener, TcpStream};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0").await?;
+/// let mut client = TcpStream::connect(listener.local_addr()?).await?;
+/// let (mut a, _) = listener.accept().await?;
+/// let mut server = TcpStream::connect(listener.local_addr()?).await?;
+/// let (mut b, _) = listener.accept().await?;
+///
+/// let relay = tokio::spawn(async move {
+///     gush_net::copy_bidirectional(&mut a, &mut b, &gush_net::Options::new()).await
+/// });
+/// client.write_all(b"question").await?;
+/// client.shutdown().await?;
+/// let mut question = String::new();
+/// server.read_to_string(&mut question).await?;
+/// server.write_all(b"answer").await?;
+/// drop(server);
+/// let mut answer = String::new();
+/// client.read_to_string(&mut answer).await?;
+/// assert_eq!((question.as_str(), answer.as_str()), ("question", "answer"));
+/// assert_eq!(relay.await??.ended, gush_net::Ended::Closed);
+/// # Ok(()) }
+/// ```
+pub async fn copy_bidirectional<A, B>(
+    a: &mut A,
+    b: &mut B,
+    options: &Options,
+) -> Result<Totals, Error>
+where
+    A: Duplex + ?Sized,
+    B: Duplex + ?Sized,
+{
+    Relay::new(options).run(a, b).await
+}
+
+/// A relay that survives being interrupted: it owns the bytes in flight.
+///
+/// When the future of [`Relay::run`] is dropped, nothing is lost: running it again with the same two
+/// ends goes on where it was.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use tokio::net::UnixStream;
+///
+/// let (mut client, mut a) = UnixStream::pair()?;
+/// let (mut b, mut server) = UnixStream::pair()?;
+/// let mut relay = gush_net::Relay::new(&gush_net::Options::new());
+/// client.write_all(b"before").await?;
+/// let cancelled =
+///     tokio::time::timeout(Duration::from_millis(20), relay.run(&mut a, &mut b)).await;
+/// assert!(cancelled.is_err());
+///
+/// client.write_all(b" and after").await?;
+/// drop(client);
+/// server.shutdown().await?;
+/// relay.run(&mut a, &mut b).await?;
+/// let mut all = String::new();
+/// server.read_to_string(&mut all).await?;
+/// assert_eq!(all, "before and after");
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Relay {
+    options: Options,
+    forward: Flow,
+    back: Flow,
+    silence: Silence,
+    failed: Option<(Way, Failure)>,
+}
+
+/// The four directions of two ends; one that an end has not is left out.
+struct Taps<'a> {
+    a_read: Option<Tap<'a>>,
+    a_write: Option<Tap<'a>>,
+    b_read: Option<Tap<'a>>,
+    b_write: Option<Tap<'a>>,
+}
+
+impl Relay {
+    /// A relay that has moved nothing yet.
+    #[must_use]
+    pub fn new(options: &Options) -> Self {
+        Self {
+            options: options.clone(),
+            forward: Flow::new(Way::Forward, options),
+            back: Flow::new(Way::Back, options),
+            silence: Silence::default(),
+            failed: None,
+        }
+    }
+
+    /// Relays as [`copy_bidirectional`] does; may be dropped and called again with the same ends.
+    ///
+    /// # Errors
+    /// As [`copy_bidirectional`].
+    pub async fn run<A, B>(&mut self, a: &mut A, b: &mut B) -> Result<Totals, Error>
+    where
+        A: Duplex + ?Sized,
+        B: Duplex + ?Sized,
+    {
+        self.silence.restart();
+        let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
+        let (a_read, a_write) = a.both().map_err(unregistered(End::A))?;
+        let (b_read, b_write) = b.both().map_err(unregistered(End::B))?;
+        let mut taps = Taps { a_read, a_write, b_read, b_write };
+        poll_fn(|cx| self.poll(cx, &mut taps)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>, taps: &mut Taps<'_>) -> Poll<Result<Totals, Error>> {
+        let forward = self.poll_flow(Way::Forward, cx, &mut taps.a_read, &mut taps.b_write);
+        let back = self.poll_flow(Way::Back, cx, &mut taps.b_read, &mut taps.a_write);
+        if forward.is_ready() && back.is_ready() {
+            return Poll::Ready(self.result(Ended::Closed));
+        }
+        let one_ended = self.forward.is_done() || self.back.is_done();
+        let (limit, ended) = match (self.options.idle, self.options.linger) {
+            _ if self.failed.is_some() => (Some(LAST_WORDS), Ended::Closed),
+            (idle, Some(linger)) if one_ended && idle.is_none_or(|idle| linger < idle) => {
+                (Some(linger), Ended::Lingered)
+            }
+            (idle, _) => (idle, Ended::Idle),
+        };
+        let activity = self.forward.activity() + self.back.activity();
+        self.silence.poll(cx, activity, limit).map(|()| self.result(ended))
+    }
+
+    /// Ready when nothing more will go this way.
+    fn poll_flow(
+        &mut self,
+        way: Way,
+        cx: &mut Context<'_>,
+        source: &mut Option<Tap<'_>>,
+        target: &mut Option<Tap<'_>>,
+    ) -> Poll<()> {
+        let (Some(source), Some(target)) = (source, target) else { return Poll::Ready(()) };
+        if self.gives_up(way) {
+            return Poll::Ready(());
+        }
+        let flow = match way {
+            Way::Forward => &mut self.forward,
+            Way::Back => &mut self.back,
+        };
+        if flow.is_done() {
+            return Poll::Ready(());
+        }
+        match flow.poll(cx, source, target, &self.options, true) {
+            Poll::Ready(Ok(())) => Poll::Ready(()),
+            Poll::Ready(Err(failure)) => {
+                self.failed.get_or_insert((way, failure));
+                // The other direction is looked at once more, and gives up or has its last words.
+                cx.waker().wake_by_ref();
+                Poll::Ready(())
+            }
+            Poll::Pending if self.failed.is_some() && flow.passed().in_flight_bytes == 0 => {
+                Poll::Ready(())
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    /// Has this direction failed, or has the other, on the end that this one writes to?
+    fn gives_up(&self, way: Way) -> bool {
+        match &self.failed {
+            None => false,
+            Some((failed, failure)) => *failed == way || failure.side() != Some(Side::Target),
+        }
+    }
+
+    fn result(&mut self, ended: Ended) -> Result<Totals, Error> {
+        let (forward, back) = (self.forward.passed(), self.back.passed());
+        match self.failed.take() {
+            Some((way, failure)) => Err(failure.into_error(way).after(forward, back)),
+            None => Ok(Totals { forward, back, ended }),
+        }
+    }
+}

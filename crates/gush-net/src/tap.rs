@@ -1,0 +1,187 @@
+//! A tap: one direction of one end, with the readiness of its descriptor.
+//!
+//! A tap clears its readiness only by an attempt that answered `EAGAIN`, made between reading the
+//! readiness and clearing it, as tokio's `try_io` does: an edge that comes in between is not lost.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::task::{Context, Poll, ready};
+
+use gush::{Errno, Kind, Manner, Port};
+use tokio::io::Interest;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::conduit::{self, Descriptor};
+
+/// What is known of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    pub(crate) manner: Manner,
+    /// Is a read of 0 bytes its end? An empty datagram is none.
+    pub(crate) ends_at_zero: bool,
+    /// The master of a pseudo-terminal, which has no half-close but an end-of-file character.
+    pub(crate) is_master: bool,
+    /// Of a file, when it was looked at.
+    pub(crate) size_bytes: u64,
+}
+
+/// The descriptor, and who tells when it is ready.
+#[derive(Debug)]
+enum Watch<'a> {
+    Tcp(&'a TcpStream),
+    Unix(&'a UnixStream),
+    Lent(&'a Descriptor),
+    /// One that is closed when its direction ends.
+    Slot(&'a mut Option<Descriptor>),
+    /// A file.
+    Always(BorrowedFd<'a>),
+}
+
+/// One direction of one end.
+#[derive(Debug)]
+pub struct Tap<'a> {
+    watch: Watch<'a>,
+    pub(crate) shape: Shape,
+}
+
+impl<'a> Tap<'a> {
+    pub(crate) fn tcp(stream: &'a TcpStream) -> Self {
+        Self { shape: stream_shape(stream.as_fd()), watch: Watch::Tcp(stream) }
+    }
+
+    pub(crate) fn unix(stream: &'a UnixStream) -> Self {
+        Self { shape: stream_shape(stream.as_fd()), watch: Watch::Unix(stream) }
+    }
+
+    pub(crate) fn lent(descriptor: &'a Descriptor) -> Self {
+        Self { shape: descriptor.shape(), watch: Watch::Lent(descriptor) }
+    }
+
+    /// A slot that holds a descriptor.
+    pub(crate) fn slot(slot: &'a mut Option<Descriptor>) -> Option<Self> {
+        let shape = slot.as_ref()?.shape();
+        Some(Self { shape, watch: Watch::Slot(slot) })
+    }
+
+    /// A file, from or to an offset in bytes.
+    pub(crate) fn file(fd: BorrowedFd<'a>, at: u64) -> io::Result<Self> {
+        let shape = Shape::of(fd)?;
+        let manner = shape.manner.on(fd).at(at).manner();
+        Ok(Self { watch: Watch::Always(fd), shape: Shape { manner, ..shape } })
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.shape.manner.kind()
+    }
+
+    /// The port, to ask about it.
+    pub(crate) fn port(&self) -> Port<'_> {
+        self.shape.manner.on(self.fd())
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        match &self.watch {
+            Watch::Tcp(stream) => stream.as_fd(),
+            Watch::Unix(stream) => stream.as_fd(),
+            Watch::Lent(descriptor) => descriptor.fd(),
+            Watch::Slot(slot) => slot.as_ref().expect("nothing is written after its end").fd(),
+            Watch::Always(fd) => *fd,
+        }
+    }
+
+    /// Makes one call on the port, unless it is known not to be ready.
+    pub(crate) fn attempt<T>(
+        &mut self,
+        interest: Interest,
+        call: impl FnOnce(&mut Port<'_>) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let mut manner = self.shape.manner;
+        let fd = self.fd();
+        let made = || {
+            let mut port = manner.on(fd);
+            let answer = call(&mut port);
+            manner = port.manner();
+            answer.map_err(io::Error::from)
+        };
+        let answer = match &self.watch {
+            Watch::Tcp(stream) => stream.try_io(interest, made),
+            Watch::Unix(stream) => stream.try_io(interest, made),
+            Watch::Lent(descriptor) => try_io(descriptor, interest, made),
+            Watch::Slot(slot) => match &**slot {
+                Some(descriptor) => try_io(descriptor, interest, made),
+                None => made(),
+            },
+            Watch::Always(_) => made(),
+        };
+        self.shape.manner = manner;
+        // What tokio answers for "not ready" has no number.
+        answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+    }
+
+    /// Waits for the next edge, if the last attempt answered `EAGAIN`.
+    pub(crate) fn poll_ready(
+        &self,
+        cx: &mut Context<'_>,
+        interest: Interest,
+    ) -> Poll<io::Result<()>> {
+        let reads = interest.is_readable();
+        let registered = match &self.watch {
+            Watch::Tcp(stream) if reads => return stream.poll_read_ready(cx),
+            Watch::Tcp(stream) => return stream.poll_write_ready(cx),
+            Watch::Unix(stream) if reads => return stream.poll_read_ready(cx),
+            Watch::Unix(stream) => return stream.poll_write_ready(cx),
+            Watch::Lent(descriptor) => descriptor.registered(),
+            Watch::Slot(slot) => slot.as_ref().and_then(Descriptor::registered),
+            Watch::Always(_) => None,
+        };
+        let Some(registered) = registered else { return Poll::Ready(Ok(())) };
+        let guard = if reads {
+            ready!(registered.poll_read_ready(cx))
+        } else {
+            ready!(registered.poll_write_ready(cx))
+        };
+        Poll::Ready(guard.map(drop))
+    }
+
+    /// Passes on the end of the data.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        match self.kind() {
+            Kind::Stream => conduit::shut(self.fd()),
+            Kind::Datagram if self.shape.ends_at_zero => conduit::shut(self.fd()),
+            Kind::Terminal if self.shape.is_master => end_of_file(&mut self.port()),
+            _ => {
+                if let Watch::Slot(slot) = &mut self.watch {
+                    **slot = None;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn try_io<T>(
+    descriptor: &Descriptor,
+    interest: Interest,
+    made: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    match descriptor.registered() {
+        Some(registered) => registered.try_io(interest, |_| made()),
+        None => made(),
+    }
+}
+
+/// tokio's own streams are non-blocking.
+fn stream_shape(fd: BorrowedFd<'_>) -> Shape {
+    let manner = Port::of_nonblocking_stream(fd).manner();
+    Shape { manner, ends_at_zero: true, is_master: false, size_bytes: 0 }
+}
+
+/// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
+fn end_of_file(port: &mut Port<'_>) -> io::Result<()> {
+    const EOT: u8 = 4;
+    match port.write(&[EOT]) {
+        // The slave has gone, or takes nothing more.
+        Ok(_) | Err(Errno::IO | Errno::AGAIN) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
