@@ -15,6 +15,7 @@ pub mod csv;
 mod error;
 pub mod model;
 pub mod pipe;
+pub mod report;
 pub mod runner;
 pub mod stats;
 pub mod suite;

@@ -1,0 +1,166 @@
+//! Runs as the sections look at them: by machine, by suite, by case.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::estimate::Estimate;
+use crate::model::{Machine, Measured, Run, Sample};
+
+/// All runs, oldest first.
+#[derive(Debug)]
+pub struct Data<'a> {
+    pub runs: Vec<&'a Run>,
+    /// Of all runs, in their order.
+    suites: Vec<Suite<'a>>,
+}
+
+impl<'a> Data<'a> {
+    /// Takes each run once, however often it is given.
+    pub fn of(runs: &'a [Run]) -> Self {
+        let mut seen = BTreeSet::new();
+        let mut runs: Vec<&Run> = runs.iter().filter(|run| seen.insert(&run.id)).collect();
+        runs.sort_by_key(|run| (run.started, &run.id));
+        let suites = runs.iter().flat_map(|run| suites(run)).collect();
+        Self { runs, suites }
+    }
+
+    /// The machine that the page is about: the newest run's that measured anything.
+    pub fn machine(&self) -> Option<&'a Machine> {
+        let measured = self.runs.iter().rev().find(|run| !run.samples.is_empty());
+        measured.or(self.runs.last()).map(|run| &run.machine)
+    }
+
+    /// Its runs.
+    pub fn own(&self) -> impl DoubleEndedIterator<Item = &'a Run> + '_ {
+        let id = self.machine().map(|machine| &machine.id);
+        self.runs.iter().copied().filter(move |run| Some(&run.machine.id) == id)
+    }
+
+    /// Every machine once, the page's own first, then in the order of their newest runs.
+    pub fn machines(&self) -> Vec<&'a Machine> {
+        let mut machines: Vec<&Machine> = self.machine().into_iter().collect();
+        for run in self.runs.iter().rev() {
+            if machines.iter().all(|machine| machine.id != run.machine.id) {
+                machines.push(&run.machine);
+            }
+        }
+        machines
+    }
+
+    /// The names of all suites, in the order in which they first appear.
+    pub fn suites(&self) -> Vec<&'a str> {
+        let mut names = Vec::new();
+        for suite in &self.suites {
+            if !names.contains(&suite.name) {
+                names.push(suite.name);
+            }
+        }
+        names
+    }
+
+    /// A suite as the newest run of this page's machine has it.
+    pub fn suite(&self, name: &str) -> Option<&Suite<'a>> {
+        let machine = self.machine()?;
+        self.suites
+            .iter()
+            .rev()
+            .find(|suite| suite.name == name && suite.run.machine.id == machine.id)
+    }
+
+    /// A suite in each run of `machine` that has it, oldest first.
+    pub fn every<'s>(
+        &'s self,
+        machine: &'s Machine,
+        name: &'s str,
+    ) -> impl DoubleEndedIterator<Item = &'s Suite<'a>> {
+        self.suites
+            .iter()
+            .filter(move |suite| suite.name == name && suite.run.machine.id == machine.id)
+    }
+}
+
+fn suites(run: &Run) -> Vec<Suite<'_>> {
+    let mut suites: Vec<Suite<'_>> = Vec::new();
+    let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    for sample in &run.samples {
+        let key = (sample.suite.as_str(), sample.case.as_str());
+        let &mut (suite, case) = places.entry(key).or_insert_with(|| {
+            let suite = suites.iter().position(|suite| suite.name == sample.suite);
+            let suite = suite.unwrap_or_else(|| {
+                suites.push(Suite { name: &sample.suite, run, cases: Vec::new() });
+                suites.len() - 1
+            });
+            suites[suite].cases.push(Case::new(&sample.case));
+            (suite, suites[suite].cases.len() - 1)
+        });
+        suites[suite].cases[case].samples.push(sample);
+    }
+    suites
+}
+
+/// The cases of one suite in one run.
+#[derive(Debug)]
+pub struct Suite<'a> {
+    pub name: &'a str,
+    pub run: &'a Run,
+    pub cases: Vec<Case<'a>>,
+}
+
+impl<'a> Suite<'a> {
+    pub fn case(&self, name: &str) -> Option<&Case<'a>> {
+        self.cases.iter().find(|case| case.name == name)
+    }
+
+    /// The throughput of a case.
+    pub fn speed(&self, name: &str) -> Option<&Estimate> {
+        self.case(name)?.speed()
+    }
+
+    /// Has any case a throughput?
+    pub fn has_speeds(&self) -> bool {
+        self.cases.iter().any(|case| case.samples.iter().any(|s| s.measured.gib_per_s.is_some()))
+    }
+}
+
+/// The samples of one case in one run.
+#[derive(Debug)]
+pub struct Case<'a> {
+    pub name: &'a str,
+    pub samples: Vec<&'a Sample>,
+    /// Drawing ten thousand times for an interval is done once.
+    speed: OnceCell<Option<Estimate>>,
+}
+
+impl<'a> Case<'a> {
+    fn new(name: &'a str) -> Self {
+        Self { name, samples: Vec::new(), speed: OnceCell::new() }
+    }
+
+    /// In GiB/s.
+    pub fn speed(&self) -> Option<&Estimate> {
+        self.speed.get_or_init(|| self.estimate(|measured| measured.gib_per_s)).as_ref()
+    }
+
+    pub fn estimate(&self, of: impl Fn(&Measured) -> Option<f64>) -> Option<Estimate> {
+        Estimate::of(self.samples.iter().filter_map(|sample| of(&sample.measured)))
+    }
+
+    /// As the newest sample that has it says.
+    pub fn fact(&self, name: &str) -> Option<&'a Value> {
+        self.samples.iter().rev().find_map(|sample| sample.measured.facts.get(name))
+    }
+
+    pub fn text(&self, name: &str) -> Option<&'a str> {
+        self.fact(name)?.as_str()
+    }
+
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.fact(name)?.as_u64()
+    }
+
+    pub fn is(&self, name: &str) -> Option<bool> {
+        self.fact(name)?.as_bool()
+    }
+}

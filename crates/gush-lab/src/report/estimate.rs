@@ -1,0 +1,45 @@
+//! What some samples say together.
+
+use crate::stats;
+
+/// The median of some samples, and its interval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    pub low: f64,
+    pub median: f64,
+    pub high: f64,
+    /// In the order in which they were taken.
+    pub samples: Vec<f64>,
+}
+
+/// How many times as much one is as another, with the interval of that.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    pub low: f64,
+    pub value: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Of the samples that are finite and above 0; none when there are none.
+    pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let samples: Vec<f64> =
+            samples.into_iter().filter(|sample| sample.is_finite() && *sample > 0.0).collect();
+        let stats::Estimate { value, low, high } = stats::median(&samples)?;
+        Some(Self { low, median: value, high, samples })
+    }
+
+    /// How many times `other` it is, if the two can be told apart.
+    pub fn times(&self, other: &Self) -> Option<Times> {
+        let stats::Estimate { value, low, high } = stats::ratio(&self.samples, &other.samples)?;
+        let apart = low > 1.0 + stats::MARGIN || high < 1.0 / (1.0 + stats::MARGIN);
+        apart.then_some(Times { low, value, high })
+    }
+
+    /// Whether it is faster than `other`, by the rule that `gush lab compare` goes by.
+    pub fn verdict(&self, other: &Self) -> stats::Verdict {
+        let fewest = self.samples.len().min(other.samples.len());
+        let ratio = stats::ratio(&self.samples, &other.samples);
+        stats::Verdict::of(ratio.as_ref(), fewest, stats::MARGIN)
+    }
+}

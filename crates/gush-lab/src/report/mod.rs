@@ -1,0 +1,64 @@
+//! Runs as one HTML page that opens offline: figures, what they say, and the samples themselves.
+//!
+//! Sections say as data what is to be drawn (`page.rs`); templates draw it, as HTML and SVG. The page
+//! makes no request, which its own content security policy holds it to, and needs no script to be read.
+
+mod bars;
+mod data;
+mod estimate;
+mod lines;
+mod number;
+mod page;
+mod published;
+mod render;
+mod scale;
+mod section;
+
+use std::fs;
+use std::path::Path;
+
+use crate::Error;
+use crate::model::Run;
+
+/// The page for these runs, in any order.
+///
+/// Figures are those of the machine of the newest run, each suite from the newest run that has it; older
+/// runs appear in the history, other machines beside it. The same runs give the same page.
+///
+/// ```
+/// let page = gush_lab::report::html(&[]);
+/// assert!(page.starts_with("<!doctype html>"));
+/// ```
+#[must_use]
+pub fn html(runs: &[Run]) -> String {
+    render::html(&section::page(&data::Data::of(runs)))
+}
+
+/// Writes the page for `runs` to `path`; what was there is replaced only by a whole page.
+///
+/// # Errors
+/// [`Error::Failed`]: the page could not be written there.
+///
+/// ```
+/// let dir = tempfile::tempdir()?;
+/// let path = dir.path().join("report.html");
+/// gush_lab::report::write(&[], &path)?;
+/// assert!(path.exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn write(runs: &[Run], path: &Path) -> Result<(), Error> {
+    let failed =
+        |error| Error::failed(format!("the report cannot be written to {}", path.display()), error);
+    let page = html(runs);
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        // A device, FIFO or link is written to; a new file in its place would not be what was meant.
+        return fs::write(path, page).map_err(failed);
+    }
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(format!(".{}.tmp", std::process::id()));
+    let written = fs::write(&beside, page).and_then(|()| fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written.map_err(failed)
+}

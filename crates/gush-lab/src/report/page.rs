@@ -1,0 +1,195 @@
+//! What a page consists of, as data: the templates draw it.
+
+use serde::Serialize;
+
+use super::bars::Bars;
+use super::lines::Lines;
+
+/// The whole.
+#[derive(Debug, Serialize)]
+pub struct Page {
+    /// Above everything, in large type. Sentences may mark `code` and **weight**.
+    pub lead: String,
+    /// Where and when.
+    pub byline: String,
+    /// What makes figures doubtful.
+    pub warnings: Vec<Warning>,
+    pub sections: Vec<Section>,
+    pub downloads: Vec<Download>,
+}
+
+/// A warning with its remedy.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Warning {
+    pub fact: String,
+    pub remedy: String,
+}
+
+/// A file that is in the page.
+#[derive(Debug, Serialize)]
+pub struct Download {
+    pub name: String,
+    pub label: String,
+    pub href: String,
+}
+
+/// One heading with what belongs to it.
+#[derive(Debug, Default, Serialize)]
+pub struct Section {
+    /// The fragment it is linked by.
+    pub id: &'static str,
+    pub title: String,
+    /// What to conclude.
+    pub said: Vec<String>,
+    pub figures: Vec<Figure>,
+    /// In small type, below.
+    pub notes: Vec<String>,
+}
+
+/// Something to look at, in one or more views between which the reader switches.
+#[derive(Debug, Serialize)]
+pub struct Figure {
+    pub caption: String,
+    pub views: Vec<View>,
+    /// Every view matters on paper, where nobody can switch.
+    pub print_all: bool,
+}
+
+impl Figure {
+    pub fn new(caption: impl Into<String>) -> Self {
+        Self { caption: caption.into(), views: Vec::new(), print_all: false }
+    }
+
+    #[must_use]
+    pub fn with(mut self, label: impl Into<String>, body: Body) -> Self {
+        self.views.push(View { label: label.into(), body });
+        self
+    }
+
+    #[must_use]
+    pub fn print_all(self) -> Self {
+        Self { print_all: true, ..self }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub struct View {
+    pub label: String,
+    pub body: Body,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Body {
+    Bars(Bars),
+    Lines(Lines),
+    Table(Table),
+    Picture { href: String, alt: String, name: String },
+    Text { text: String },
+}
+
+/// A table; the first cell of a row is its heading.
+#[derive(Debug, Default, Serialize)]
+pub struct Table {
+    pub caption: String,
+    pub columns: Vec<Column>,
+    pub rows: Vec<Vec<Cell>>,
+    /// A grid of short marks: narrow columns.
+    pub grid: bool,
+}
+
+impl Table {
+    pub fn new(caption: impl Into<String>, columns: &[Column]) -> Self {
+        Self { caption: caption.into(), columns: columns.to_vec(), ..Self::default() }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Column {
+    pub label: String,
+    pub number: bool,
+}
+
+/// A column of words.
+pub fn words(label: impl Into<String>) -> Column {
+    Column { label: label.into(), number: false }
+}
+
+/// A column of numbers.
+pub fn numbers(label: impl Into<String>) -> Column {
+    Column { label: label.into(), number: true }
+}
+
+/// What a cell looks like; its text says the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tone {
+    #[default]
+    Plain,
+    Code,
+    Good,
+    Bad,
+    Refused,
+    Absent,
+    /// A heat map's levels, from few to many.
+    H1,
+    H2,
+    H3,
+    H4,
+    H5,
+}
+
+impl Tone {
+    /// The level of `share`, from 0 to 1.
+    pub fn heat(share: f64) -> Self {
+        match share {
+            s if s > 0.8 => Self::H5,
+            s if s > 0.6 => Self::H4,
+            s if s > 0.4 => Self::H3,
+            s if s > 0.2 => Self::H2,
+            _ => Self::H1,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Cell {
+    pub text: String,
+    pub tone: Tone,
+    /// It is not what was expected.
+    pub odd: bool,
+    /// In small type, below the text.
+    pub small: String,
+    pub spark: Option<Spark>,
+}
+
+impl Cell {
+    pub fn toned(text: impl Into<String>, tone: Tone) -> Self {
+        Self { text: text.into(), tone, ..Self::default() }
+    }
+
+    pub fn code(text: impl Into<String>) -> Self {
+        Self::toned(text, Tone::Code)
+    }
+
+    pub fn absent() -> Self {
+        Self::toned("–", Tone::Absent)
+    }
+
+    #[must_use]
+    pub fn small(self, small: impl Into<String>) -> Self {
+        Self { small: small.into(), ..self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::toned(text, Tone::Plain)
+    }
+}
+
+/// A small line without axes, in a box of 100 by 100.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spark {
+    pub points: String,
+}

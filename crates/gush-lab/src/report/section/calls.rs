@@ -1,0 +1,124 @@
+//! System calls by name, counted in a separate run, beside the published counts.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::code;
+use crate::report::data::{Case, Data, Suite};
+use crate::report::number::{bytes, count};
+use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
+use crate::report::published;
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    let suites: Vec<&Suite<'_>> =
+        data.suites().into_iter().filter_map(|name| data.suite(name)).collect();
+    let counted: Vec<Counted<'_>> =
+        suites.iter().flat_map(|suite| &suite.cases).filter_map(Counted::of).collect();
+    if counted.is_empty() {
+        return None;
+    }
+    let published = counted.iter().any(|case| case.published.is_some());
+    let mut notes = Vec::new();
+    if published {
+        notes.push(
+            "The published counts are strace's of whole C programs: a read or two of them are the loader's. \
+             They exist for a file of 512 MiB only."
+                .to_owned(),
+        );
+    }
+    Some(Section {
+        id: "calls",
+        title: "System calls".to_owned(),
+        said: said(&counted),
+        figures: vec![
+            Figure::new("System calls of each case, counted in a run of its own")
+                .with("", Body::Table(table(&counted, published))),
+        ],
+        notes,
+    })
+}
+
+#[derive(Debug)]
+struct Counted<'a> {
+    case: &'a str,
+    size_bytes: Option<u64>,
+    calls: BTreeMap<&'a str, u64>,
+    published: Option<&'static published::Calls>,
+}
+
+impl<'a> Counted<'a> {
+    fn of(case: &Case<'a>) -> Option<Self> {
+        let Value::Object(calls) = case.fact("syscalls")? else { return None };
+        let calls: BTreeMap<&str, u64> = calls
+            .iter()
+            .filter_map(|(name, count)| Some((name.as_str(), count.as_u64().filter(|n| *n > 0)?)))
+            .collect();
+        let size_bytes = case.number("size_bytes");
+        let (method, buffer) = (case.text("method"), case.number("buffer_bytes"));
+        let published = published::CALLS.iter().find(|known| {
+            size_bytes == Some(published::CALLS_SIZE_BYTES)
+                && method == Some(known.method)
+                && (known.buffer_bytes == 0 || buffer == Some(known.buffer_bytes))
+        });
+        (!calls.is_empty()).then_some(Self { case: case.name, size_bytes, calls, published })
+    }
+
+    fn all(&self) -> u64 {
+        self.calls.values().fold(0, |all, count| all.saturating_add(*count))
+    }
+}
+
+fn table(counted: &[Counted<'_>], published: bool) -> Table {
+    let mut columns = vec![words("Case"), words("Calls"), numbers("All")];
+    if published {
+        columns.push(words("Published"));
+    }
+    let mut table = Table::new("System calls by case", &columns);
+    for case in counted {
+        let mut calls: Vec<(&str, u64)> = case.calls.iter().map(|(name, n)| (*name, *n)).collect();
+        calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
+        let mut row = vec![
+            Cell::code(case.case).small(case.size_bytes.map(bytes).unwrap_or_default()),
+            listed(&calls).into(),
+            count(case.all()).into(),
+        ];
+        if published {
+            row.push(match case.published {
+                Some(known) => listed(known.calls).into(),
+                None => Cell::absent(),
+            });
+        }
+        table.rows.push(row);
+    }
+    table
+}
+
+fn listed(calls: &[(&str, u64)]) -> String {
+    let one = |(name, n): &(&str, u64)| format!("{}\u{a0}{name}", count(*n));
+    calls.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The most and the fewest calls for the same bytes.
+fn said(counted: &[Counted<'_>]) -> Vec<String> {
+    let Some(size) = counted.iter().filter_map(|case| case.size_bytes).max() else {
+        return Vec::new();
+    };
+    let same = || counted.iter().filter(|case| case.size_bytes == Some(size));
+    let (Some(most), Some(least)) =
+        (same().max_by_key(|case| case.all()), same().min_by_key(|case| case.all()))
+    else {
+        return Vec::new();
+    };
+    if most.all() == least.all() {
+        return Vec::new();
+    }
+    vec![format!(
+        "For the same {}, {} takes {} system calls and {} takes {}.",
+        bytes(size),
+        code(most.case),
+        count(most.all()),
+        code(least.case),
+        count(least.all())
+    )]
+}

@@ -1,0 +1,41 @@
+//! What explains a case: flame graphs, call paths.
+
+use crate::report::data::Data;
+use crate::report::number::bytes;
+use crate::report::page::{Body, Figure, Section};
+use crate::report::render;
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    let figures: Vec<Figure> = data
+        .own()
+        .rev()
+        .flat_map(|run| &run.attachments)
+        .map(|attachment| {
+            let case = format!("{}:{}", attachment.suite, attachment.case);
+            let caption = format!("{}, {}", attachment.title, super::code(&case));
+            let body = if attachment.media_type == "image/svg+xml" {
+                Body::Picture {
+                    href: render::data_uri("image/svg+xml", attachment.text.as_bytes()),
+                    alt: format!(
+                        "{} of {case}, {}",
+                        attachment.title,
+                        bytes(attachment.text.len() as u64)
+                    ),
+                    name: format!("{}.svg", case.replace([':', '/'], "-")),
+                }
+            } else {
+                Body::Text { text: attachment.text.clone() }
+            };
+            Figure::new(caption).with("", body)
+        })
+        .collect();
+    (!figures.is_empty()).then(|| Section {
+        id: "explained",
+        title: "Where the time goes".to_owned(),
+        figures,
+        notes: vec![
+            "Saved and opened alone, a flame graph can be searched and zoomed into.".to_owned(),
+        ],
+        ..Section::default()
+    })
+}

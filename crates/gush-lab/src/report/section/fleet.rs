@@ -1,0 +1,77 @@
+//! Several machines side by side.
+
+use super::machine::name;
+use crate::model::Machine;
+use crate::report::bars::{self, Bar};
+use crate::report::data::{Data, Suite};
+use crate::report::number::{figure, plural, range, times};
+use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    let machines = data.machines();
+    if machines.len() < 2 {
+        return None;
+    }
+    let figures: Vec<Figure> =
+        data.suites().into_iter().filter_map(|suite| figure_of(data, &machines, suite)).collect();
+    (!figures.is_empty()).then(|| Section {
+        id: "machines",
+        title: "Machines side by side".to_owned(),
+        said: vec![format!(
+            "{}, each by its newest run. The first is the one that the rest of this page is about.",
+            plural(machines.len(), "machine")
+        )],
+        figures,
+        notes: Vec::new(),
+    })
+}
+
+fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figure> {
+    let taken: Vec<(&Machine, &Suite<'_>)> = machines
+        .iter()
+        .filter_map(|machine| Some((*machine, data.every(machine, suite).next_back()?)))
+        .filter(|(_, taken)| suite != "matrix" && taken.has_speeds())
+        .collect();
+    if taken.len() < 2 {
+        return None;
+    }
+    let cases: Vec<&str> = taken[0].1.cases.iter().map(|case| case.name).collect();
+    let bars: Vec<Bar> = cases
+        .iter()
+        .flat_map(|case| {
+            taken.iter().filter_map(move |(machine, suite)| {
+                let speed = suite.speed(case)?;
+                Some(Bar { about: name(machine), ..Bar::new(*case, speed.clone()) })
+            })
+        })
+        .collect();
+    let caption = format!("{} on each machine", super::code(suite));
+    let mut figure = bars::figure_of(caption, "GiB/s", &bars, &[]);
+    if let Some(view) = figure.views.last_mut() {
+        view.body = Body::Table(table(suite, &taken, &cases));
+    }
+    Some(figure)
+}
+
+fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&str]) -> Table {
+    let mut columns = vec![words("Case")];
+    columns.extend(taken.iter().map(|(machine, _)| numbers(name(machine))));
+    let mut table = Table::new(format!("Medians of {suite} by machine, GiB/s"), &columns);
+    for case in cases {
+        let first = taken[0].1.speed(case);
+        let mut row = vec![Cell::code(*case)];
+        row.extend(taken.iter().enumerate().map(|(place, (_, suite))| {
+            let Some(speed) = suite.speed(case) else { return Cell::absent() };
+            let beside = match first {
+                Some(first) if place > 0 => match speed.times(first) {
+                    Some(ratio) => format!("{} the first", times(ratio.value)),
+                    None => "not to be told from the first".to_owned(),
+                },
+                _ => range(speed.low, speed.high),
+            };
+            Cell::from(figure(speed.median)).small(beside)
+        }));
+        table.rows.push(row);
+    }
+    table
+}

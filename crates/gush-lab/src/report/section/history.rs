@@ -1,0 +1,125 @@
+//! The same cases in several runs of the same machine.
+
+use crate::report::data::{Data, Suite};
+use crate::report::estimate::Estimate;
+use crate::report::lines::polyline;
+use crate::report::number::{count, figure, plural, range, times};
+use crate::report::page::{Body, Cell, Figure, Section, Spark, Table, Tone, numbers, words};
+use crate::report::scale::Scale;
+use crate::stats::Verdict;
+
+/// The newest runs that a table has columns for, and a course points for.
+const RUNS: usize = 12;
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    let machine = data.machine()?;
+    let figures: Vec<Figure> = data
+        .suites()
+        .into_iter()
+        .filter_map(|suite| figure_of(suite, data.every(machine, suite).collect()))
+        .collect();
+    (!figures.is_empty()).then(|| Section {
+        id: "history",
+        title: "History".to_owned(),
+        said: vec![format!(
+            "{} of this machine. A case is called faster or slower than in the run before only where the \
+             interval of their ratio leaves no doubt.",
+            plural(data.own().count(), "run")
+        )],
+        figures,
+        notes: Vec::new(),
+    })
+}
+
+/// A case in each run that has its suite.
+struct Course<'a> {
+    case: &'a str,
+    estimates: Vec<Option<&'a Estimate>>,
+}
+
+fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
+    // A grid of what works has its own section, whose cells are too many to follow one by one.
+    taken.retain(|taken| suite != "matrix" && taken.has_speeds());
+    taken.drain(..taken.len().saturating_sub(RUNS));
+    let newest = taken.last()?;
+    let courses: Vec<Course<'a>> = newest
+        .cases
+        .iter()
+        .map(|case| Course {
+            case: case.name,
+            estimates: taken.iter().map(|suite| suite.speed(case.name)).collect(),
+        })
+        .filter(|course| course.estimates.iter().flatten().count() > 1)
+        .collect();
+    if courses.is_empty() {
+        return None;
+    }
+    let times = taken.iter().map(|taken| taken.run.started.strftime("%m-%d %H:%M").to_string());
+    Some(
+        Figure::new(format!("{}, run by run", super::code(suite)))
+            .with("Course", Body::Table(course_table(suite, &courses)))
+            .with("Table", Body::Table(every_run(suite, &courses, times))),
+    )
+}
+
+fn course_table(suite: &str, courses: &[Course<'_>]) -> Table {
+    let columns = [
+        words("Case"),
+        words("Course"),
+        numbers("Runs"),
+        numbers("Least … most"),
+        numbers("Newest, GiB/s"),
+        numbers("To the one before"),
+        words("It is"),
+    ];
+    let mut table = Table::new(format!("Medians of {suite} over the runs"), &columns);
+    for course in courses {
+        let known: Vec<&Estimate> = course.estimates.iter().copied().flatten().collect();
+        let [.., before, newest] = known.as_slice() else { continue };
+        let medians = known.iter().map(|estimate| estimate.median);
+        let (least, most) =
+            medians.fold((f64::INFINITY, 0.0), |(a, b), median| (median.min(a), median.max(b)));
+        let verdict = newest.verdict(before);
+        let tone = match verdict {
+            Verdict::Faster => Tone::Good,
+            Verdict::Slower => Tone::Bad,
+            Verdict::CannotTell => Tone::Absent,
+        };
+        table.rows.push(vec![
+            Cell::code(course.case),
+            Cell { spark: Some(spark(&known)), ..Cell::default() },
+            count(known.len() as u64).into(),
+            range(least, most).into(),
+            Cell::from(figure(newest.median)).small(range(newest.low, newest.high)),
+            times(newest.median / before.median).into(),
+            Cell::toned(verdict.to_string(), tone),
+        ]);
+    }
+    table
+}
+
+/// From zero, so that noise looks as small as it is.
+fn spark(known: &[&Estimate]) -> Spark {
+    let scale = Scale::linear(known.iter().map(|estimate| estimate.median));
+    let last = (known.len().max(2) - 1) as f64;
+    let tenth = |percent: f64| (percent * 10.0).round() / 10.0;
+    let points = known.iter().enumerate().map(|(index, estimate)| {
+        (tenth(index as f64 / last * 100.0), tenth(100.0 - scale.at(estimate.median)))
+    });
+    Spark { points: polyline(points) }
+}
+
+fn every_run(suite: &str, courses: &[Course<'_>], times: impl Iterator<Item = String>) -> Table {
+    let mut columns = vec![words("Case")];
+    columns.extend(times.map(numbers));
+    let mut table = Table::new(format!("Medians of {suite} in each run, GiB/s"), &columns);
+    for course in courses {
+        let mut row = vec![Cell::code(course.case)];
+        row.extend(course.estimates.iter().map(|estimate| match estimate {
+            Some(speed) => Cell::from(figure(speed.median)).small(range(speed.low, speed.high)),
+            None => Cell::absent(),
+        }));
+        table.rows.push(row);
+    }
+    table
+}

@@ -1,0 +1,151 @@
+//! The machines, the runs, and what made their figures doubtful.
+
+use crate::model::{Machine, Run};
+use crate::report::data::Data;
+use crate::report::number::{count, plural};
+use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
+
+const TIME: &str = "%Y-%m-%d %H:%M:%S UTC";
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    if data.runs.is_empty() {
+        return None;
+    }
+    let machines = data.machines();
+    let title = if machines.len() == 1 { "Machine and runs" } else { "Machines and runs" };
+    let facts = match machines.as_slice() {
+        [only] => facts(only),
+        several => side_by_side(several),
+    };
+    Some(Section {
+        id: "machine",
+        title: title.to_owned(),
+        figures: vec![
+            Figure::new("What the figures were measured on").with("", Body::Table(facts)),
+            Figure::new("The runs").with("", Body::Table(runs(&data.runs))),
+        ],
+        ..Section::default()
+    })
+}
+
+/// What a machine is called in a few words.
+pub fn name(machine: &Machine) -> String {
+    let fact = |name| machine.facts.get(name).map(String::as_str);
+    let short: String = machine.id.chars().take(8).collect();
+    match fact("processor") {
+        Some(processor) => format!("{processor} ({short})"),
+        None => short,
+    }
+}
+
+/// The machine and the time, below the page's first sentence.
+pub fn byline(data: &Data<'_>) -> String {
+    let (Some(machine), Some(run)) = (data.machine(), data.own().next_back()) else {
+        return String::new();
+    };
+    let fact = |name: &str| machine.facts.get(name).cloned();
+    let processors = fact("processors").map(|n| match n.as_str() {
+        "1" => "1 processor".to_owned(),
+        _ => format!("{n} processors"),
+    });
+    let kernel = fact("kernel").map(|kernel| match kernel.starts_with("Linux") {
+        true => kernel,
+        false => format!("Linux {kernel}"),
+    });
+    let gush = format!("gush {}", run.gush);
+    let time = run.started.strftime("%-d %B %Y, %H:%M UTC").to_string();
+    let parts = [fact("processor"), processors, kernel, Some(gush), Some(time)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// `pipe_max_bytes` as words.
+fn label(fact: &str) -> String {
+    let words = fact.replace('_', " ");
+    let mut letters = words.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn facts(machine: &Machine) -> Table {
+    let mut table = Table::new("The machine", &[words("Fact"), words("Value")]);
+    table.rows.push(vec!["Id".into(), Cell::code(&machine.id)]);
+    table
+        .rows
+        .extend(machine.facts.iter().map(|(name, value)| vec![label(name).into(), value.into()]));
+    table
+}
+
+fn side_by_side(machines: &[&Machine]) -> Table {
+    let mut columns = vec![words("Fact")];
+    columns.extend(machines.iter().map(|machine| words(name(machine))));
+    let mut table = Table::new("The machines", &columns);
+    let mut names: Vec<&String> =
+        machines.iter().flat_map(|machine| machine.facts.keys()).collect();
+    names.sort();
+    names.dedup();
+    for fact in names {
+        let values: Vec<Option<&String>> =
+            machines.iter().map(|machine| machine.facts.get(fact)).collect();
+        let differs = values.iter().any(|value| *value != values[0]);
+        let mut row: Vec<Cell> = vec![label(fact).into()];
+        row.extend(values.into_iter().map(|value| match value {
+            Some(value) => Cell { odd: differs, ..value.into() },
+            None => Cell::absent(),
+        }));
+        table.rows.push(row);
+    }
+    table
+}
+
+fn runs(runs: &[&Run]) -> Table {
+    let mut table = Table::new(
+        "The runs, newest first",
+        &[
+            words("Run"),
+            words("Started"),
+            words("Machine"),
+            words("Suites"),
+            numbers("Samples"),
+            words("Warnings"),
+            words("Command"),
+        ],
+    );
+    for run in runs.iter().rev() {
+        let mut suites: Vec<&str> = Vec::new();
+        for sample in &run.samples {
+            if !suites.contains(&sample.suite.as_str()) {
+                suites.push(&sample.suite);
+            }
+        }
+        let ended = match run.finished {
+            _ if run.interrupted => "was interrupted".to_owned(),
+            Some(finished) => format!("took {:#}", short(run.started.until(finished))),
+            None => "did not come to its end".to_owned(),
+        };
+        let warnings = match run.warnings.len() {
+            0 => Cell::absent(),
+            n => {
+                let facts: Vec<&str> =
+                    run.warnings.iter().map(|warning| warning.fact.as_str()).collect();
+                Cell::toned(plural(n, "warning"), Tone::Bad).small(facts.join("; "))
+            }
+        };
+        table.rows.push(vec![
+            Cell::code(&run.id),
+            Cell::from(run.started.strftime(TIME).to_string()).small(ended),
+            Cell::from(name(&run.machine)).small(format!("gush {}", run.gush)),
+            suites.join(", ").into(),
+            count(run.samples.len() as u64).into(),
+            warnings,
+            Cell::code(run.command.join(" ")),
+        ]);
+    }
+    table
+}
+
+/// Whole seconds.
+fn short(span: Result<jiff::Span, jiff::Error>) -> jiff::SignedDuration {
+    let seconds = span.map_or(0, |span| {
+        span.total(jiff::Unit::Second).map_or(0, |seconds| seconds.round() as i64)
+    });
+    jiff::SignedDuration::from_secs(seconds)
+}

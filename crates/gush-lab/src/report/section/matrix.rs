@@ -1,0 +1,220 @@
+//! Which method moves bytes from what to what: a grid for each method, and one of all.
+
+use super::code;
+use crate::report::data::{Case, Data, Suite};
+use crate::report::number::{count, figure, plural};
+use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
+use crate::stats::Summary;
+
+const SUITE: &str = "matrix";
+
+#[derive(Debug)]
+struct Tried<'a> {
+    method: &'a str,
+    source: &'a str,
+    target: &'a str,
+    works: bool,
+    errno: &'a str,
+    gib_per_s: Option<f64>,
+    /// What was expected instead.
+    unexpected: Option<String>,
+}
+
+impl<'a> Tried<'a> {
+    fn of(case: &Case<'a>) -> Option<Self> {
+        let works = case.is("works")?;
+        let errno = case.text("errno").unwrap_or_default();
+        Some(Self {
+            method: case.text("method")?,
+            source: case.text("source")?,
+            target: case.text("target")?,
+            works,
+            errno,
+            gib_per_s: median(case),
+            unexpected: unexpected(case, works, errno),
+        })
+    }
+
+    fn cell(&self, most: f64) -> Cell {
+        let cell = match (self.works, self.gib_per_s) {
+            (true, Some(speed)) => {
+                Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
+            }
+            (true, None) => Cell::toned("✓", Tone::Good),
+            (false, _) if self.errno.is_empty() => Cell::toned("·", Tone::Absent),
+            (false, _) => Cell::toned(self.errno, Tone::Refused),
+        };
+        Cell { odd: self.unexpected.is_some(), ..cell }
+    }
+}
+
+/// Of a cell's throughput; thousands of cells need no intervals.
+fn median(case: &Case<'_>) -> Option<f64> {
+    let speeds: Vec<f64> =
+        case.samples.iter().filter_map(|sample| sample.measured.gib_per_s).collect();
+    Summary::of(&speeds).map(|summary| summary.median).filter(|median| *median > 0.0)
+}
+
+/// What was expected, if it is not what happened.
+fn unexpected(case: &Case<'_>, works: bool, errno: &str) -> Option<String> {
+    let expected = case.fact("expected")?;
+    if let Some(expected) = expected.as_bool() {
+        return (expected != works).then(|| if expected { "works" } else { "refused" }.to_owned());
+    }
+    let expected = expected.as_str().filter(|text| !text.is_empty())?;
+    let happened = if works { "works" } else { errno };
+    (expected != happened).then(|| expected.to_owned())
+}
+
+pub fn section(data: &Data<'_>) -> Option<Section> {
+    let suite = data.suite(SUITE)?;
+    let tried: Vec<Tried<'_>> = suite.cases.iter().filter_map(Tried::of).collect();
+    if tried.is_empty() {
+        return None;
+    }
+    let mut notes = vec![
+        "✓ or a number (GiB/s): it works, and the bytes were verified. A name such as EINVAL: the kernel's \
+         answer. A dot: the method does not serve this pair. ≠ marks what differs from what the kernel is \
+         known to do."
+            .to_owned(),
+    ];
+    notes.extend(skipped(suite));
+    Some(Section {
+        id: SUITE,
+        title: "What moves to what".to_owned(),
+        said: said(&tried),
+        figures: vec![figure_of(&tried)],
+        notes,
+    })
+}
+
+fn figure_of(tried: &[Tried<'_>]) -> Figure {
+    let methods = distinct(tried.iter().map(|tried| tried.method));
+    let most = tried.iter().filter_map(|tried| tried.gib_per_s).fold(1.0, f64::max);
+    let mut figure = Figure::new("Source (rows) to target (columns), method by method").print_all();
+    if methods.len() > 1 {
+        let caption = format!("How many of {} methods work", methods.len());
+        figure = figure.with(
+            "All",
+            grid(tried, &caption, |here| {
+                let works = here.iter().filter(|tried| tried.works).count();
+                let share = works as f64 / methods.len() as f64;
+                match works {
+                    0 => Cell::toned("0", Tone::Refused),
+                    _ => Cell::toned(count(works as u64), Tone::heat(share)),
+                }
+            }),
+        );
+    }
+    for method in methods {
+        let own = tried.iter().filter(|tried| tried.method == method);
+        let body = grid(own, method, |here| here[0].cell(most));
+        figure = figure.with(method, body);
+    }
+    figure
+}
+
+fn grid<'a>(
+    tried: impl IntoIterator<Item = &'a Tried<'a>>,
+    caption: &str,
+    cell: impl Fn(&[&Tried<'a>]) -> Cell,
+) -> Body {
+    let tried: Vec<&Tried<'_>> = tried.into_iter().collect();
+    let sources = distinct(tried.iter().map(|tried| tried.source));
+    let targets = distinct(tried.iter().map(|tried| tried.target));
+    let mut columns = vec![words("From ↓ to →")];
+    columns.extend(targets.iter().map(|target| words(*target)));
+    let mut table = Table { grid: true, ..Table::new(caption, &columns) };
+    for source in sources {
+        let mut row = vec![Cell::code(source)];
+        for target in &targets {
+            let here: Vec<&Tried<'_>> = tried
+                .iter()
+                .copied()
+                .filter(|tried| tried.source == source && tried.target == *target)
+                .collect();
+            row.push(if here.is_empty() { Cell::from("") } else { cell(&here) });
+        }
+        table.rows.push(row);
+    }
+    Body::Table(table)
+}
+
+fn said(tried: &[Tried<'_>]) -> Vec<String> {
+    let methods = distinct(tried.iter().map(|tried| tried.method));
+    let mut pairs: Vec<(&str, &str)> =
+        tried.iter().map(|tried| (tried.source, tried.target)).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let works = tried.iter().filter(|tried| tried.works).count();
+    let mut served: Vec<(&str, &str)> = tried
+        .iter()
+        .filter(|tried| tried.works)
+        .map(|tried| (tried.source, tried.target))
+        .collect();
+    served.sort_unstable();
+    served.dedup();
+    let mut said = vec![format!(
+        "{} on {}: {} of {} attempts move the bytes, and {} of the pairs are served by some method.",
+        plural(methods.len(), "method"),
+        plural(pairs.len(), "pair"),
+        count(works as u64),
+        count(tried.len() as u64),
+        if served.len() == pairs.len() {
+            "all".to_owned()
+        } else {
+            format!("{} of {}", served.len(), pairs.len())
+        }
+    )
+    .replace(" of the pairs are", " pairs are")];
+    let odd: Vec<&Tried<'_>> = tried.iter().filter(|tried| tried.unexpected.is_some()).collect();
+    said.push(match odd.as_slice() {
+        [] => "Nothing differs from what the kernel is known to do.".to_owned(),
+        odd => {
+            const NAMED: usize = 5;
+            let named: Vec<String> = odd.iter().take(NAMED).map(|tried| deviation(tried)).collect();
+            let more = odd.len().saturating_sub(NAMED);
+            let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
+            format!(
+                "{} from what the kernel is known to do: {}{rest}.",
+                if odd.len() == 1 {
+                    "1 differs".to_owned()
+                } else {
+                    format!("{} differ", odd.len())
+                },
+                named.join("; ")
+            )
+        }
+    });
+    said
+}
+
+fn deviation(tried: &Tried<'_>) -> String {
+    let happened = match (tried.works, tried.errno) {
+        (true, _) => "works",
+        (false, "") => "is refused",
+        (false, errno) => errno,
+    };
+    format!(
+        "{} from {} to {} {happened} (expected: {})",
+        code(tried.method),
+        tried.source,
+        tried.target,
+        tried.unexpected.as_deref().unwrap_or_default()
+    )
+}
+
+fn skipped(suite: &Suite<'_>) -> Option<String> {
+    let without = suite.cases.iter().filter(|case| case.is("works").is_none()).count();
+    (without > 0).then(|| format!("{} told no result.", plural(without, "case")))
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut all = Vec::new();
+    for name in names {
+        if !all.contains(&name) {
+            all.push(name);
+        }
+    }
+    all
+}
