@@ -33,25 +33,9 @@ const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
 
-/// The launcher, built by the C compiler that building Rust needs anyway.
+/// The launcher, or none, which is told.
 fn launcher(dir: &Path) -> Option<PathBuf> {
-    if CALLS.is_empty() {
-        skipped("the numbers of system calls are those of x86-64");
-        return None;
-    }
-    let program = dir.join("deny");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/deny.c");
-    let built = Command::new("cc").args([Path::new("-o"), &program, &source]).output();
-    if !built.as_ref().is_ok_and(|output| output.status.success()) {
-        skipped(&format!("no C compiler, or no kernel headers: {built:?}"));
-        return None;
-    }
-    let probe = Command::new(&program).args(["1", "0", "true"]).output().unwrap();
-    if probe.status.code() == Some(125) {
-        skipped("seccomp filters are not allowed here");
-        return None;
-    }
-    Some(program)
+    common::denier(dir).map_err(|why| skipped(&why)).ok()
 }
 
 fn denied(launcher: &Path, errno: i32, number: u32, words: &[&Path]) -> Output {

@@ -150,6 +150,15 @@ impl Error {
         matches!(*self.cause, Cause::Refused(_) | Cause::FalseEnd(_))
     }
 
+    /// The refusal of the method that was asked for by name; none where it started, and then ended falsely.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &*self.cause {
+            Cause::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
     /// What the operating system said, where it said something.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {

@@ -1,5 +1,6 @@
 //! `gush lab`: suites of measurements, one file each; [`suite`] runs them all in the same way.
 
+mod matrix;
 mod pipe;
 mod screen;
 mod suite;
@@ -21,6 +22,7 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Part {
+    Matrix(matrix::Options),
     Pipe(pipe::Options),
 }
 
@@ -36,6 +38,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(status) => return status,
     };
     match part {
+        Part::Matrix(options) => matrix::run(&options),
         Part::Pipe(options) => pipe::run(&options),
     }
 }

@@ -54,13 +54,17 @@ impl<'a> Suite<'a> {
     /// Ends with success if every one was measured, and as an interrupted program does after an
     /// interrupt, when what was measured until then has been shown.
     pub fn run(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
+        match case::choose(cases, &self.common.only) {
+            Ok(cases) => self.run_all(cases),
+            Err(error) => self.refuse(&error),
+        }
+    }
+
+    /// As [`Suite::run`], of cases that were chosen by other means than their names.
+    pub fn run_all(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
         /// As shells report a program that SIGINT ended.
         const INTERRUPTED: u8 = 128 + 2;
 
-        let cases = match case::choose(cases, &self.common.only) {
-            Ok(cases) => cases,
-            Err(error) => return self.refuse(&error),
-        };
         if let Err(error) = interrupt::watch() {
             self.talker.say(format_args!(
                 "an interrupt will lose what was measured: cannot watch for signals: {}",

@@ -68,6 +68,26 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
     }
 }
 
+/// `deny ERRNO NUMBER,… COMMAND…`, which runs a command under a seccomp filter (system calls have the numbers of
+/// x86-64), built in `dir` by the C compiler that building Rust needs anyway; or the reason why there is none.
+pub fn denier(dir: &Path) -> Result<PathBuf, String> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err("the numbers of system calls are those of x86-64".into());
+    }
+    let program = dir.join("deny");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/deny.c");
+    let built = Command::new("cc").args([Path::new("-o"), &program, &source]).output();
+    if !built.as_ref().is_ok_and(|output| output.status.success()) {
+        return Err(format!("no C compiler, or no kernel headers: {built:?}"));
+    }
+    let probe = Command::new(&program).args(["1", "0", "true"]).output();
+    match probe.map(|output| output.status.code()) {
+        Ok(Some(125)) => Err("seccomp filters are not allowed here".into()),
+        Ok(_) => Ok(program),
+        Err(error) => Err(format!("the filter's program does not start: {error}")),
+    }
+}
+
 /// Bytes that never repeat in step with any buffer size, and hold every byte value.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;

@@ -1,3 +1,4 @@
 //! Which cases are measured, as data.
 
+pub mod matrix;
 pub mod pipe;

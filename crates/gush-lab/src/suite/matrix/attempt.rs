@@ -1,0 +1,395 @@
+//! One way on one pair, for real: open the ends, move, compare what arrived.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
+
+use gush::{Choice, Errno, MethodName, Mover, errno_name};
+use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
+
+use super::load::Load;
+use super::raw;
+use super::source::{Gives, Source, Workshop};
+use super::target::Target;
+use super::usage::Usage;
+use super::way::Technique;
+use super::{Aim, Kind, Way};
+
+/// What came of trying a way on a pair.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum Outcome {
+    /// The bytes arrived, and are the right ones; or nobody can look (`/dev/null`), and their count is right.
+    Works {
+        /// How many.
+        bytes: u64,
+    },
+    /// The kernel said no.
+    Errno {
+        /// The name of its answer, such as `EINVAL`.
+        errno: String,
+        /// The call that answered so.
+        call: String,
+        /// Bytes that had arrived before.
+        after_bytes: u64,
+    },
+    /// A rule of the engine's own says no, before the kernel is asked.
+    Refused {
+        /// The rule.
+        why: String,
+        /// What the kernel answers when the one call behind the method is made all the same.
+        kernel: Option<String>,
+    },
+    /// The call answers 0, as at the end, although there are bytes to be read.
+    FalseEnd,
+    /// It ended well, and the wrong bytes arrived.
+    Wrong {
+        /// In what way they are wrong.
+        why: String,
+    },
+    /// It did not end.
+    Hangs {
+        /// How long it was given, in seconds.
+        seconds: u64,
+    },
+    /// The process that tried it died.
+    Died {
+        /// Of what.
+        why: String,
+    },
+    /// The ends cannot be had here.
+    Absent {
+        /// Why not.
+        why: String,
+    },
+}
+
+/// What an attempt took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Seconds until the far end had all of them.
+    pub wall_s: f64,
+    /// The mover's own processor seconds in user space, without feeding and draining.
+    pub user_s: f64,
+    /// The same in the kernel.
+    pub system_s: f64,
+}
+
+impl Cost {
+    /// The throughput in GiB/s.
+    #[must_use]
+    pub fn gib_per_s(&self) -> f64 {
+        self.bytes as f64 / (1_u64 << 30) as f64 / self.wall_s.max(1e-9)
+    }
+}
+
+/// An outcome, and what it took where it works.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// What came of it.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// Whether both ends were on one device (`st_dev`).
+    #[serde(default)]
+    pub same_device: bool,
+    /// What it took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+impl From<Outcome> for Attempt {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome, same_device: false, cost: None }
+    }
+}
+
+impl Outcome {
+    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`; nothing for
+    /// what works.
+    ///
+    /// ```
+    /// use gush_lab::suite::matrix::Outcome;
+    /// assert_eq!(Outcome::FalseEnd.word(), "false-end");
+    /// assert_eq!(Outcome::Works { bytes: 1 }.word(), "");
+    /// ```
+    #[must_use]
+    pub fn word(&self) -> &str {
+        match self {
+            Outcome::Works { .. } => "",
+            Outcome::Errno { errno, .. } => errno,
+            Outcome::Refused { .. } => "refused",
+            Outcome::FalseEnd => "false-end",
+            Outcome::Wrong { .. } => "wrong",
+            Outcome::Hangs { .. } => "hangs",
+            Outcome::Died { .. } => "died",
+            Outcome::Absent { .. } => "absent",
+        }
+    }
+
+    /// In a sentence.
+    ///
+    /// ```
+    /// use gush_lab::suite::matrix::Outcome;
+    /// assert_eq!(Outcome::Hangs { seconds: 20 }.told(), "it did not end within 20 s");
+    /// ```
+    #[must_use]
+    pub fn told(&self) -> String {
+        match self {
+            Outcome::Works { bytes } => format!("{bytes} bytes arrived"),
+            Outcome::Errno { errno, call, after_bytes: 0 } => format!("{call}: {errno}"),
+            Outcome::Errno { errno, call, after_bytes } => {
+                format!("{call}: {errno} after {after_bytes} bytes")
+            }
+            Outcome::FalseEnd => "it answers 0, as at the end, although there are bytes".to_owned(),
+            Outcome::Refused { why, .. } | Outcome::Wrong { why } | Outcome::Absent { why } => {
+                why.clone()
+            }
+            Outcome::Hangs { seconds } => format!("it did not end within {seconds} s"),
+            Outcome::Died { why } => format!("the process that tried it died: {why}"),
+        }
+    }
+}
+
+/// Tries a way on a pair.
+pub(super) fn attempt(
+    workshop: &mut Workshop,
+    way: Way,
+    from: Kind,
+    to: Kind,
+    aim: Aim,
+) -> Attempt {
+    let load = Load::of(from, to, aim);
+    let before = Usage::of_process();
+    let source = match Source::open(from, workshop, &load) {
+        Ok(source) => source,
+        Err(error) => return absent(from, &error),
+    };
+    let target = match Target::open(to, workshop, &load, source.bytes(&load)) {
+        Ok(target) => target,
+        Err(error) => {
+            give_up(source);
+            return absent(to, &error);
+        }
+    };
+    let device = |end: &dyn AsFd| rustix::fs::fstat(end.as_fd()).map(|about| about.st_dev).ok();
+    let same_device = device(&source) == device(&target);
+    let started = Instant::now();
+    let attempt = match moved(way, &source, &target, &load) {
+        Ok(bytes) => judge(source, target, (from, to), &load, bytes, started, before),
+        Err(outcome) => {
+            target.abandon();
+            give_up(source);
+            outcome.into()
+        }
+    };
+    Attempt { same_device, ..attempt }
+}
+
+fn absent(kind: Kind, error: &io::Error) -> Attempt {
+    Outcome::Absent { why: format!("no {kind}: {error}") }.into()
+}
+
+fn give_up(mut source: Source) {
+    let feeder = source.feeder.take();
+    drop(source);
+    if let Some(feeder) = feeder {
+        feeder.abandon();
+    }
+}
+
+/// Moves the load, and answers how many bytes were said to be moved.
+fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64, Outcome> {
+    let (method, tuning) = match way.0 {
+        Technique::Engine { method, .. } => (method, way.tuning(load.message_bytes)),
+        Technique::Raw(way) => {
+            without_waiting(source.as_fd());
+            without_waiting(target.as_fd());
+            let call_bytes = load.message_bytes.unwrap_or(1 << 20);
+            return way.run(source.as_fd(), target.as_fd(), load.bytes, call_bytes).map_err(
+                |refused| Outcome::Errno {
+                    errno: errno_name(refused.errno),
+                    call: refused.call.to_owned(),
+                    after_bytes: refused.delivered_bytes,
+                },
+            );
+        }
+    };
+    let answer = Mover::new(source, target)
+        .method(Choice::Only(method))
+        .length_bytes(load.bytes)
+        .threads(1)
+        .tuning(tuning)
+        .run();
+    match answer {
+        Ok(report) => Ok(report.bytes),
+        Err(error) => Err(outcome_of(&error, method, source, target)),
+    }
+}
+
+/// The flag is this end's alone: the far end is another description.
+fn without_waiting(fd: BorrowedFd<'_>) {
+    if let Ok(flags) = rustix::fs::fcntl_getfl(fd) {
+        // What knows no such flag does not wait either.
+        let _ = rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK);
+    }
+}
+
+fn outcome_of(
+    error: &gush::Error,
+    method: MethodName,
+    source: &Source,
+    target: &Target,
+) -> Outcome {
+    let errno = error.io_error().and_then(Errno::from_io_error);
+    match (errno, error.refusal()) {
+        (Some(errno), refusal) => Outcome::Errno {
+            errno: errno_name(errno),
+            call: match (refusal, error.call()) {
+                (Some(refusal), _) => refusal.why.to_string(),
+                (None, Some(call)) => call.name().to_owned(),
+                (None, None) => method.to_string(),
+            },
+            after_bytes: error.delivered_bytes(),
+        },
+        (None, Some(refusal)) => Outcome::Refused {
+            why: refusal.why.to_string(),
+            kernel: kernels_own(method, source, target),
+        },
+        (None, None) if error.is_refused() => Outcome::FalseEnd,
+        (None, None) => Outcome::Wrong { why: error.to_string() },
+    }
+}
+
+fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<String> {
+    without_waiting(source.as_fd());
+    without_waiting(target.as_fd());
+    let answer = raw::answer_of(method, source.as_fd(), target.as_fd())?;
+    Some(answer.map_or_else(errno_name, |()| "works".to_owned()))
+}
+
+/// Compares what arrived with what was sent.
+fn judge(
+    mut source: Source,
+    target: Target,
+    (from, to): (Kind, Kind),
+    load: &Load,
+    said_bytes: u64,
+    started: Instant,
+    before: Usage,
+) -> Attempt {
+    let due_bytes = source.bytes(load);
+    let feeder = source.feeder.take();
+    let arrived = target.arrived(load);
+    let wall_s = started.elapsed().as_secs_f64();
+    let wrong = |why: String| Attempt::from(Outcome::Wrong { why });
+    let fed = feeder.map(|feeder| {
+        // A datagram that found no room is gone; nobody waits for it.
+        if said_bytes == due_bytes { feeder.finish() } else { feeder.abandon() }
+    });
+    let arrived = match arrived {
+        Ok(arrived) => arrived,
+        Err(error) => return wrong(error.to_string()),
+    };
+    let helpers = fed.unwrap_or_default().usage;
+    let own = Usage::of_process() - before - helpers - arrived.done.usage;
+    if said_bytes != due_bytes {
+        return wrong(format!("{said_bytes} of {due_bytes} bytes are said to have moved"));
+    }
+    if let Some(bytes) = arrived.bytes
+        && bytes != due_bytes
+    {
+        return wrong(format!("{bytes} of {due_bytes} bytes arrived"));
+    }
+    if load.verifies
+        && let Some(kept) = &arrived.kept
+    {
+        let content = Target::shows(to, &source.content(load));
+        if let Some(at) = first_difference(kept, &content) {
+            return wrong(format!("byte {at} of {due_bytes} is not the one that was sent"));
+        }
+    }
+    let idle =
+        from == Kind::Null || matches!(&source.gives, Gives::These(bytes) if bytes.is_empty());
+    let cost = Cost { bytes: due_bytes, wall_s, user_s: own.user_s, system_s: own.system_s };
+    Attempt {
+        cost: (!load.verifies && !idle).then_some(cost),
+        ..Outcome::Works { bytes: due_bytes }.into()
+    }
+}
+
+fn first_difference(got: &[u8], sent: &[u8]) -> Option<usize> {
+    if got == sent {
+        return None;
+    }
+    let differs = got.iter().zip(sent).position(|(got, sent)| got != sent);
+    differs.or_else(|| (got.len() != sent.len()).then(|| got.len().min(sent.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workshop() -> Workshop {
+        let dirs = [(Kind::File, std::env::temp_dir())].into_iter().collect();
+        Workshop::new(dirs)
+    }
+
+    fn tried(way: &str, from: Kind, to: Kind) -> Outcome {
+        attempt(&mut workshop(), way.parse().unwrap(), from, to, Aim::Verify).outcome
+    }
+
+    #[test]
+    fn differences_are_found_wherever_they_are() {
+        assert_eq!(first_difference(b"abc", b"abc"), None);
+        assert_eq!(first_difference(b"abc", b"abd"), Some(2));
+        assert_eq!(first_difference(b"ab", b"abc"), Some(2));
+        assert_eq!(first_difference(b"abc", b""), Some(0));
+    }
+
+    #[test]
+    fn reading_and_writing_works_on_every_pair_that_can_take_bytes() {
+        for &from in Kind::ALL.iter().filter(|kind| kind.is_source()) {
+            for &to in Kind::ALL.iter().filter(|kind| kind.is_target()) {
+                let outcome = tried("read-write", from, to);
+                match outcome {
+                    Outcome::Works { .. } => {}
+                    Outcome::Absent { .. } => {
+                        let has_dir = |kind: Kind| {
+                            !kind.is_in(Kind::FILES) || kind == Kind::File || kind == Kind::Memfd
+                        };
+                        assert!(!has_dir(from) || !has_dir(to), "{from} -> {to}: {outcome:?}");
+                    }
+                    Outcome::Errno { ref errno, .. } => {
+                        assert!(
+                            to == Kind::Full && errno == "ENOSPC",
+                            "{from} -> {to}: {outcome:?}"
+                        );
+                    }
+                    outcome => panic!("{from} -> {to}: {outcome:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_splice_without_a_pipe_is_really_tried() {
+        let outcome = tried("splice-direct", Kind::File, Kind::Tcp);
+        let Outcome::Errno { errno, call, after_bytes: 0 } = outcome else {
+            panic!("{outcome:?}");
+        };
+        assert_eq!((errno.as_str(), call.as_str()), ("EINVAL", "splice"));
+        assert!(matches!(tried("splice-direct", Kind::Pipe, Kind::Tcp), Outcome::Works { .. }));
+    }
+
+    #[test]
+    fn speed_costs_time_and_is_counted() {
+        let way: Way = "read-write".parse().unwrap();
+        let attempt = attempt(&mut workshop(), way, Kind::Pipe, Kind::Tcp, Aim::Speed(3 << 20));
+        let cost = attempt.cost.unwrap();
+        assert_eq!(cost.bytes, 3 << 20);
+        assert!(cost.wall_s > 0.0 && cost.gib_per_s() > 0.0);
+    }
+}

@@ -1,0 +1,185 @@
+//! The cells of the matrix as cases.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use super::{Aim, Attempt, Kind, Outcome, Pairs, Place, Prober, Rule, Way, s4};
+use crate::Error;
+use crate::case::Case;
+use crate::model::Measured;
+use crate::runner::{Conditions, interrupt};
+
+/// What is sent through a cell of the old experiment to time it: as much as there.
+pub const S4_BYTES: u64 = 1 << 30;
+/// What is sent through any other cell to time it.
+pub const GRID_BYTES: u64 = 64 << 20;
+
+/// Which cells, and what is asked of them.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The ways; none: all.
+    pub ways: Vec<Way>,
+    /// The pairs; none: all.
+    pub pairs: Vec<Pairs>,
+    /// Only the cells of the old experiment: five ways, four pairs.
+    pub only_s4: bool,
+    /// Whether to time what works.
+    pub speed: bool,
+    /// How many bytes to time it with, instead of [`S4_BYTES`] and [`GRID_BYTES`].
+    pub bytes: Option<u64>,
+}
+
+impl Plan {
+    fn wants(&self, way: Way, source: Kind, target: Kind) -> bool {
+        (self.ways.is_empty() || self.ways.contains(&way)) && self.wants_pair(source, target)
+    }
+
+    fn wants_pair(&self, source: Kind, target: Kind) -> bool {
+        source.is_source()
+            && target.is_target()
+            && (self.pairs.is_empty() || self.pairs.iter().any(|pairs| pairs.has(source, target)))
+    }
+
+    /// The kinds that any cell needs.
+    fn kinds(&self) -> Vec<Kind> {
+        let all = || Kind::ALL.iter().copied();
+        let is_end =
+            |kind| all().any(|other| self.wants_pair(kind, other) || self.wants_pair(other, kind));
+        all().filter(|&kind| is_end(kind)).collect()
+    }
+
+    fn most_bytes(&self) -> u64 {
+        if self.speed { self.bytes.unwrap_or(S4_BYTES) } else { 0 }
+    }
+}
+
+/// Cells that are ready to be tried.
+pub struct Matrix {
+    /// Those of the old experiment first, then way by way.
+    pub cases: Vec<Box<dyn Case>>,
+    /// Where files of each kind lie, or why a kind has no cells here.
+    pub places: Vec<Place>,
+}
+
+/// The cells of a plan as cases of `program`, which has `lab matrix --worker`.
+///
+/// # Errors
+/// When the worker cannot be started.
+pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
+    let kinds = plan.kinds();
+    let prober = Prober::start(program, &kinds, !plan.only_s4, plan.most_bytes())?;
+    let mut places = prober.places().to_vec();
+    let needs_place = |kind: Kind| kind.is_in(Kind::FILES) && kind != Kind::Memfd;
+    let has = |kind: Kind| {
+        !needs_place(kind) || places.iter().any(|place| place.kind == kind && place.dir.is_some())
+    };
+    let present: Vec<Kind> = kinds.into_iter().filter(|&kind| has(kind)).collect();
+    let file = s4::file_among(has).unwrap_or(Kind::Tmpfs);
+    places.retain(|place| !plan.only_s4 || place.kind == file);
+    let prober = Rc::new(RefCell::new(prober));
+    let mut cells = Vec::new();
+    for way in Way::all() {
+        for &source in &present {
+            for &target in present.iter().filter(|&&target| plan.wants(way, source, target)) {
+                let is_s4 = s4::has(way, source, target, file);
+                if plan.only_s4 && !is_s4 {
+                    continue;
+                }
+                let bytes = plan.bytes.unwrap_or(if is_s4 { S4_BYTES } else { GRID_BYTES });
+                let cell = Cell {
+                    name: format!("{way}:{source}:{target}"),
+                    way,
+                    source,
+                    target,
+                    speed_bytes: plan.speed.then_some(bytes),
+                    prober: prober.clone(),
+                };
+                cells.push((!is_s4, cell));
+            }
+        }
+    }
+    cells.sort_by_key(|(later, _)| *later);
+    let cases = cells.into_iter().map(|(_, cell)| Box::new(cell) as Box<dyn Case>).collect();
+    Ok(Matrix { cases, places })
+}
+
+/// A way on a pair.
+struct Cell {
+    name: String,
+    way: Way,
+    source: Kind,
+    target: Kind,
+    speed_bytes: Option<u64>,
+    prober: Rc<RefCell<Prober>>,
+}
+
+impl Case for Cell {
+    fn suite(&self) -> &'static str {
+        "matrix"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Verifying comes first anyway, and warms up what can be warmed.
+    fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        let verified = self.try_out(Aim::Verify, None)?;
+        let mut measured = self.measured(&verified);
+        if let (Some(bytes), Outcome::Works { .. }) = (self.speed_bytes, &verified.outcome) {
+            let timed = self.try_out(Aim::Speed(bytes), conditions.processors)?;
+            match timed.cost {
+                Some(cost) => {
+                    measured.gib_per_s = Some(cost.gib_per_s());
+                    measured.wall_s = Some(cost.wall_s);
+                    measured.user_s = Some(cost.user_s);
+                    measured.system_s = Some(cost.system_s);
+                    measured.bytes = cost.bytes;
+                }
+                None if matches!(timed.outcome, Outcome::Works { .. }) => {}
+                None => measured = measured.with("not_timed", timed.outcome.told()),
+            }
+        }
+        Ok(measured)
+    }
+}
+
+impl Cell {
+    fn try_out(&self, aim: Aim, processors: Option<[usize; 2]>) -> Result<Attempt, Error> {
+        let mut prober = self.prober.borrow_mut();
+        let attempt = prober.try_out(self.way, self.source, self.target, aim, processors);
+        // A worker that was ended by an interrupt says nothing about the cell.
+        if interrupt::requested() { Err(Error::refused("interrupted")) } else { attempt }
+    }
+
+    /// What came of it, as the facts of the suite.
+    fn measured(&self, attempt: &Attempt) -> Measured {
+        let outcome = &attempt.outcome;
+        let bytes = if let Outcome::Works { bytes } = outcome { *bytes } else { 0 };
+        let mut measured = Measured { bytes, ..Measured::default() }
+            .with("method", self.way.name())
+            .with("source", self.source.name())
+            .with("target", self.target.name())
+            .with("works", matches!(outcome, Outcome::Works { .. }))
+            .with("errno", outcome.word());
+        if !matches!(outcome, Outcome::Works { .. }) {
+            measured = measured.with("why", outcome.told());
+        }
+        if let Outcome::Refused { kernel: Some(kernel), .. } = outcome {
+            measured = measured.with("kernel", kernel.as_str());
+        }
+        if let Some(rule) = Rule::of(self.way, self.source, self.target, attempt.same_device) {
+            measured = measured.with("expected", rule.word());
+            if !rule.agrees(outcome) {
+                measured =
+                    measured.with("because", rule.because).with("differs", rule.meaning(outcome));
+            }
+        }
+        measured
+    }
+}

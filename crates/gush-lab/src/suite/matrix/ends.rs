@@ -1,0 +1,87 @@
+//! Both ends of whatever has two: pipes, sockets, terminals.
+
+use std::io;
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::pipe::PipeFlags;
+use rustix::pty::OpenptFlags;
+use rustix::termios::OptionalActions;
+
+use super::Kind;
+
+/// The end that bytes come out of, and the end that they are put into.
+pub(super) struct Ends {
+    pub(super) out: OwnedFd,
+    pub(super) into: OwnedFd,
+}
+
+/// Opens both ends of a pipe, FIFO, socket or terminal; `None` for what has only one.
+pub(super) fn open(kind: Kind) -> Option<io::Result<Ends>> {
+    Some(match kind {
+        Kind::Pipe => pipe(),
+        Kind::Fifo => fifo(),
+        Kind::Tcp => tcp(),
+        Kind::UnixStream => unix(SocketType::STREAM),
+        Kind::UnixDatagram => unix(SocketType::DGRAM),
+        Kind::Udp => udp(),
+        _ => return None,
+    })
+}
+
+fn pipe() -> io::Result<Ends> {
+    let (out, into) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    Ok(Ends { out, into })
+}
+
+/// Its name is gone as soon as both ends are open.
+fn fifo() -> io::Result<Ends> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("fifo");
+    rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
+    let open = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
+    let out = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
+    let into = open(OFlags::WRONLY)?;
+    rustix::fs::fcntl_setfl(&out, OFlags::empty())?;
+    Ok(Ends { out, into })
+}
+
+fn tcp() -> io::Result<Ends> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let out = TcpStream::connect(listener.local_addr()?)?;
+    let (into, _) = listener.accept()?;
+    Ok(Ends { out: out.into(), into: into.into() })
+}
+
+fn unix(kind: SocketType) -> io::Result<Ends> {
+    let (out, into) =
+        rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
+    Ok(Ends { out, into })
+}
+
+fn udp() -> io::Result<Ends> {
+    let out = UdpSocket::bind("127.0.0.1:0")?;
+    let into = UdpSocket::bind("127.0.0.1:0")?;
+    out.connect(into.local_addr()?)?;
+    into.connect(out.local_addr()?)?;
+    // Nothing holds a sender back but room.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&out, 4 << 20)?;
+    Ok(Ends { out: out.into(), into: into.into() })
+}
+
+/// A pseudo-terminal's master and slave, raw: no byte has a meaning (cfmakeraw(3)).
+pub(super) fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
+    let master =
+        rustix::pty::openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    rustix::pty::grantpt(&master)?;
+    rustix::pty::unlockpt(&master)?;
+    let name = rustix::pty::ptsname(&master, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let slave = rustix::fs::open(name, flags, Mode::empty())?;
+    let mut attributes = rustix::termios::tcgetattr(&slave)?;
+    attributes.make_raw();
+    rustix::termios::tcsetattr(&slave, OptionalActions::Now, &attributes)?;
+    Ok((master, slave))
+}

@@ -1,0 +1,165 @@
+//! The far ends of streams: a thread that feeds, a thread that drains, and what they cost.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gush::Errno;
+use rustix::event::PollFlags;
+use rustix::fs::OFlags;
+
+use super::raw::is_ready;
+use super::usage::Usage;
+use crate::affinity;
+
+/// What a helper is told from outside.
+const GO_ON: u8 = 0;
+/// Take what is still coming, then end.
+const FINISH: u8 = 1;
+/// End now.
+const ABANDON: u8 = 2;
+
+/// How long a helper waits before it looks at what it is told.
+const SLICE_MS: i64 = 20;
+/// How long nothing may come after the end, where no end is told.
+const IDLE_SLICES: u32 = 25;
+
+/// A thread at the far end of a stream.
+#[derive(Debug)]
+pub(super) struct Helper {
+    thread: JoinHandle<Done>,
+    told: Arc<AtomicU8>,
+}
+
+/// What a helper did.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Bytes that passed.
+    pub(super) bytes: u64,
+    /// Those bytes, from a drain that was to keep them.
+    pub(super) kept: Vec<u8>,
+    /// What it cost.
+    pub(super) usage: Usage,
+    /// The far end, kept open: a terminal that loses its master forgets what it held.
+    _far: Option<OwnedFd>,
+}
+
+impl Helper {
+    fn start(
+        far: OwnedFd,
+        processor: Option<usize>,
+        work: impl FnOnce(&OwnedFd, &AtomicU8) -> (u64, Vec<u8>) + Send + 'static,
+        keeps_open: bool,
+    ) -> Self {
+        let told = Arc::new(AtomicU8::new(GO_ON));
+        let seen = told.clone();
+        let thread = thread::spawn(move || {
+            if let Some(processor) = processor {
+                // Unpinned it is slower, not wrong.
+                let _ = affinity::pin(processor);
+            }
+            // Never waits inside a call, so that it always hears.
+            let flags = rustix::fs::fcntl_getfl(&far).unwrap_or(OFlags::empty());
+            let _ = rustix::fs::fcntl_setfl(&far, flags | OFlags::NONBLOCK);
+            let (bytes, kept) = work(&far, &seen);
+            Done { bytes, kept, usage: Usage::of_thread(), _far: keeps_open.then_some(far) }
+        });
+        Self { thread, told }
+    }
+
+    /// Lets it take what is still coming, and waits for it.
+    pub(super) fn finish(self) -> Done {
+        self.told.store(FINISH, Ordering::Release);
+        self.thread.join().unwrap_or_default()
+    }
+
+    /// Waits for it to end at once.
+    pub(super) fn abandon(self) -> Done {
+        self.told.store(ABANDON, Ordering::Release);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+/// Feeds `bytes` into a far end, from `block` again and again, at most `most_bytes` a write.
+pub(super) fn feed(
+    far: OwnedFd,
+    block: Arc<[u8]>,
+    bytes: u64,
+    most_bytes: usize,
+    keeps_open: bool,
+    processor: Option<usize>,
+) -> Helper {
+    let work = move |far: &OwnedFd, told: &AtomicU8| {
+        let mut fed = 0_u64;
+        while fed < bytes && told.load(Ordering::Acquire) == GO_ON {
+            let from = usize::try_from(fed % block.len() as u64).unwrap_or(0);
+            let left = usize::try_from(bytes - fed).unwrap_or(usize::MAX);
+            let piece = &block[from..];
+            let piece = &piece[..piece.len().min(left).min(most_bytes)];
+            match rustix::io::write(far, piece) {
+                Ok(put) => fed += put as u64,
+                Err(Errno::AGAIN) => {
+                    // A datagram socket is writable although its peer's queue is full.
+                    if is_ready(far.as_fd(), PollFlags::OUT, SLICE_MS) {
+                        thread::sleep(Duration::from_micros(50));
+                    }
+                }
+                Err(Errno::INTR | Errno::NOBUFS) => {}
+                Err(_) => break,
+            }
+        }
+        (fed, Vec::new())
+    };
+    Helper::start(far, processor, work, keeps_open)
+}
+
+/// Takes `bytes` out of a far end (or what comes until the end), and keeps them if `keeps`.
+pub(super) fn drain(
+    far: OwnedFd,
+    bytes: u64,
+    tells_the_end: bool,
+    keeps: bool,
+    processor: Option<usize>,
+) -> Helper {
+    let work = move |far: &OwnedFd, told: &AtomicU8| {
+        let (mut got, mut kept) = (0_u64, Vec::new());
+        let mut buf = vec![0; 256 << 10];
+        let mut idle_slices = 0;
+        loop {
+            if !tells_the_end && got >= bytes && !is_ready(far.as_fd(), PollFlags::IN, 0) {
+                break;
+            }
+            if !is_ready(
+                far.as_fd(),
+                PollFlags::IN,
+                if told.load(Ordering::Acquire) == ABANDON { 0 } else { SLICE_MS },
+            ) {
+                match told.load(Ordering::Acquire) {
+                    ABANDON => break,
+                    FINISH => idle_slices += 1,
+                    _ => {}
+                }
+                if idle_slices > IDLE_SLICES {
+                    break;
+                }
+                continue;
+            }
+            idle_slices = 0;
+            match rustix::io::read(far, &mut buf) {
+                Ok(0) if tells_the_end => break,
+                Ok(len) => {
+                    got += len as u64;
+                    if keeps {
+                        kept.extend_from_slice(&buf[..len]);
+                    }
+                }
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_) => break,
+            }
+        }
+        (got, kept)
+    };
+    Helper::start(far, processor, work, false)
+}

@@ -1,0 +1,150 @@
+//! Marks of a grid: a letter an errno, a figure a speed, and what they mean.
+
+use super::view::{Cell, Cells, Told};
+use crate::stats::Summary;
+
+/// A letter for each errno.
+const LETTERS: &[(&str, &str)] = &[
+    ("EINVAL", "I"),
+    ("EXDEV", "X"),
+    ("EOPNOTSUPP", "O"),
+    ("EBADF", "B"),
+    ("ENOSPC", "S"),
+    ("EPERM", "P"),
+    ("EACCES", "A"),
+    ("ENOSYS", "N"),
+    ("EMSGSIZE", "M"),
+    ("ESPIPE", "K"),
+    ("ENODEV", "V"),
+    ("ENOTTY", "T"),
+    ("EIO", "E"),
+    ("EFAULT", "F"),
+    ("refused", "·"),
+    ("false-end", "0"),
+    ("wrong", "W!"),
+    ("hangs", "H!"),
+    ("died", "D!"),
+    ("absent", "-"),
+];
+
+/// The letters that a run has used.
+#[derive(Default)]
+pub(super) struct Letters {
+    used: Vec<(String, String)>,
+}
+
+impl Letters {
+    /// What stands in a cell of a grid.
+    pub(super) fn mark(&mut self, cell: &Cell<'_>) -> String {
+        let told = Told::of(cell.measured);
+        let flag = if told.differs() { "!" } else { "" };
+        if told.works() {
+            let speed = Summary::of(&cell.speeds).map(|speed| figure(speed.median));
+            return speed.unwrap_or_else(|| "✓".to_owned()) + flag;
+        }
+        let letter = self.letter(told.word());
+        if letter.ends_with('!') { letter } else { letter + flag }
+    }
+
+    fn letter(&mut self, word: &str) -> String {
+        if let Some((_, letter)) = self.used.iter().find(|(used, _)| used == word) {
+            return letter.clone();
+        }
+        let known = LETTERS.iter().find(|(name, _)| *name == word).map(|(_, letter)| *letter);
+        let letter = match known {
+            Some(letter) => letter.to_owned(),
+            // Those without a letter of their own are numbered.
+            None => {
+                let strange =
+                    self.used.iter().filter(|(_, letter)| letter.starts_with('e')).count();
+                format!("e{}", strange + 1)
+            }
+        };
+        self.used.push((word.to_owned(), letter.clone()));
+        letter
+    }
+
+    /// What the marks and the columns' names mean.
+    pub(super) fn legend(&self, cells: &Cells<'_>) -> String {
+        if cells.cells.is_empty() {
+            return String::new();
+        }
+        let timed = cells.cells.values().any(|cell| !cell.speeds.is_empty());
+        let mut entries = vec!["✓ works, bytes verified (into zero and null: counted)".to_owned()];
+        if timed {
+            entries.push("a figure: works, GiB/s".to_owned());
+        }
+        entries.extend(self.used.iter().map(|(word, letter)| match word.as_str() {
+            "refused" => "· a rule of gush's own says no".to_owned(),
+            "false-end" => "0 answers 0 although there are bytes".to_owned(),
+            "absent" => "- cannot be had here".to_owned(),
+            "wrong" => "W! the wrong bytes arrived".to_owned(),
+            word => format!("{letter} {word}"),
+        }));
+        if cells.cells.values().any(|cell| Told::of(cell.measured).differs()) {
+            entries.push("! not as expected".to_owned());
+        }
+        let mut text = "Legend".to_owned();
+        let mut width = usize::MAX;
+        for entry in entries {
+            let len = entry.chars().count() + 3;
+            if width.saturating_add(len) > 96 {
+                text.push_str("\n  ");
+                width = 2;
+            } else {
+                text.push_str("   ");
+            }
+            text.push_str(&entry);
+            width += len;
+        }
+        text.push_str("\n  ");
+        let columns = cells.kinds.iter().filter(|kind| kind.short() != kind.name());
+        wrapped(&mut text, columns.map(|kind| format!("{} {kind}", kind.short())));
+        text
+    }
+}
+
+fn wrapped(text: &mut String, words: impl Iterator<Item = String>) {
+    let mut width = 2;
+    for word in words {
+        if width + word.len() > 94 {
+            text.truncate(text.trim_end().len());
+            text.push_str("\n  ");
+            width = 2;
+        }
+        text.push_str(&word);
+        text.push_str("   ");
+        width += word.len() + 3;
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+}
+
+/// A speed in three characters.
+fn figure(gib_per_s: f64) -> String {
+    match gib_per_s {
+        speed if speed >= 9.95 => format!("{speed:.0}"),
+        speed if speed >= 0.995 => format!("{speed:.1}"),
+        speed => format!("{speed:.2}").trim_start_matches('0').to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_fit_three_characters() {
+        for (speed, shown) in [
+            (123.4, "123"),
+            (10.0, "10"),
+            (9.96, "10"),
+            (4.12, "4.1"),
+            (0.996, "1.0"),
+            (0.5, ".50"),
+            (0.001, ".00"),
+        ] {
+            assert_eq!(figure(speed), shown);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is sent through a pair: how much, of what, in pieces of which size.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+
+/// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
+const VERIFY_BYTES: u64 = 300_001;
+
+/// The most for ends that hold little, that lose what does not fit, or that are slow.
+const MOST: &[(Kind, Most)] = &[
+    (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 64 << 20 }),
+    (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 64 << 20 }),
+    (Kind::Pty, Most { verify_bytes: 20_001, speed_bytes: 4 << 20 }),
+];
+
+struct Most {
+    verify_bytes: u64,
+    speed_bytes: u64,
+}
+
+/// What is to be found out about a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Aim {
+    /// Whether it works, with a few bytes that are compared at the far end.
+    Verify,
+    /// How fast so many bytes pass, which are only counted at the far end.
+    Speed(u64),
+}
+
+/// The bytes of one attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Load {
+    pub(super) bytes: u64,
+    /// What is sent, again and again.
+    pub(super) block: Arc<[u8]>,
+    /// The most bytes of one write where messages or a terminal are involved.
+    pub(super) message_bytes: Option<usize>,
+    pub(super) verifies: bool,
+}
+
+/// A write that fits every kind of datagram and a terminal's buffer.
+const MESSAGE_BYTES: usize = 4096;
+/// What /proc/self/comm holds (`TASK_COMM_LEN` of `include/linux/sched.h`, without its end).
+const COMM_BYTES: u64 = 15;
+/// O_DIRECT takes nothing less everywhere.
+const DIRECT_BYTES: u64 = 4096;
+
+impl Load {
+    pub(super) fn of(source: Kind, target: Kind, aim: Aim) -> Self {
+        let both = [source, target];
+        let mosts = || MOST.iter().filter(|(kind, _)| both.contains(kind)).map(|(_, most)| most);
+        let bytes = match aim {
+            Aim::Verify => mosts().map(|most| most.verify_bytes).fold(VERIFY_BYTES, u64::min),
+            Aim::Speed(bytes) => mosts().map(|most| most.speed_bytes).fold(bytes, u64::min),
+        };
+        let bytes =
+            if both.contains(&Kind::Direct) { bytes.next_multiple_of(DIRECT_BYTES) } else { bytes };
+        let bytes = if target == Kind::Procfs { bytes.min(COMM_BYTES) } else { bytes };
+        let small = both.iter().any(|kind| kind.has_messages() || *kind == Kind::Pty);
+        Self {
+            bytes,
+            block: block(),
+            message_bytes: small.then_some(MESSAGE_BYTES),
+            verifies: aim == Aim::Verify,
+        }
+    }
+
+    /// The bytes themselves, where they are few.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let bytes = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        self.block[..bytes.min(self.block.len())].to_vec()
+    }
+}
+
+/// A mebibyte that looks random and holds no zero byte, so that a hole or a lost byte always shows.
+fn block() -> Arc<[u8]> {
+    use std::sync::OnceLock;
+    static BLOCK: OnceLock<Arc<[u8]>> = OnceLock::new();
+    let make = || {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8 | 1
+        };
+        std::iter::repeat_with(&mut next).take(1 << 20).collect()
+    };
+    BLOCK.get_or_init(make).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_fit_the_narrower_end() {
+        let bytes = |source, target, aim| Load::of(source, target, aim).bytes;
+        assert_eq!(bytes(Kind::Pipe, Kind::Tcp, Aim::Verify), VERIFY_BYTES);
+        assert_eq!(bytes(Kind::Udp, Kind::Pty, Aim::Verify), 20_001);
+        assert_eq!(bytes(Kind::Direct, Kind::Pipe, Aim::Verify) % DIRECT_BYTES, 0);
+        assert_eq!(bytes(Kind::Ext4, Kind::Procfs, Aim::Verify), COMM_BYTES);
+        assert_eq!(bytes(Kind::Ext4, Kind::Tcp, Aim::Speed(1 << 30)), 1 << 30);
+        assert_eq!(bytes(Kind::Pty, Kind::Tcp, Aim::Speed(1 << 30)), 4 << 20);
+    }
+
+    #[test]
+    fn the_content_has_no_zero_byte_to_confuse_with_a_hole() {
+        let content = Load::of(Kind::Pipe, Kind::Pipe, Aim::Verify).content();
+        assert!(content.len() as u64 == VERIFY_BYTES && !content.contains(&0));
+    }
+}

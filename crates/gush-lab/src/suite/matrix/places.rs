@@ -1,0 +1,247 @@
+//! Directories on each file system: those that are mounted here, or made for the purpose by root.
+//!
+//! What is made is made inside a mount namespace of this process: images in a tmpfs, over a directory
+//! that only this process sees covered. It is gone when the process is, however it ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{CWD, Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use super::Kind;
+
+/// Where files of a kind lie, or why there are none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The kind of file.
+    pub kind: Kind,
+    /// The directory; none where there is none.
+    pub dir: Option<PathBuf>,
+    /// Where that is, or why there is none.
+    pub how: String,
+}
+
+/// A file system by its kind and by the magic number of statfs(2) (`include/uapi/linux/magic.h`).
+const FILE_SYSTEMS: &[(Kind, u64)] = &[
+    (Kind::Ext4, 0xef53),
+    (Kind::Tmpfs, 0x0102_1994),
+    (Kind::Xfs, 0x5846_5342),
+    (Kind::Btrfs, 0x9123_683e),
+    (Kind::Overlay, 0x794c_7630),
+];
+
+/// How a file system can be made: the program, with the words before the image's name.
+const MAKERS: &[(Kind, &[&str])] = &[
+    (Kind::Ext4, &["mkfs.ext4", "-q", "-F"]),
+    (Kind::Xfs, &["mkfs.xfs", "-q", "-f"]),
+    (Kind::Btrfs, &["mkfs.btrfs", "-q", "-f"]),
+];
+
+/// A place for each of `wanted` (kinds that need no directory are passed over); what is not mounted is
+/// made if `makes`, and files will take `space_bytes` on it at most.
+pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place> {
+    let mut found = mounted();
+    let mut workshop = None;
+    for &(kind, _) in FILE_SYSTEMS {
+        if makes && wanted.contains(&kind) && !found.iter().any(|place| place.kind == kind) {
+            let made = make(kind, &mut workshop, space_bytes);
+            found.push(match made {
+                Ok(dir) => Place { kind, dir: Some(dir), how: "made for this, in memory".into() },
+                Err(why) => Place { kind, dir: None, how: why },
+            });
+        }
+    }
+    // The flags are tried where the user's own temporary files lie, if that takes them.
+    let own: Vec<Place> = found.iter().filter(|place| place.dir.is_some()).cloned().collect();
+    let first_that = |takes: fn(&Path) -> bool| {
+        own.iter().find(|place| place.dir.as_deref().is_some_and(takes)).cloned()
+    };
+    for (kind, place) in
+        [(Kind::Append, first_that(|_| true)), (Kind::Direct, first_that(takes_direct))]
+    {
+        found.push(match place {
+            Some(place) => {
+                Place { kind, how: format!("on {}: {}", place.kind, place.how), ..place }
+            }
+            None => Place { kind, dir: None, how: "no file system here takes it".into() },
+        });
+    }
+    found.retain(|place| wanted.contains(&place.kind));
+    found.sort_by_key(|place| place.kind);
+    found
+}
+
+/// The first writable directory on each file system, the likeliest first.
+fn mounted() -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    for (at, dir) in candidates().into_iter().enumerate() {
+        let Ok(about) = rustix::fs::statfs(&dir) else { continue };
+        let magic = about.f_type as u64 & 0xffff_ffff;
+        let known = FILE_SYSTEMS.iter().find(|(_, number)| *number == magic).map(|(kind, _)| *kind);
+        let kind = match known {
+            Some(kind) => kind,
+            // Of the others only the one where temporary files lie says something about its user.
+            None if at == 0 => Kind::File,
+            None => continue,
+        };
+        if !places.iter().any(|place| place.kind == kind) && create_in(&dir).is_ok() {
+            places.push(Place { kind, how: dir.display().to_string(), dir: Some(dir) });
+        }
+    }
+    places
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let mut dirs = vec![std::env::temp_dir()];
+    dirs.extend(std::env::current_dir());
+    dirs.extend(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from));
+    dirs.extend(["HOME", "XDG_RUNTIME_DIR"].iter().filter_map(std::env::var_os).map(PathBuf::from));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    dirs.extend(points.map(unescaped));
+    dirs
+}
+
+/// A path of /proc/self/mounts: blanks, tabs, line ends and backslashes are octal there (proc(5)).
+fn unescaped(text: &str) -> PathBuf {
+    let mut path = text.to_owned();
+    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
+        path = path.replace(code, character);
+    }
+    PathBuf::from(path)
+}
+
+/// A file without a name (O_TMPFILE, open(2)), or one whose name is gone at once.
+pub(super) fn create_in(dir: &Path) -> io::Result<File> {
+    let mode = Mode::RUSR | Mode::WUSR;
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(fd) = rustix::fs::openat(CWD, dir, flags, mode) {
+        return Ok(fd.into());
+    }
+    tempfile::tempfile_in(dir)
+}
+
+fn takes_direct(dir: &Path) -> bool {
+    create_in(dir).is_ok_and(|file| reopen(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
+}
+
+/// Another description of the same file, at position 0, with flags of its own.
+pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
+    use std::os::fd::AsRawFd;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let fd = rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty())?;
+    Ok(fd.into())
+}
+
+/// Makes a file system of a kind, or says why it cannot.
+fn make(kind: Kind, workshop: &mut Option<PathBuf>, space_bytes: u64) -> Result<PathBuf, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("none is mounted where this user may write, and making one needs root".into());
+    }
+    let not_made = |why: String| format!("none is mounted, and none could be made: {why}");
+    let shop = match workshop {
+        Some(shop) => shop.clone(),
+        None => workshop.insert(open_workshop().map_err(not_made)?).clone(),
+    };
+    let point = shop.join(kind.name());
+    fs::create_dir(&point).map_err(|error| not_made(error.to_string()))?;
+    match MAKERS.iter().find(|(made, _)| *made == kind) {
+        Some((_, maker)) => {
+            mount_image(kind, maker, &shop, &point, space_bytes).map_err(not_made)?
+        }
+        None if kind == Kind::Overlay => mount_overlay(&shop, &point).map_err(not_made)?,
+        None => return Err(not_made("gush has no recipe for it".into())),
+    }
+    create_in(&point).map_err(|error| not_made(format!("it takes no file: {error}")))?;
+    Ok(point)
+}
+
+/// A tmpfs that only this process sees, over a directory that is there.
+fn open_workshop() -> Result<PathBuf, String> {
+    const COVERED: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
+    unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| format!("no mount namespace: {errno}"))?;
+    let nothing = None::<&str>;
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)
+        .map_err(|errno| format!("the mount namespace stays shared: {errno}"))?;
+    let dir = COVERED.iter().find(|dir| Path::new(dir).is_dir());
+    let dir = dir.ok_or("none of /mnt, /media, /srv and /opt exists")?;
+    mount(Some("none"), *dir, Some("tmpfs"), MsFlags::empty(), nothing)
+        .map_err(|errno| format!("no tmpfs for its image: {errno}"))?;
+    Ok(PathBuf::from(dir))
+}
+
+fn mount_image(
+    kind: Kind,
+    maker: &[&str],
+    shop: &Path,
+    point: &Path,
+    space_bytes: u64,
+) -> Result<(), String> {
+    // What mkfs.xfs wants at least is 300 MiB; an image is sparse.
+    let image_bytes = (512 << 20) + space_bytes.saturating_mul(4);
+    let image = shop.join(format!("{kind}.image"));
+    File::create(&image)
+        .and_then(|file| file.set_len(image_bytes))
+        .map_err(|error| format!("no image: {error}"))?;
+    run(Command::new(maker[0]).args(&maker[1..]).arg(&image))?;
+    run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(point))
+}
+
+fn mount_overlay(shop: &Path, point: &Path) -> Result<(), String> {
+    let [lower, upper, work] = ["lower", "upper", "work"].map(|name| shop.join(name));
+    for dir in [&lower, &upper, &work] {
+        fs::create_dir(dir).map_err(|error| error.to_string())?;
+    }
+    let options = format!(
+        "lowerdir={},upperdir={},workdir={}",
+        lower.display(),
+        upper.display(),
+        work.display()
+    );
+    mount(Some("overlay"), point, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+        .map_err(|errno| format!("mount: {errno}"))
+}
+
+/// Runs a program to its end; what it said, if that was a bad one.
+fn run(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => format!("{name} is not installed"),
+        _ => format!("{name}: {error}"),
+    })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{name}: {}", said.lines().next().unwrap_or("it failed without a word")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mount_points_with_blanks_are_read() {
+        assert_eq!(unescaped("/mnt/my\\040disk\\134x"), PathBuf::from("/mnt/my disk\\x"));
+    }
+
+    #[test]
+    fn the_temporary_directory_is_a_place() {
+        let places = mounted();
+        assert!(!places.is_empty());
+        assert!(places.iter().all(|place| place.dir.is_some()));
+    }
+
+    #[test]
+    fn a_reopened_file_is_the_same_file() {
+        let file = create_in(&std::env::temp_dir()).unwrap();
+        let twin = reopen(&file, OFlags::RDONLY).unwrap();
+        let inode = |file: &File| rustix::fs::fstat(file).unwrap().st_ino;
+        assert_eq!(inode(&file), inode(&twin));
+    }
+}

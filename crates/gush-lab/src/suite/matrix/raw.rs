@@ -1,0 +1,164 @@
+//! System calls as they are: what the kernel itself answers where the engine would not even ask.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use gush::{Errno, MethodName};
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io;
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+/// A loop of one or two system calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Raw {
+    SpliceDirect,
+    SplicePipe,
+}
+
+/// A call that was refused, and how many bytes had arrived before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) call: &'static str,
+    pub(super) errno: Errno,
+    pub(super) delivered_bytes: u64,
+}
+
+impl Raw {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Raw::SpliceDirect => "splice-direct",
+            Raw::SplicePipe => "splice-pipe",
+        }
+    }
+
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Raw::SpliceDirect => "Splices from one end to the other, with no pipe between them",
+            Raw::SplicePipe => "Splices into a pipe of its own, and out of it",
+        }
+    }
+
+    /// Moves at most `bytes`, at most `call_bytes` a call, between ends that are non-blocking where
+    /// they can wait; answers how many arrived. A splice of 0 is taken for the end.
+    pub(super) fn run(
+        self,
+        source: BorrowedFd<'_>,
+        target: BorrowedFd<'_>,
+        bytes: u64,
+        call_bytes: usize,
+    ) -> Result<u64, Refused> {
+        match self {
+            Raw::SpliceDirect => direct(source, target, bytes, call_bytes),
+            Raw::SplicePipe => through_pipe(source, target, bytes, call_bytes),
+        }
+    }
+}
+
+fn direct(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    bytes: u64,
+    call_bytes: usize,
+) -> Result<u64, Refused> {
+    let mut moved = 0;
+    while moved < bytes {
+        let got = splice(source, target, (source, target), bytes - moved, call_bytes)
+            .map_err(|errno| Refused { call: "splice", errno, delivered_bytes: moved })?;
+        if got == 0 {
+            break;
+        }
+        moved += got;
+    }
+    Ok(moved)
+}
+
+fn through_pipe(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    bytes: u64,
+    call_bytes: usize,
+) -> Result<u64, Refused> {
+    let mut moved = 0;
+    let refused = |call, errno, delivered_bytes| Refused { call, errno, delivered_bytes };
+    let (read_end, write_end): (OwnedFd, OwnedFd) =
+        rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(|errno| refused("pipe2", errno, 0))?;
+    // Larger is faster, and smaller is no error.
+    let _ = rustix::pipe::fcntl_setpipe_size(&write_end, 1 << 20);
+    while moved < bytes {
+        let most = bytes - moved;
+        let mut held = splice(source, write_end.as_fd(), (source, source), most, call_bytes)
+            .map_err(|errno| refused("splice into the pipe", errno, moved))?;
+        if held == 0 {
+            break;
+        }
+        while held > 0 {
+            let put = splice(read_end.as_fd(), target, (target, target), held, call_bytes)
+                .map_err(|errno| refused("splice out of the pipe", errno, moved))?;
+            if put == 0 {
+                return Err(refused("splice out of the pipe", Errno::IO, moved));
+            }
+            held -= put;
+            moved += put;
+        }
+    }
+    Ok(moved)
+}
+
+/// One splice, as soon as it can; `EAGAIN` waits for the readiness of `waits` (source, target).
+fn splice(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    waits: (BorrowedFd<'_>, BorrowedFd<'_>),
+    most: u64,
+    call_bytes: usize,
+) -> io::Result<u64> {
+    let len = usize::try_from(most).unwrap_or(usize::MAX).min(call_bytes);
+    loop {
+        match rustix::pipe::splice(from, None, to, None, len, SpliceFlags::NONBLOCK) {
+            Ok(moved) => return Ok(moved as u64),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => wait(waits),
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Waits a moment for the side that is not ready; where both seem to be, for anything to change.
+fn wait((source, target): (BorrowedFd<'_>, BorrowedFd<'_>)) {
+    const MOMENT_MS: i64 = 20;
+    if !is_ready(source, PollFlags::IN, 0) && !is_ready(source, PollFlags::IN, MOMENT_MS) {
+        return;
+    }
+    if is_ready(target, PollFlags::OUT, 0) || is_ready(target, PollFlags::OUT, MOMENT_MS) {
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Is one of `events`, an error or the end there within `milliseconds`?
+pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags, milliseconds: i64) -> bool {
+    let timeout = Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+    let mut fds = [PollFd::from_borrowed_fd(fd, events)];
+    matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(1..))
+}
+
+/// What the one call behind a method answers, for pairs that the engine does not let come to it;
+/// `None` for methods of several calls, which have no single answer.
+pub(super) fn answer_of(
+    method: MethodName,
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+) -> Option<io::Result<()>> {
+    const BYTES: usize = 4096;
+    let answer = match method {
+        MethodName::Reflink => rustix::fs::ioctl_ficlone(target, source),
+        MethodName::CopyFileRange => {
+            rustix::fs::copy_file_range(source, None, target, None, BYTES).map(drop)
+        }
+        MethodName::Sendfile => rustix::fs::sendfile(target, source, None, BYTES).map(drop),
+        MethodName::Splice => {
+            splice(source, target, (source, target), BYTES as u64, BYTES).map(drop)
+        }
+        _ => return None,
+    };
+    Some(answer)
+}

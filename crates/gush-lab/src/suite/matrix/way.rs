@@ -1,0 +1,134 @@
+//! The ways to move bytes: every method of the engine, and the raw ones of the older text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use gush::{MethodName, Tuning};
+use serde::{Deserialize, Serialize};
+
+use super::raw::Raw;
+
+/// One way to move bytes.
+///
+/// ```
+/// use gush_lab::suite::matrix::Way;
+/// let way: Way = "splice-direct".parse()?;
+/// assert_eq!(way.name(), "splice-direct");
+/// assert_eq!("sendfile".parse::<Way>()?.name(), "sendfile");
+/// assert!("teleport".parse::<Way>().is_err());
+/// # Ok::<(), gush_lab::suite::matrix::UnknownWay>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Way(pub(super) Technique);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Technique {
+    /// A method of the engine; `gift` is for vmsplice only.
+    Engine { method: MethodName, gift: bool },
+    /// System calls as they are, without the engine's care.
+    Raw(Raw),
+}
+
+impl Way {
+    const SPLICE_DIRECT: Way = Way(Technique::Raw(Raw::SpliceDirect));
+    const SPLICE_PIPE: Way = Way(Technique::Raw(Raw::SplicePipe));
+    const VMSPLICE_GIFT: Way = Way(Technique::Engine { method: MethodName::Vmsplice, gift: true });
+
+    /// Every way: the engine's methods, then those that only the older text has.
+    #[must_use]
+    pub fn all() -> Vec<Way> {
+        let engine = MethodName::ALL.iter().map(|&method| Self::of(method));
+        engine.chain([Self::VMSPLICE_GIFT, Self::SPLICE_DIRECT, Self::SPLICE_PIPE]).collect()
+    }
+
+    /// A method of the engine; vmsplice without `SPLICE_F_GIFT`, which is a way of its own here.
+    #[must_use]
+    pub fn of(method: MethodName) -> Way {
+        Way(Technique::Engine { method, gift: false })
+    }
+
+    /// Its name, as `--only` takes it and the CSV shows it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Technique::Engine { method: MethodName::Vmsplice, gift: true } => "vmsplice-gift",
+            Technique::Engine { method, .. } => method.as_str(),
+            Technique::Raw(raw) => raw.name(),
+        }
+    }
+
+    /// What it does, in a line.
+    #[must_use]
+    pub fn what(self) -> &'static str {
+        match self.0 {
+            Technique::Engine { method: MethodName::Vmsplice, gift: true } => {
+                "As vmsplice, with SPLICE_F_GIFT: whole pages, the surplus of the last one drained"
+            }
+            Technique::Engine { method, .. } => method.summary(),
+            Technique::Raw(raw) => raw.what(),
+        }
+    }
+
+    pub(super) fn tuning(self, message_bytes: Option<usize>) -> Tuning {
+        let tuning = match self.0 {
+            Technique::Engine { gift, .. } => Tuning::default().gift(gift),
+            Technique::Raw(_) => Tuning::default(),
+        };
+        match message_bytes {
+            Some(bytes) => tuning.buffer_bytes(bytes),
+            None => tuning,
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no way has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no method is called '{0}'; there are {names}", names = all_names())]
+pub struct UnknownWay(String);
+
+fn all_names() -> String {
+    let names: Vec<_> = Way::all().iter().map(|way| way.name()).collect();
+    names.join(", ")
+}
+
+impl FromStr for Way {
+    type Err = UnknownWay;
+
+    fn from_str(text: &str) -> Result<Self, UnknownWay> {
+        let named = Self::all().into_iter().find(|way| way.name() == text);
+        named.ok_or_else(|| UnknownWay(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Way {
+    type Error = UnknownWay;
+
+    fn try_from(text: String) -> Result<Self, UnknownWay> {
+        text.parse()
+    }
+}
+
+impl From<Way> for String {
+    fn from(way: Way) -> String {
+        way.name().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_is_found_by_its_name() {
+        for way in Way::all() {
+            assert_eq!(way.name().parse(), Ok(way));
+        }
+    }
+}
