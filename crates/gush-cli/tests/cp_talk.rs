@@ -7,14 +7,10 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use common::cp::cp;
 use common::{gush, gush_as, skipped};
-
-fn cp(dir: &Path, arguments: &[&str]) -> Output {
-    gush().arg("cp").args(arguments).current_dir(dir).output().unwrap()
-}
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

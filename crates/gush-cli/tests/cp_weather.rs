@@ -8,13 +8,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{gush, noise, skipped, strace};
+use common::cp::cp;
+use common::{noise, skipped, strace};
 
 const GUSH: &str = env!("CARGO_BIN_EXE_gush");
-
-fn cp(dir: &Path, arguments: &[&str]) -> Output {
-    gush().arg("cp").args(arguments).current_dir(dir).output().unwrap()
-}
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()

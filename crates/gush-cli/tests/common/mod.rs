@@ -1,6 +1,8 @@
 //! What the tests of the commands share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub mod cp;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
