@@ -135,7 +135,7 @@ impl Source {
         }
         let mut rest = Vec::new();
         let mut buf = vec![0; 65_536];
-        let mut was_fed = false;
+        let (mut was_fed, mut ended) = (false, false);
         loop {
             if !self.kind.ends() {
                 let patience = if self.kind == SourceKind::Terminal { 25 } else { 3 };
@@ -148,7 +148,9 @@ impl Source {
                 }
             }
             match rustix::io::read(&self.fd, &mut buf) {
-                Ok(0) => return rest,
+                // A SOCK_SEQPACKET socket can say so with its last record still to come, once.
+                Ok(0) if ended || self.kind != SourceKind::Seqpacket => return rest,
+                Ok(0) => ended = true,
                 Ok(len) => rest.extend_from_slice(&buf[..len]),
                 Err(Errno::INTR | Errno::AGAIN) => {}
                 Err(errno) => panic!("reading what is left of {:?}: {errno}", self.kind),

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use gush::{Choice, Control, Errno, MethodName, Mover};
+use gush::faults::{Plan, Verdict};
+use gush::{Call, Choice, Control, Errno, MethodName, Mover};
 use rustix::fs::{OFlags, SeekFrom};
 
 use crate::common::{
@@ -245,6 +246,27 @@ fn an_empty_datagram_loses_nothing_that_follows() {
             assert!(whole.contains(&&arrived[..]), "{name}: {arrived:?}");
             assert_eq!(delivered, arrived.len() as u64, "{name}");
         }
+    }
+}
+
+/// The kernel answers so when the last record and the close come at an odd moment.
+#[test]
+fn a_false_end_of_a_seqpacket_socket_loses_nothing() {
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let outcome = within(30, "seqpacket", move || {
+            let (source, far) = crate::common::open_source(SourceKind::Seqpacket).expect("sockets");
+            rustix::io::write(far.as_ref().expect("the far end"), b"last").expect("sent");
+            drop(far);
+            let target = file_of(b"");
+            let _guard = Plan::new(|call, nth| match (call, nth) {
+                (Call::Recv, 0) => Verdict::Zero,
+                _ => Verdict::Go,
+            })
+            .install();
+            (Mover::new(&source, &target).method(choice).run().map(|r| r.bytes), read_all(&target))
+        });
+        let (moved, arrived) = outcome;
+        assert_eq!((moved.ok(), &arrived[..]), (Some(4), &b"last"[..]), "{choice}");
     }
 }
 
