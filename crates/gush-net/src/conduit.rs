@@ -194,7 +194,7 @@ pub(crate) struct Descriptor {
 #[derive(Debug)]
 enum Watched {
     Not(OwnedFd),
-    Epoll(AsyncFd<OwnedFd>),
+    Epoll(AsyncFd<OwnedFd>, tokio::runtime::Id),
     /// epoll_ctl(2) answers EPERM: it is always ready.
     Always(OwnedFd),
     /// Between two states.
@@ -207,20 +207,24 @@ impl Descriptor {
         Ok(Self { watched: Watched::Not(fd), shape })
     }
 
-    /// Registers with the current runtime, unless it is registered already.
+    /// Registers with the current runtime, unless it is registered there already.
     ///
     /// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
     /// another later. An `OwnedFd` cannot, so the safe function that it replaces is sound here.
     #[allow(deprecated)]
     fn register(&mut self) -> io::Result<()> {
-        if !matches!(self.watched, Watched::Not(_)) {
-            return Ok(());
-        }
-        let Watched::Not(fd) = std::mem::replace(&mut self.watched, Watched::Gone) else {
-            unreachable!("looked at above");
+        let here = tokio::runtime::Handle::try_current().map_err(io::Error::other)?.id();
+        let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
+            Watched::Not(fd) => fd,
+            // It was used on a runtime that may not even exist any more.
+            Watched::Epoll(registered, there) if there != here => registered.into_inner(),
+            as_it_was => {
+                self.watched = as_it_was;
+                return Ok(());
+            }
         };
         let (watched, answer) = match AsyncFd::try_new(fd) {
-            Ok(registered) => (Watched::Epoll(registered), Ok(())),
+            Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
             Err(refused) => match refused.into_parts() {
                 (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     (Watched::Always(fd), Ok(()))
@@ -235,14 +239,14 @@ impl Descriptor {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watched {
             Watched::Not(fd) | Watched::Always(fd) => fd.as_fd(),
-            Watched::Epoll(registered) => registered.get_ref().as_fd(),
+            Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
             Watched::Gone => unreachable!("only while it is registered"),
         }
     }
 
     pub(crate) fn registered(&self) -> Option<&AsyncFd<OwnedFd>> {
         match &self.watched {
-            Watched::Epoll(registered) => Some(registered),
+            Watched::Epoll(registered, _) => Some(registered),
             _ => None,
         }
     }

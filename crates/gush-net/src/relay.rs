@@ -187,6 +187,7 @@ impl Relay {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
                 self.failed.get_or_insert((way, failure));
+                self.silence.restart();
                 // The other direction is looked at once more, and gives up or has its last words.
                 cx.waker().wake_by_ref();
                 Poll::Ready(())

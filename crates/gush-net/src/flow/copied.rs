@@ -35,7 +35,7 @@ impl Flow {
         let most = match (source.kind(), target.kind()) {
             (Kind::Datagram, _) => BUFFER_BYTES.max(next_datagram_bytes(source)),
             (_, Kind::Datagram) => STREAM_TO_DATAGRAM_BYTES,
-            _ if self.may_splice() => SHORT_BYTES,
+            _ if self.may_splice() && !self.bulk => SHORT_BYTES,
             _ => BUFFER_BYTES,
         };
         let allowed = self.most_bytes();
@@ -55,7 +55,7 @@ impl Flow {
                 return self.ended(source, target, options);
             }
             self.took(got, options);
-            self.bulk = got == most && most >= SHORT_BYTES;
+            self.bulk = got >= SHORT_BYTES;
             let put = target.attempt(Interest::WRITABLE, |port| port.write(&buffer[..got]));
             let put_bytes = put.unwrap_or(0);
             self.wrote(&buffer[..put_bytes], options);

@@ -21,8 +21,10 @@ mod spliced;
 
 use route::Technique;
 
-/// The most steps of one poll: then other tasks of the thread have their turn.
-const STEPS: u32 = 16;
+/// The most steps of one poll, and the most bytes taken and delivered: then other tasks of the thread
+/// have their turn.
+const STEPS: u32 = 64;
+const POLL_BYTES: u64 = 4 << 20;
 
 /// The most bytes that one step takes.
 const STEP_BYTES: u64 = 1 << 20;
@@ -159,7 +161,11 @@ impl Flow {
             self.techniques = route::techniques(source, target, options)
                 .map_err(|(method, why)| Failure::Refused(method, why))?;
         }
+        let enough = self.activity() + POLL_BYTES;
         for _ in 0..STEPS {
+            if self.activity() >= enough {
+                break;
+            }
             if self.taken_bytes == self.delivered_bytes {
                 if self.end || self.remaining_bytes == Some(0) {
                     if passes_end {

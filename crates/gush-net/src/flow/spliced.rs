@@ -33,10 +33,10 @@ impl Flow {
             return self.without_pipe(source, target, options);
         };
         let filled = source.attempt(Interest::READABLE, |port| {
-            if port.is_nonblocking() || port.is_readable()? {
-                pipe.fill(port, most)
-            } else {
-                Err(Errno::AGAIN)
+            may_be_spliced_from(port)?;
+            match pipe.fill(port, most) {
+                Err(Errno::AGAIN) => nothing_or_urgent(port),
+                answer => answer,
             }
         });
         match filled {
@@ -92,6 +92,7 @@ impl Flow {
         let most = self.most_bytes();
         let mut waits = None;
         let answer = source.attempt(Interest::READABLE, |from| {
+            may_be_spliced_from(from)?;
             let answer = target.attempt(Interest::WRITABLE, |to| {
                 let answer = from.splice_to(to, most);
                 if answer == Err(Errno::AGAIN) {
@@ -111,7 +112,10 @@ impl Flow {
             }
         });
         match (waits, answer) {
-            (Some(Waits::Neither), _) => Ok(Did::Moved),
+            (Some(Waits::Neither), _) => {
+                self.asks = true;
+                Ok(Did::Moved)
+            }
             (Some(Waits::Target), _) => Ok(Did::Wait(Side::Target)),
             (Some(Waits::Source), _) | (None, Err(Errno::AGAIN)) => Ok(Did::Wait(Side::Source)),
             (None, answer) => self.moved_at_once("splice", MethodName::Splice, answer, options),
@@ -158,8 +162,23 @@ impl Flow {
 enum Waits {
     Source,
     Target,
-    /// It was so, and is not any more.
+    /// It was so and is not any more, or urgent data is in the way.
     Neither,
+}
+
+/// Invariant 5: what can wait is polled first; what has O_NONBLOCK cannot.
+fn may_be_spliced_from(port: &Port<'_>) -> Result<(), Errno> {
+    if port.is_nonblocking() || port.is_readable()? { Ok(()) } else { Err(Errno::AGAIN) }
+}
+
+/// A non-blocking TCP socket answers EAGAIN at the mark of urgent data, with bytes behind it
+/// (`tcp_splice_read` of `net/ipv4/tcp.c`): 0, the question that a read must answer, is made of that.
+fn nothing_or_urgent(port: &Port<'_>) -> Result<usize, Errno> {
+    match port.peek(port.offset(), &mut [0]) {
+        Some(Err(errno)) => Err(errno),
+        Some(Ok(_)) => Ok(0),
+        None => Err(Errno::AGAIN),
+    }
 }
 
 /// EAGAIN of a direct splice does not say which side it means.

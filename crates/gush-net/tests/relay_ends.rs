@@ -1,0 +1,293 @@
+//! How relays end: half-closes, resets, limits on silence, dropped futures; and what the counts say then.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Bridge, Wire, pair, read_numbered, run, write_numbered};
+use gush::{Choice, MethodName};
+use gush_net::{Conduit, End, Ended, Options, Relay, Way};
+
+const METHODS: [Choice; 3] =
+    [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
+
+/// Everything is written, and the writing side ended, before the reader takes its first byte.
+fn half_close_with_bytes_in_flight(way: Way, wire: Wire, choice: Choice, bytes: u64) {
+    let bridge = Bridge::new(wire, wire, Options::new().method(choice));
+    let (from, to) = match way {
+        Way::Forward => (bridge.client, bridge.server),
+        Way::Back => (bridge.server, bridge.client),
+    };
+    let (mut writing, mut reply, mut to) = (from.try_clone(), from, to);
+    let writer = thread::spawn(move || {
+        write_numbered(&mut writing, bytes).expect("the relay takes all");
+        writing.finish();
+    });
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(read_numbered(&mut to).expect("no error before the end"), bytes);
+    writer.join().unwrap();
+
+    to.write_all(b"the reply after the end").expect("the other direction is open");
+    drop(to);
+    let mut arrived = String::new();
+    reply.read_to_string(&mut arrived).expect("not cut");
+    assert_eq!(arrived, "the reply after the end");
+    let totals = bridge.relay.join().unwrap().expect("no failure");
+    assert_eq!(totals.ended, Ended::Closed);
+}
+
+#[test]
+fn a_half_close_is_passed_on_behind_the_last_byte_either_way() {
+    for (wire, bytes) in [(Wire::Tcp, 64 << 20), (Wire::Unix, 16 << 20)] {
+        for choice in METHODS {
+            for way in Way::ALL {
+                half_close_with_bytes_in_flight(way, wire, choice, bytes);
+            }
+        }
+    }
+}
+
+/// `GUSH_RUNS` says how many; each is half of them one way, half the other.
+#[test]
+#[ignore = "takes about 2 seconds a run"]
+fn a_half_close_with_a_gibibyte_in_flight_cuts_nothing() {
+    let runs = std::env::var("GUSH_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1000);
+    for run in 0..runs {
+        let way = Way::ALL[run % 2];
+        let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+        let (from, mut to) = match way {
+            Way::Forward => (bridge.client, bridge.server),
+            Way::Back => (bridge.server, bridge.client),
+        };
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(1 << 30).expect("a hole");
+        let writer = thread::spawn(move || {
+            let sent = gush::copy(&file, &from).expect("the relay takes all").bytes;
+            from.finish();
+            (sent, from)
+        });
+        let mut buf = vec![0; 1 << 20];
+        let mut arrived = 0_u64;
+        loop {
+            let got = to.read(&mut buf).expect("no error before the end");
+            if got == 0 {
+                break;
+            }
+            arrived += got as u64;
+        }
+        let (sent, from) = writer.join().unwrap();
+        assert_eq!((sent, arrived), (1 << 30, 1 << 30), "run {run}, {way}");
+        drop((from, to));
+        assert_eq!(bridge.relay.join().unwrap().expect("no failure").ended, Ended::Closed);
+    }
+    println!("{runs} runs, nothing cut");
+}
+
+#[test]
+fn a_reset_of_the_reader_is_an_error_with_the_counts_until_then() {
+    for choice in METHODS {
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        bridge.server.write_all(b"greeting").unwrap();
+        let mut greeting = [0; 8];
+        bridge.client.read_exact(&mut greeting).unwrap();
+        bridge.server.reset();
+
+        let piece = vec![7; 64 << 10];
+        while bridge.client.write(&piece).is_ok() {}
+        let error = bridge.relay.join().unwrap().expect_err("the reader has gone");
+        assert_eq!(error.end(), Some(End::B), "{error}");
+        assert!(error.call().is_some());
+        let kind = error.io_error().expect("the system said so").kind();
+        assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&kind), "{error}");
+        assert_eq!(error.passed(Way::Back).bytes, 8);
+        for way in Way::ALL {
+            assert_eq!(error.passed(way).bytes, bridge.counts.delivered_bytes(way));
+            assert_eq!(error.passed(way).in_flight_bytes, bridge.counts.in_flight_bytes(way));
+        }
+    }
+}
+
+#[test]
+fn a_reset_of_the_writer_is_an_error_of_its_end() {
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    bridge.client.write_all(b"begin").unwrap();
+    let mut begin = [0; 5];
+    bridge.server.read_exact(&mut begin).unwrap();
+    bridge.client.reset();
+    let error = bridge.relay.join().unwrap().expect_err("a reset is no end");
+    assert_eq!((error.end(), error.passed(Way::Forward).bytes), (Some(End::A), 5), "{error}");
+    let said = bridge.server.read(&mut begin);
+    assert!(matches!(said, Ok(0) | Err(_)), "the other peer is let go");
+}
+
+#[test]
+fn what_a_dead_peer_sent_before_is_still_delivered() {
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    // The client reads nothing, until the relay holds bytes that it cannot deliver.
+    rustix::net::sockopt::set_socket_timeout(
+        &bridge.server,
+        rustix::net::sockopt::Timeout::Send,
+        Some(Duration::from_millis(200)),
+    )
+    .unwrap();
+    while bridge.server.write(&[7; 64 << 10]).is_ok() {}
+    let in_flight = bridge.counts.in_flight_bytes(Way::Back);
+    let taken = bridge.counts.delivered_bytes(Way::Back) + in_flight;
+    assert!(in_flight > 0);
+    bridge.server.reset();
+
+    bridge.client.write_all(b"anybody there?").unwrap();
+    let (mut arrived, mut buf) = (0, vec![0; 64 << 10]);
+    while let Ok(got @ 1..) = bridge.client.read(&mut buf) {
+        arrived += got as u64;
+    }
+    assert!(arrived >= taken, "{arrived} of {taken}");
+    assert_eq!(arrived, bridge.counts.delivered_bytes(Way::Back));
+    let error = bridge.relay.join().unwrap().expect_err("a reset is no end");
+    assert_eq!(error.end(), Some(End::B));
+}
+
+#[test]
+fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
+    let idle = Duration::from_millis(150);
+    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
+    let begun = Instant::now();
+    let totals = bridge.relay.join().unwrap().expect("silence is no failure");
+    assert_eq!(totals.ended, Ended::Idle);
+    assert!(begun.elapsed() >= idle - Duration::from_millis(20));
+}
+
+#[test]
+fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
+    let idle = Duration::from_millis(400);
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
+    for _ in 0..12 {
+        thread::sleep(Duration::from_millis(100));
+        bridge.client.write_all(b"still here").unwrap();
+    }
+    drop(bridge.client);
+    drop(bridge.server);
+    let ended = bridge.relay.join().unwrap();
+    assert!(ended.map_or(true, |totals| totals.ended == Ended::Closed));
+}
+
+#[test]
+fn lingering_begins_only_when_one_end_has_ended() {
+    let options = Options::new().linger(Duration::from_millis(100));
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Unix, options);
+    thread::sleep(Duration::from_millis(300));
+    assert!(!bridge.relay.is_finished(), "both ends are open");
+    bridge.client.write_all(b"last").unwrap();
+    bridge.client.finish();
+    let totals = bridge.relay.join().unwrap().expect("no failure");
+    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Lingered, 4));
+}
+
+#[test]
+fn without_a_linger_limit_a_late_reply_is_not_cut() {
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    bridge.client.finish();
+    thread::sleep(Duration::from_millis(700));
+    bridge.server.write_all(b"late").unwrap();
+    drop(bridge.server);
+    let mut reply = String::new();
+    bridge.client.read_to_string(&mut reply).unwrap();
+    assert_eq!(reply, "late");
+}
+
+#[test]
+fn counts_are_live_while_bytes_move() {
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let (mut buf, mut sum) = ([0; 1000], 0);
+    for round in 1..=50 {
+        bridge.client.write_all(&[9; 1000]).unwrap();
+        bridge.server.read_exact(&mut buf).unwrap();
+        sum += 1000;
+        // The relay counts what the kernel took before it goes on; give its thread that moment.
+        let patience = Instant::now() + Duration::from_secs(10);
+        while bridge.counts.delivered_bytes(Way::Forward) < sum && Instant::now() < patience {
+            thread::yield_now();
+        }
+        assert_eq!(bridge.counts.delivered_bytes(Way::Forward), sum, "round {round}");
+    }
+    assert_eq!(bridge.counts.delivered_bytes(Way::Back), 0);
+    assert!(!bridge.relay.is_finished());
+}
+
+/// Both conduits and their peers, with the first full of data that the second peer does not read.
+fn stuck() -> (Conduit, Conduit, common::Peer, thread::JoinHandle<()>) {
+    let ((mut client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+    let writer = thread::spawn(move || {
+        write_numbered(&mut client, 32 << 20).expect("somebody takes all");
+        client.finish();
+    });
+    (Conduit::new(near.into()).unwrap(), Conduit::new(far.into()).unwrap(), server, writer)
+}
+
+#[test]
+fn a_relay_goes_on_after_its_future_was_dropped() {
+    for choice in METHODS {
+        let (mut near, mut far, mut server, writer) = stuck();
+        let options = Options::new().method(choice);
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            let arrived = read_numbered(&mut server).expect("no error before the end");
+            server.write_all(b"ok").unwrap();
+            arrived
+        });
+        let interrupted = run(async {
+            let mut relay = Relay::new(&options);
+            for interrupted in 0.. {
+                let some_time = Duration::from_millis(7);
+                match tokio::time::timeout(some_time, relay.run(&mut near, &mut far)).await {
+                    Err(_elapsed) => {}
+                    Ok(ended) => {
+                        let totals = ended.expect("no failure");
+                        assert_eq!((totals.forward.bytes, totals.back.bytes), (32 << 20, 2));
+                        return interrupted;
+                    }
+                }
+            }
+            unreachable!("it ends")
+        });
+        assert!(interrupted > 5, "only {interrupted} interruptions");
+        assert_eq!(reader.join().unwrap(), 32 << 20);
+        writer.join().unwrap();
+    }
+}
+
+#[test]
+fn a_dropped_copy_says_how_much_was_in_flight() {
+    for choice in METHODS {
+        let (mut near, mut far, mut server, writer) = stuck();
+        let options = Options::new().method(choice);
+        let counts = options.counts();
+        run(async {
+            let relay = gush_net::copy_bidirectional(&mut near, &mut far, &options);
+            let something_is_in_flight = async {
+                while counts.in_flight_bytes(Way::Forward) == 0 {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            tokio::select! {
+                ended = relay => panic!("{ended:?}"),
+                () = something_is_in_flight => {}
+            }
+        });
+        let lost = counts.in_flight_bytes(Way::Forward);
+        let delivered = counts.delivered_bytes(Way::Forward);
+        drop(far);
+        let mut arrived = Vec::new();
+        server.read_to_end(&mut arrived).expect("an end");
+        assert_eq!(arrived.len() as u64, delivered);
+        // The rest is still in the first connection: together they are everything.
+        let rest = run(async {
+            let sink = tempfile::tempfile().unwrap();
+            gush_net::recv_file(&mut near, &sink, 0, &Options::new()).await.unwrap().forward.bytes
+        });
+        assert_eq!(delivered + lost + rest, 32 << 20);
+        writer.join().unwrap();
+    }
+}

@@ -1,0 +1,196 @@
+//! What a process with many relays keeps: no descriptor, no spinning, no pipe past its budget.
+//!
+//! Each test runs in a process of its own, because it counts what the whole process has.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitStatus};
+use std::time::Duration;
+
+use common::{Bridge, Wire, read_numbered, skipped, write_numbered};
+use gush_net::{Options, Way, pipe_usage};
+
+/// Runs one of the tests below, which are ignored in this process, in one of its own.
+fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<ExitStatus> {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", test, "--ignored", "--nocapture"]);
+    command.env("GUSH_ALONE", "1");
+    if let Some(uid) = uid {
+        command.uid(uid).gid(uid).current_dir("/");
+    }
+    command.status()
+}
+
+fn alone() -> bool {
+    std::env::var_os("GUSH_ALONE").is_some()
+}
+
+#[test]
+fn relays_leave_no_descriptor_behind() {
+    let status = in_a_process_of_its_own("alone_relays_leave_no_descriptor_behind", None);
+    assert!(status.expect("started").success());
+}
+
+fn descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").expect("procfs").count()
+}
+
+#[test]
+#[ignore = "run by relays_leave_no_descriptor_behind"]
+fn alone_relays_leave_no_descriptor_behind() {
+    if !alone() {
+        return;
+    }
+    let one_of_each = || {
+        for wire in [Wire::Tcp, Wire::Unix] {
+            let bridge = Bridge::new(wire, wire, Options::new());
+            let (mut client, mut server) = (bridge.client, bridge.server);
+            let writer = std::thread::spawn(move || {
+                write_numbered(&mut client, 300_000).unwrap();
+                client.finish();
+                read_numbered(&mut client).unwrap()
+            });
+            assert_eq!(read_numbered(&mut server).unwrap(), 300_000);
+            drop(server);
+            writer.join().unwrap();
+            bridge.relay.join().unwrap().expect("no failure");
+        }
+        // A failure with bytes in flight.
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+        let server = bridge.server;
+        let reader = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(5));
+            server.reset();
+        });
+        while bridge.client.write(&[7; 65536]).is_ok() {}
+        reader.join().unwrap();
+        assert!(bridge.relay.join().unwrap().is_err());
+        // An end by silence.
+        let idle = Options::new().idle(Duration::from_millis(5));
+        Bridge::new(Wire::Tcp, Wire::Unix, idle).relay.join().unwrap().expect("no failure");
+    };
+    for _ in 0..3 {
+        one_of_each();
+    }
+    let (before, usage) = (descriptors(), pipe_usage());
+    for _ in 0..40 {
+        one_of_each();
+    }
+    let (after, used) = (descriptors(), pipe_usage());
+    assert_eq!(used.in_use, 0, "{used:?}");
+    // Idle pipes are kept on purpose: two descriptors each.
+    assert_eq!(before - 2 * usage.idle, after - 2 * used.idle, "{usage:?} then {used:?}");
+}
+
+#[test]
+fn an_idle_relay_sleeps() {
+    let status = in_a_process_of_its_own("alone_an_idle_relay_sleeps", None);
+    assert!(status.expect("started").success());
+}
+
+/// How often the threads of this process have gone to sleep by themselves.
+fn sleeps() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").expect("procfs");
+    threads
+        .filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("status")).ok())
+        .filter_map(|status| {
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line?.trim().parse::<u64>().ok()
+        })
+        .sum()
+}
+
+/// Clock ticks that this process has computed for.
+fn ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+#[ignore = "run by an_idle_relay_sleeps"]
+fn alone_an_idle_relay_sleeps() {
+    if !alone() {
+        return;
+    }
+    let long = Options::new().idle(Duration::from_secs(3600));
+    let mut quiet = Bridge::new(Wire::Tcp, Wire::Unix, long);
+    // Half closed: one direction has ended, the other is silent.
+    let half_closed = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    half_closed.client.finish();
+    // Stuck: its reader does not read.
+    let mut stuck = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new());
+    let writer = std::thread::spawn(move || {
+        let _reset = stuck.client.write_all(&vec![7; 64 << 20]);
+    });
+    quiet.client.write_all(b"hello").unwrap();
+    quiet.server.read_exact(&mut [0; 5]).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+
+    let (slept, worked) = (sleeps(), ticks());
+    std::thread::sleep(Duration::from_secs(1));
+    let (slept, worked) = (sleeps() - slept, ticks() - worked);
+    assert!(slept <= 10, "woke {slept} times in a second of silence");
+    assert!(worked <= 5, "computed for {worked} ticks in a second of silence");
+    assert!(!quiet.relay.is_finished() && !half_closed.relay.is_finished());
+    assert!(stuck.counts.in_flight_bytes(Way::Forward) > 0);
+    drop(stuck.server);
+    writer.join().unwrap();
+}
+
+/// nobody: a user with no privilege over pipes.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_user_whose_pages_for_pipes_are_used_up_relays_all_the_same() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can become a user without privilege");
+    }
+    match in_a_process_of_its_own("alone_a_user_without_pipes_relays_all_the_same", Some(NOBODY)) {
+        Ok(status) => assert!(status.success()),
+        Err(error) => skipped(&format!("nobody may not run this test's program: {error}")),
+    }
+}
+
+#[test]
+#[ignore = "run by a_user_whose_pages_for_pipes_are_used_up_relays_all_the_same"]
+fn alone_a_user_without_pipes_relays_all_the_same() {
+    if !alone() {
+        return;
+    }
+    let limit = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
+    if limit.trim() == "0" {
+        return skipped("this system does not limit pages for pipes");
+    }
+    // Everything that the user may have, and more pipes, which get two slots.
+    let hoard: Vec<_> = (0..200).map(|_| gush::pipe::Pipe::new(1 << 20).expect("a pipe")).collect();
+    let smallest = hoard.iter().map(gush::pipe::Pipe::capacity_bytes).min();
+    assert!(smallest.is_some_and(|bytes| bytes <= 8192), "the limit was not reached: {smallest:?}");
+
+    let bridges: Vec<_> =
+        (0..8).map(|_| Bridge::new(Wire::Tcp, Wire::Tcp, Options::new())).collect();
+    let players: Vec<_> = bridges
+        .into_iter()
+        .map(|mut bridge| {
+            std::thread::spawn(move || {
+                let writer = std::thread::spawn(move || {
+                    write_numbered(&mut bridge.client, 4 << 20).unwrap();
+                    bridge.client.finish();
+                    bridge.client
+                });
+                assert_eq!(read_numbered(&mut bridge.server).unwrap(), 4 << 20);
+                drop((bridge.server, writer.join().unwrap()));
+                bridge.relay.join().unwrap().expect("no failure")
+            })
+        })
+        .collect();
+    for player in players {
+        let totals = player.join().expect("every byte right");
+        assert_eq!(totals.forward.method, Some(gush::MethodName::ReadWrite));
+    }
+    let usage = pipe_usage();
+    assert_eq!((usage.in_use, usage.bytes), (0, 0), "two slots are no pipe");
+}

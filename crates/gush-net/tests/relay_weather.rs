@@ -1,0 +1,254 @@
+//! Bad weather: segments that fill slots, urgent data, readers that stop, datagrams, files that are cut.
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{Bridge, Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
+use gush::{Choice, MethodName};
+use gush_net::{Conduit, End, Options, Way};
+
+const METHODS: [Choice; 3] =
+    [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
+
+#[test]
+fn segments_of_a_byte_that_fill_every_slot_arrive() {
+    const SEGMENTS: usize = 3000;
+    for choice in METHODS {
+        let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+        for at in 0..SEGMENTS {
+            client.write_all(&numbered(at as u64, 1)[..1]).unwrap();
+        }
+        client.finish();
+        let relay = spawn_relay(near.into(), far.into(), Options::new().method(choice));
+        assert_eq!(read_numbered(&mut server).unwrap(), SEGMENTS as u64);
+        drop((client, server));
+        assert_eq!(relay.join().unwrap().expect("no failure").forward.bytes, SEGMENTS as u64);
+    }
+}
+
+#[test]
+fn urgent_data_does_not_end_the_stream() {
+    for choice in METHODS {
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        for round in 0..20 {
+            // In-band data before and behind each urgent byte, which itself is out of band: tcp(7).
+            bridge.client.write_all(&vec![b'a'; 50_000]).unwrap();
+            let flags = rustix::net::SendFlags::OOB;
+            rustix::net::send(&bridge.client, b"!", flags).expect("urgent");
+            bridge.client.write_all(&vec![b'b'; 50_000]).unwrap();
+            let mut arrived = vec![0; 100_000];
+            bridge.server.read_exact(&mut arrived).unwrap();
+            assert_eq!(arrived.iter().filter(|byte| **byte == b'a').count(), 50_000, "{round}");
+            assert_eq!(arrived.iter().filter(|byte| **byte == b'b').count(), 50_000, "{round}");
+        }
+        bridge.client.finish();
+        drop(bridge.server);
+        bridge.relay.join().unwrap().expect("no failure");
+    }
+}
+
+#[test]
+fn a_reader_that_stops_stops_the_writer_and_little_is_in_flight() {
+    for choice in METHODS {
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));
+        let writer = thread::spawn(move || {
+            write_numbered(&mut bridge.client, 64 << 20).expect("the reader comes back");
+            bridge.client.finish();
+        });
+        // Until nothing has moved for a while.
+        let mut last = (0, Instant::now());
+        while last.1.elapsed() < Duration::from_millis(300) {
+            let sum = bridge.counts.delivered_bytes(Way::Forward);
+            if sum != last.0 {
+                last = (sum, Instant::now());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        assert!(!writer.is_finished(), "64 MiB fit into no socket buffers");
+        assert!(bridge.counts.in_flight_bytes(Way::Forward) <= 1 << 20);
+        assert_eq!(read_numbered(&mut bridge.server).unwrap(), 64 << 20);
+        writer.join().unwrap();
+    }
+}
+
+fn udp_pair() -> (UdpSocket, UdpSocket) {
+    let bind = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (near, far) = (bind(), bind());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    far.connect(near.local_addr().unwrap()).unwrap();
+    (near, far)
+}
+
+#[test]
+fn a_datagram_of_any_size_stays_one_datagram() {
+    let ((client, near), (far, server)) = (udp_pair(), udp_pair());
+    let options = Options::new().idle(Duration::from_secs(2));
+    let relay = spawn_relay(near.into(), far.into(), options);
+    let mut buf = vec![0; 70_000];
+    for size in [1, 0, 100, 1472, 4097, 40_000, 65_507] {
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            from.send(&numbered(0, size)[..size]).unwrap();
+            assert_eq!(to.recv(&mut buf).unwrap(), size);
+            assert!(buf[..size] == numbered(0, size)[..size]);
+        }
+    }
+    drop((client, server));
+    let _ended = relay.join().unwrap();
+}
+
+#[test]
+fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
+    let ((client, near), (far, server)) =
+        (UnixDatagram::pair().unwrap(), UnixDatagram::pair().unwrap());
+    let options = Options::new().idle(Duration::from_secs(2));
+    let relay = spawn_relay(near.into(), far.into(), options);
+    let mut buf = vec![0; 300_000];
+    for size in [10, 64 << 10, (64 << 10) + 1, 150_000] {
+        client.send(&numbered(3, size)[..size]).expect("the default SO_SNDBUF has room");
+        assert_eq!(server.recv(&mut buf).unwrap(), size);
+        assert!(buf[..size] == numbered(3, size)[..size]);
+    }
+    drop((client, server));
+    let _ended = relay.join().unwrap();
+}
+
+#[test]
+fn datagrams_become_a_stream_and_a_stream_becomes_datagrams() {
+    let ((sender, near), (far, mut stream)) = (udp_pair(), pair(Wire::Tcp));
+    let relay = spawn_relay(near.into(), far.into(), Options::new().idle(Duration::from_secs(5)));
+    for piece in ["one ", "two ", "", "three"] {
+        sender.send(piece.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(5));
+    }
+    let mut text = [0; 13];
+    stream.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"one two three");
+
+    stream.write_all(numbered(0, 20_000)).unwrap();
+    let (mut arrived, mut buf) = (0, [0; 65536]);
+    while arrived < 20_000 {
+        let got = sender.recv(&mut buf).unwrap();
+        assert!(buf[..got] == *numbered(arrived as u64, got));
+        arrived += got;
+    }
+    drop(stream);
+    drop(sender);
+    let _ended = relay.join().unwrap();
+}
+
+#[test]
+fn nobody_at_a_udp_port_is_an_error_of_that_end() {
+    let (near, far) = udp_pair();
+    drop(far);
+    let (mut client, a) = pair(Wire::Unix);
+    let relay = spawn_relay(a.into(), near.into(), Options::new().idle(Duration::from_secs(5)));
+    // The answer to the first comes by ICMP, and is told to the second.
+    for _ in 0..2 {
+        client.write_all(b"anybody?").unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    let error = relay.join().unwrap().expect_err("refused by ICMP");
+    assert_eq!(error.end(), Some(End::B));
+    assert!(error.hint().is_some(), "{error}");
+}
+
+/// A file of so many numbered bytes.
+fn file_of(bytes: u64) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    write_numbered(&mut file, bytes).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_sent_is_an_error() {
+    for method in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let file = file_of(32 << 20);
+        let (near, mut far) = pair(Wire::Tcp);
+        let cutter = file.try_clone().unwrap();
+        let reader = thread::spawn(move || {
+            let mut begun = vec![0; 1 << 20];
+            far.read_exact(&mut begun).unwrap();
+            cutter.set_len(2 << 20).unwrap();
+            let mut arrived = begun.len() as u64;
+            while let Ok(got @ 1..) = far.read(&mut begun) {
+                arrived += got as u64;
+            }
+            arrived
+        });
+        let error = run(async {
+            let mut near = Conduit::new(near.into()).unwrap();
+            let options = Options::new().method(method);
+            gush_net::send_file(&file, .., &mut near, &options).await.expect_err("cut")
+        });
+        assert!(error.is_truncated(), "{error}");
+        assert_eq!(reader.join().unwrap(), error.passed(Way::Forward).bytes);
+    }
+}
+
+#[test]
+fn a_range_of_a_file_is_sent_and_its_position_stays() {
+    let mut file = file_of(1 << 20);
+    file.seek(std::io::SeekFrom::Start(99)).unwrap();
+    for (isolated, method) in [(false, MethodName::Sendfile), (true, MethodName::ReadWrite)] {
+        let (near, mut far) = pair(Wire::Tcp);
+        let sent = run(async {
+            let mut near = Conduit::new(near.into()).unwrap();
+            let mut options = Options::new();
+            if isolated {
+                options = options.isolated();
+            }
+            gush_net::send_file(&file, 1000..=50_999, &mut near, &options).await.unwrap()
+        });
+        assert_eq!((sent.forward.bytes, sent.forward.method), (50_000, Some(method)));
+        let mut arrived = Vec::new();
+        far.read_to_end(&mut arrived).unwrap();
+        assert!(arrived == numbered(1000, 50_000));
+        assert_eq!(file.stream_position().unwrap(), 99);
+    }
+}
+
+#[test]
+fn a_file_whose_size_lies_is_sent_to_its_end() {
+    let file = File::open("/proc/self/limits").unwrap();
+    let (near, mut far) = pair(Wire::Unix);
+    run(async {
+        let mut near = Conduit::new(near.into()).unwrap();
+        gush_net::send_file(&file, .., &mut near, &Options::new()).await.unwrap()
+    });
+    let mut arrived = String::new();
+    far.read_to_string(&mut arrived).unwrap();
+    assert!(arrived.contains("Max open files"), "{arrived}");
+}
+
+#[test]
+fn a_stream_is_received_at_an_offset_or_at_the_end_of_an_append_only_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for (append, method) in [(false, MethodName::Splice), (true, MethodName::ReadWrite)] {
+        let path = dir.path().join(format!("append-{append}"));
+        std::fs::write(&path, b"01234567").unwrap();
+        let file = File::options().write(!append).append(append).open(&path).unwrap();
+        let (mut near, far) = pair(Wire::Tcp);
+        let writer = thread::spawn(move || write_numbered(&mut near, 3 << 20).unwrap());
+        let got = run(async {
+            let mut far = Conduit::new(far.into()).unwrap();
+            gush_net::recv_file(&mut far, &file, 4, &Options::new()).await.unwrap()
+        });
+        writer.join().unwrap();
+        assert_eq!((got.forward.bytes, got.forward.method), (3 << 20, Some(method)));
+        let stored = std::fs::read(&path).unwrap();
+        let kept = if append { 8 } else { 4 };
+        assert_eq!(&stored[..kept], &b"01234567"[..kept]);
+        assert!(stored.len() == kept + (3 << 20));
+        assert!((0..3).all(|mib| {
+            let at = mib << 20;
+            stored[kept + at..][..1 << 20] == *numbered(at as u64, 1 << 20)
+        }));
+    }
+}
