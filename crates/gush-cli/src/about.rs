@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, lab, pipe};
+use crate::{args, cat, cp, lab, pipe, tune};
 
 #[derive(Parser)]
 #[command(
@@ -35,7 +35,13 @@ enum Page {
 
 /// Every command under its one definition.
 fn everything() -> clap::Command {
-    Gush::command().subcommands([cp::command(), cat::command(), pipe::command(), lab::command()])
+    Gush::command().subcommands([
+        cp::command(),
+        cat::command(),
+        pipe::command(),
+        lab::command(),
+        tune::command(),
+    ])
 }
 
 /// Answers `gush help`, `--help`, `--version`, `man` and `completions`, and explains what it was called with otherwise.

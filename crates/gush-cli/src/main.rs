@@ -11,6 +11,7 @@ mod pipe;
 mod profile;
 mod size;
 mod talk;
+mod tune;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -35,6 +36,7 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("cp") => cp::run(rest, "gush cp"),
         Some("cat") => cat::run(rest, "gush cat"),
         Some("pipe") => pipe::run(rest),
+        Some("tune") => tune::run(rest),
         Some("lab") => lab::run(rest),
         _ => about::run(words),
     }

@@ -55,8 +55,13 @@ fn help_of_lab_is_as_agreed() {
 }
 
 #[test]
+fn help_of_tune_is_as_agreed() {
+    agrees_with_golden(&["tune", "--help"], "tune.txt");
+}
+
+#[test]
 fn help_can_be_asked_for_by_command() {
-    for command in ["cat", "cp", "pipe", "lab"] {
+    for command in ["cat", "cp", "pipe", "lab", "tune"] {
         let long = gush().args(["help", command]).output().unwrap();
         let text = String::from_utf8(long.stdout).unwrap();
         assert!(long.status.success() && text.contains("Usage: "), "{text}");

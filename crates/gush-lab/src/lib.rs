@@ -20,5 +20,6 @@ pub mod runner;
 pub mod stats;
 pub mod suite;
 pub mod table;
+pub mod tune;
 
 pub use error::Error;

@@ -189,6 +189,25 @@ impl Profile {
         self.small_message_bytes
     }
 
+    /// What it says about a move of so many bytes (0 where nobody knows how many are coming), if it says
+    /// anything: the rule, as `--explain` tells it.
+    ///
+    /// ```
+    /// let file = tempfile::tempfile()?;
+    /// let end = gush::Endpoint::of(&file)?;
+    /// assert_eq!(gush::Profile::default().advice(&end, &end, 0), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn advice(
+        &self,
+        source: &Endpoint<'_>,
+        target: &Endpoint<'_>,
+        expected_bytes: u64,
+    ) -> Option<String> {
+        self.rule_for(source, target, expected_bytes).map(Rule::to_string)
+    }
+
     /// The first rule that fits.
     pub(crate) fn rule_for(
         &self,

@@ -1,0 +1,194 @@
+//! What `gush tune` shows: a line a question as it is answered, then what follows from it.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use gush_lab::stats::Verdict;
+use gush_lab::tune::{Answer, Checked, Comparison, Findings};
+use serde_json::{Value, json};
+
+use crate::talk::{Talker, os_text};
+
+/// The questions' width: `file on ext4 to file on tmpfs, 256 MiB` and longer names still.
+const WIDTH: usize = 40;
+
+/// Standard output for the account, standard error for what is going on.
+pub struct Screen<'a> {
+    talker: &'a Talker,
+    json: bool,
+    write_error: Option<io::Error>,
+}
+
+impl<'a> Screen<'a> {
+    pub fn new(talker: &'a Talker, json: bool) -> Self {
+        Self { talker, json, write_error: None }
+    }
+
+    /// One question was answered.
+    pub fn answer(&mut self, answer: &Answer) {
+        let question = &answer.question;
+        let what = match (answer.change(), &answer.best, &answer.skipped) {
+            (Some((setting, compared)), ..) => {
+                format!("{} -> {setting}: {}", answer.table, figures(&compared))
+            }
+            (None, _, Some(why)) => format!("{} stays: {why}", answer.table),
+            (None, Some((setting, compared)), None) => {
+                format!("{} stays; next {setting}: {}", answer.table, figures(compared))
+            }
+            (None, None, None) => format!("{} stays", answer.table),
+        };
+        self.account(&format!("{question:WIDTH$} {what}"));
+    }
+
+    /// Everything was answered.
+    pub fn findings(&mut self, findings: &Findings, profile: &str, written: Option<&Path>) {
+        let changes = findings.answers.iter().filter(|answer| answer.change().is_some()).count();
+        if self.json {
+            let answers: Vec<Value> = findings.answers.iter().map(answer_record).collect();
+            let record = json!({
+                "made": findings.made,
+                "answers": answers,
+                "messages": findings.messages,
+                "small_message_bytes": findings.small_message_bytes(),
+                "changes": changes,
+                "profile": profile,
+                "written": written.map(Path::to_string_lossy),
+            });
+            return self.print(&record.to_string());
+        }
+        if let Some(bytes) = findings.small_message_bytes() {
+            self.print(&format!("messages between sockets up to {bytes} bytes are better copied"));
+        }
+        let rules = match changes {
+            0 => "no rule: nothing is surely faster here than the table".to_owned(),
+            1 => "1 rule".to_owned(),
+            _ => format!("{changes} rules"),
+        };
+        match written {
+            Some(path) => self.print(&format!("wrote {}: {rules}", path.display())),
+            None => self.print(&format!("{rules}; not written:\n\n{}", profile.trim_end())),
+        }
+    }
+
+    /// One choice was compared.
+    pub fn checked(&mut self, checked: &Checked) {
+        let Checked { question, without, with, comparison } = checked;
+        let what = match (with, comparison) {
+            (None, _) => "the profile changes nothing".to_owned(),
+            (Some(rule), None) => format!("{without} -> {rule}: no time was left"),
+            (Some(rule), Some(compared)) => {
+                format!("{without} -> {rule}: {}: {}", figures(compared), compared.verdict)
+            }
+        };
+        self.account(&format!("{question:WIDTH$} {what}"));
+    }
+
+    /// All choices were compared.
+    pub fn check(&mut self, checked: &[Checked]) {
+        let verdicts = |wanted| {
+            let verdict =
+                |checked: &&Checked| checked.comparison.map(|compared| compared.verdict) == wanted;
+            checked.iter().filter(|checked| checked.with.is_some()).filter(verdict).count()
+        };
+        let [faster, slower, unclear] =
+            [Verdict::Faster, Verdict::Slower, Verdict::CannotTell].map(Some).map(verdicts);
+        let (unmeasured, all) = (verdicts(None), checked.len());
+        if self.json {
+            let choices: Vec<Value> = checked.iter().map(checked_record).collect();
+            let record = json!({
+                "choices": choices,
+                "faster": faster,
+                "slower": slower,
+                "cannot_tell": unclear,
+                "not_measured": unmeasured,
+            });
+            return self.print(&record.to_string());
+        }
+        let changed = faster + slower + unclear + unmeasured;
+        self.print(&format!(
+            "of {all} choices the profile changes {changed}: {faster} faster, {slower} slower, {unclear} \
+             cannot be told apart, {unmeasured} not measured"
+        ));
+    }
+
+    /// A line of the account; of the talk, where standard output is for JSON.
+    fn account(&mut self, line: &str) {
+        if !self.json {
+            self.print(line);
+        } else if io::stderr().is_terminal() {
+            self.talker.print(format_args!("{line}\n"));
+        }
+    }
+
+    fn print(&mut self, line: &str) {
+        if self.write_error.is_none() {
+            let mut stdout = io::stdout().lock();
+            self.write_error = writeln!(stdout, "{line}").and_then(|()| stdout.flush()).err();
+        }
+    }
+
+    /// `otherwise`, unless standard output failed.
+    pub fn status(self, otherwise: ExitCode) -> ExitCode {
+        match self.write_error {
+            None => otherwise,
+            Some(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
+        }
+    }
+}
+
+fn figures(compared: &Comparison) -> String {
+    let Comparison { before_gib_per_s: before, after_gib_per_s: after, ratio, rounds, .. } =
+        compared;
+    format!(
+        "{before:.2} -> {after:.2} GiB/s, {:.2} times [{:.2}, {:.2}], {rounds} rounds",
+        ratio.value, ratio.low, ratio.high
+    )
+}
+
+fn answer_record(answer: &Answer) -> Value {
+    let mut record = json!({
+        "question": answer.question,
+        "source": answer.source,
+        "target": answer.target,
+        "bytes": answer.bytes,
+        "at_least_bytes": answer.at_least_bytes,
+        "below_bytes": answer.below_bytes,
+        "table": answer.table,
+        "best": null,
+        "changed": answer.change().is_some(),
+        "skipped": answer.skipped,
+    });
+    if let Some((setting, compared)) = &answer.best {
+        record["best"] = json!({
+            "method": setting.method.as_str(),
+            "buffer_bytes": setting.buffer_bytes,
+            "pipe_bytes": setting.pipe_bytes,
+            "threads": setting.threads,
+            "spin_us": setting.spin_us,
+            "comparison": comparison_record(compared),
+        });
+    }
+    record
+}
+
+fn checked_record(checked: &Checked) -> Value {
+    json!({
+        "question": checked.question,
+        "without": checked.without,
+        "with": checked.with,
+        "comparison": checked.comparison.as_ref().map(comparison_record),
+    })
+}
+
+fn comparison_record(compared: &Comparison) -> Value {
+    json!({
+        "before_gib_per_s": compared.before_gib_per_s,
+        "after_gib_per_s": compared.after_gib_per_s,
+        "ratio": compared.ratio.value,
+        "low": compared.ratio.low,
+        "high": compared.ratio.high,
+        "rounds": compared.rounds,
+        "verdict": compared.verdict,
+    })
+}

@@ -1,0 +1,89 @@
+//! Does a profile make anything slower? Every choice that it changes, measured with it and without it.
+
+use std::time::{Duration, Instant};
+
+use gush::Profile;
+
+use super::bench::{self, Bench};
+use super::decide::{self, Comparison};
+use super::place::Place;
+use super::question::{self, Question};
+use crate::Error;
+
+/// Said of a choice that was not looked at more closely.
+const THE_TABLES: &str = "the table's choice";
+
+/// One choice, with the profile and without it.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What is moved, in words.
+    pub question: String,
+    /// What the table does.
+    pub without: String,
+    /// What the profile does; none where it has no rule, so that both do the same.
+    pub with: Option<String>,
+    /// How they compare; none where nothing changes, or when there was no time.
+    pub comparison: Option<Comparison>,
+}
+
+/// Measures every choice that the profile changes, for `time` in all, and tells each.
+///
+/// Each class of sizes is measured where it was tuned and, again, at its lower end.
+///
+/// # Errors
+/// As [`super::measure`].
+pub fn check(
+    profile: &Profile,
+    places: &[Place],
+    time: Duration,
+    mut tell: impl FnMut(&Checked),
+) -> Result<Vec<Checked>, Error> {
+    let start = Instant::now();
+    super::outlive_broken_pipes()?;
+    let mut questions = Vec::new();
+    for question in question::all(places) {
+        // Below this a class has no lower end worth the name.
+        if question.at_least_bytes >= 1 << 16 {
+            questions.push(Question { bytes: question.at_least_bytes, ..question.clone() });
+        }
+        questions.push(question);
+    }
+    let mut all = Vec::new();
+    let (mut changed, mut same) = (Vec::new(), Vec::new());
+    for question in &questions {
+        match bench::advice(question, profile)? {
+            Some(rule) => changed.push((question, rule)),
+            None => same.push(question),
+        }
+    }
+    for question in same {
+        let checked = Checked {
+            question: question.to_string(),
+            without: THE_TABLES.to_owned(),
+            with: None,
+            comparison: None,
+        };
+        tell(&checked);
+        all.push(checked);
+    }
+    for (index, (question, rule)) in changed.iter().enumerate() {
+        let weight = changed[index..].iter().map(|(question, _)| question.weight()).sum::<u32>();
+        let left = time.saturating_sub(start.elapsed()) / weight * question.weight();
+        let until = Instant::now() + left;
+        let mut checked = Checked {
+            question: question.to_string(),
+            without: THE_TABLES.to_owned(),
+            with: Some(rule.clone()),
+            comparison: None,
+        };
+        if !left.is_zero() {
+            let bench = Bench::new(question)?;
+            checked.without = decide::told(&bench.sample(None)?.report);
+            checked.comparison =
+                decide::compare(&bench, None, Some(profile), question.bytes, until)?;
+        }
+        tell(&checked);
+        all.push(checked);
+    }
+    Ok(all)
+}

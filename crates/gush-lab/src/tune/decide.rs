@@ -1,0 +1,195 @@
+//! From samples to an answer: which setting is faster than the table's choice, and surely so.
+
+use std::time::{Duration, Instant};
+
+use gush::{Profile, Report};
+use serde::Serialize;
+
+use super::bench::Bench;
+use super::question::Question;
+use super::setting::Setting;
+use crate::Error;
+use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Verdict};
+
+/// More rounds than these make no interval worth the time.
+const MOST_ROUNDS: usize = 40;
+/// A question's time has to suffice for so many moves of the table's choice.
+const FEWEST_MOVES: u32 = 16;
+
+/// Two ways compared side by side: samples of both in every round.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Comparison {
+    /// The first one's median, in GiB/s.
+    pub before_gib_per_s: f64,
+    /// The second one's median, in GiB/s.
+    pub after_gib_per_s: f64,
+    /// The second one's speed as a multiple of the first one's.
+    pub ratio: Estimate,
+    /// Rounds taken.
+    pub rounds: usize,
+    /// Is the second one faster?
+    pub verdict: Verdict,
+}
+
+impl Comparison {
+    /// Compares seconds of both, round by round; none without rounds.
+    fn of(rounds: &[(f64, f64)], bytes: u64) -> Option<Self> {
+        let ratio = stats::paired_ratio(rounds)?;
+        let (before, after): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
+        let speed = |seconds: &[f64]| Some(gib_per_s(bytes, stats::Summary::of(seconds)?.median));
+        Some(Self {
+            before_gib_per_s: speed(&before)?,
+            after_gib_per_s: speed(&after)?,
+            ratio,
+            rounds: rounds.len(),
+            verdict: Verdict::of(Some(&ratio), rounds.len(), MARGIN),
+        })
+    }
+}
+
+pub(super) fn gib_per_s(bytes: u64, seconds: f64) -> f64 {
+    bytes as f64 / f64::from(1 << 30) / seconds
+}
+
+/// What was found out about one question.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// The question in words.
+    pub question: String,
+    /// Kinds as a profile names them.
+    pub source: &'static str,
+    /// As `source`.
+    pub target: &'static str,
+    /// Bytes moved in one measured move.
+    pub bytes: u64,
+    /// The sizes it stands for: from so many bytes …
+    pub at_least_bytes: u64,
+    /// … to below so many, if there is an end.
+    pub below_bytes: Option<u64>,
+    /// What the engine's table does.
+    pub table: String,
+    /// The best of the others, and how it compares.
+    #[serde(skip)]
+    pub best: Option<(Setting, Comparison)>,
+    /// Why there is no answer, as a sentence.
+    pub skipped: Option<String>,
+}
+
+impl Answer {
+    fn open(question: &Question) -> Self {
+        Self {
+            question: question.to_string(),
+            source: question.source.name(),
+            target: question.target.name(),
+            bytes: question.bytes,
+            at_least_bytes: question.at_least_bytes,
+            below_bytes: question.below_bytes,
+            table: "the table's choice".to_owned(),
+            best: None,
+            skipped: None,
+        }
+    }
+
+    /// The setting to be used instead of the table's choice, if one is surely faster.
+    #[must_use]
+    pub fn change(&self) -> Option<(Setting, Comparison)> {
+        self.best.filter(|(_, comparison)| comparison.verdict == Verdict::Faster)
+    }
+}
+
+/// A way under trial.
+struct Trial {
+    setting: Setting,
+    profile: Profile,
+    seconds: Vec<f64>,
+}
+
+/// Answers a question within `time`, as far as that suffices.
+///
+/// First all ways are tried in turn; then the fastest is compared with the table's choice by fresh
+/// samples of those two alone, because the best of many owes a part of its place to luck.
+pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Error> {
+    let start = Instant::now();
+    let mut answer = Answer::open(question);
+    if question.least_time() > time {
+        answer.skipped = Some("there was no time for it".to_owned());
+        return Ok(answer);
+    }
+    let bench = Bench::new(question)?;
+    let warm_up = bench.sample(None)?;
+    answer.table = told(&warm_up.report);
+    if start.elapsed() * FEWEST_MOVES > time * 2 {
+        answer.skipped = Some("too slow to be measured in the time that there is".to_owned());
+        return Ok(answer);
+    }
+    let mut trials = Vec::new();
+    for setting in question.settings() {
+        if start.elapsed() > time / 2 {
+            break;
+        }
+        let profile = setting.alone(question)?;
+        let Ok(taken) = bench.sample(Some(&profile)) else { continue };
+        // What the kernel refused here was measured by whatever came next: not what was meant.
+        let served = taken.report.main_method() == Some(setting.method);
+        let is_tables =
+            told(&taken.report) == answer.table && setting == Setting::of(setting.method);
+        if served && !is_tables {
+            trials.push(Trial { setting, profile, seconds: vec![taken.seconds] });
+        }
+    }
+    while start.elapsed() < time / 2
+        && trials.iter().all(|trial| trial.seconds.len() < MOST_ROUNDS / 4)
+    {
+        for trial in &mut trials {
+            trial.seconds.push(bench.sample(Some(&trial.profile))?.seconds);
+        }
+    }
+    let median = |trial: &Trial| stats::Summary::of(&trial.seconds).map(|summary| summary.median);
+    let best = trials
+        .iter()
+        .filter_map(|trial| Some((trial, median(trial)?)))
+        .min_by(|(_, a), (_, b)| a.total_cmp(b));
+    let Some((trial, _)) = best else {
+        answer.skipped = Some("there was no time to try anything else".to_owned());
+        return Ok(answer);
+    };
+    let until = start + time;
+    let compared = compare(&bench, None, Some(&trial.profile), question.bytes, until)?;
+    answer.best = compared.map(|comparison| (trial.setting, comparison));
+    if answer.best.is_none_or(|(_, comparison)| comparison.rounds < FEWEST_SAMPLES) {
+        answer.skipped = Some("there was no time for enough rounds".to_owned());
+    }
+    Ok(answer)
+}
+
+/// Takes both ways in turn, each first in every other round.
+pub(super) fn compare(
+    bench: &Bench<'_>,
+    before: Option<&Profile>,
+    after: Option<&Profile>,
+    bytes: u64,
+    until: Instant,
+) -> Result<Option<Comparison>, Error> {
+    let mut rounds = Vec::new();
+    while rounds.len() < MOST_ROUNDS && Instant::now() < until {
+        let pair = if rounds.len() % 2 == 0 {
+            let first = bench.sample(before)?.seconds;
+            (first, bench.sample(after)?.seconds)
+        } else {
+            let first = bench.sample(after)?.seconds;
+            (bench.sample(before)?.seconds, first)
+        };
+        rounds.push(pair);
+    }
+    Ok(Comparison::of(&rounds, bytes))
+}
+
+/// The method that moved most, with its threads.
+pub(super) fn told(report: &Report) -> String {
+    let used = report.methods.iter().max_by_key(|used| used.bytes);
+    match used {
+        Some(used) if used.threads > 1 => format!("{} threads {}", used.name, used.threads),
+        Some(used) => used.name.to_string(),
+        None => "nothing".to_owned(),
+    }
+}

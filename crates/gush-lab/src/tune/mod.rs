@@ -1,0 +1,181 @@
+//! `gush tune`: measures what matters for moving, and writes down what is surely faster than the
+//! engine's table.
+//!
+//! A question (`question.rs`) is a pair of ends and a size; its answers (`setting.rs`) are profiles of one
+//! rule, so that what is measured (`bench.rs`) is exactly what the engine will do with that rule. The
+//! best is held against the table's choice by fresh samples (`decide.rs`). `small.rs` asks about messages
+//! between sockets, `text.rs` writes the profile, `check.rs` measures with it and without it.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gush::Host;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::Error;
+
+mod bench;
+mod check;
+mod decide;
+mod place;
+mod question;
+mod setting;
+mod small;
+mod text;
+
+pub use check::{Checked, check};
+pub use decide::{Answer, Comparison};
+pub use place::Place;
+pub use setting::Setting;
+pub use small::Message;
+
+/// The part of the time that messages between sockets get.
+const MESSAGES_PART: u32 = 20;
+/// What the names of files begin with that become profiles.
+const PREFIX: &str = ".profile-";
+
+/// Everything that was found out.
+#[derive(Clone, Debug, Serialize)]
+pub struct Findings {
+    /// When.
+    pub made: Timestamp,
+    #[serde(skip)]
+    host: Host,
+    /// The processor's name for people (proc_cpuinfo(5)), if it has one.
+    #[serde(skip)]
+    processor_name: Option<String>,
+    /// One for each question.
+    pub answers: Vec<Answer>,
+    /// The lines of a rule for each answer that say what it is for.
+    #[serde(skip)]
+    rules: Vec<String>,
+    /// About messages between sockets.
+    pub messages: Vec<Message>,
+}
+
+impl Findings {
+    /// Messages up to this size are better read and written than spliced, if that was seen.
+    #[must_use]
+    pub fn small_message_bytes(&self) -> Option<usize> {
+        small::threshold_bytes(&self.messages)
+    }
+
+    /// The profile that follows, as text.
+    ///
+    /// # Errors
+    /// A sentence, if the engine would not take it as it is.
+    pub fn profile(&self) -> Result<String, Error> {
+        let text = text::of(self);
+        setting::read(&text).map(|_| text)
+    }
+}
+
+/// Answers every question, for about `time` in all; tells each answer as it comes.
+///
+/// # Errors
+/// A file that cannot be made or moved, as a sentence. Nothing is left behind.
+///
+/// ```
+/// use std::time::Duration;
+/// use gush_lab::tune::{self, Place};
+/// # let dir = tempfile::tempdir()?;
+/// # let Ok(place) = Place::look(dir.path()) else { return Ok(()) };
+/// let findings = tune::measure(&[place], Duration::from_millis(100), |answer| {
+///     println!("{}: {}", answer.question, answer.table);
+/// })?;
+/// assert!(findings.profile()?.starts_with("# What gush measured"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn measure(
+    places: &[Place],
+    time: Duration,
+    mut tell: impl FnMut(&Answer),
+) -> Result<Findings, Error> {
+    let start = Instant::now();
+    outlive_broken_pipes()?;
+    let messages = small::messages(time / MESSAGES_PART)?;
+    let questions = question::all(places);
+    let mut answers = Vec::new();
+    for (index, question) in questions.iter().enumerate() {
+        // What one question does not use is the others'.
+        let weight = questions[index..].iter().map(question::Question::weight).sum::<u32>();
+        let left = time.saturating_sub(start.elapsed()) / weight * question.weight();
+        let answer = decide::answer(question, left)?;
+        tell(&answer);
+        answers.push(answer);
+    }
+    let rules = questions.iter().map(question::Question::lines).collect();
+    Ok(Findings {
+        made: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
+        host: Host::here(),
+        processor_name: processor_name(),
+        answers,
+        rules,
+        messages,
+    })
+}
+
+/// Can files be made in a directory? One is, and removed again.
+///
+/// # Errors
+/// What open(2) answers.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// assert!(gush_lab::tune::may_make_files(dir.path()).is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn may_make_files(dir: &Path) -> std::io::Result<()> {
+    tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).map(drop)
+}
+
+/// Writes a profile in one go: whoever reads it meanwhile sees the old one or the new one.
+///
+/// # Errors
+/// Which step failed, on which path, and the operating system's answer; an older profile is untouched.
+pub fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let failed = |what: &str, path: &Path, error: std::io::Error| {
+        Error::failed(format!("cannot {what} {}", path.display()), error)
+    };
+    let dir = match path.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    std::fs::create_dir_all(&dir).map_err(|error| failed("make the directory", &dir, error))?;
+    let mut file = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .tempfile_in(&dir)
+        .map_err(|error| failed("make a file in", &dir, error))?;
+    file.write_all(text.as_bytes())
+        .and_then(|()| file.as_file().sync_all())
+        .map_err(|error| failed("write", path, error))?;
+    file.persist(path)
+        .map(drop)
+        .map_err(|error| failed("put the new profile at", path, error.error))
+}
+
+/// A far end that is gone answers EPIPE to its feeder, instead of ending this process without a word.
+fn outlive_broken_pipes() -> Result<(), Error> {
+    signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default())
+        .map(drop)
+        .map_err(|error| Error::failed("cannot watch for SIGPIPE", error))
+}
+
+fn processor_name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
+    let name = line.trim_start_matches([' ', '\t', ':']).trim();
+    (!name.is_empty() && !name.contains(char::is_control)).then(|| name.to_owned())
+}
+
+/// A size in the largest unit that keeps it whole.
+pub(crate) fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} B"),
+    }
+}

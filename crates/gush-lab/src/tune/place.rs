@@ -1,0 +1,99 @@
+//! Where files are made while tuning: which file system that is, and how much room it has.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use gush::Endpoint;
+
+use crate::Error;
+
+/// Shared memory is a tmpfs on every distribution (shm_overview(7)).
+const SHARED_MEMORY: &str = "/dev/shm";
+
+/// A directory on a file system that a profile can name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Its file system, as profiles name it.
+    pub file_system: &'static str,
+    /// The number of its device.
+    pub(super) device: u64,
+    /// How large a file may be made there, in bytes: a part of what is free.
+    pub(super) room_bytes: u64,
+}
+
+impl Place {
+    /// Looks at a directory by making a nameless file in it.
+    ///
+    /// # Errors
+    /// A sentence: no file can be made there, or profiles do not know its file system.
+    pub fn look(dir: &Path) -> Result<Self, Error> {
+        let file = file_in(dir)?;
+        let about = |what: &str, errno: rustix::io::Errno| {
+            Error::failed(format!("cannot {what} {}", dir.display()), errno)
+        };
+        let endpoint = Endpoint::of(&file).map_err(|errno| about("look into", errno))?;
+        let space = rustix::fs::fstatvfs(&file).map_err(|errno| about("measure", errno))?;
+        let Some(file_system) = endpoint.local_file_system() else {
+            return Err(Error::refused(format!(
+                "{} is on a file system that profiles do not speak of (they know those whose copies \
+                 this machine makes itself): name another with --dir",
+                dir.display()
+            )));
+        };
+        Ok(Self {
+            dir: dir.to_owned(),
+            file_system,
+            device: endpoint.device(),
+            room_bytes: (space.f_bavail.saturating_mul(space.f_frsize) / 4).min(memory_bytes() / 8),
+        })
+    }
+
+    /// Looks at those that were asked for, and at shared memory; one for each file system, and notes
+    /// about those that are left out.
+    ///
+    /// # Errors
+    /// As [`Place::look`], of a directory that was asked for.
+    pub fn all(dirs: &[PathBuf]) -> Result<(Vec<Self>, Vec<String>), Error> {
+        let mut places: Vec<Self> = Vec::new();
+        let mut notes = Vec::new();
+        for dir in dirs {
+            let place = Self::look(dir)?;
+            match places.iter().find(|known| known.file_system == place.file_system) {
+                Some(known) => notes.push(format!(
+                    "{} is left out: rules go by file system, and {} has {} already",
+                    dir.display(),
+                    known.dir.display(),
+                    known.file_system
+                )),
+                None => places.push(place),
+            }
+        }
+        // Only asked by us: where it is missing nobody needs to know.
+        if let Ok(shared) = Self::look(Path::new(SHARED_MEMORY))
+            && places.iter().all(|place| place.file_system != shared.file_system)
+        {
+            places.push(shared);
+        }
+        Ok((places, notes))
+    }
+
+    pub(super) fn file(&self) -> Result<File, Error> {
+        file_in(&self.dir)
+    }
+}
+
+/// A file without a name: whatever ends this process, nothing is left of it.
+fn file_in(dir: &Path) -> Result<File, Error> {
+    tempfile::tempfile_in(dir)
+        .map_err(|error| Error::failed(format!("cannot make a file in {}", dir.display()), error))
+}
+
+/// Memory that can be had without pushing anything out (`MemAvailable` of proc_meminfo(5)).
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+    kib.map_or(1 << 30, |kib| kib << 10)
+}

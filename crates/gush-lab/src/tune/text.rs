@@ -1,0 +1,84 @@
+//! The profile as text: for people first, and for the engine.
+
+use std::fmt::Write as _;
+
+use gush::Host;
+
+use super::{Findings, size};
+
+/// A profile of these rules for this machine, without a word about where they come from.
+pub(super) fn of_rules(rules: &str) -> String {
+    format!("format = 1\n{}{rules}", machine(&Host::here(), None))
+}
+
+/// The whole profile, with what was measured beside every rule.
+pub(super) fn of(findings: &Findings) -> String {
+    let mut text = format!(
+        "# What gush measured on this machine, for its own use: gush tune writes it, --no-profile ignores\n\
+         # it, and removing this file undoes it. A rule puts a method first where the engine's table\n\
+         # permits it, and sets sizes; the first rule that fits counts. It may be edited.\n\
+         #\n\
+         # Beside every rule: the speed by the engine's table and by the rule, the ratio of both with its\n\
+         # 95 % interval, and how often both were measured in turn. Only rules whose whole interval lies\n\
+         # above {:.2} are here.\n\n\
+         format = 1\n\
+         gush = {:?}\n\
+         made = {:?}\n",
+        1.0 + crate::stats::MARGIN,
+        env!("CARGO_PKG_VERSION"),
+        findings.made.to_string(),
+    );
+    if let Some(bytes) = findings.small_message_bytes() {
+        text += "\n# Messages between sockets, in bytes, that are better read and written than spliced:\n";
+        for message in &findings.messages {
+            let _ = writeln!(
+                text,
+                "# {:>6}: {:.1} us by read and write, {:.1} us by splice",
+                message.bytes, message.read_write_us, message.splice_us
+            );
+        }
+        let _ = writeln!(text, "small_message_bytes = {bytes}");
+    }
+    let _ = write!(text, "\n{}", machine(&findings.host, findings.processor_name.as_deref()));
+    let mut changes = 0;
+    for (lines, answer) in findings.rules.iter().zip(&findings.answers) {
+        let Some((setting, comparison)) = answer.change() else { continue };
+        changes += 1;
+        let ratio = comparison.ratio;
+        let _ = write!(
+            text,
+            "\n# {}: {} {:.2} GiB/s, {setting} {:.2} GiB/s: {:.2} times [{:.2}, {:.2}], {} rounds\n{lines}{}",
+            answer.question,
+            answer.table,
+            comparison.before_gib_per_s,
+            comparison.after_gib_per_s,
+            ratio.value,
+            ratio.low,
+            ratio.high,
+            comparison.rounds,
+            setting.lines(),
+        );
+    }
+    if changes == 0 {
+        text +=
+            "\n# No rule: nothing that was tried is surely faster here than the engine's table.\n";
+    }
+    text += "\n# Measured, and left to the table:\n";
+    for answer in findings.answers.iter().filter(|answer| answer.change().is_none()) {
+        let class = match answer.below_bytes {
+            Some(below) => format!("{} to {}", size(answer.at_least_bytes), size(below)),
+            None => format!("from {}", size(answer.at_least_bytes)),
+        };
+        let why = answer.skipped.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let _ = writeln!(text, "# {} ({class}): {}{why}", answer.question, answer.table);
+    }
+    text
+}
+
+fn machine(host: &Host, processor_name: Option<&str>) -> String {
+    let name = processor_name.map_or(String::new(), |name| format!("  # {name}"));
+    format!(
+        "[machine]\nkernel = {:?}\nprocessor = {:?}{name}\nprocessors = {}\n",
+        host.kernel, host.processor, host.processors
+    )
+}
