@@ -64,6 +64,7 @@ fn the_commands_of_the_readme_work() {
             .args(["-euo", "pipefail", "-c", &script])
             .current_dir(clone.path())
             .env("PATH", &path)
+            .env("XDG_DATA_HOME", clone.path())
             .output()
             .unwrap();
         assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));

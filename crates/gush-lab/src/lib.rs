@@ -11,15 +11,21 @@
 
 pub mod affinity;
 pub mod case;
+pub mod compare;
 pub mod csv;
 mod error;
+pub mod figures;
+pub mod machine;
 pub mod model;
 pub mod pipe;
 pub mod report;
 pub mod runner;
 pub mod stats;
+pub mod store;
 pub mod suite;
 pub mod table;
+pub mod transfer;
 pub mod tune;
+pub mod warnings;
 
 pub use error::Error;

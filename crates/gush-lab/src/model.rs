@@ -3,6 +3,7 @@
 //! Everything here has one form as JSON, which the store, exports, imports and the report share.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,19 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// How fast it was, in whatever unit the suite has: GiB/s, or else times a second. Larger is faster.
+    ///
+    /// ```
+    /// use gush_lab::model::Measured;
+    /// assert_eq!(Measured { gib_per_s: Some(4.5), ..Default::default() }.speed(), Some(4.5));
+    /// assert_eq!(Measured { wall_s: Some(0.25), ..Default::default() }.speed(), Some(4.0));
+    /// assert_eq!(Measured::default().speed(), None);
+    /// ```
+    #[must_use]
+    pub fn speed(&self) -> Option<f64> {
+        self.gib_per_s.or_else(|| self.wall_s.map(f64::recip)).filter(|speed| speed.is_finite())
+    }
+
     /// The same, with one more fact.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
@@ -80,6 +94,26 @@ pub struct Warning {
     pub remedy: String,
 }
 
+impl Warning {
+    /// A fact and its remedy.
+    ///
+    /// ```
+    /// use gush_lab::model::Warning;
+    /// let warning = Warning::new("turbo is on", "turn it off");
+    /// assert_eq!(warning.to_string(), "turbo is on (turn it off)");
+    /// ```
+    #[must_use]
+    pub fn new(fact: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { fact: fact.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.fact, self.remedy)
+    }
+}
+
 /// A case that could not be measured, and was left out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
@@ -96,8 +130,10 @@ pub struct Failure {
 pub struct Machine {
     /// Names the machine: a hash of what does not change between boots.
     pub id: String,
-    /// `processor`, `processors`, `memory`, `kernel`, `mitigations`, `huge_pages`, `pipe_max_bytes`,
-    /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`, …
+    /// `host`, `system`, `architecture`, `processor`, `processors`, `virtualisation`, `memory`, `kernel`,
+    /// `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`, `pipe_max_bytes`,
+    /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`,
+    /// `governor`, `turbo`, `libc`: those that could be found out.
     pub facts: BTreeMap<String, String>,
 }
 

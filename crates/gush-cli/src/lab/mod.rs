@@ -1,8 +1,13 @@
 //! `gush lab`: suites of measurements, one file each; [`suite`] runs them all in the same way.
 
+mod compare;
+mod export;
+mod history;
+mod import;
 mod matrix;
 mod pipe;
 mod screen;
+mod session;
 mod suite;
 
 use std::ffi::OsString;
@@ -24,6 +29,10 @@ struct Lab {
 enum Part {
     Matrix(matrix::Options),
     Pipe(pipe::Options),
+    History(history::Options),
+    Compare(compare::Options),
+    Export(export::Options),
+    Import(import::Options),
 }
 
 /// The one definition behind `gush lab`, its help, its manual page and its completions.
@@ -40,5 +49,9 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match part {
         Part::Matrix(options) => matrix::run(&options),
         Part::Pipe(options) => pipe::run(&options),
+        Part::History(options) => history::run(&options),
+        Part::Compare(options) => compare::run(&options),
+        Part::Export(options) => export::run(&options),
+        Part::Import(options) => import::run(&options),
     }
 }

@@ -1,4 +1,4 @@
-//! What every suite does alike: look at the machine, choose, run, show.
+//! What every suite does alike: choose, run, show.
 
 use std::env;
 use std::path::PathBuf;
@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::{self, Case, View};
-use gush_lab::runner::{Conditions, End, Runner, interrupt};
+use gush_lab::transfer;
 
 use super::screen::Screen;
-use crate::talk::{Talker, os_text};
+use super::session::{Keep, Session};
+use crate::talk::Talker;
 
 /// The options of every suite.
 #[derive(Debug, Args)]
@@ -24,6 +25,11 @@ pub struct Common {
     /// Print every sample as comma-separated values
     #[arg(long)]
     pub csv: bool,
+    /// Print the whole run as JSON, as gush lab export does
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    #[command(flatten)]
+    pub keep: Keep,
 }
 
 /// One suite about to run.
@@ -49,7 +55,7 @@ impl<'a> Suite<'a> {
         self.talker.fail(error.told())
     }
 
-    /// Runs those of `cases` that were asked for, and shows what they give.
+    /// Runs those of `cases` that were asked for, shows and stores what they give.
     ///
     /// Ends with success if every one was measured, and as an interrupted program does after an
     /// interrupt, when what was measured until then has been shown.
@@ -60,49 +66,25 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// As [`Suite::run`], of cases that were chosen by other means than their names.
+    /// The same for cases that were chosen already.
     pub fn run_all(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
-        /// As shells report a program that SIGINT ended.
-        const INTERRUPTED: u8 = 128 + 2;
-
-        if let Err(error) = interrupt::watch() {
-            self.talker.say(format_args!(
-                "an interrupt will lose what was measured: cannot watch for signals: {}",
-                os_text(&error)
-            ));
-        }
-        let conditions = Conditions::look();
-        for note in &conditions.notes {
-            self.talker.say(note);
-        }
-        let Common { rounds, csv, .. } = *self.common;
+        let Common { rounds, csv, json, ref keep, .. } = *self.common;
+        let mut session = Session::begin(self.talker.clone(), keep);
         let mut screen = Screen::new(self.talker.clone(), rounds);
         if csv {
             screen.print(self.view.csv_header());
         }
-        let runner = Runner { conditions: &conditions, rounds, time: None };
-        let outcome = runner.run(&cases, |event| {
-            if let Some(sample) = screen.tell(event).filter(|_| csv) {
+        session.measure(&cases, rounds, None, &mut screen, |screen, sample| {
+            if csv {
                 screen.print(&self.view.csv_row(sample));
             }
         });
-        screen.clear();
-        if !csv && !outcome.samples.is_empty() {
-            screen.print(self.view.table(&outcome.samples).trim_end());
+        let ended = session.end();
+        if json {
+            screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
+        } else if !csv && !ended.run.samples.is_empty() {
+            screen.print(self.view.table(&ended.run.samples).trim_end());
         }
-        let interrupted = outcome.end == End::Interrupted;
-        if interrupted {
-            self.talker.say(format_args!(
-                "interrupted: {} samples of {} were taken",
-                outcome.samples.len(),
-                cases.len() * rounds as usize
-            ));
-        }
-        match screen.ended() {
-            Err(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
-            Ok(()) if interrupted => ExitCode::from(INTERRUPTED),
-            Ok(()) if !outcome.failures.is_empty() => ExitCode::FAILURE,
-            Ok(()) => ExitCode::SUCCESS,
-        }
+        ended.last_words(screen)
     }
 }

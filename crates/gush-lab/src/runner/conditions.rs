@@ -5,6 +5,7 @@ use std::io;
 use gush::{Kernel, Pages, Vmsplice};
 
 use crate::affinity;
+use crate::model::Warning;
 
 /// What this machine grants.
 ///
@@ -18,56 +19,69 @@ pub struct Conditions {
     pub processors: Option<[usize; 2]>,
     /// Huge pages came when asked for, and that can be checked: every writer checks its own.
     pub huge_pages_checked: bool,
-    /// What is lacking, a sentence each.
-    pub notes: Vec<String>,
+    /// What is lacking, and what to do about it.
+    pub notes: Vec<Warning>,
 }
+
+const MORE_PROCESSORS: &str =
+    "give gush two processors: taskset, the container's --cpuset-cpus, or a larger machine";
 
 impl Conditions {
     /// Asks the machine.
     #[must_use]
     pub fn look() -> Self {
         let mut notes = Vec::new();
-        let processors = match affinity::allowed().as_deref() {
-            Ok([first, second, ..]) if affinity_can_be_set(*first) => Some([*first, *second]),
-            Ok([_, _, ..]) => {
-                notes.push("not pinned: this process may not choose its processor".to_owned());
-                None
-            }
-            Ok(_) => {
-                notes.push(
-                    "not pinned: one processor for both programs, which wait for each other on it"
-                        .to_owned(),
-                );
-                None
-            }
-            Err(errno) => {
-                notes.push(format!("not pinned: {errno}"));
+        let processors = match two_processors() {
+            Ok(both) => Some(both),
+            Err(note) => {
+                notes.push(note);
                 None
             }
         };
         let huge_pages_checked = match huge_page() {
             Ok(true) => true,
             Ok(false) => {
-                notes.push(
-                    "no huge page came: the huge and fresh cases run on pages of 4 KiB".to_owned(),
-                );
+                notes.push(Warning::new(
+                    "no huge page came: the huge and fresh cases run on pages of 4 KiB",
+                    "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; or free some memory",
+                ));
                 false
             }
             Err(error) => {
-                notes.push(format!("could not check for huge pages, which needs root: {error}"));
+                notes.push(Warning::new(
+                    format!("could not check for huge pages, which needs root: {error}"),
+                    "run as root to be sure that the huge cases stand on huge pages",
+                ));
                 false
             }
         };
         match Kernel::get().vmsplice() {
             Vmsplice::ZeroCopy => {}
-            Vmsplice::Copies => notes.push(
-                "this kernel copies on vmsplice: those cases are sound here, and slow".to_owned(),
-            ),
-            Vmsplice::Absent(errno) => notes.push(format!(
-                "vmsplice is denied or missing here ({errno}): its cases cannot run"
+            Vmsplice::Copies => notes.push(Warning::new(
+                "this kernel copies on vmsplice: those cases are sound here, and slow",
+                "nothing is wrong: compare them with kernels of the same kind only",
+            )),
+            Vmsplice::Absent(errno) => notes.push(Warning::new(
+                format!("vmsplice is denied or missing here ({errno}): its cases cannot run"),
+                "a container may allow it: --security-opt seccomp=unconfined",
             )),
         }
         Self { processors, huge_pages_checked, notes }
+    }
+}
+
+fn two_processors() -> Result<[usize; 2], Warning> {
+    match affinity::allowed().as_deref() {
+        Ok([first, second, ..]) if affinity_can_be_set(*first) => Ok([*first, *second]),
+        Ok([_, _, ..]) => Err(Warning::new(
+            "not pinned: this process may not choose its processor",
+            "allow sched_setaffinity(2), which a seccomp filter denies here",
+        )),
+        Ok(_) => Err(Warning::new(
+            "not pinned: one processor for both programs, which wait for each other on it",
+            MORE_PROCESSORS,
+        )),
+        Err(errno) => Err(Warning::new(format!("not pinned: {errno}"), MORE_PROCESSORS)),
     }
 }
 

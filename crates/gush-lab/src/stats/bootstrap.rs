@@ -5,6 +5,7 @@
 //! (the interval from the least to the most): 75 % of 3 samples, 94 % of 5, 97 % of 6.
 
 use fastrand::Rng;
+use serde::Serialize;
 
 use super::middle;
 
@@ -16,7 +17,7 @@ pub const RESAMPLES: usize = 10_000;
 const SEED: u64 = 0x6775_7368;
 
 /// A figure, and the interval that it lies in with [`CONFIDENCE`].
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Of the samples themselves.
     pub value: f64,

@@ -1,0 +1,111 @@
+//! `gush lab compare`: two runs side by side.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use gush_lab::compare::{self, Compared, Comparison};
+use gush_lab::stats::Verdict;
+use gush_lab::store::{Store, StoreError};
+
+use super::history::interval;
+use super::screen::Screen;
+use super::session::path_of;
+use crate::talk::{Talker, os_text};
+
+/// Say case by case whether the second run is faster or slower than the first
+#[derive(Debug, Parser)]
+#[command(
+    max_term_width = 100,
+    after_help = "A run is its id, the start of it, last, or last~1 for the one before.\n\
+                  A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin."
+)]
+pub struct Options {
+    /// The run that is the measure
+    #[arg(value_name = "RUN")]
+    first: String,
+    /// The run that is judged
+    #[arg(value_name = "RUN")]
+    second: String,
+    /// Leave differences up to so many percent undecided
+    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
+    margin: f64,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH")]
+    db: Option<PathBuf>,
+}
+
+fn percent(text: &str) -> Result<f64, &'static str> {
+    match text.parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("must be a number from 0 to 1000"),
+    }
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab compare");
+    let comparison = match compared(options) {
+        Ok(comparison) => comparison,
+        Err(error) => return talker.fail(error),
+    };
+    let mut screen = Screen::new(talker.clone(), 0);
+    if options.json {
+        screen.print(&serde_json::to_string_pretty(&comparison).unwrap_or_default());
+    } else {
+        screen.print(table(&comparison).trim_end());
+    }
+    match screen.ended() {
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+        Ok(()) if comparison.cases.is_empty() => {
+            talker.fail("the two runs have no case with figures in common")
+        }
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+fn compared(options: &Options) -> Result<Comparison, StoreError> {
+    let store = Store::read(&path_of(options.db.as_ref())?)?;
+    let run = |word: &str| store.run(&store.find(word)?);
+    Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
+}
+
+fn table(comparison: &Comparison) -> String {
+    let Comparison { runs, margin, differences, cases, alone } = comparison;
+    let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
+    for difference in differences {
+        let [before, after] = &difference.values;
+        text += &format!("differs: {}: {before} → {after}\n", difference.fact);
+    }
+    let name = |case: &Compared| format!("{} {}", case.suite, case.case);
+    let width = cases.iter().map(|case| name(case).len()).max().unwrap_or(0).max(4);
+    text += &format!(
+        "{:width$}  {:>9}  {:>9}  {:5}  {:>6}  {:>17}  verdict\n",
+        "case", "first", "second", "", "ratio", "95 % interval"
+    );
+    for case in cases {
+        let Compared { medians, unit, ratio, verdict, .. } = case;
+        text += &format!(
+            "{:width$}  {:9.3}  {:9.3}  {unit:5}  {:6.3}  {:>17}  {verdict}\n",
+            name(case),
+            medians[0].value,
+            medians[1].value,
+            ratio.value,
+            interval(ratio)
+        );
+    }
+    let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
+    text += &format!(
+        "{} faster, {} slower, {} cannot tell (differences up to {:.0} % are left undecided)\n",
+        count(Verdict::Faster),
+        count(Verdict::Slower),
+        count(Verdict::CannotTell),
+        margin * 100.0
+    );
+    for (index, alone) in alone.iter().enumerate().filter(|(_, alone)| **alone > 0) {
+        text += &format!("{alone} cases have figures in {} only\n", runs[index]);
+    }
+    text
+}

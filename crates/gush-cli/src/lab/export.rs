@@ -1,0 +1,64 @@
+//! `gush lab export`: runs for another machine, or for another program.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use gush_lab::model::Run;
+use gush_lab::store::{Store, StoreError};
+use gush_lab::transfer;
+
+use super::screen::Screen;
+use super::session::path_of;
+use crate::talk::{Talker, os_text};
+
+/// Print stored runs, with every raw sample, as JSON or comma-separated values
+#[derive(Debug, Parser)]
+#[command(
+    max_term_width = 100,
+    after_help = "A run is its id, the start of it, last, or last~1 for the one before.\n\
+                  gush lab export > here.json     and on the other machine     gush lab import here.json"
+)]
+pub struct Options {
+    /// The runs; all of them unless some are named
+    #[arg(value_name = "RUN")]
+    runs: Vec<String>,
+    /// Print JSON, which gush lab import reads [default]
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print a row for every sample
+    #[arg(long)]
+    csv: bool,
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH")]
+    db: Option<PathBuf>,
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab export");
+    let runs = match runs(options) {
+        Ok(runs) => runs,
+        Err(error) => return talker.fail(error),
+    };
+    let mut screen = Screen::new(talker.clone(), 0);
+    if options.csv {
+        screen.print(transfer::CSV_HEADER);
+        for row in runs.iter().flat_map(transfer::csv_rows) {
+            screen.print(&row);
+        }
+    } else {
+        screen.print(transfer::json(&runs).trim_end());
+    }
+    match screen.ended() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    }
+}
+
+fn runs(options: &Options) -> Result<Vec<Run>, StoreError> {
+    let store = Store::read(&path_of(options.db.as_ref())?)?;
+    if options.runs.is_empty() {
+        return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
+    }
+    options.runs.iter().map(|word| store.run(&store.find(word)?)).collect()
+}

@@ -1,0 +1,189 @@
+//! `gush lab history`: the runs that are stored, or what one of them says.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use gush_lab::figures::{self, Figure};
+use gush_lab::model::Run;
+use gush_lab::stats::Estimate;
+use gush_lab::store::{Entry, Store, StoreError};
+use serde::Serialize;
+
+use super::screen::Screen;
+use super::session::path_of;
+use crate::talk::{Talker, os_text};
+
+/// List the stored runs, or the figures of one, with their intervals
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    /// A run: its id, the start of it, last, or last~1 for the one before
+    #[arg(value_name = "RUN")]
+    run: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH")]
+    db: Option<PathBuf>,
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab history");
+    let text = match text(options) {
+        Ok(text) => text,
+        Err(error) => return talker.fail(error),
+    };
+    let mut screen = Screen::new(talker.clone(), 0);
+    screen.print(text.trim_end());
+    match screen.ended() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    }
+}
+
+fn text(options: &Options) -> Result<String, StoreError> {
+    let store = Store::read(&path_of(options.db.as_ref())?)?;
+    let Some(word) = &options.run else {
+        let entries = store.runs()?;
+        return Ok(if options.json { json(&listed(&entries)) } else { table(&entries) });
+    };
+    let run = store.run(&store.find(word)?)?;
+    let figures = figures::of(&run);
+    if options.json {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            #[serde(flatten)]
+            run: Listed<'a>,
+            machine: &'a gush_lab::model::Machine,
+            warnings: &'a [gush_lab::model::Warning],
+            failures: &'a [gush_lab::model::Failure],
+            figures: &'a [Figure],
+        }
+        let Run { machine, warnings, failures, .. } = &run;
+        let shown = Shown { run: one(&run), machine, warnings, failures, figures: &figures };
+        return Ok(json(&shown));
+    }
+    Ok(detail(&run, &figures))
+}
+
+/// A run as a line of JSON tells it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    started: String,
+    state: &'static str,
+    suites: Vec<&'a str>,
+    samples: u64,
+    machine_id: &'a str,
+    host: &'a str,
+    processor: &'a str,
+    kernel: &'a str,
+    gush: &'a str,
+    command: &'a [String],
+}
+
+fn listed(entries: &[Entry]) -> Vec<Listed<'_>> {
+    fn line(Entry { run, samples, suites }: &Entry) -> Listed<'_> {
+        let suites = suites.iter().map(String::as_str).collect();
+        Listed { samples: *samples, suites, ..one(run) }
+    }
+    entries.iter().map(line).collect()
+}
+
+fn one(run: &Run) -> Listed<'_> {
+    let mut suites: Vec<&str> = run.samples.iter().map(|sample| sample.suite.as_str()).collect();
+    suites.sort_unstable();
+    suites.dedup();
+    Listed {
+        id: &run.id,
+        started: run.started.to_string(),
+        state: state(run),
+        suites,
+        samples: run.samples.len() as u64,
+        machine_id: &run.machine.id,
+        host: fact(run, "host"),
+        processor: fact(run, "processor"),
+        kernel: fact(run, "kernel"),
+        gush: &run.gush,
+        command: &run.command,
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn fact<'a>(run: &'a Run, name: &str) -> &'a str {
+    run.machine.facts.get(name).map_or("", String::as_str)
+}
+
+/// A killed run cannot be told from one that is still being made.
+fn state(run: &Run) -> &'static str {
+    match (run.finished, run.interrupted) {
+        (None, _) => "unfinished",
+        (Some(_), true) => "interrupted",
+        (Some(_), false) => "whole",
+    }
+}
+
+fn table(entries: &[Entry]) -> String {
+    if entries.is_empty() {
+        return "no runs yet: gush lab, or gush lab import, makes the first".to_owned();
+    }
+    let mut text = format!(
+        "{:20}  {:11}  {:>7}  {:12}  {:24}  suites\n",
+        "run", "state", "samples", "machine", "kernel"
+    );
+    for Entry { run, samples, suites } in entries {
+        text += &format!(
+            "{:20}  {:11}  {samples:>7}  {:12}  {:24}  {}\n",
+            run.id,
+            state(run),
+            run.machine.id,
+            fact(run, "kernel"),
+            suites.join(" ")
+        );
+    }
+    text
+}
+
+fn detail(run: &Run, figures: &[Figure]) -> String {
+    let mut text = format!("run {} ({}), {}\n", run.id, state(run), run.command.join(" "));
+    for (name, value) in &run.machine.facts {
+        text += &format!("{name}: {value}\n");
+    }
+    for warning in &run.warnings {
+        text += &format!("warning: {warning}\n");
+    }
+    for failure in &run.failures {
+        text += &format!("not measured: {} {}: {}\n", failure.suite, failure.case, failure.error);
+    }
+    let width = figures.iter().map(|figure| figure.case.len()).max().unwrap_or(0).max(4);
+    let mut suite = "";
+    for figure in figures {
+        if figure.suite != suite {
+            suite = &figure.suite;
+            text += &format!(
+                "\n{suite}\n{:width$}  {:>9}  {:>19}  {:>8}  {:>17}  samples\n",
+                "case", figure.unit, "95 % interval", "x first", "95 % interval"
+            );
+        }
+        let Figure { case, median, times_first, samples, .. } = figure;
+        let (times, interval) = times_first.as_ref().map_or_else(Default::default, |times| {
+            (format!("{:.2}x", times.value), interval(times))
+        });
+        text += &format!(
+            "{case:width$}  {:9.3}  {:>19}  {times:>8}  {interval:>17}  {samples}\n",
+            median.value,
+            self::interval(median)
+        );
+    }
+    text
+}
+
+/// An interval for people.
+pub fn interval(estimate: &Estimate) -> String {
+    format!("{:.3} … {:.3}", estimate.low, estimate.high)
+}

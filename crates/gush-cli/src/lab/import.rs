@@ -1,0 +1,77 @@
+//! `gush lab import`: another machine's runs beside our own.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use gush_lab::store::Store;
+use gush_lab::transfer;
+use gush_tree::quote;
+
+use super::session::path_of;
+use crate::talk::Talker;
+
+/// Take the runs of an export, so that machines can be compared; what is here already stays as it is
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    /// What gush lab export printed on the other machine; - is standard input
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH")]
+    db: Option<PathBuf>,
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab import");
+    let mut store = match path_of(options.db.as_ref()).and_then(|path| Store::open(&path)) {
+        Ok(store) => store,
+        Err(error) => return talker.fail(error),
+    };
+    let mut status = ExitCode::SUCCESS;
+    for file in &options.files {
+        match take(file, &mut store, &talker) {
+            Ok(Taken { new, known }) => talker.say(format_args!(
+                "{}: {new} new runs, {known} that were here already",
+                quote::if_needed(file)
+            )),
+            Err(error) => {
+                status = talker.fail(format_args!("{}: {error}", quote::if_needed(file)));
+            }
+        }
+    }
+    status
+}
+
+struct Taken {
+    new: usize,
+    known: usize,
+}
+
+fn take(
+    file: &Path,
+    store: &mut Store,
+    talker: &Talker,
+) -> Result<Taken, Box<dyn std::error::Error>> {
+    let runs = if file == Path::new("-") {
+        transfer::parse_from(io::stdin().lock())?
+    } else {
+        transfer::read(file)?
+    };
+    let mut taken = Taken { new: 0, known: 0 };
+    for run in &runs {
+        let is_new = store.insert(run).inspect_err(|_| {
+            if taken.new > 0 {
+                talker.say(format_args!("{} runs before it were taken", taken.new));
+            }
+        })?;
+        if is_new {
+            taken.new += 1;
+        } else {
+            taken.known += 1;
+        }
+    }
+    Ok(taken)
+}

@@ -1,0 +1,174 @@
+//! A run from its first look at the machine to its last word, stored sample by sample.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gush_lab::case::Case;
+use gush_lab::machine;
+use gush_lab::model::{Run, Sample, Warning};
+use gush_lab::runner::{Conditions, End, Runner, interrupt};
+use gush_lab::store::{self, Recording, Store, StoreError};
+use gush_lab::warnings::Watch;
+use jiff::Timestamp;
+
+use super::screen::Screen;
+use crate::talk::{Talker, os_text};
+
+/// Where a run is kept.
+#[derive(Debug, Clone, Args)]
+pub struct Keep {
+    /// Keep the run in the file PATH [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
+    pub db: Option<PathBuf>,
+    /// Keep the run nowhere
+    #[arg(long)]
+    pub no_store: bool,
+}
+
+/// The store that was named, or the one where data belongs.
+pub fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
+    db.map_or_else(store::default_path, |path| Ok(path.clone()))
+}
+
+/// A run being made.
+pub struct Session {
+    talker: Talker,
+    conditions: Conditions,
+    watch: Watch,
+    run: Run,
+    recording: Option<Recording>,
+    wanted: usize,
+}
+
+impl Session {
+    /// Looks at the machine, says what makes figures doubtful, and begins a run in the store.
+    ///
+    /// What cannot be stored is said, and measured all the same.
+    pub fn begin(talker: Talker, keep: &Keep) -> Self {
+        if let Err(error) = interrupt::watch() {
+            talker.say(format_args!(
+                "an interrupt will lose what was measured: cannot watch for signals: {}",
+                os_text(&error)
+            ));
+        }
+        let conditions = Conditions::look();
+        let watch = Watch::begin();
+        let warnings = watch.before(&conditions);
+        say_all(&talker, &warnings);
+        let started = Timestamp::now();
+        let run = Run {
+            id: store::new_id(started),
+            started,
+            gush: env!("CARGO_PKG_VERSION").to_owned(),
+            command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
+            machine: machine::look(),
+            warnings,
+            ..Run::default()
+        };
+        let mut session = Self { talker, conditions, watch, run, recording: None, wanted: 0 };
+        if !keep.no_store {
+            let begun = path_of(keep.db.as_ref())
+                .and_then(|path| Store::open(&path))
+                .and_then(|store| store.begin(&session.run));
+            session.recording = session.stored(begun);
+        }
+        session
+    }
+
+    /// What the store gave, or nothing and a sentence.
+    fn stored<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+        result
+            .map_err(|error| self.talker.say(format_args!("this run is not stored: {error}")))
+            .ok()
+    }
+
+    /// Measures `cases` in rounds, for about so long, and hands every sample to `show`.
+    pub fn measure(
+        &mut self,
+        cases: &[Box<dyn Case>],
+        rounds: u32,
+        time: Option<Duration>,
+        screen: &mut Screen,
+        mut show: impl FnMut(&mut Screen, &Sample),
+    ) {
+        self.wanted += cases.len() * rounds as usize;
+        let mut recording = self.recording.take();
+        let runner = Runner { conditions: &self.conditions, rounds, time };
+        let outcome = runner.run(cases, |event| {
+            let Some(sample) = screen.tell(event) else { return };
+            show(screen, sample);
+            if let Some(Err(error)) = recording.as_mut().map(|recording| recording.add(sample)) {
+                self.talker.say(format_args!("from here on this run is not stored: {error}"));
+                recording = None;
+            }
+        });
+        screen.clear();
+        self.recording = recording;
+        self.run.samples.extend(outcome.samples);
+        self.run.failures.extend(outcome.failures);
+        self.run.interrupted |= outcome.end == End::Interrupted;
+    }
+
+    /// Writes down the end, with what became doubtful.
+    pub fn end(mut self) -> Ended {
+        let warnings = self.watch.end(&self.run.samples);
+        self.run.warnings.extend(warnings.iter().cloned());
+        self.run.finished = Some(Timestamp::now());
+        let ended = self.recording.take().map(|recording| recording.end(&self.run));
+        let store = ended.and_then(|ended| self.stored(ended));
+        let Self { talker, run, wanted, .. } = self;
+        Ended { talker, run, warnings, store, wanted }
+    }
+}
+
+/// A run that has ended.
+pub struct Ended {
+    talker: Talker,
+    /// The run.
+    pub run: Run,
+    /// What became doubtful while it ran.
+    warnings: Vec<Warning>,
+    /// Where it is stored.
+    pub store: Option<Store>,
+    wanted: usize,
+}
+
+impl Ended {
+    /// Says how it went, after the figures: warnings, an interrupt, where it is kept; the exit status.
+    ///
+    /// Success if every case was measured, and as an interrupted program ends after an interrupt.
+    pub fn last_words(&self, screen: Screen) -> ExitCode {
+        /// As shells report a program that SIGINT ended.
+        const INTERRUPTED: u8 = 128 + 2;
+
+        say_all(&self.talker, &self.warnings);
+        if self.run.interrupted {
+            self.talker.say(format_args!(
+                "interrupted: {} samples of {} were taken",
+                self.run.samples.len(),
+                self.wanted
+            ));
+        }
+        if let Some(store) = &self.store {
+            self.talker.say(format_args!(
+                "stored as {} in {}",
+                self.run.id,
+                store.path().display()
+            ));
+        }
+        match screen.ended() {
+            Err(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
+            Ok(()) if self.run.interrupted => ExitCode::from(INTERRUPTED),
+            Ok(()) if !self.run.failures.is_empty() => ExitCode::FAILURE,
+            Ok(()) => ExitCode::SUCCESS,
+        }
+    }
+}
+
+fn say_all(talker: &Talker, warnings: &[Warning]) {
+    for warning in warnings {
+        talker.say(format_args!("warning: {warning}"));
+    }
+}

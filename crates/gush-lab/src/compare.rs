@@ -1,0 +1,125 @@
+//! Two runs side by side: which cases became faster, which slower, and where nobody can tell.
+
+use serde::Serialize;
+
+use crate::figures::{self, Speeds};
+use crate::model::Run;
+use crate::stats::{self, Estimate, Verdict};
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The ids of both.
+    pub runs: [String; 2],
+    /// Differences up to this part are not told from chance.
+    pub margin: f64,
+    /// What differs between the two machines; what only one of them has is left out.
+    pub differences: Vec<Difference>,
+    /// The cases that both have figures of, in the first run's order.
+    pub cases: Vec<Compared>,
+    /// How many cases only the first run, and only the second run, has figures of.
+    pub alone: [usize; 2],
+}
+
+/// A fact of the machines that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its name.
+    pub fact: String,
+    /// In the first run, and in the second.
+    pub values: [String; 2],
+}
+
+/// A case in both runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Compared {
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name.
+    pub case: String,
+    /// `GiB/s`, or `1/s` where the suite counts no bytes.
+    pub unit: &'static str,
+    /// How many samples each run has.
+    pub samples: [usize; 2],
+    /// The median of each.
+    pub medians: [Estimate; 2],
+    /// The second run's median divided by the first's.
+    pub ratio: Estimate,
+    /// Whether the second run is faster or slower than the first.
+    pub verdict: Verdict,
+}
+
+/// Compares `after` with `before`; differences up to the part `margin` are left undecided.
+///
+/// ```
+/// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
+/// let run = |speed: f64| Run {
+///     samples: (1..=5)
+///         .map(|round| Sample {
+///             suite: "pipe".into(),
+///             case: "write-read".into(),
+///             round,
+///             measured: Measured { gib_per_s: Some(speed + f64::from(round) / 100.0), ..Measured::default() },
+///         })
+///         .collect(),
+///     ..Run::default()
+/// };
+/// let found = compare::runs(&run(2.0), &run(4.0), 0.05);
+/// assert_eq!(found.cases[0].verdict, Verdict::Faster);
+/// assert!((found.cases[0].ratio.value - 2.0).abs() < 0.1);
+/// ```
+#[must_use]
+pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
+    let (first, second) = (figures::cases(before), figures::cases(after));
+    let cases: Vec<Compared> = first
+        .iter()
+        .filter_map(|one| {
+            let other = second.iter().find(|other| is_same(one, other))?;
+            compared(one, other, margin)
+        })
+        .collect();
+    let alone = |own: &[Speeds<'_>], others: &[Speeds<'_>]| {
+        own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
+    };
+    Comparison {
+        runs: [before.id.clone(), after.id.clone()],
+        margin,
+        differences: differences(before, after),
+        alone: [alone(&first, &second), alone(&second, &first)],
+        cases,
+    }
+}
+
+fn is_same(one: &Speeds<'_>, other: &Speeds<'_>) -> bool {
+    (one.suite, one.case, one.unit) == (other.suite, other.case, other.unit)
+}
+
+fn compared(before: &Speeds<'_>, after: &Speeds<'_>, margin: f64) -> Option<Compared> {
+    let (first, second) = (before.speeds(), after.speeds());
+    let ratio = stats::ratio(&second, &first)?;
+    Some(Compared {
+        suite: before.suite.to_owned(),
+        case: before.case.to_owned(),
+        unit: before.unit,
+        samples: [first.len(), second.len()],
+        medians: [stats::median(&first)?, stats::median(&second)?],
+        ratio,
+        verdict: Verdict::of(Some(&ratio), first.len().min(second.len()), margin),
+    })
+}
+
+fn differences(before: &Run, after: &Run) -> Vec<Difference> {
+    let machines = [&before.machine.facts, &after.machine.facts];
+    let mut found: Vec<Difference> = machines[0]
+        .iter()
+        .filter_map(|(fact, value)| {
+            let other = machines[1].get(fact).filter(|&other| other != value)?;
+            Some(Difference { fact: fact.clone(), values: [value.clone(), other.clone()] })
+        })
+        .collect();
+    if before.gush != after.gush {
+        let values = [before.gush.clone(), after.gush.clone()];
+        found.push(Difference { fact: "gush".to_owned(), values });
+    }
+    found
+}

@@ -1,0 +1,95 @@
+//! What the process's control group grants, in either version of them (cgroups(7)).
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::read_line;
+
+/// Limits, the tightest on the way from the group to the root, and how often they were felt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cgroup {
+    /// How many processors' time may be used.
+    pub processors: Option<f64>,
+    /// How much memory may be used.
+    pub memory_bytes: Option<u64>,
+    /// In how many periods the processor limit stopped the group.
+    pub throttled: u64,
+}
+
+impl Cgroup {
+    pub fn look_in(root: &Path) -> Self {
+        let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+        let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
+        let mut found = Self::default();
+        for line in own.lines() {
+            // `0::/path` in version 2, `4:memory:/path` in version 1.
+            let mut fields = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
+            if let Some(mount) = mount_of(&mounts, controllers) {
+                let mount = root.join(mount.trim_start_matches('/'));
+                found.tighten(&mount, Path::new(path.trim_start_matches('/')));
+            }
+        }
+        found
+    }
+
+    /// Goes from the group up to the mount, which inside a container may be all that is visible.
+    fn tighten(&mut self, mount: &Path, path: &Path) {
+        for directory in path.ancestors().map(|part| mount.join(part)) {
+            self.processors = least(self.processors, processors(&directory));
+            self.memory_bytes = least(self.memory_bytes, memory_bytes(&directory));
+            self.throttled = self.throttled.max(throttled(&directory).unwrap_or(0));
+        }
+    }
+}
+
+fn least<T: PartialOrd>(one: Option<T>, other: Option<T>) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other < one { other } else { one }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Where the hierarchy with these controllers (none: version 2) is mounted.
+fn mount_of<'a>(mounts: &'a str, controllers: &str) -> Option<&'a str> {
+    mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (place, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
+        let has = |controller| options.split(',').any(|option| option == controller);
+        match controllers {
+            "" => (kind == "cgroup2").then_some(place),
+            _ => (kind == "cgroup" && controllers.split(',').all(has)).then_some(place),
+        }
+    })
+}
+
+/// `cpu.max` is `quota period` in microseconds, quota `max` without a limit; in version 1 two files, −1 without.
+fn processors(directory: &Path) -> Option<f64> {
+    let (quota, period) = match read_line(&directory.join("cpu.max")) {
+        Some(line) => {
+            let (quota, period) = line.split_once(' ')?;
+            (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
+        }
+        None => {
+            let number = |file: &str| read_line(&directory.join(file))?.parse::<f64>().ok();
+            (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
+        }
+    };
+    (quota > 0.0 && period > 0.0).then(|| quota / period)
+}
+
+/// `memory.max` is bytes, or `max`; version 1 has a number near 2^63 without a limit.
+fn memory_bytes(directory: &Path) -> Option<u64> {
+    const NO_LIMIT: u64 = 1 << 62;
+    let file = |name: &str| -> Option<PathBuf> {
+        let path = directory.join(name);
+        path.exists().then_some(path)
+    };
+    let path = file("memory.max").or_else(|| file("memory.limit_in_bytes"))?;
+    read_line(&path)?.parse().ok().filter(|&bytes| bytes < NO_LIMIT)
+}
+
+fn throttled(directory: &Path) -> Option<u64> {
+    let stat = fs::read_to_string(directory.join("cpu.stat")).ok()?;
+    stat.lines().find_map(|line| line.strip_prefix("nr_throttled "))?.trim().parse().ok()
+}

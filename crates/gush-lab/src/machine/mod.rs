@@ -1,0 +1,168 @@
+//! The machine's fingerprint: everything that is known to change how fast bytes move.
+
+mod cgroup;
+mod processor;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::model::Machine;
+
+pub(crate) use cgroup::Cgroup;
+pub(crate) use processor::{Frequency, online};
+
+/// Looks at this machine.
+///
+/// Facts that cannot be found out are absent. The id is a hash of the processor, how many there are, the
+/// memory in GiB, and `/etc/machine-id`, which itself is never shown (machine-id(5) asks for that).
+///
+/// ```
+/// let machine = gush_lab::machine::look();
+/// assert_eq!(machine.id.len(), 12);
+/// assert!(machine.facts.contains_key("kernel"));
+/// ```
+#[must_use]
+pub fn look() -> Machine {
+    let mut machine = look_in(Path::new("/"));
+    if let Some(libc) = libc_version() {
+        machine.facts.insert("libc".to_owned(), libc);
+    }
+    machine
+}
+
+/// Looks at the machine whose `/proc`, `/sys` and `/etc` are in the directory `root`.
+///
+/// ```
+/// let machine = gush_lab::machine::look_in("/nowhere".as_ref());
+/// assert!(!machine.facts.contains_key("kernel"));
+/// ```
+#[must_use]
+pub fn look_in(root: &Path) -> Machine {
+    let at = |path: &str| root.join(path);
+    let line = |path: &str| read_line(&at(path));
+    let frequency = Frequency::look_in(root);
+    let cgroup = Cgroup::look_in(root);
+    let facts = [
+        ("host", line("proc/sys/kernel/hostname")),
+        ("system", os_release(&at("etc/os-release"))),
+        ("architecture", Some(std::env::consts::ARCH.to_owned())),
+        ("processor", processor::model(&at("proc/cpuinfo"))),
+        ("processors", online(root).map(|count| count.to_string())),
+        ("virtualisation", processor::virtualisation(root)),
+        ("memory", memory_bytes(&at("proc/meminfo")).map(gib)),
+        ("kernel", line("proc/sys/kernel/osrelease")),
+        ("kernel_build", line("proc/sys/kernel/version")),
+        ("mitigations", mitigations(&at("sys/devices/system/cpu/vulnerabilities"))),
+        ("huge_pages", chosen(line("sys/kernel/mm/transparent_hugepage/enabled"))),
+        ("huge_pages_shmem", chosen(line("sys/kernel/mm/transparent_hugepage/shmem_enabled"))),
+        ("pipe_max_bytes", line("proc/sys/fs/pipe-max-size")),
+        ("pipe_user_pages_soft", line("proc/sys/fs/pipe-user-pages-soft")),
+        ("cgroup_processors", cgroup.processors.map(|count| format!("{count:.2}"))),
+        ("cgroup_memory", cgroup.memory_bytes.map(gib)),
+        ("file_systems", file_systems(&at("proc/self/mounts"))),
+        ("clock_source", line("sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        ("governor", frequency.governor),
+        ("turbo", frequency.turbo.map(|on| if on { "on" } else { "off" }.to_owned())),
+    ];
+    let facts: BTreeMap<String, String> =
+        facts.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?))).collect();
+    let id = id(&facts, line("etc/machine-id"));
+    Machine { id, facts }
+}
+
+/// What does not change between boots, hashed.
+fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    for name in ["architecture", "processor", "processors", "memory"] {
+        hasher.update(name.as_bytes());
+        hasher.update(facts.get(name).map_or(&[][..], |fact| fact.as_bytes()));
+        hasher.update(&[0]);
+    }
+    hasher.update(machine_id.unwrap_or_default().as_bytes());
+    hasher.finalize().to_hex()[..12].to_owned()
+}
+
+pub(crate) fn read_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let line = text.trim();
+    (!line.is_empty()).then(|| line.to_owned())
+}
+
+/// The word in brackets: `always [madvise] never`.
+fn chosen(line: Option<String>) -> Option<String> {
+    let line = line?;
+    let (_, rest) = line.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// The kernel reports less than what is built in, and not always as much less: half a GiB is close enough.
+fn gib(bytes: u64) -> String {
+    format!("{:.1} GiB", (bytes as f64 / f64::from(1 << 29)).round() / 2.0)
+}
+
+/// proc_meminfo(5): `MemTotal: 24684084 kB`, where kB are KiB.
+fn memory_bytes(meminfo: &Path) -> Option<u64> {
+    let text = fs::read_to_string(meminfo).ok()?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    total.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// os-release(5): `PRETTY_NAME="…"`.
+fn os_release(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim_matches('"').to_owned())
+}
+
+/// What the kernel does against processor faults
+/// (`Documentation/ABI/testing/sysfs-devices-system-cpu`): each costs system calls something.
+fn mitigations(directory: &Path) -> Option<String> {
+    let mut found: Vec<String> = fs::read_dir(directory)
+        .ok()?
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let state = read_line(&entry.path())?;
+            let name = entry.file_name().into_string().ok()?;
+            (state != "Not affected").then(|| format!("{name}: {state}"))
+        })
+        .collect();
+    found.sort();
+    Some(if found.is_empty() { "none needed".to_owned() } else { found.join("; ") })
+}
+
+/// Where files can be written: `ext4 on /, tmpfs on /dev/shm`.
+fn file_systems(mounts: &Path) -> Option<String> {
+    /// More would say nothing about the machine: containers mount by the hundred.
+    const MOST: usize = 12;
+    const WITH_FILES: [&str; 14] = [
+        "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "overlay",
+        "nfs", "nfs4", "virtiofs", "9p",
+    ];
+    let text = fs::read_to_string(mounts).ok()?;
+    let mut seen: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let mut fields = line.split(' ').skip(1);
+        let [Some(place), Some(kind), Some(options)] = [(); 3].map(|()| fields.next()) else {
+            continue;
+        };
+        let mount = format!("{kind} on {place}");
+        let writable =
+            !options.split(',').any(|option| option == "ro") && !place.starts_with("/sys/");
+        if WITH_FILES.contains(&kind) && writable && !seen.contains(&mount) {
+            seen.push(mount);
+        }
+    }
+    seen.truncate(MOST);
+    (!seen.is_empty()).then(|| seen.join(", "))
+}
+
+/// Asked of getconf(1), because the C library's own function is not to be had without unsafe code.
+fn libc_version() -> Option<String> {
+    let mut getconf = Command::new("getconf");
+    getconf.arg("GNU_LIBC_VERSION").stdin(Stdio::null()).stderr(Stdio::null());
+    let output = getconf.output().ok().filter(|output| output.status.success())?;
+    let version = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (!version.is_empty() && version != "undefined").then_some(version)
+}

@@ -1,0 +1,81 @@
+//! Processors: which, how many, and who decides how fast they run.
+
+use std::fs;
+use std::path::Path;
+
+use super::read_line;
+
+/// The processor's name in `/proc/cpuinfo`; where there is none (arm64), its maker's and part's numbers.
+pub(super) fn model(cpuinfo: &Path) -> Option<String> {
+    let text = fs::read_to_string(cpuinfo).ok()?;
+    let field = |name: &str| {
+        text.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    field("model name").or_else(|| {
+        Some(format!("implementer {} part {}", field("CPU implementer")?, field("CPU part")?))
+    })
+}
+
+/// How many processors are online: `0-3,6` are five.
+pub(crate) fn online(root: &Path) -> Option<usize> {
+    let list = read_line(&root.join("sys/devices/system/cpu/online"))?;
+    list.split(',')
+        .map(|range| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+            last.checked_sub(first)?.checked_add(1)
+        })
+        .sum()
+}
+
+/// What the machine runs in, by the name that its firmware gives, or by the processor's word.
+pub(super) fn virtualisation(root: &Path) -> Option<String> {
+    let text = fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    if !flags.split_whitespace().any(|flag| flag == "hypervisor") {
+        return Some("none".to_owned());
+    }
+    let product = read_line(&root.join("sys/class/dmi/id/product_name"));
+    Some(product.unwrap_or_else(|| "a hypervisor".to_owned()))
+}
+
+/// What may change the processors' frequency while something is measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Frequency {
+    /// The first processor's governor that is not `performance`, or `performance`.
+    pub governor: Option<String>,
+    /// May a processor run above its nominal frequency while it is cool?
+    pub turbo: Option<bool>,
+    /// How often a processor was slowed down because it was hot, all processors together.
+    pub hot: u64,
+}
+
+impl Frequency {
+    /// `Documentation/admin-guide/pm/cpufreq.rst`, `…/intel_pstate.rst`; the throttle counters of x86.
+    pub fn look_in(root: &Path) -> Self {
+        let cpus = root.join("sys/devices/system/cpu");
+        let mut found = Self {
+            turbo: read_line(&cpus.join("intel_pstate/no_turbo"))
+                .map(|no_turbo| no_turbo == "0")
+                .or_else(|| read_line(&cpus.join("cpufreq/boost")).map(|boost| boost == "1")),
+            ..Self::default()
+        };
+        let mut names: Vec<_> =
+            fs::read_dir(&cpus).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        names.sort();
+        for cpu in names {
+            let number = |file: &str| {
+                read_line(&cpu.join(file)).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
+            };
+            found.hot += number("thermal_throttle/core_throttle_count");
+            let governor = read_line(&cpu.join("cpufreq/scaling_governor"));
+            if found.governor.as_deref().is_none_or(|known| known == "performance") {
+                found.governor = governor.or(found.governor);
+            }
+        }
+        found
+    }
+}

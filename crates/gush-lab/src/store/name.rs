@@ -1,0 +1,54 @@
+//! Which run a word means.
+
+use super::{Store, StoreError};
+
+impl Store {
+    /// The id of the run that `word` means: an id, the unique start of one, `last`, or `last~N`, the Nth before it.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSuchRun`] when there is none, or more than one.
+    pub fn find(&self, word: &str) -> Result<String, StoreError> {
+        let ids = self.ids()?;
+        let no_such = |why: String| Err(StoreError::NoSuchRun(why));
+        if ids.is_empty() {
+            return no_such(format!(
+                "{}: no runs yet: gush lab, or gush lab import, makes the first",
+                self.path.display()
+            ));
+        }
+        if let Some(back) = back(word) {
+            return match back.and_then(|back| ids.len().checked_sub(back.checked_add(1)?)) {
+                Some(index) => Ok(ids[index].clone()),
+                None => no_such(format!("'{word}' is before the first of {} runs", ids.len())),
+            };
+        }
+        let found: Vec<&String> = ids.iter().filter(|id| id.starts_with(word)).collect();
+        match found[..] {
+            [id] => Ok(id.clone()),
+            _ if ids.iter().any(|id| id == word) => Ok(word.to_owned()),
+            [] => no_such(format!("no run is called '{word}': gush lab history lists them")),
+            _ => no_such(format!(
+                "'{word}' could be {} runs, {} to {}: write more of the id",
+                found.len(),
+                found[0],
+                found[found.len() - 1]
+            )),
+        }
+    }
+
+    fn ids(&self) -> Result<Vec<String>, StoreError> {
+        let select = || {
+            let mut select = self.connection.prepare("SELECT id FROM runs ORDER BY started, id")?;
+            select.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>()
+        };
+        select().map_err(|error| self.failed("cannot read the runs", error))
+    }
+}
+
+/// How many runs before the last: `last` 0, `last~2` 2; `Some(None)` for a number that is none.
+fn back(word: &str) -> Option<Option<usize>> {
+    match word.strip_prefix("last")? {
+        "" => Some(Some(0)),
+        rest => rest.strip_prefix('~').map(|number| number.parse().ok()),
+    }
+}

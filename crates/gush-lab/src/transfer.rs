@@ -1,0 +1,218 @@
+//! Runs on their way to another machine: one JSON document, or rows of comma-separated values.
+//!
+//! What is read may come from anybody: its size, depth, names and versions are looked at before
+//! anything of it is believed.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::csv;
+use crate::model::Run;
+
+/// What the documents call themselves.
+const FORMAT: &str = "gush-lab-runs";
+/// The newest form of them; a later gush may add fields without a new one.
+const VERSION: u32 = 1;
+/// About a million samples.
+const LARGEST_BYTES: u64 = 512 << 20;
+const LONGEST_NAME: usize = 200;
+
+/// The first row of [`csv_rows`].
+pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,suite,case,round,gib_per_s,wall_s,\
+                              user_s,system_s,bytes,facts";
+
+/// Why something is no export that can be taken, as a sentence.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// It cannot be read.
+    #[error("cannot read: {0}")]
+    Unreadable(#[source] io::Error),
+    /// It is no export.
+    #[error("is no export of gush lab: {0}")]
+    Garbled(String),
+    /// It is an export of a newer gush.
+    #[error(
+        "is an export of a newer gush (version {found}, this gush knows {VERSION}): update gush"
+    )]
+    Newer {
+        /// The version it says.
+        found: u64,
+    },
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    format: &'static str,
+    version: u32,
+    runs: &'a [Run],
+}
+
+#[derive(Deserialize)]
+struct Kind {
+    format: String,
+    version: u64,
+}
+
+#[derive(Deserialize)]
+struct Content {
+    runs: Vec<Run>,
+}
+
+/// Runs as one JSON document.
+///
+/// ```
+/// use gush_lab::{model::Run, transfer};
+/// let run = Run { id: "20261121-144355-a3f2".into(), ..Run::default() };
+/// let text = transfer::json(std::slice::from_ref(&run));
+/// assert_eq!(transfer::parse(text.as_bytes())?, [run]);
+/// # Ok::<(), gush_lab::transfer::TransferError>(())
+/// ```
+///
+/// # Panics
+/// Never: every part of a run has a form in JSON.
+#[must_use]
+pub fn json(runs: &[Run]) -> String {
+    let document = Document { format: FORMAT, version: VERSION, runs };
+    let mut text = serde_json::to_string_pretty(&document).expect("its keys are strings");
+    text.push('\n');
+    text
+}
+
+/// A row for every sample of `run`, without the lines' ends, in the columns of [`CSV_HEADER`].
+///
+/// The last column has what is peculiar to a suite, as JSON.
+///
+/// ```
+/// use gush_lab::{model::{Run, Sample, Measured}, transfer};
+/// let sample = Sample { suite: "memory".into(), case: "read".into(), round: 1, measured: Measured::default() };
+/// let run = Run { id: "r".into(), gush: "0.1.0".into(), samples: vec![sample], ..Run::default() };
+/// let rows: Vec<String> = transfer::csv_rows(&run).collect();
+/// assert_eq!(rows, ["r,1970-01-01T00:00:00Z,,,,,0.1.0,memory,read,1,,,,,0,{}"]);
+/// ```
+pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
+    let fact = |name: &str| csv::field(run.machine.facts.get(name).map_or("", String::as_str));
+    let head = format!(
+        "{},{},{},{},{},{},{}",
+        csv::field(&run.id),
+        run.started,
+        csv::field(&run.machine.id),
+        fact("host"),
+        fact("processor"),
+        fact("kernel"),
+        csv::field(&run.gush)
+    );
+    run.samples.iter().map(move |sample| {
+        let measured = &sample.measured;
+        let [speed, wall, user, system] =
+            [measured.gib_per_s, measured.wall_s, measured.user_s, measured.system_s]
+                .map(csv::figure);
+        let facts = csv::field(&Value::from_iter(measured.facts.clone()).to_string());
+        let (suite, case) = (csv::field(&sample.suite), csv::field(&sample.case));
+        let (round, bytes) = (sample.round, measured.bytes);
+        format!("{head},{suite},{case},{round},{speed},{wall},{user},{system},{bytes},{facts}")
+    })
+}
+
+/// Reads the export in the file `path`.
+///
+/// # Errors
+/// When it cannot be read, is no export, or one of a newer gush.
+pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
+    parse_from(File::open(path).map_err(TransferError::Unreadable)?)
+}
+
+/// Reads an export to the end of `source`, or up to 512 MiB.
+///
+/// # Errors
+/// When it cannot be read, is no export, or one of a newer gush.
+pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
+    let mut text = Vec::new();
+    source.take(LARGEST_BYTES + 1).read_to_end(&mut text).map_err(TransferError::Unreadable)?;
+    if text.len() as u64 > LARGEST_BYTES {
+        return Err(garbled("larger than 512 MiB"));
+    }
+    parse(&text)
+}
+
+/// Reads an export.
+///
+/// # Errors
+/// When it is no export, or one of a newer gush.
+pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
+    let kind: Kind = serde_json::from_slice(text).map_err(garbled)?;
+    if kind.format != FORMAT {
+        return Err(garbled(format_args!("it calls itself '{}'", kind.format.escape_debug())));
+    }
+    if kind.version > u64::from(VERSION) {
+        return Err(TransferError::Newer { found: kind.version });
+    }
+    let Content { runs } = serde_json::from_slice(text).map_err(garbled)?;
+    for run in &runs {
+        check(run).map_err(garbled)?;
+    }
+    Ok(runs)
+}
+
+fn garbled(why: impl std::fmt::Display) -> TransferError {
+    TransferError::Garbled(why.to_string())
+}
+
+/// Ids are typed and printed, names too, and every text may reach a terminal.
+fn check(run: &Run) -> Result<(), String> {
+    let id_is_plain =
+        run.id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if run.id.is_empty()
+        || run.id.len() > LONGEST_NAME
+        || !id_is_plain
+        || run.id.starts_with("last")
+    {
+        return Err(format!("'{}' cannot be a run's id", run.id.escape_debug()));
+    }
+    for sample in &run.samples {
+        for name in [&sample.suite, &sample.case] {
+            if name.is_empty()
+                || name.chars().count() > LONGEST_NAME
+                || name.contains(char::is_control)
+            {
+                return Err(format!("run {}: '{}' cannot be a name", run.id, name.escape_debug()));
+            }
+        }
+        let figures = &sample.measured;
+        let all = [figures.gib_per_s, figures.wall_s, figures.user_s, figures.system_s];
+        if all.into_iter().flatten().any(|figure| figure < 0.0)
+            || i64::try_from(figures.bytes).is_err()
+        {
+            let (case, round) = (&sample.case, sample.round);
+            return Err(format!(
+                "run {}: {case} in round {round} has an impossible figure",
+                run.id
+            ));
+        }
+    }
+    let whole = serde_json::to_value(run).map_err(|error| error.to_string())?;
+    match control_character(&whole) {
+        None => Ok(()),
+        Some(text) => {
+            Err(format!("run {}: '{}' holds control characters", run.id, text.escape_debug()))
+        }
+    }
+}
+
+/// A text that would move a terminal's cursor, or worse; pictures have line ends and tabs.
+fn control_character(value: &Value) -> Option<String> {
+    let is_odd = |text: &str| text.contains(|c: char| c.is_control() && !"\n\r\t".contains(c));
+    let shortened = |text: &str| text.chars().take(40).collect();
+    match value {
+        Value::String(text) => is_odd(text).then(|| shortened(text)),
+        Value::Array(values) => values.iter().find_map(control_character),
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| {
+            if is_odd(name) { Some(shortened(name)) } else { control_character(value) }
+        }),
+        _ => None,
+    }
+}

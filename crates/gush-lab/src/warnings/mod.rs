@@ -1,0 +1,218 @@
+//! What makes figures doubtful, and what to do about it.
+
+mod observed;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use crate::model::{Sample, Warning};
+use crate::runner::Conditions;
+use crate::stats;
+
+pub use observed::Observed;
+
+/// Watches the machine while something is measured.
+///
+/// ```
+/// use gush_lab::{runner::Conditions, warnings::Watch};
+/// let watch = Watch::begin();
+/// let before = watch.before(&Conditions::look());
+/// let after = watch.end(&[]);
+/// assert!(before.iter().chain(&after).all(|warning| !warning.remedy.is_empty()));
+/// ```
+#[derive(Debug)]
+pub struct Watch {
+    idle: [Observed; 2],
+}
+
+/// Long enough for the kernel's clock ticks to tell 5 % of a processor, too short to annoy.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl Watch {
+    /// Looks at the machine for a tenth of a second, in which this program does nothing.
+    #[must_use]
+    pub fn begin() -> Self {
+        let look = || Observed::look_in(Path::new("/"));
+        let first = look();
+        thread::sleep(GLANCE);
+        Self { idle: [first, look()] }
+    }
+
+    /// What is doubtful before anything was measured.
+    #[must_use]
+    pub fn before(&self, conditions: &Conditions) -> Vec<Warning> {
+        let [first, second] = &self.idle;
+        let mut found = of_settings(second);
+        found.extend(conditions.notes.iter().cloned());
+        found.extend(of_load(first, second, "before the run"));
+        found
+    }
+
+    /// What became doubtful since.
+    #[must_use]
+    pub fn end(&self, samples: &[Sample]) -> Vec<Warning> {
+        let now = Observed::look_in(Path::new("/"));
+        let mut found = of_load(&self.idle[1], &now, "during the run");
+        found.extend(of_slowing(&self.idle[1], &now));
+        found.extend(of_samples(samples));
+        found
+    }
+}
+
+/// What is set so that figures drift.
+///
+/// ```
+/// use gush_lab::warnings::{Observed, of_settings};
+/// let saving = Observed { governor: Some("powersave".into()), ..Observed::default() };
+/// assert!(of_settings(&saving).iter().any(|warning| warning.remedy.contains("cpupower")));
+/// ```
+#[must_use]
+pub fn of_settings(observed: &Observed) -> Vec<Warning> {
+    let mut found = Vec::new();
+    if cfg!(debug_assertions) {
+        found.push(Warning::new(
+            "this gush was built without optimisation",
+            "measure with a release build: cargo build --release",
+        ));
+    }
+    if let Some(governor) = observed.governor.as_deref().filter(|&name| name != "performance") {
+        found.push(Warning::new(
+            format!("the processors' frequency follows the load (governor {governor})"),
+            "as root: cpupower frequency-set -g performance",
+        ));
+    }
+    if observed.turbo == Some(true) {
+        found.push(Warning::new(
+            "turbo is on: a processor is fast while it is cool",
+            "as root: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > /sys/devices/system/cpu/cpufreq/boost",
+        ));
+    }
+    found
+}
+
+/// What others did on the processors between two looks.
+///
+/// ```
+/// use gush_lab::warnings::{Observed, of_load};
+/// let before = Observed::default();
+/// let after = Observed { busy_s: 5.0, own_s: 1.0, total_s: 10.0, ..Observed::default() };
+/// assert!(of_load(&before, &after, "during the run")[0].fact.contains("40 %"));
+/// ```
+#[must_use]
+pub fn of_load(before: &Observed, after: &Observed, when: &str) -> Vec<Warning> {
+    const OTHERS: f64 = 0.05;
+    const STOLEN: f64 = 0.01;
+    let total_s = after.total_s - before.total_s;
+    if total_s <= 0.0 {
+        return Vec::new();
+    }
+    let own_s = after.own_s - before.own_s;
+    let others = (after.busy_s - before.busy_s - own_s) / total_s;
+    let stolen = (after.stolen_s - before.stolen_s) / total_s;
+    let mut found = Vec::new();
+    if others > OTHERS {
+        found.push(Warning::new(
+            format!("other programs used {:.0} % of the processors {when}", others * 100.0),
+            "stop them, as top shows them, or measure again when the machine is quiet",
+        ));
+    }
+    if stolen > STOLEN {
+        found.push(Warning::new(
+            format!(
+                "the hypervisor gave {:.0} % of the processors' time to others {when}",
+                stolen * 100.0
+            ),
+            "measure again later, or on a machine with processors of its own",
+        ));
+    }
+    found
+}
+
+/// What slowed the processors down between two looks.
+///
+/// ```
+/// use gush_lab::warnings::{Observed, of_slowing};
+/// let hot = Observed { hot: 3, ..Observed::default() };
+/// assert!(of_slowing(&Observed::default(), &hot)[0].fact.contains("too hot"));
+/// ```
+#[must_use]
+pub fn of_slowing(before: &Observed, after: &Observed) -> Vec<Warning> {
+    let mut found = Vec::new();
+    let hot = after.hot.saturating_sub(before.hot);
+    if hot > 0 {
+        found.push(Warning::new(
+            format!("a processor was slowed down {hot} times because it was too hot"),
+            "let the machine cool down, and measure fewer cases at a time (--only)",
+        ));
+    }
+    let throttled = after.throttled.saturating_sub(before.throttled);
+    if throttled > 0 {
+        found.push(Warning::new(
+            format!("the control group's processor limit stopped this program {throttled} times"),
+            "raise the limit: cpu.max, the container's --cpus, or the pod's cpu limit",
+        ));
+    }
+    found
+}
+
+/// Which samples do not say much.
+///
+/// ```
+/// use gush_lab::{model::{Measured, Sample}, warnings::of_samples};
+/// let sample = |round, gib_per_s| Sample {
+///     suite: "pipe".into(),
+///     case: "write-read".into(),
+///     round,
+///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
+/// };
+/// assert!(of_samples(&[sample(1, 2.0)])[0].remedy.contains("--rounds"));
+/// let odd: Vec<_> = [2.0, 2.1, 1.9, 2.0, 9.0].into_iter().zip(1..).map(|(s, r)| sample(r, s)).collect();
+/// assert!(of_samples(&odd)[0].fact.contains("pipe write-read (round 5)"));
+/// ```
+#[must_use]
+pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
+    let mut cases: BTreeMap<(&str, &str), Vec<(u32, f64)>> = BTreeMap::new();
+    for sample in samples {
+        if let Some(speed) = sample.measured.speed() {
+            cases.entry((&sample.suite, &sample.case)).or_default().push((sample.round, speed));
+        }
+    }
+    let few = cases.values().filter(|own| own.len() < stats::FEWEST_SAMPLES).count();
+    let mut found = Vec::new();
+    if few > 0 {
+        found.push(Warning::new(
+            format!(
+                "{few} of {} cases have fewer than {} samples, too few for an interval to be trusted",
+                cases.len(),
+                stats::FEWEST_SAMPLES
+            ),
+            format!("measure more rounds: --rounds {}", stats::FEWEST_SAMPLES),
+        ));
+    }
+    let odd: Vec<String> =
+        cases.iter().filter_map(|(&(suite, case), own)| odd_rounds(suite, case, own)).collect();
+    if !odd.is_empty() {
+        found.push(Warning::new(
+            format!("samples far from the others of their case: {}", odd.join(", ")),
+            "something disturbed those rounds, or the case has two speeds: measure more rounds",
+        ));
+    }
+    found
+}
+
+fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
+    if own.len() < stats::FEWEST_SAMPLES {
+        return None;
+    }
+    let speeds: Vec<f64> = own.iter().map(|&(_, speed)| speed).collect();
+    let odd: Vec<String> = own
+        .iter()
+        .zip(stats::outliers(&speeds))
+        .filter(|&(_, odd)| odd)
+        .map(|((round, _), _)| round.to_string())
+        .collect();
+    let rounds = if odd.len() == 1 { "round" } else { "rounds" };
+    (!odd.is_empty()).then(|| format!("{suite} {case} ({rounds} {})", odd.join(" ")))
+}

@@ -1,0 +1,88 @@
+//! What the kernel counts, at one moment.
+
+use std::fs;
+use std::path::Path;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+
+use crate::machine::{Cgroup, Frequency};
+
+/// Counters and settings at one moment; two of them tell what happened in between.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observed {
+    /// Seconds that all processors together worked.
+    pub busy_s: f64,
+    /// Seconds that the hypervisor gave to others.
+    pub stolen_s: f64,
+    /// Seconds that all processors together were there.
+    pub total_s: f64,
+    /// Seconds that this program and its ended children worked.
+    pub own_s: f64,
+    /// How often a processor was slowed down because it was hot.
+    pub hot: u64,
+    /// How often the control group's limit stopped this program.
+    pub throttled: u64,
+    /// Who decides on the processors' frequency.
+    pub governor: Option<String>,
+    /// May a processor run above its nominal frequency?
+    pub turbo: Option<bool>,
+}
+
+impl Observed {
+    /// Looks at the machine whose `/proc` and `/sys` are in `root`.
+    ///
+    /// ```
+    /// let observed = gush_lab::warnings::Observed::look_in("/".as_ref());
+    /// assert!(observed.own_s >= 0.0);
+    /// ```
+    #[must_use]
+    pub fn look_in(root: &Path) -> Self {
+        let frequency = Frequency::look_in(root);
+        let times = times(root).unwrap_or_default();
+        Self {
+            busy_s: times.busy_s,
+            stolen_s: times.stolen_s,
+            total_s: times.total_s,
+            own_s: own_s(),
+            hot: frequency.hot,
+            throttled: Cgroup::look_in(root).throttled,
+            governor: frequency.governor,
+            turbo: frequency.turbo,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Times {
+    busy_s: f64,
+    stolen_s: f64,
+    total_s: f64,
+}
+
+/// The first line of `/proc/stat` (proc_stat(5)): user nice system idle iowait irq softirq steal …, in ticks.
+fn times(root: &Path) -> Option<Times> {
+    /// USER_HZ is 100 on every architecture that gush is built for.
+    const TICKS_PER_S: f64 = 100.0;
+    let stat = fs::read_to_string(root.join("proc/stat")).ok()?;
+    let line = stat.lines().next()?.strip_prefix("cpu ")?;
+    let ticks: Vec<f64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
+        return None;
+    };
+    let busy = user + nice + system + irq + softirq;
+    Some(Times {
+        busy_s: busy / TICKS_PER_S,
+        stolen_s: steal / TICKS_PER_S,
+        total_s: (busy + idle + iowait + steal) / TICKS_PER_S,
+    })
+}
+
+fn own_s() -> f64 {
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
+        .into_iter()
+        .filter_map(|who| getrusage(who).ok())
+        .map(|usage| seconds(usage.user_time()) + seconds(usage.system_time()))
+        .sum()
+}
