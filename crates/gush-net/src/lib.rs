@@ -21,11 +21,14 @@ mod ends;
 mod error;
 mod file;
 mod flow;
+pub mod open;
 mod options;
 mod pool;
+pub mod proxy;
 mod relay;
 mod silence;
 mod tap;
+mod watch;
 
 pub use conduit::Conduit;
 pub use copy::copy;

@@ -1,8 +1,11 @@
-//! What a program around the engine needs of its process: signals.
+//! What a program around the engine needs of its process: signals, inherited descriptors, sessions.
+
+use std::os::fd::OwnedFd;
+use std::process::Command;
 
 use rustix::io;
 
-use crate::sys::{signal, start};
+use crate::sys::{inherit, signal, start};
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
@@ -46,4 +49,44 @@ pub fn was_closed(standard: usize) -> bool {
 /// ```
 pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
     signal::on_termination(tidy)
+}
+
+/// Takes over a descriptor that the process inherited, by its number.
+///
+/// Inherited is what has no close-on-exec flag: whatever a Rust program opens itself has one. It gets
+/// the flag, so that it is taken only once and no program that is started gets it.
+///
+/// # Errors
+/// `EBADF` when there is no such descriptor, or it was not inherited.
+///
+/// ```
+/// assert_eq!(gush::process::take_inherited(999_999).unwrap_err(), gush::Errno::BADF);
+/// ```
+pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
+    inherit::take(number)
+}
+
+/// A descriptor of our own for what an inherited one refers to; the original stays as it is.
+///
+/// # Errors
+/// As [`take_inherited`], and `EMFILE`.
+///
+/// ```
+/// assert_eq!(gush::process::duplicate_inherited(999_999).unwrap_err(), gush::Errno::BADF);
+/// ```
+pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
+    inherit::duplicate(number)
+}
+
+/// Lets a program start as the leader of a session of its own (setsid(2)), with its standard input as
+/// the controlling terminal if `terminal` says so.
+///
+/// ```
+/// let mut command = std::process::Command::new("true");
+/// gush::process::in_new_session(&mut command, false);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn in_new_session(command: &mut Command, terminal: bool) {
+    inherit::in_new_session(command, terminal);
 }

@@ -1,0 +1,265 @@
+//! Connecting: TCP, Unix and UDP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crate::watch::watch;
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use tokio::io::Interest;
+
+use super::error::OpenError;
+use super::resolve::{Name, resolve};
+use super::{End, Peer};
+use crate::address::{Bind, Opt, Options, Remote, UnixName};
+use crate::conduit::Conduit;
+
+pub(super) async fn tcp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    internet(remote, options, SocketType::STREAM).await
+}
+
+pub(super) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    internet(remote, options, SocketType::DGRAM).await
+}
+
+pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    let fail = |error: io::Error| {
+        let hint = match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) => {
+                Some("the socket is there, but nobody listens on it any more; start the server")
+            }
+            Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
+            Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
+            Some(libc::EPROTOTYPE) => Some("it is a datagram socket; streams cannot connect to it"),
+            Some(libc::EAGAIN) => {
+                Some("its queue is full: the server accepts too slowly; wait with retry=N")
+            }
+            _ => None,
+        };
+        let error = OpenError::new("connect", error);
+        if let Some(hint) = hint { error.hinted(hint) } else { error }
+    };
+    let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
+    let fd = socket(AddressFamily::UNIX, SocketType::STREAM).map_err(|errno| fail(errno.into()))?;
+    set_buffers(&fd, options).map_err(|errno| fail(errno.into()))?;
+    let fd =
+        connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
+    let peer = Peer::of_socket(Some(address.as_any()), &fd);
+    Ok(End::new(Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?, peer))
+}
+
+pub(super) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
+    match name {
+        UnixName::Path(path) => SocketAddrUnix::new(path),
+        UnixName::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
+    }
+}
+
+/// Every address of the host in turn, until one answers.
+async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Result<End, OpenError> {
+    let datagrams = kind == SocketType::DGRAM;
+    let name = Name {
+        family: remote.family,
+        host: Some(remote.host.clone()),
+        port: remote.port.clone(),
+        datagrams,
+        local: false,
+    };
+    let addresses = resolve(name).await?;
+    let locals = local_addresses(options, datagrams).await?;
+    let mut failure: Option<OpenError> = None;
+    for address in addresses {
+        match one(address, &locals, options, kind).await {
+            Ok(end) => return Ok(end),
+            Err(error) => failure = Some(joined(failure, error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
+}
+
+/// What was tried before is told too.
+fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
+    match before {
+        Some(before) => {
+            let told = before.io_error().map(ToString::to_string).unwrap_or_default();
+            let passes = before.passes() || error.passes();
+            let step = format!("{}: {told}; {}", before.step(), error.step());
+            error.step_is(step).passing(passes)
+        }
+        None => error,
+    }
+}
+
+async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<SocketAddr>, OpenError> {
+    let Some(text) = options.bind() else {
+        return Ok(Vec::new());
+    };
+    let Bind { host, port } = Bind::read(text).map_err(|why| OpenError::said("bind", why))?;
+    let port = port.unwrap_or_else(|| "0".to_owned());
+    let any = host.is_none();
+    let mut found = resolve(Name { family: None, host, port, datagrams, local: true }).await?;
+    if any {
+        found.sort_by_key(SocketAddr::is_ipv4);
+    }
+    Ok(found)
+}
+
+async fn one(
+    address: SocketAddr,
+    locals: &[SocketAddr],
+    options: &Options,
+    kind: SocketType,
+) -> Result<End, OpenError> {
+    let fail = |error: io::Error| {
+        let hint = hint(&error);
+        let error = OpenError::new(format!("connect to {address}"), error);
+        if let Some(hint) = hint { error.hinted(hint) } else { error }
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family, kind).map_err(|errno| fail(errno.into()))?;
+    let set = || {
+        set_buffers(&fd, options)?;
+        if kind == SocketType::STREAM {
+            set_stream(&fd, options)?;
+        }
+        Ok(())
+    };
+    set().map_err(|errno: Errno| fail(errno.into()))?;
+    if !locals.is_empty() {
+        bind(&fd, address, locals, options)?;
+    }
+    let fd = connect(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
+    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?;
+    Ok(End::new(conduit, Peer::from(address)))
+}
+
+fn bind(
+    fd: &OwnedFd,
+    to: SocketAddr,
+    locals: &[SocketAddr],
+    options: &Options,
+) -> Result<(), OpenError> {
+    let Some(local) = locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) else {
+        let why = format!(
+            "{to} cannot be reached from {}, which is of another version of the protocol",
+            locals[0]
+        );
+        return Err(OpenError::said("bind", why));
+    };
+    let fail = |errno: Errno| {
+        let error = OpenError::new(format!("bind to {local}"), errno);
+        match errno {
+            Errno::ADDRNOTAVAIL => {
+                error.hinted("this machine has no such address; `ip address` shows those it has")
+            }
+            Errno::ACCESS => error.hinted("ports below 1024 are for root, or CAP_NET_BIND_SERVICE"),
+            _ => error,
+        }
+    };
+    if options.is_on(Opt::ReuseAddr) {
+        sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
+    }
+    rustix::net::bind(fd, local).map_err(fail)
+}
+
+fn hint(error: &io::Error) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::ECONNREFUSED => "nobody listens there; start the server, or wait for it with retry=N",
+        libc::ENETUNREACH => {
+            "this machine has no route there; check the network, or wait for it with retry=N"
+        }
+        libc::EHOSTUNREACH => "the host is down, or a firewall refuses",
+        libc::ETIMEDOUT => "nothing answers: the host is down, or a firewall drops what is sent",
+        libc::EMFILE => "raise the limit on open files (ulimit -n)",
+        libc::EADDRNOTAVAIL => {
+            "all local ports are in use, or bind= names an address of another machine"
+        }
+        _ => return None,
+    })
+}
+
+pub(super) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+pub(super) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    let size = |option| {
+        options.size_bytes(option).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    };
+    if let Some(bytes) = size(Opt::SendBuffer) {
+        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    if let Some(bytes) = size(Opt::ReceiveBuffer) {
+        sockopt::set_socket_recv_buffer_size(fd, bytes)?;
+    }
+    Ok(())
+}
+
+/// A relay passes on what it gets when it gets it: waiting for more is the sender's business.
+pub(super) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    if options.flag(Opt::NoDelay) != Some(false) {
+        sockopt::set_tcp_nodelay(fd, true)?;
+    }
+    if let Some(on) = options.flag(Opt::KeepAlive) {
+        sockopt::set_socket_keepalive(fd, on)?;
+    }
+    Ok(())
+}
+
+/// How long a Unix server with a full queue is waited for, where no `connect-timeout=` says.
+const QUEUE_LIMIT: Duration = Duration::from_secs(30);
+
+/// A full queue answers EAGAIN, and no readiness tells when there is room (connect(2), unix(7)).
+async fn connect_queued(
+    fd: OwnedFd,
+    to: &SocketAddrUnix,
+    limit: Option<Duration>,
+) -> io::Result<OwnedFd> {
+    let give_up = tokio::time::Instant::now() + limit.unwrap_or(QUEUE_LIMIT);
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match rustix::net::connect(&fd, to) {
+            Err(Errno::AGAIN) if tokio::time::Instant::now() < give_up => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Err(Errno::INTR) => {}
+            answer => return answer.map(|()| fd).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Connects within `limit`; the descriptor is registered with the runtime only while it waits.
+async fn connect(
+    fd: OwnedFd,
+    to: &impl SocketAddrArg,
+    limit: Option<Duration>,
+) -> io::Result<OwnedFd> {
+    match rustix::net::connect(&fd, to) {
+        Ok(()) => return Ok(fd),
+        Err(Errno::INPROGRESS | Errno::INTR) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    // On this very machine the answer is there already.
+    if !is_writable(&fd)? {
+        let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
+        match limit {
+            Some(limit) => match tokio::time::timeout(limit, waiting.writable()).await {
+                Ok(ready) => ready?.retain_ready(),
+                Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
+            },
+            None => waiting.writable().await?.retain_ready(),
+        }
+    }
+    sockopt::socket_error(&fd)??;
+    Ok(fd)
+}
+
+fn is_writable(fd: &OwnedFd) -> Result<bool, Errno> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut fds = [PollFd::new(fd, PollFlags::OUT)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(|ready| ready > 0)
+}

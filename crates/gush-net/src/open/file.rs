@@ -1,0 +1,187 @@
+//! Files, devices and FIFOs.
+
+use std::fs::FileType;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::watch::watch;
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::Interest;
+
+use super::error::OpenError;
+use super::keeper::Made;
+use super::{End, How, Peer, connect};
+use crate::address::{Opt, Options, UnixName};
+use crate::conduit::Conduit;
+
+/// The longest pause between two looks whether somebody reads a FIFO.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Whatever is there: a socket is connected to, a file is written at its end, a missing one is made.
+pub(super) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    let kind = kind(path)?;
+    if kind.is_some_and(|kind| kind.is_socket()) {
+        return connect::unix(&UnixName::Path(path.to_owned()), options).await;
+    }
+    let mut flags = OFlags::empty();
+    if how.writes() && !options.is_on(Opt::ReadOnly) {
+        if kind.is_none() {
+            flags |= OFlags::CREATE;
+        }
+        if kind.is_none_or(|kind| kind.is_file())
+            && !options.has(Opt::Truncate)
+            && !options.has(Opt::Seek)
+        {
+            flags |= OFlags::APPEND;
+        }
+    }
+    open(path, kind, flags, options, how).await
+}
+
+pub(super) async fn file(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    open(path, kind(path)?, OFlags::empty(), options, how).await
+}
+
+pub(super) fn device(path: &str, how: &How) -> Result<End, OpenError> {
+    let flags = access(&Options::default(), how) | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| OpenError::new("open", errno))?;
+    end(fd, path, how)
+}
+
+pub(super) async fn pipe(
+    path: Option<&Path>,
+    options: &Options,
+    how: &How,
+) -> Result<End, OpenError> {
+    let Some(path) = path else {
+        let fail = |error| OpenError::new("make a pipe", error);
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail(errno.into()))?;
+        let conduit = Conduit::of_two(read, write).map_err(fail)?;
+        return Ok(End::new(how.narrowed(conduit)?, Peer::Other("pipe".into())));
+    };
+    let made = match kind(path)? {
+        Some(kind) if kind.is_fifo() => None,
+        Some(_) => {
+            return Err(OpenError::said("open", "this is no FIFO")
+                .hinted("for a file or device, say file:PATH"));
+        }
+        None => Some(make_fifo(path, options)?),
+    };
+    let mut end = fifo(path, options, how).await?;
+    end.keeper.made = made.filter(|_| options.flag(Opt::UnlinkClose) != Some(false));
+    Ok(end)
+}
+
+fn make_fifo(path: &Path, options: &Options) -> Result<Made, OpenError> {
+    let fail = |error| OpenError::new("make the FIFO", error);
+    let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).map_err(|errno| fail(errno.into()))?;
+    let made = Made::new(path).map_err(fail)?;
+    if let Some(mode) = options.mode() {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+            .map_err(fail)?;
+    }
+    Ok(made)
+}
+
+fn kind(path: &Path) -> Result<Option<FileType>, OpenError> {
+    match path.metadata() {
+        Ok(found) => Ok(Some(found.file_type())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::new("open", error)),
+    }
+}
+
+fn access(options: &Options, how: &How) -> OFlags {
+    match () {
+        () if options.is_on(Opt::ReadOnly) => OFlags::RDONLY,
+        () if options.is_on(Opt::WriteOnly) => OFlags::WRONLY,
+        () if !how.writes() => OFlags::RDONLY,
+        () if !how.reads() => OFlags::WRONLY,
+        () => OFlags::RDWR,
+    }
+}
+
+async fn open(
+    path: &Path,
+    kind: Option<FileType>,
+    flags: OFlags,
+    options: &Options,
+    how: &How,
+) -> Result<End, OpenError> {
+    if kind.is_some_and(|kind| kind.is_fifo()) {
+        return fifo(path, options, how).await;
+    }
+    if kind.is_some_and(|kind| kind.is_socket()) {
+        return Err(
+            OpenError::said("open", "this is a Unix socket").hinted("connect to it with unix:PATH")
+        );
+    }
+    let mut flags =
+        flags | access(options, how) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    for (option, flag) in [
+        (Opt::Append, OFlags::APPEND),
+        (Opt::Create, OFlags::CREATE),
+        (Opt::Truncate, OFlags::TRUNC),
+        (Opt::Exclusive, OFlags::EXCL),
+    ] {
+        flags.set(flag, flags.contains(flag) || options.is_on(option));
+    }
+    let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    let fd = rustix::fs::open(path, flags, mode).map_err(|errno| {
+        let error = OpenError::new("open", errno);
+        match errno {
+            Errno::NOENT if !flags.contains(OFlags::CREATE) => {
+                error.hinted("the option create makes a missing file, where it is written")
+            }
+            Errno::NOENT => error.hinted("make its directory first"),
+            Errno::ISDIR => error.hinted("a directory has no bytes; `gush cp -r` copies it"),
+            Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => error
+                .hinted("it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`"),
+            Errno::TXTBSY => error.hinted("a program that runs cannot be written"),
+            _ => error,
+        }
+    })?;
+    if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
+        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
+            .map_err(|errno| OpenError::new("seek", errno))?;
+    }
+    end(fd, &path.to_string_lossy(), how)
+}
+
+/// Opening a FIFO waits for the other side (fifo(7)); here it is waited for without holding up anybody.
+async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    let access = access(options, how);
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut pause = Duration::from_millis(1);
+    let fd = loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => break fd,
+            // Nobody reads yet. No event tells when somebody does: the reader's open is itself waiting for us.
+            Err(Errno::NXIO) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(errno) => return Err(OpenError::new("open", errno)),
+        }
+    };
+    if access == OFlags::RDONLY {
+        // A read would answer 0, as at the end, until the first writer has come. Readiness waits for it: a fresh
+        // reader is not told of a hang-up before there was a writer (pipe_poll in fs/pipe.c).
+        let waiting = watch(fd.as_fd(), Interest::READABLE);
+        let waiting = waiting.map_err(|error| OpenError::new("open", error))?;
+        waiting.readable().await.map_err(|error| OpenError::new("open", error))?.retain_ready();
+    }
+    end(fd, &path.to_string_lossy(), how)
+}
+
+fn end(fd: OwnedFd, name: &str, how: &How) -> Result<End, OpenError> {
+    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?;
+    Ok(End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned())))
+}

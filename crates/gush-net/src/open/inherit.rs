@@ -1,0 +1,124 @@
+//! Descriptors that the process was given: standard ones, numbered ones, listening sockets.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use gush::process;
+
+use super::error::OpenError;
+use super::{End, How, Peer};
+use crate::address::{Inherited, Standard};
+use crate::conduit::Conduit;
+
+/// The first descriptor that a service manager hands over (sd_listen_fds(3)).
+const FIRST: i32 = 3;
+
+pub(super) fn stdio(which: Standard, how: &How) -> Result<End, OpenError> {
+    let reads = how.reads() && which != Standard::Output;
+    let writes = how.writes() && which != Standard::Input;
+    let conduit = match (reads, writes) {
+        (true, true) => Conduit::inherited_two(standard(0, how)?, standard(1, how)?),
+        (true, false) => Conduit::inherited(standard(0, how)?).map(Conduit::read_only),
+        (false, true) => Conduit::inherited(standard(1, how)?).map(Conduit::write_only),
+        (false, false) => {
+            let why = if how.reads() {
+                "standard output cannot be read"
+            } else {
+                "standard input cannot be written"
+            };
+            return Err(OpenError::said("open", why));
+        }
+    };
+    let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
+    Ok(End::new(conduit, Peer::Other("-".into())))
+}
+
+/// A copy of standard input (0) or output (1).
+///
+/// If it is used but once, the original becomes /dev/null: only then does whoever is behind it see our end of data,
+/// and no program that we start can take its bytes.
+fn standard(number: usize, how: &How) -> Result<OwnedFd, OpenError> {
+    let name = ["standard input", "standard output"][number];
+    let fail = |error: io::Error| OpenError::new(format!("take {name}"), error);
+    if process::was_closed(number) {
+        return Err(OpenError::said("open", format!("{name} is closed"))
+            .hinted("`<&-` or `>&-` closes it in a shell"));
+    }
+    let copy = match number {
+        0 => rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST),
+        _ => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), FIRST),
+    };
+    let copy = copy.map_err(|errno| fail(errno.into()))?;
+    if how.is_once() {
+        let null =
+            std::fs::File::options().read(true).write(true).open("/dev/null").map_err(fail)?;
+        match number {
+            0 => rustix::stdio::dup2_stdin(&null),
+            _ => rustix::stdio::dup2_stdout(&null),
+        }
+        .map_err(|errno| fail(errno.into()))?;
+    }
+    Ok(copy)
+}
+
+pub(super) fn numbered(number: i32, how: &How) -> Result<End, OpenError> {
+    let standard = match number {
+        0 => Some(standard(0, how)),
+        1 => Some(standard(1, how)),
+        _ => None,
+    };
+    let fd = standard.unwrap_or_else(|| take(number, how.is_once()))?;
+    let conduit = Conduit::inherited(fd).map_err(|error| OpenError::new("open", error))?;
+    how.narrowed(conduit).map(|conduit| End::new(conduit, Peer::Other(format!("fd:{number}"))))
+}
+
+fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
+    let taken =
+        if once { process::take_inherited(number) } else { process::duplicate_inherited(number) };
+    taken.map_err(|errno| {
+        OpenError::new(format!("take descriptor {number}"), errno).hinted(format!(
+            "the shell opens it for the program, as in `gush link ... {number}<>file`"
+        ))
+    })
+}
+
+/// A listening socket by its number or name.
+pub(super) fn listening(which: &Inherited) -> Result<OwnedFd, OpenError> {
+    let given = Given::from_environment();
+    let number = match which {
+        Inherited::Number(number) => *number,
+        Inherited::Name(name) => given.number(name)?,
+    };
+    take(number, true)
+}
+
+/// What a service manager says in LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES.
+struct Given {
+    names: Vec<String>,
+}
+
+impl Given {
+    fn from_environment() -> Self {
+        let variable = |name| std::env::var(name).ok();
+        let number = |name| variable(name).and_then(|text| text.parse::<u32>().ok());
+        // Without our number they are another process's (sd_listen_fds(3)).
+        let count = match number("LISTEN_PID") == Some(std::process::id()) {
+            true => number("LISTEN_FDS").unwrap_or(0).min(1024) as usize,
+            false => 0,
+        };
+        let told = variable("LISTEN_FDNAMES").unwrap_or_default();
+        let told: Vec<_> = told.split(':').collect();
+        let names =
+            (0..count).map(|at| told.get(at).filter(|name| !name.is_empty()).unwrap_or(&"unknown"));
+        Self { names: names.map(|name| (*name).to_owned()).collect() }
+    }
+
+    fn number(&self, wanted: &str) -> Result<i32, OpenError> {
+        match (FIRST..).zip(&self.names).find(|(_, name)| *name == wanted) {
+            Some((number, _)) => Ok(number),
+            None if self.names.is_empty() => Err(OpenError::said("take over", "no listening sockets were passed on")
+                .hinted("LISTEN_PID must be this process's number, as systemd sets it with LISTEN_FDS and LISTEN_FDNAMES")),
+            None => Err(OpenError::said("take over", format!("no socket of this name was passed on; there are {}", self.names.join(", ")))),
+        }
+    }
+}
