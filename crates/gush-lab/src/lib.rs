@@ -12,11 +12,14 @@
 pub mod affinity;
 pub mod case;
 pub mod compare;
+pub mod count;
 pub mod csv;
 mod error;
 pub mod figures;
+mod foreign;
 pub mod machine;
 pub mod model;
+pub mod once;
 pub mod pipe;
 pub mod report;
 pub mod runner;

@@ -1,10 +1,12 @@
 //! `gush lab`: suites of measurements, one file each; [`suite`] runs them all in the same way.
 
 mod compare;
+mod copy;
 mod export;
 mod history;
 mod import;
 mod matrix;
+mod once;
 mod pipe;
 mod screen;
 mod session;
@@ -29,6 +31,9 @@ struct Lab {
 enum Part {
     Matrix(matrix::Options),
     Pipe(pipe::Options),
+    Copy(copy::Options),
+    #[command(hide = true)]
+    Once(once::Options),
     History(history::Options),
     Compare(compare::Options),
     Export(export::Options),
@@ -49,6 +54,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match part {
         Part::Matrix(options) => matrix::run(&options),
         Part::Pipe(options) => pipe::run(&options),
+        Part::Copy(options) => copy::run(&options),
+        Part::Once(options) => once::run(options),
         Part::History(options) => history::run(&options),
         Part::Compare(options) => compare::run(&options),
         Part::Export(options) => export::run(&options),

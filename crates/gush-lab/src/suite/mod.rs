@@ -1,4 +1,5 @@
 //! Which cases are measured, as data.
 
+pub mod copy;
 pub mod matrix;
 pub mod pipe;

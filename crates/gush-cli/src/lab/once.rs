@@ -1,0 +1,100 @@
+//! `gush lab once`: one measurement in this process, as a line of JSON. What suites start, what is
+//! traced and what is profiled is the same.
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use gush_lab::model::Measured;
+use gush_lab::suite::copy::{self, ADVICE, SPACE, WAYS, Way};
+use gush_lab::{Error, count, once};
+
+use super::copy::word;
+use super::suite::this_program;
+use crate::talk::{Talker, os_text};
+
+/// Measure once, in this process, and print the figures as JSON
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    /// Stay on this processor
+    #[arg(long, value_name = "NUMBER")]
+    cpu: Option<usize>,
+    /// Be traced by the parent process first
+    #[arg(long, hide = true)]
+    traced: bool,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Copy(Copy),
+}
+
+/// Copy SOURCE to TARGET, which is overwritten
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+struct Copy {
+    /// Copy this way
+    #[arg(long, value_name = "NAME", value_parser = way)]
+    way: &'static Way,
+    /// Give this advice before reading
+    #[arg(long, value_name = "ADVICE", default_value = "none", value_parser = word(ADVICE))]
+    advice: gush::Advice,
+    /// Reserve the target's space first, or not
+    #[arg(long, value_name = "SPACE", default_value = "as-written", value_parser = word(SPACE))]
+    space: gush::Space,
+    /// Drop SOURCE from the cache first
+    #[arg(long)]
+    cold: bool,
+    /// What is copied
+    source: PathBuf,
+    /// Where it goes
+    target: PathBuf,
+}
+
+fn way(name: &str) -> Result<&'static Way, String> {
+    Way::named(name).ok_or_else(|| {
+        let names: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+pub fn run(options: Options) -> ExitCode {
+    let talker = Talker::new("gush lab once");
+    match measure(options) {
+        Ok(measured) => print(&measured, &talker),
+        Err(error) => talker.fail(error.told()),
+    }
+}
+
+fn measure(options: Options) -> Result<Measured, Error> {
+    if options.traced {
+        let words: Vec<OsString> =
+            std::env::args_os().skip(1).filter(|word| word != "--traced").collect();
+        match count::gate::enter(&this_program()?, &words)? {}
+    }
+    if let Some(processor) = options.cpu {
+        once::pin(processor)?;
+    }
+    match options.what {
+        What::Copy(Copy { way, advice, space, cold, source, target }) => {
+            copy::Once { way, advice, space, cold, source, target }.run()
+        }
+    }
+}
+
+fn print(measured: &Measured, talker: &Talker) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    let printed = serde_json::to_writer(&mut stdout, measured)
+        .map_err(io::Error::from)
+        .and_then(|()| writeln!(stdout))
+        .and_then(|()| stdout.flush());
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    }
+}

@@ -1,0 +1,78 @@
+//! What a descriptor of the traced process is, looked up in `/proc/PID/fd` when it is first used.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Source,
+    Target,
+    /// A private pipe or ring that the copy goes through.
+    Between,
+    /// `libc.so.6`, which the loader reads.
+    CLibrary,
+    Other,
+}
+
+#[derive(Debug)]
+pub(super) struct Files {
+    source: PathBuf,
+    target: PathBuf,
+    known: HashMap<i32, Kind>,
+}
+
+impl Files {
+    /// Both paths without symbolic links in them, as `/proc` shows them.
+    pub(super) fn new(source: &Path, target: &Path) -> Self {
+        Self { source: source.to_owned(), target: target.to_owned(), known: HashMap::new() }
+    }
+
+    pub(super) fn kind(&mut self, pid: i32, fd: i32) -> Kind {
+        if fd < 0 {
+            return Kind::Other;
+        }
+        let (source, target) = (&self.source, &self.target);
+        *self.known.entry(fd).or_insert_with(|| {
+            match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
+                Ok(path) if path == *source => Kind::Source,
+                Ok(path) if path == *target => Kind::Target,
+                Ok(path) => kind_of(fd, &path),
+                Err(_) => Kind::Other,
+            }
+        })
+    }
+
+    /// Descriptors may have changed.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+    }
+}
+
+fn kind_of(fd: i32, path: &Path) -> Kind {
+    let text = path.to_string_lossy();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // The standard descriptors are pipes to whoever started the process.
+    let private = fd > 2 && text.starts_with("pipe:") || text == "anon_inode:[io_uring]";
+    if private {
+        Kind::Between
+    } else if name.starts_with("libc.so") || name.starts_with("libc-2") {
+        Kind::CLibrary
+    } else {
+        Kind::Other
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_private_pipes_lie_between() {
+        assert_eq!(kind_of(5, Path::new("pipe:[123]")), Kind::Between);
+        assert_eq!(kind_of(1, Path::new("pipe:[123]")), Kind::Other);
+        assert_eq!(kind_of(5, Path::new("anon_inode:[io_uring]")), Kind::Between);
+        assert_eq!(kind_of(3, Path::new("/lib/x86_64-linux-gnu/libc.so.6")), Kind::CLibrary);
+        assert_eq!(kind_of(3, Path::new("/lib/x86_64-linux-gnu/libm.so.6")), Kind::Other);
+    }
+}

@@ -1,0 +1,47 @@
+//! The traced side: a process that lets its parent trace it, and becomes the program to be counted.
+//!
+//! It stops itself once when it is being traced. A seccomp(2) filter that answers RET_TRACE to every
+//! call then makes each of them stop once, at its entry, and no more; where filters are denied it stops
+//! itself a second time, and the tracer takes two stops a call instead (PTRACE_SYSCALL).
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::ptrace;
+use nix::sys::signal::{Signal, raise};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+
+use crate::Error;
+
+/// Becomes `program WORDS`, traced by the parent; answers only when that fails.
+///
+/// # Errors
+/// What ptrace(2) or execve(2) answered.
+pub fn enter(program: &Path, words: &[OsString]) -> Result<std::convert::Infallible, Error> {
+    let denied = |errno| {
+        Error::failed(
+            "this process may not be traced, so its calls cannot be counted",
+            io::Error::from(errno),
+        )
+    };
+    ptrace::traceme().map_err(denied)?;
+    raise(Signal::SIGSTOP).map_err(denied)?;
+    if stop_at_every_call().is_none() {
+        raise(Signal::SIGSTOP).map_err(denied)?;
+    }
+    let error = Command::new(program).args(words).exec();
+    Err(Error::failed(format!("cannot start {}", program.display()), error))
+}
+
+fn stop_at_every_call() -> Option<()> {
+    let here = TargetArch::try_from(std::env::consts::ARCH).ok()?;
+    let filter =
+        SeccompFilter::new(BTreeMap::new(), SeccompAction::Trace(0), SeccompAction::Allow, here)
+            .ok()?;
+    let program = BpfProgram::try_from(filter).ok()?;
+    seccompiler::apply_filter(&program).ok()
+}

@@ -1,0 +1,112 @@
+//! System calls of a copy, by name, counted by ptrace(2) in a run that is not measured.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `gate` | the traced side: it lets itself be traced and becomes the program |
+//! | `trace` | the tracer: one stop a call |
+//! | `calls` | which calls move data, and which of their arguments are descriptors |
+//! | `fds` | what a descriptor of the traced process is |
+//!
+//! Three counts come of it, because the published tables count whole C programs: those have one call
+//! more than the copy makes, the loader's `read` of the C library.
+
+mod calls;
+mod fds;
+pub mod gate;
+mod trace;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::Command;
+
+use crate::Error;
+use fds::{Files, Kind};
+
+/// How many calls of each name.
+pub type Calls = BTreeMap<String, u64>;
+
+/// What one run of a copy called.
+///
+/// ```
+/// let count = gush_lab::count::Count::default();
+/// assert!(count.moving.is_empty());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Calls that move data (or map it) on the source, on the target, or on a private pipe or ring
+    /// between them.
+    pub moving: Calls,
+    /// The same and the loader's `read` of the C library: what a C program makes for this copy, and
+    /// what published tables count.
+    pub as_c_program: Calls,
+    /// Every call of the process from its `execve` on, the start-up code's and the clock's included.
+    pub in_all: Calls,
+}
+
+/// Counts the calls of `program lab once WORDS`, which copies `source` to `target`.
+///
+/// The traced process and its tracer share a processor: every call stops the one and wakes the other,
+/// which is several times as fast on one as across two.
+///
+/// # Errors
+/// Why it could not be traced, or what the program said before it failed.
+pub fn of(
+    program: &Path,
+    words: &[OsString],
+    source: &Path,
+    target: &Path,
+    processor: Option<usize>,
+) -> Result<Count, Error> {
+    let mut command = Command::new(program);
+    command.args(["lab", "once", "--traced"]).args(words);
+    let mut files = Files::new(source, target);
+    let mut count = Count::default();
+    let output = trace::run(command, processor, |pid, call| match call {
+        trace::Stop::Executed => {
+            count = Count::default();
+            *count.in_all.entry("execve".to_owned()).or_default() += 1;
+        }
+        trace::Stop::Calls(number, arguments) => {
+            tally(&mut count, &mut files, pid, number, &arguments)
+        }
+    })?;
+    if output.status.success() { Ok(count) } else { Err(crate::once::told(&output)) }
+}
+
+fn tally(count: &mut Count, files: &mut Files, pid: i32, number: u64, arguments: &[u64; 6]) {
+    let call = calls::of(number, arguments);
+    add(&mut count.in_all, &call.name);
+    let kinds = call.fds.iter().map(|&fd| files.kind(pid, fd)).collect::<Vec<_>>();
+    let between = |kind: &Kind| matches!(kind, Kind::Source | Kind::Target | Kind::Between);
+    let moves = call.moves_data && kinds.iter().any(between);
+    if moves {
+        add(&mut count.moving, &call.name);
+    }
+    if moves || call.name == "read" && kinds.contains(&Kind::CLibrary) {
+        add(&mut count.as_c_program, &call.name);
+    }
+    if !call.keeps_descriptors {
+        files.forget();
+    }
+}
+
+fn add(calls: &mut Calls, name: &str) {
+    match calls.get_mut(name) {
+        Some(count) => *count += 1,
+        None => drop(calls.insert(name.to_owned(), 1)),
+    }
+}
+
+/// Calls as one field of text, `read=131074;write=131072`.
+///
+/// ```
+/// use gush_lab::count::{Calls, line};
+/// let calls = Calls::from([("write".to_owned(), 2), ("read".to_owned(), 3)]);
+/// assert_eq!(line(&calls), "read=3;write=2");
+/// ```
+#[must_use]
+pub fn line(calls: &Calls) -> String {
+    let calls: Vec<String> = calls.iter().map(|(name, count)| format!("{name}={count}")).collect();
+    calls.join(";")
+}

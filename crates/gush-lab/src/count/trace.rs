@@ -1,0 +1,222 @@
+//! The tracer: starts a process behind the gate, and is told of every call that it makes (ptrace(2)).
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::sys::ptrace::{self, Event, Options};
+use nix::sys::signal::Signal;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::runner::interrupt;
+use crate::{Error, affinity};
+
+/// The events that matter, as waitpid(2) gives their numbers.
+const EXECUTED: i32 = Event::PTRACE_EVENT_EXEC as i32;
+const FILTERED: i32 = Event::PTRACE_EVENT_SECCOMP as i32;
+
+/// What the traced process did.
+pub(super) enum Stop {
+    /// It became the program that is to be counted.
+    Executed,
+    /// It enters the system call of this number, with these arguments.
+    Calls(u64, [u64; 6]),
+}
+
+/// Runs `command`, whose process enters the gate, and tells of its stops, thread by thread.
+pub(super) fn run(
+    command: Command,
+    processor: Option<usize>,
+    tell: impl FnMut(i32, Stop) + Send,
+) -> Result<Output, Error> {
+    // ptrace(2) ties a traced process to the *thread* that traces it, and pinning is a thread's, too.
+    let tracing = move || {
+        if let Some(processor) = processor {
+            // Only slower without it.
+            let _ = affinity::pin(processor);
+        }
+        trace(command, tell)
+    };
+    thread::scope(|scope| match scope.spawn(tracing).join() {
+        Ok(answer) => answer,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Error> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child =
+        command.spawn().map_err(|error| Error::failed("cannot start the traced process", error))?;
+    let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
+    let mut traced = Traced {
+        child,
+        leader,
+        state: State::Gate { stops: 0 },
+        inside: BTreeSet::new(),
+        ended: None,
+        tell,
+    };
+    while traced.ended.is_none() {
+        traced.next().map_err(|errno| Error::failed("cannot trace", errno))?;
+    }
+    traced.output()
+}
+
+/// How far the process is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Not yet the program to be counted; it has stopped itself so often.
+    Gate { stops: u32 },
+    /// The program; a filter makes its calls stop.
+    Filtered,
+    /// The program; its calls stop when they begin and when they end.
+    Unfiltered,
+}
+
+struct Traced<T> {
+    child: Child,
+    leader: Pid,
+    state: State,
+    /// Without a filter: the threads that are inside a call.
+    inside: BTreeSet<Pid>,
+    ended: Option<ExitStatus>,
+    tell: T,
+}
+
+impl<T: FnMut(i32, Stop)> Traced<T> {
+    /// Waits for one stop, and lets go on what stopped.
+    fn next(&mut self) -> nix::Result<()> {
+        // Every thread that is traced, but none of this program's other children.
+        let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
+        let status = match waitpid(None, Some(flags)) {
+            Err(Errno::EINTR) => return Ok(()),
+            status => status?,
+        };
+        let (pid, signal) = match status {
+            WaitStatus::Exited(pid, code) => return self.gone(pid, code << 8),
+            WaitStatus::Signaled(pid, signal, _) => return self.gone(pid, signal as i32),
+            WaitStatus::PtraceEvent(pid, _, EXECUTED) => {
+                self.executed(pid);
+                (pid, None)
+            }
+            WaitStatus::PtraceEvent(pid, _, FILTERED) => {
+                if self.state == State::Filtered {
+                    self.calls(pid)?;
+                }
+                (pid, None)
+            }
+            WaitStatus::PtraceEvent(pid, ..) => (pid, None),
+            WaitStatus::PtraceSyscall(pid) => {
+                if !self.inside.remove(&pid) {
+                    self.inside.insert(pid);
+                    self.calls(pid)?;
+                }
+                (pid, None)
+            }
+            WaitStatus::Stopped(pid, Signal::SIGSTOP) => {
+                if let (State::Gate { stops }, true) = (self.state, pid == self.leader) {
+                    self.at_gate(stops)?;
+                }
+                (pid, None)
+            }
+            WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
+            WaitStatus::Continued(_) | WaitStatus::StillAlive => return Ok(()),
+        };
+        if interrupt::requested() {
+            // Not yet waited for, so the number is still its own.
+            return nix::sys::signal::kill(self.leader, Signal::SIGKILL);
+        }
+        let gone_on = match self.state {
+            State::Unfiltered => ptrace::syscall(pid, signal),
+            State::Gate { .. } | State::Filtered => ptrace::cont(pid, signal),
+        };
+        // ESRCH: it was killed meanwhile, which the next wait tells.
+        gone_on.or_else(|errno| if errno == Errno::ESRCH { Ok(()) } else { Err(errno) })
+    }
+
+    fn at_gate(&mut self, stops: u32) -> nix::Result<()> {
+        self.state = State::Gate { stops: stops + 1 };
+        let options = Options::PTRACE_O_TRACESYSGOOD
+            | Options::PTRACE_O_TRACEEXEC
+            | Options::PTRACE_O_TRACESECCOMP
+            | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_EXITKILL;
+        ptrace::setoptions(self.leader, options)
+    }
+
+    fn executed(&mut self, pid: Pid) {
+        let State::Gate { stops } = self.state else { return };
+        if stops > 1 {
+            self.state = State::Unfiltered;
+            // What stops next is the end of execve.
+            self.inside.insert(pid);
+        } else {
+            self.state = State::Filtered;
+        }
+        (self.tell)(pid.as_raw(), Stop::Executed);
+    }
+
+    fn calls(&mut self, pid: Pid) -> nix::Result<()> {
+        match entry(pid) {
+            Ok((number, arguments)) => (self.tell)(pid.as_raw(), Stop::Calls(number, arguments)),
+            Err(Errno::ESRCH) => {}
+            Err(errno) => return Err(errno),
+        }
+        Ok(())
+    }
+
+    fn gone(&mut self, pid: Pid, status: i32) -> nix::Result<()> {
+        if pid == self.leader {
+            self.ended = Some(ExitStatus::from_raw(status));
+        }
+        Ok(())
+    }
+
+    /// What it printed; little enough to have fitted into the pipes.
+    fn output(mut self) -> Result<Output, Error> {
+        let read = |from: Option<&mut dyn Read>| {
+            let mut bytes = Vec::new();
+            from.map_or(Ok(0), |from| from.read_to_end(&mut bytes)).map_err(|error| {
+                Error::failed("cannot read what the traced process said", error)
+            })?;
+            Ok::<_, Error>(bytes)
+        };
+        let stdout = read(self.child.stdout.as_mut().map(|from| from as &mut dyn Read))?;
+        let stderr = read(self.child.stderr.as_mut().map(|from| from as &mut dyn Read))?;
+        let status = self.ended.unwrap_or_default();
+        Ok(Output { status, stdout, stderr })
+    }
+}
+
+impl<T> Drop for Traced<T> {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // Both fail only when it is gone already.
+            let _ = nix::sys::signal::kill(self.leader, Signal::SIGKILL);
+            let _ = waitpid(self.leader, Some(WaitPidFlag::__WALL));
+        }
+    }
+}
+
+/// The number and arguments of the call that a thread is about to make.
+#[cfg(target_arch = "x86_64")]
+fn entry(pid: Pid) -> nix::Result<(u64, [u64; 6])> {
+    let regs = ptrace::getregs(pid)?;
+    Ok((regs.orig_rax, [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9]))
+}
+
+/// The number and arguments of the call that a thread is about to make.
+#[cfg(target_arch = "aarch64")]
+fn entry(pid: Pid) -> nix::Result<(u64, [u64; 6])> {
+    let regs = ptrace::getregs(pid)?.regs;
+    Ok((regs[8], [regs[0], regs[1], regs[2], regs[3], regs[4], regs[5]]))
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn entry(_pid: Pid) -> nix::Result<(u64, [u64; 6])> {
+    Err(Errno::ENOSYS)
+}

@@ -1,0 +1,221 @@
+//! What only C has: its streams, whole files mapped at once, and the page cache asked.
+//!
+//! The one room of these suites with `unsafe`; everything that the engine can do is left to the engine.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+use libc::c_void;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+/// A stream of the C library (fopen(3)), closed when dropped.
+struct Stream(NonNull<libc::FILE>);
+
+impl Stream {
+    fn open(path: &Path, mode: &CStr) -> io::Result<Self> {
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        // SAFETY: both are strings that end with a zero byte and live longer than the call.
+        let stream = unsafe { libc::fopen(path.as_ptr(), mode.as_ptr()) };
+        NonNull::new(stream).map(Self).ok_or_else(io::Error::last_os_error)
+    }
+
+    /// An error that the stream met, told by ferror(3); an end of file is none.
+    fn check(&self) -> io::Result<()> {
+        // SAFETY: the stream is open for as long as `self`.
+        if unsafe { libc::ferror(self.0.as_ptr()) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+
+    /// Writes what is left in the buffer.
+    fn close(self) -> io::Result<()> {
+        let stream = self.0;
+        std::mem::forget(self);
+        // SAFETY: the stream is open, and nobody uses it afterwards: its owner was forgotten.
+        if unsafe { libc::fclose(stream.as_ptr()) } == 0 {
+            Ok(())
+        } else {
+            Err(io::Error::last_os_error())
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: the stream is open, and nobody uses it afterwards.
+        unsafe { libc::fclose(self.0.as_ptr()) };
+    }
+}
+
+/// Copies by fgetc(3) and fputc(3), a character at a time; answers the bytes.
+pub(crate) fn copy_by_characters(source: &Path, target: &Path) -> io::Result<u64> {
+    let (from, to) = (Stream::open(source, c"r")?, Stream::open(target, c"w")?);
+    let mut bytes = 0;
+    loop {
+        // SAFETY: `from` is open.
+        let character = unsafe { libc::fgetc(from.0.as_ptr()) };
+        if character == libc::EOF {
+            break;
+        }
+        // SAFETY: `to` is open.
+        if unsafe { libc::fputc(character, to.0.as_ptr()) } == libc::EOF {
+            break;
+        }
+        bytes += 1;
+    }
+    from.check()?;
+    to.check()?;
+    to.close()?;
+    Ok(bytes)
+}
+
+/// Copies by fread(3) and fwrite(3), `block_bytes` at a time; answers the bytes.
+pub(crate) fn copy_by_blocks(source: &Path, target: &Path, block_bytes: usize) -> io::Result<u64> {
+    let (from, to) = (Stream::open(source, c"r")?, Stream::open(target, c"w")?);
+    let mut block = vec![0_u8; block_bytes];
+    let mut bytes = 0;
+    loop {
+        // SAFETY: `from` is open, and `block` holds `block_bytes` bytes that nobody else refers to.
+        let got =
+            unsafe { libc::fread(block.as_mut_ptr().cast(), 1, block_bytes, from.0.as_ptr()) };
+        if got == 0 {
+            break;
+        }
+        // SAFETY: `to` is open, and `got` bytes of `block` were read into it.
+        let put = unsafe { libc::fwrite(block.as_ptr().cast(), 1, got, to.0.as_ptr()) };
+        bytes += put as u64;
+        if put < got {
+            break;
+        }
+    }
+    from.check()?;
+    to.check()?;
+    to.close()?;
+    Ok(bytes)
+}
+
+/// A whole file in memory, unmapped when dropped.
+struct Mapping {
+    base: *mut c_void,
+    len_bytes: usize,
+}
+
+impl Mapping {
+    fn of(file: &File, len_bytes: usize, prot: ProtFlags) -> io::Result<Self> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe { mmap(ptr::null_mut(), len_bytes, prot, MapFlags::SHARED, file, 0) }?;
+        Ok(Self { base, len_bytes })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is owned, and no reference into it exists.
+        let _ = unsafe { munmap(self.base, self.len_bytes) };
+    }
+}
+
+/// Maps both files whole and copies memory (memcpy(3)); answers the bytes.
+///
+/// A file that another process truncates meanwhile ends this one by SIGBUS, as it does the textbook's
+/// program; the engine's `mmap-copy` is the one that survives it.
+pub(crate) fn copy_by_whole_mappings(source: &File, target: &File) -> io::Result<u64> {
+    let bytes = source.metadata()?.len();
+    let Ok(len_bytes @ 1..) = usize::try_from(bytes) else { return Ok(0) };
+    target.set_len(bytes)?;
+    let from = Mapping::of(source, len_bytes, ProtFlags::READ)?;
+    let to = Mapping::of(target, len_bytes, ProtFlags::READ | ProtFlags::WRITE)?;
+    // SAFETY: both mappings are `len_bytes` long, live, and apart; no Rust reference into either exists.
+    unsafe { ptr::copy_nonoverlapping(from.base.cast::<u8>(), to.base.cast(), len_bytes) };
+    Ok(bytes)
+}
+
+/// How many pages of a file the page cache holds.
+///
+/// cachestat(2) tells (Linux 6.5); before that mincore(2) of a mapping, to whoever may write the file.
+pub(crate) fn cached_pages(file: &File) -> io::Result<u64> {
+    match cachestat(file) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => mincore(file),
+        answer => answer,
+    }
+}
+
+fn cachestat(file: &File) -> io::Result<u64> {
+    /// The same on every architecture (`scripts/syscall.tbl`).
+    const CACHESTAT: libc::c_long = 451;
+    // `struct cachestat_range` and `struct cachestat` (`include/uapi/linux/mman.h`); a length of 0
+    // means up to the end.
+    let range = [0_u64; 2];
+    let mut stat = [0_u64; 5];
+    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live longer
+    // than the call.
+    let answer = unsafe {
+        libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32)
+    };
+    if answer == 0 { Ok(stat[0]) } else { Err(io::Error::last_os_error()) }
+}
+
+fn mincore(file: &File) -> io::Result<u64> {
+    let bytes = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+    if bytes == 0 {
+        return Ok(0);
+    }
+    let mapping = Mapping::of(file, bytes, ProtFlags::READ)?;
+    let mut pages = vec![0_u8; bytes.div_ceil(rustix::param::page_size())];
+    // SAFETY: the mapping is `bytes` long, and `pages` has a byte for each of its pages.
+    let answer = unsafe { libc::mincore(mapping.base, bytes, pages.as_mut_ptr()) };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn the_page_cache_tells_the_same_both_ways() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[1; 100_000]).unwrap();
+        let pages = 100_000_u64.div_ceil(rustix::param::page_size() as u64);
+        assert_eq!(mincore(&file).unwrap(), pages);
+        assert_eq!(cached_pages(&file).unwrap(), pages);
+    }
+
+    #[test]
+    fn streams_and_mappings_copy_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, target) = (dir.path().join("a"), dir.path().join("b"));
+        let bytes: Vec<u8> = (0..70_001_u32).map(|n| (n % 251) as u8).collect();
+        std::fs::write(&source, &bytes).unwrap();
+        let same = |copied: io::Result<u64>| {
+            assert_eq!(copied.unwrap(), bytes.len() as u64);
+            assert!(std::fs::read(&target).unwrap() == bytes);
+            std::fs::remove_file(&target).unwrap();
+        };
+        same(copy_by_characters(&source, &target));
+        same(copy_by_blocks(&source, &target, 1000));
+        let from = File::open(&source).unwrap();
+        let to = File::options().read(true).write(true).create_new(true).open(&target).unwrap();
+        same(copy_by_whole_mappings(&from, &to));
+    }
+
+    #[test]
+    fn streams_tell_of_full_disks() {
+        let full = Path::new("/dev/full");
+        let source = std::env::current_exe().unwrap();
+        for answer in [copy_by_characters(&source, full), copy_by_blocks(&source, full, 4096)] {
+            assert_eq!(answer.unwrap_err().raw_os_error(), Some(libc::ENOSPC));
+        }
+    }
+}

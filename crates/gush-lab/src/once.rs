@@ -1,0 +1,118 @@
+//! One measurement in a process of its own: `gush lab once SUITE …` prints a [`Measured`] as a line of JSON.
+//!
+//! The runner, the counter of system calls and a profiler all start the very same thing.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Instant;
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+
+use crate::model::Measured;
+use crate::runner::children;
+use crate::{Error, affinity};
+
+/// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
+///
+/// # Errors
+/// What the process said when it failed.
+pub fn run(
+    program: &Path,
+    words: &[OsString],
+    processor: Option<usize>,
+) -> Result<Measured, Error> {
+    let mut command = Command::new(program);
+    command.args(["lab", "once"]);
+    if let Some(processor) = processor {
+        command.args(["--cpu", &processor.to_string()]);
+    }
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = children::start(&mut command)?.finish()?;
+    if !output.status.success() {
+        return Err(told(&output));
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| {
+        Error::refused(format!("the process that measured printed no figures: {error}"))
+    })
+}
+
+/// What a process that failed said in the end, without its own name before it.
+pub(crate) fn told(output: &Output) -> Error {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let line = said.lines().last().map(|line| line.trim_start_matches(SPEAKER).to_owned());
+    Error::refused(line.unwrap_or_else(|| format!("its process ended with {}", output.status)))
+}
+
+/// How `gush lab once` begins a sentence.
+const SPEAKER: &str = "gush: lab: once: ";
+
+/// Pins this thread, for what measures in this process.
+///
+/// # Errors
+/// [`Error::Failed`] for a processor that this process may not use.
+pub fn pin(processor: usize) -> Result<(), Error> {
+    affinity::pin(processor)
+        .map_err(|errno| Error::failed(format!("cannot stay on processor {processor}"), errno))
+}
+
+/// A clock of this process: wall time, processor time, page faults and context switches (getrusage(2)).
+///
+/// ```
+/// let clock = gush_lab::once::Clock::start()?;
+/// let measured = clock.stop(1 << 20)?;
+/// assert!(measured.gib_per_s.unwrap() > 0.0 && measured.bytes == 1 << 20);
+/// # Ok::<(), gush_lab::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Clock {
+    usage: Usage,
+    started: Instant,
+}
+
+fn usage() -> Result<Usage, Error> {
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
+}
+
+impl Clock {
+    /// Starts.
+    ///
+    /// # Errors
+    /// What getrusage(2) answers.
+    pub fn start() -> Result<Self, Error> {
+        let usage = usage()?;
+        Ok(Self { usage, started: Instant::now() })
+    }
+
+    /// Stops; `bytes` were moved meanwhile.
+    ///
+    /// # Errors
+    /// What getrusage(2) answers.
+    pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
+        let wall_s = self.started.elapsed().as_secs_f64();
+        let (before, after) = (self.usage, usage()?);
+        let seconds =
+            |of: fn(&Usage) -> TimeVal| (of(&after) - of(&before)).num_microseconds() as f64 / 1e6;
+        let more = |of: fn(&Usage) -> i64| of(&after) - of(&before);
+        Ok(Measured {
+            gib_per_s: gib_per_s(bytes, wall_s),
+            wall_s: Some(wall_s),
+            user_s: Some(seconds(Usage::user_time)),
+            system_s: Some(seconds(Usage::system_time)),
+            bytes,
+            ..Measured::default()
+        }
+        .with("minor_faults", more(Usage::minor_page_faults))
+        .with("major_faults", more(Usage::major_page_faults))
+        .with("switches", more(Usage::voluntary_context_switches))
+        .with("preemptions", more(Usage::involuntary_context_switches)))
+    }
+}
+
+/// Bytes in so many seconds as GiB/s; none where no time passed or nothing moved.
+#[must_use]
+pub fn gib_per_s(bytes: u64, seconds: f64) -> Option<f64> {
+    (bytes > 0 && seconds > 0.0).then(|| bytes as f64 / seconds / (1_u64 << 30) as f64)
+}

@@ -1,0 +1,41 @@
+//! How large the processor's caches are, as the kernel tells it.
+
+use std::fs;
+use std::path::Path;
+
+/// The size in bytes of the first processor's cache for data at `level`
+/// (`Documentation/ABI/testing/sysfs-devices-system-cpu`); none where the kernel does not tell.
+///
+/// ```
+/// if let Some(bytes) = gush_lab::suite::copy::cache_sizes::data_bytes(1) {
+///     assert!(bytes >= 4096);
+/// }
+/// ```
+#[must_use]
+pub fn data_bytes(level: u32) -> Option<usize> {
+    let caches = fs::read_dir("/sys/devices/system/cpu/cpu0/cache").ok()?;
+    caches.filter_map(Result::ok).find_map(|cache| size_of(&cache.path(), level))
+}
+
+fn size_of(cache: &Path, level: u32) -> Option<usize> {
+    let word = |name| fs::read_to_string(cache.join(name)).ok().map(|text| text.trim().to_owned());
+    if word("level")?.parse() != Ok(level) || word("type")? == "Instruction" {
+        return None;
+    }
+    kib_bytes(&word("size")?)
+}
+
+/// `32K` as bytes: the kernel prints no other unit (`drivers/base/cacheinfo.c`).
+fn kib_bytes(text: &str) -> Option<usize> {
+    text.strip_suffix('K')?.parse::<usize>().ok()?.checked_mul(1024).filter(|&bytes| bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_are_read_in_kib() {
+        assert_eq!(super::kib_bytes("1024K"), Some(1 << 20));
+        assert_eq!(super::kib_bytes("0K"), None);
+        assert_eq!(super::kib_bytes("1M"), None);
+    }
+}

@@ -1,0 +1,203 @@
+//! A way as a case: measured in a process of its own, counted once, verified once.
+
+use std::cell::{Cell, OnceCell};
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use gush::{Advice, Space};
+
+use super::files::{self, Files, Source};
+use super::once::{ADVICE, SPACE, name_of};
+use super::ways::{By, Way};
+use super::{SUITE, cold};
+use crate::case::Case;
+use crate::count::{self, Calls, Count};
+use crate::model::Measured;
+use crate::runner::Conditions;
+use crate::{Error, once};
+
+/// What is to be measured, by itself: everything but where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct What {
+    /// The way.
+    pub way: &'static Way,
+    /// The file's size in bytes.
+    pub size_bytes: u64,
+    /// Read-ahead advice for the source.
+    pub advice: Advice,
+    /// The target's space.
+    pub space: Space,
+    /// The source is out of the page cache.
+    pub cold: bool,
+}
+
+impl What {
+    /// The case's name: the way, what is special, the size.
+    ///
+    /// ```
+    /// use gush_lab::suite::copy::{What, Way};
+    /// let what = What {
+    ///     way: Way::named("read-write-128K").unwrap(),
+    ///     size_bytes: 1 << 20,
+    ///     advice: gush::Advice::Sequential,
+    ///     space: gush::Space::AsWritten,
+    ///     cold: true,
+    /// };
+    /// assert_eq!(what.name(), "read-write-128K+sequential+cold@1M");
+    /// ```
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mut name = self.way.name.to_owned();
+        if self.advice != Advice::None {
+            name = name + "+" + name_of(ADVICE, &self.advice);
+        }
+        if self.space != Space::AsWritten {
+            name = name + "+" + name_of(SPACE, &self.space);
+        }
+        if self.cold {
+            name += "+cold";
+        }
+        name + "@" + &size_text(self.size_bytes)
+    }
+
+    /// Whether `asked` means this one: its name, its way, or its method.
+    #[must_use]
+    pub fn is_called(&self, asked: &str) -> bool {
+        [self.way.name, self.way.method].contains(&asked)
+            || self.name() == asked
+            || self.name().rsplit_once('@').is_some_and(|(name, _)| name == asked)
+    }
+}
+
+/// `4096` as `4K`: the largest unit that leaves no rest.
+pub(super) fn size_text(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 3] = [(30, "G"), (20, "M"), (10, "K")];
+    UNITS
+        .iter()
+        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
+        .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+pub(super) struct Copying {
+    what: What,
+    name: String,
+    program: PathBuf,
+    files: Rc<Files>,
+    counts: bool,
+    counted: OnceCell<Count>,
+    verified: Cell<bool>,
+}
+
+impl Copying {
+    pub(super) fn new(what: What, program: PathBuf, files: Rc<Files>, counts: bool) -> Self {
+        let (counted, verified) = (OnceCell::new(), Cell::new(false));
+        Self { name: what.name(), what, program, files, counts, counted, verified }
+    }
+
+    /// The arguments after `gush lab once`.
+    fn words(&self, source: &Source, cold: bool) -> Vec<OsString> {
+        let What { way, advice, space, .. } = self.what;
+        let mut words: Vec<OsString> = vec![SUITE.into(), "--way".into(), way.name.into()];
+        if advice != Advice::None {
+            words.extend(["--advice".into(), name_of(ADVICE, &advice).into()]);
+        }
+        if space != Space::AsWritten {
+            words.extend(["--space".into(), name_of(SPACE, &space).into()]);
+        }
+        if cold {
+            words.push("--cold".into());
+        }
+        words.extend([source.path.clone().into(), self.files.target().into()]);
+        words
+    }
+
+    /// Once a case, the copy is looked at: every byte of it.
+    fn verify(&self, source: &Source) -> Result<(), Error> {
+        if self.verified.get() {
+            return Ok(());
+        }
+        let copy = File::open(self.files.target())
+            .map_err(|error| Error::failed("cannot open the copy to verify it", error))?;
+        if files::digest(&copy)? != source.digest {
+            return Err(Error::refused("the copy differs from its source"));
+        }
+        self.verified.set(true);
+        Ok(())
+    }
+}
+
+impl Case for Copying {
+    fn suite(&self) -> &'static str {
+        SUITE
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the source, and counts the calls: what is traced is not measured.
+    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
+        let source = self.files.source(self.what.size_bytes)?;
+        if !self.counts {
+            return Ok(());
+        }
+        // The cache changes no call.
+        let name = What { cold: false, ..self.what }.name();
+        let counted = self.files.counted(&name, || {
+            let (words, target) = (self.words(&source, false), self.files.target());
+            let processor = conditions.processors.map(|[first, _]| first);
+            count::of(&self.program, &words, &source.path, &target, processor)
+        });
+        self.files.remove_target();
+        // Set once: a case is prepared once.
+        let _ = self.counted.set(counted?);
+        Ok(())
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        let source = self.files.source(self.what.size_bytes)?;
+        if !self.what.cold {
+            let file = File::open(&source.path)
+                .map_err(|error| Error::failed("cannot open the source", error))?;
+            cold::bring_into_cache(&file, self.what.size_bytes)?;
+        }
+        // The engine's own choice may be to use several processors.
+        let pinned = self.what.way.by != By::Auto;
+        let processor = conditions.processors.map(|[first, _]| first).filter(|_| pinned);
+        let measured = once::run(&self.program, &self.words(&source, self.what.cold), processor)
+            .and_then(|measured| self.verify(&source).map(|()| measured));
+        self.files.remove_target();
+        let measured = measured?;
+        Ok(match self.counted.get() {
+            Some(count) => measured
+                .with("syscalls", numbers(&count.as_c_program))
+                .with("syscalls_moving", numbers(&count.moving))
+                .with("syscalls_in_all", numbers(&count.in_all)),
+            None => measured,
+        })
+    }
+}
+
+fn numbers(calls: &Calls) -> serde_json::Value {
+    calls
+        .iter()
+        .map(|(name, &count)| (name.clone(), count.into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size_text;
+
+    #[test]
+    fn sizes_are_named_by_the_largest_unit_without_a_rest() {
+        for (bytes, text) in
+            [(4096, "4K"), (512 << 20, "512M"), (1 << 30, "1G"), (4097, "4097"), (0, "0")]
+        {
+            assert_eq!(size_text(bytes), text);
+        }
+    }
+}

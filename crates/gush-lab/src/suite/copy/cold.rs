@@ -1,0 +1,78 @@
+//! A file in the page cache, or out of it, and a look whether it really is.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use rustix::fs::{Advice, fadvise};
+
+use crate::{Error, foreign};
+
+/// Drops a file from the page cache, and makes sure that it is gone.
+///
+/// Dirty pages stay (posix_fadvise(2)), so they are written first. What the disk's own memory or a
+/// virtual machine's host keeps is out of reach.
+///
+/// # Errors
+/// [`Error::Refused`] where pages stay: tmpfs keeps its files nowhere else.
+pub(super) fn drop_from_cache(file: &File) -> Result<(), Error> {
+    const TRIES: usize = 5;
+    file.sync_all().map_err(|error| Error::failed("cannot write the source to its disk", error))?;
+    let mut pages = 0;
+    for _ in 0..TRIES {
+        fadvise(file, 0, None, Advice::DontNeed)
+            .map_err(|errno| Error::failed("cannot drop the source from the cache", errno))?;
+        pages = cached_pages(file)?;
+        if pages == 0 {
+            return Ok(());
+        }
+    }
+    Err(Error::refused(format!(
+        "{pages} pages of the source stay in memory after POSIX_FADV_DONTNEED: this file system keeps \
+         them there, or somebody uses them; give --dir a directory on a disk"
+    )))
+}
+
+/// Brings all of a file into the page cache.
+///
+/// # Errors
+/// [`Error::Refused`] where the memory is too small for it.
+pub(super) fn bring_into_cache(mut file: &File, bytes: u64) -> Result<(), Error> {
+    let all = bytes.div_ceil(rustix::param::page_size() as u64);
+    if cached_pages(file)? >= all {
+        return Ok(());
+    }
+    io::copy(&mut file.by_ref(), &mut io::sink())
+        .map_err(|error| Error::failed("cannot read the source", error))?;
+    let pages = cached_pages(file)?;
+    if pages >= all {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "only {pages} of the source's {all} pages stay in memory: it is too large for this machine; \
+         give a smaller --size"
+    )))
+}
+
+fn cached_pages(file: &File) -> Result<u64, Error> {
+    foreign::cached_pages(file)
+        .map_err(|error| Error::failed("cannot tell what the page cache holds", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Seek, Write};
+
+    #[test]
+    fn a_file_on_a_disk_leaves_the_cache_and_comes_back() {
+        let mut file = tempfile::tempfile_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        file.rewind().unwrap();
+        match drop_from_cache(&file) {
+            Ok(()) => assert_eq!(cached_pages(&file).unwrap(), 0),
+            Err(error) => return eprintln!("SKIPPED: this directory is not on a disk: {error}"),
+        }
+        bring_into_cache(&file, 1 << 20).unwrap();
+        assert!(cached_pages(&file).unwrap() >= (1 << 20) / rustix::param::page_size() as u64);
+    }
+}
