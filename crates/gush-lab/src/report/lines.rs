@@ -60,6 +60,9 @@ pub const LOOKS: usize = 12;
 /// Names closer than this would overlap, in percent of the height.
 const NAME_HEIGHT: f64 = 4.6;
 
+/// Names below the axis closer than this would overlap, in percent of the width.
+const NAME_WIDTH: f64 = 9.0;
+
 /// Draws `series`; x is logarithmic, y too if `logarithmic`.
 pub fn drawn(
     series: &[Series],
@@ -101,7 +104,7 @@ pub fn drawn(
         .collect();
     spread(&mut drawn);
     let y_ticks = y.ticks().into_iter().map(|tick| Tick { at: round(100.0 - tick.at), ..tick });
-    Lines { unit, x_label, y_ticks: y_ticks.collect(), x_ticks, series: drawn }
+    Lines { unit, x_label, y_ticks: y_ticks.collect(), x_ticks: thinned(x_ticks), series: drawn }
 }
 
 /// Points as SVG has them.
@@ -133,6 +136,20 @@ fn x_ticks(series: &[Series]) -> Vec<Tick> {
     let (from, width) = (first.0, last.0 - first.0);
     let at = |x: f64| if width > 0.0 { round((x - from) / width * 100.0) } else { 50.0 };
     all.iter().map(|(x, text)| Tick { at: at(*x), text: (*text).to_owned() }).collect()
+}
+
+/// Leaves out names that would run into the one before; the last one stays.
+fn thinned(mut ticks: Vec<Tick>) -> Vec<Tick> {
+    let Some(last) = ticks.pop() else { return ticks };
+    let mut kept: Vec<Tick> = Vec::new();
+    for tick in ticks {
+        let room = kept.last().is_none_or(|before| tick.at - before.at >= NAME_WIDTH);
+        if room && last.at - tick.at >= NAME_WIDTH {
+            kept.push(tick);
+        }
+    }
+    kept.push(last);
+    kept
 }
 
 /// Moves names apart, as little as it takes: down from the top, then up from the bottom.

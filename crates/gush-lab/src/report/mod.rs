@@ -5,6 +5,7 @@
 
 mod bars;
 mod data;
+mod dots;
 mod estimate;
 mod lines;
 mod number;

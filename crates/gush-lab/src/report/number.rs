@@ -17,7 +17,7 @@ pub fn figure(value: f64) -> String {
 
 /// From the lower to the upper, as [`figure`] has them.
 pub fn range(low: f64, high: f64) -> String {
-    format!("{} … {}", figure(low), figure(high))
+    format!("{}\u{a0}…\u{a0}{}", figure(low), figure(high))
 }
 
 /// How many times: `1.04×`, `12×`.

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::bars::Bars;
+use super::dots::Dots;
 use super::lines::Lines;
 
 /// The whole.
@@ -83,6 +84,7 @@ pub struct View {
 pub enum Body {
     Bars(Bars),
     Lines(Lines),
+    Dots(Dots),
     Table(Table),
     Picture { href: String, alt: String, name: String },
     Text { text: String },
@@ -188,8 +190,10 @@ impl<T: Into<String>> From<T> for Cell {
     }
 }
 
-/// A small line without axes, in a box of 100 by 100.
+/// A small line without axes, 120 wide and 24 high.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spark {
     pub points: String,
+    pub last_x: f64,
+    pub last_y: f64,
 }

@@ -146,17 +146,11 @@ fn table(caption: String, copies: &[&Copy<'_>], sizes: &[u64]) -> Table {
     table
 }
 
-/// A case's name without the size and the state of the cache, which a table says elsewhere.
+/// A case's name without what the table says elsewhere: `read-write-128K+cold@256M` is
+/// `read-write-128K` among cold files.
 fn variant(copy: &Copy<'_>) -> String {
-    let size = bytes(copy.size_bytes).replace('\u{a0}', "");
-    let short = size.replace("iB", "");
-    let words: Vec<&str> = copy
-        .case
-        .split([' ', ',', '/', ':', '@'])
-        .filter(|word| !word.is_empty() && *word != copy.cache)
-        .filter(|word| *word != size && *word != short && *word != copy.size_bytes.to_string())
-        .collect();
-    words.join(" ")
+    let name = copy.case.rsplit_once('@').map_or(copy.case, |(name, _)| name);
+    name.replace(&format!("+{}", copy.cache), "")
 }
 
 /// The page's first sentence, when there are no pipes.

@@ -2,8 +2,9 @@
 
 use super::machine::name;
 use crate::model::Machine;
-use crate::report::bars::{self, Bar};
 use crate::report::data::{Data, Suite};
+use crate::report::dots;
+use crate::report::estimate::Estimate;
 use crate::report::number::{figure, plural, range, times};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 
@@ -36,21 +37,24 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
         return None;
     }
     let cases: Vec<&str> = taken[0].1.cases.iter().map(|case| case.name).collect();
-    let bars: Vec<Bar> = cases
+    let names: Vec<String> = taken.iter().map(|(machine, _)| name(machine)).collect();
+    let rows: Vec<_> = cases
         .iter()
-        .flat_map(|case| {
-            taken.iter().filter_map(move |(machine, suite)| {
-                let speed = suite.speed(case)?;
-                Some(Bar { about: name(machine), ..Bar::new(*case, speed.clone()) })
-            })
+        .map(|case| {
+            let speeds = taken.iter().map(|(_, suite)| suite.speed(case).cloned());
+            ((*case).to_owned(), speeds.collect::<Vec<Option<Estimate>>>())
         })
+        .filter(|(_, speeds)| speeds.iter().flatten().count() > 1)
         .collect();
-    let caption = format!("{} on each machine", super::code(suite));
-    let mut figure = bars::figure_of(caption, "GiB/s", &bars, &[]);
-    if let Some(view) = figure.views.last_mut() {
-        view.body = Body::Table(table(suite, &taken, &cases));
+    if rows.is_empty() {
+        return None;
     }
-    Some(figure)
+    Some(
+        Figure::new(format!("{} on each machine", super::code(suite)))
+            .with("Logarithmic", dots::drawn("GiB/s", &names, &rows, true))
+            .with("Linear", dots::drawn("GiB/s", &names, &rows, false))
+            .with("Table", Body::Table(table(suite, &taken, &cases))),
+    )
 }
 
 fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&str]) -> Table {

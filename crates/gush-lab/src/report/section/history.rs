@@ -100,13 +100,21 @@ fn course_table(suite: &str, courses: &[Course<'_>]) -> Table {
 
 /// From zero, so that noise looks as small as it is.
 fn spark(known: &[&Estimate]) -> Spark {
+    const WIDTH: f64 = 120.0;
+    const HEIGHT: f64 = 24.0;
     let scale = Scale::linear(known.iter().map(|estimate| estimate.median));
     let last = (known.len().max(2) - 1) as f64;
-    let tenth = |percent: f64| (percent * 10.0).round() / 10.0;
-    let points = known.iter().enumerate().map(|(index, estimate)| {
-        (tenth(index as f64 / last * 100.0), tenth(100.0 - scale.at(estimate.median)))
-    });
-    Spark { points: polyline(points) }
+    let tenth = |place: f64| (place * 10.0).round() / 10.0;
+    let points: Vec<(f64, f64)> = known
+        .iter()
+        .enumerate()
+        .map(|(index, estimate)| {
+            let y = HEIGHT - scale.at(estimate.median) / 100.0 * HEIGHT;
+            (tenth(index as f64 / last * WIDTH), tenth(y))
+        })
+        .collect();
+    let (last_x, last_y) = points.last().copied().unwrap_or_default();
+    Spark { points: polyline(points.into_iter()), last_x, last_y }
 }
 
 fn every_run(suite: &str, courses: &[Course<'_>], times: impl Iterator<Item = String>) -> Table {

@@ -126,7 +126,7 @@ fn runs(runs: &[&Run]) -> Table {
             n => {
                 let facts: Vec<&str> =
                     run.warnings.iter().map(|warning| warning.fact.as_str()).collect();
-                Cell::toned(plural(n, "warning"), Tone::Bad).small(facts.join("; "))
+                Cell::toned(plural(n, "warning"), Tone::Bad).small(facts.join(" "))
             }
         };
         table.rows.push(vec![

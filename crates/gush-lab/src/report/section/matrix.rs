@@ -1,12 +1,13 @@
 //! Which method moves bytes from what to what: a grid for each method, and one of all.
 
-use super::code;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{count, figure, plural};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 use crate::stats::Summary;
 
 const SUITE: &str = "matrix";
+/// In place of an errno, where a rule of gush's own says no.
+const REFUSED: &str = "refused";
 
 #[derive(Debug)]
 struct Tried<'a> {
@@ -16,8 +17,8 @@ struct Tried<'a> {
     works: bool,
     errno: &'a str,
     gib_per_s: Option<f64>,
-    /// What was expected instead.
-    unexpected: Option<String>,
+    /// What was expected, what it means that it is not so, and who says so.
+    unexpected: Option<[&'a str; 3]>,
 }
 
 impl<'a> Tried<'a> {
@@ -31,7 +32,10 @@ impl<'a> Tried<'a> {
             works,
             errno,
             gib_per_s: median(case),
-            unexpected: unexpected(case, works, errno),
+            unexpected: case.text("differs").map(|meaning| {
+                let text = |name| case.text(name).unwrap_or_default();
+                [text("expected"), meaning, text("because")]
+            }),
         })
     }
 
@@ -41,7 +45,7 @@ impl<'a> Tried<'a> {
                 Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
             }
             (true, None) => Cell::toned("✓", Tone::Good),
-            (false, _) if self.errno.is_empty() => Cell::toned("·", Tone::Absent),
+            (false, _) if matches!(self.errno, "" | REFUSED) => Cell::toned("·", Tone::Absent),
             (false, _) => Cell::toned(self.errno, Tone::Refused),
         };
         Cell { odd: self.unexpected.is_some(), ..cell }
@@ -55,17 +59,6 @@ fn median(case: &Case<'_>) -> Option<f64> {
     Summary::of(&speeds).map(|summary| summary.median).filter(|median| *median > 0.0)
 }
 
-/// What was expected, if it is not what happened.
-fn unexpected(case: &Case<'_>, works: bool, errno: &str) -> Option<String> {
-    let expected = case.fact("expected")?;
-    if let Some(expected) = expected.as_bool() {
-        return (expected != works).then(|| if expected { "works" } else { "refused" }.to_owned());
-    }
-    let expected = expected.as_str().filter(|text| !text.is_empty())?;
-    let happened = if works { "works" } else { errno };
-    (expected != happened).then(|| expected.to_owned())
-}
-
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let suite = data.suite(SUITE)?;
     let tried: Vec<Tried<'_>> = suite.cases.iter().filter_map(Tried::of).collect();
@@ -74,7 +67,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     }
     let mut notes = vec![
         "✓ or a number (GiB/s): it works, and the bytes were verified. A name such as EINVAL: the kernel's \
-         answer. A dot: the method does not serve this pair. ≠ marks what differs from what the kernel is \
+         answer. A dot: a rule of gush itself says no. ≠ marks what differs from what the kernel is \
          known to do."
             .to_owned(),
     ];
@@ -83,7 +76,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: SUITE,
         title: "What moves to what".to_owned(),
         said: said(&tried),
-        figures: vec![figure_of(&tried)],
+        figures: [Some(figure_of(&tried)), differences(&tried)].into_iter().flatten().collect(),
         notes,
     })
 }
@@ -167,41 +160,33 @@ fn said(tried: &[Tried<'_>]) -> Vec<String> {
         }
     )
     .replace(" of the pairs are", " pairs are")];
-    let odd: Vec<&Tried<'_>> = tried.iter().filter(|tried| tried.unexpected.is_some()).collect();
-    said.push(match odd.as_slice() {
-        [] => "Nothing differs from what the kernel is known to do.".to_owned(),
-        odd => {
-            const NAMED: usize = 5;
-            let named: Vec<String> = odd.iter().take(NAMED).map(|tried| deviation(tried)).collect();
-            let more = odd.len().saturating_sub(NAMED);
-            let rest = if more > 0 { format!("; and {more} more") } else { String::new() };
-            format!(
-                "{} from what the kernel is known to do: {}{rest}.",
-                if odd.len() == 1 {
-                    "1 differs".to_owned()
-                } else {
-                    format!("{} differ", odd.len())
-                },
-                named.join("; ")
-            )
-        }
+    said.push(match tried.iter().filter(|tried| tried.unexpected.is_some()).count() {
+        0 => "Nothing differs from what the kernel is known to do.".to_owned(),
+        1 => "1 answer differs from what the kernel is known to do; see below.".to_owned(),
+        n => format!("{n} answers differ from what the kernel is known to do; see below."),
     });
     said
 }
 
-fn deviation(tried: &Tried<'_>) -> String {
-    let happened = match (tried.works, tried.errno) {
-        (true, _) => "works",
-        (false, "") => "is refused",
-        (false, errno) => errno,
-    };
-    format!(
-        "{} from {} to {} {happened} (expected: {})",
-        code(tried.method),
-        tried.source,
-        tried.target,
-        tried.unexpected.as_deref().unwrap_or_default()
-    )
+/// Every answer that is not as expected; none when all are.
+fn differences(tried: &[Tried<'_>]) -> Option<Figure> {
+    let columns = ["Method", "From", "To", "Here", "Expected", "What it means", "Who says so"];
+    let mut table = Table::new("Not as expected", &columns.map(words));
+    for tried in tried {
+        let Some([expected, meaning, because]) = tried.unexpected else { continue };
+        let here = if tried.works { "works" } else { tried.errno };
+        table.rows.push(vec![
+            Cell::code(tried.method),
+            tried.source.into(),
+            tried.target.into(),
+            Cell::code(here),
+            Cell::code(expected),
+            meaning.into(),
+            because.into(),
+        ]);
+    }
+    let caption = "What differs from what the kernel is known to do";
+    (!table.rows.is_empty()).then(|| Figure::new(caption).with("", Body::Table(table)))
 }
 
 fn skipped(suite: &Suite<'_>) -> Option<String> {
