@@ -141,7 +141,7 @@ fn drawn(
 
 fn published(bar: &Bar) -> String {
     match bar.published {
-        Some((from, to)) if from < to => range(from, to),
+        Some((from, to)) if from < to => format!("{}–{}", figure(from), figure(to)),
         Some((_, to)) => figure(to),
         None => String::new(),
     }

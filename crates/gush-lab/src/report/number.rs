@@ -30,9 +30,9 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// How many times, and how sure that is: `24× (22 … 26)`.
+/// How many times, and how sure that is: `24.0× (22.1 … 26.0)`.
 pub fn times_between(Times { low, value, high }: Times) -> String {
-    format!("{} ({})", times(value), range(low, high))
+    format!("{}× ({})", figure(value), range(low, high))
 }
 
 /// With narrow spaces between thousands.

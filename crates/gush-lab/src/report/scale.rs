@@ -12,6 +12,9 @@ pub struct Tick {
     pub text: String,
 }
 
+/// Beyond it nothing is measured, and arithmetic would overflow.
+const FARTHEST: f64 = 1e100;
+
 /// An axis from one round value to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
@@ -24,7 +27,7 @@ pub struct Scale {
 impl Scale {
     /// From 0 to what holds all `values`, in steps of 1, 2 or 5.
     pub fn linear(values: impl Iterator<Item = f64>) -> Self {
-        let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max);
+        let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max).min(FARTHEST);
         let most = if most > 0.0 { most } else { 1.0 };
         let rough = most / 5.0;
         let decade = 10f64.powf(rough.log10().floor());
@@ -38,7 +41,9 @@ impl Scale {
 
     /// From one power of ten to another, around all `values` above 0.
     pub fn logarithmic(values: impl Iterator<Item = f64> + Clone) -> Self {
-        let positive = values.filter(|value| value.is_finite() && *value > 0.0);
+        let positive = values
+            .filter(|value| value.is_finite() && *value > 0.0)
+            .map(|value| value.clamp(1.0 / FARTHEST, FARTHEST));
         let least = positive.clone().fold(f64::INFINITY, f64::min);
         let most = positive.fold(0.0, f64::max);
         if most == 0.0 {
@@ -105,7 +110,14 @@ mod tests {
 
     #[test]
     fn odd_values_break_no_axis() {
-        for values in [vec![], vec![0.0], vec![f64::NAN, 1e308], vec![1e-300, 1e300], vec![-5.0]] {
+        for values in [
+            vec![],
+            vec![0.0],
+            vec![f64::NAN, 1e308],
+            vec![1e-300, 1e300],
+            vec![f64::MAX],
+            vec![-5.0],
+        ] {
             for scale in
                 [Scale::linear(values.iter().copied()), Scale::logarithmic(values.iter().copied())]
             {

@@ -20,10 +20,14 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     Some(Section {
         id: "machine",
         title: title.to_owned(),
-        figures: vec![
-            Figure::new("What the figures were measured on").with("", Body::Table(facts)),
-            Figure::new("The runs").with("", Body::Table(runs(&data.runs))),
-        ],
+        figures: [
+            Some(Figure::new("What the figures were measured on").with("", Body::Table(facts))),
+            Some(Figure::new("The runs").with("", Body::Table(runs(&data.runs)))),
+            left_out(&data.runs),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         ..Section::default()
     })
 }
@@ -140,6 +144,20 @@ fn runs(runs: &[&Run]) -> Table {
         ]);
     }
     table
+}
+
+/// Every case that could not be measured, with the reason; none when all could.
+fn left_out(runs: &[&Run]) -> Option<Figure> {
+    let columns = [words("Run"), words("Case"), words("Why")];
+    let mut table = Table::new("Cases that were left out", &columns);
+    for run in runs.iter().rev() {
+        table.rows.extend(run.failures.iter().map(|failure| {
+            let case = format!("{}:{}", failure.suite, failure.case);
+            vec![Cell::code(&run.id), Cell::code(case), failure.error.as_str().into()]
+        }));
+    }
+    let caption = "What could not be measured";
+    (!table.rows.is_empty()).then(|| Figure::new(caption).with("", Body::Table(table)))
 }
 
 /// Whole seconds.

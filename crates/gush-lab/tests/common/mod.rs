@@ -1,0 +1,24 @@
+//! What the tests of the report share.
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+use std::io::Write;
+
+use gush_lab::model::Run;
+
+/// Three runs of one machine and one of another, as an export has them.
+pub fn runs() -> Vec<Run> {
+    let text = include_str!("../data/report-runs.json");
+    let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
+    serde_json::from_value(document["runs"].take()).unwrap()
+}
+
+/// The newest of them, which has every suite.
+pub fn one() -> Run {
+    runs().pop().unwrap()
+}
+
+/// Says, past the test runner's capture, that the running test could not test, and why.
+pub fn skipped(why: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
+}

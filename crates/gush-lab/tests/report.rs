@@ -1,0 +1,257 @@
+//! The report as a file: what is in it, what is not, and that it is always the same.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{one, runs};
+use gush_lab::model::{Attachment, Failure, Run, Sample, Warning};
+use gush_lab::report;
+
+/// Without the files inside the page, which are tested by themselves.
+fn readable(html: &str) -> String {
+    let mut text = String::new();
+    let mut rest = html;
+    while let Some(start) = rest.find(";base64,") {
+        let (before, after) = rest.split_at(start + ";base64,".len());
+        text.push_str(before);
+        text.push('…');
+        rest = &after[after.find('"').unwrap_or(after.len())..];
+    }
+    text + rest
+}
+
+#[test]
+fn a_stored_run_gives_the_golden_page() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/report.html");
+    let page = readable(&report::html(&runs()));
+    if std::env::var_os("GUSH_BLESS").is_some() {
+        fs::write(&golden, &page).unwrap();
+    }
+    let expected = fs::read_to_string(&golden).unwrap();
+    let differs = page.lines().zip(expected.lines()).find(|(page, golden)| page != golden);
+    assert!(page == expected, "GUSH_BLESS=1 makes it anew; the first difference: {differs:#?}");
+}
+
+#[test]
+fn the_order_of_runs_and_runs_given_twice_change_nothing() {
+    let mut shuffled = runs();
+    shuffled.reverse();
+    shuffled.extend(runs());
+    assert_eq!(report::html(&shuffled), report::html(&runs()));
+}
+
+#[test]
+fn every_section_is_there_and_linked() {
+    let page = report::html(&runs());
+    for id in [
+        "pipe",
+        "copy",
+        "calls",
+        "matrix",
+        "memory",
+        "pages",
+        "relay",
+        "other",
+        "history",
+        "machines",
+        "explained",
+        "machine",
+        "samples",
+    ] {
+        assert!(page.contains(&format!("<section id=\"{id}\"")), "no section {id}");
+        assert!(page.contains(&format!("<a href=\"#{id}\">")), "no link to {id}");
+    }
+}
+
+#[test]
+fn suites_that_were_not_run_are_absent() {
+    let mut run = one();
+    run.samples.retain(|sample| sample.suite == "memory");
+    run.attachments.clear();
+    let page = report::html(&[run]);
+    assert!(page.contains("<section id=\"memory\""));
+    for id in ["pipe", "copy", "calls", "matrix", "pages", "relay", "other", "history", "machines"]
+    {
+        assert!(!page.contains(&format!("<section id=\"{id}\"")), "section {id} without samples");
+    }
+}
+
+#[test]
+fn figures_stand_beside_the_published_ones() {
+    let page = report::html(&runs());
+    for published in ["3.50–3.70", "12.7", "32.8", "25.0", "51.0", "62.5–65.0"] {
+        assert!(page.contains(&format!("published {published}<")), "{published} is missing");
+    }
+    assert!(page.contains("<td class=\"bad\">NO</td>"), "what is not sound is told in words");
+}
+
+#[test]
+fn sentences_follow_the_samples() {
+    let pair = |write: [f64; 5], fresh: [f64; 5]| {
+        let case = |case: &str, speeds: [f64; 5]| {
+            let sample = |(round, speed): (u32, f64)| {
+                let measured =
+                    gush_lab::model::Measured { gib_per_s: Some(speed), ..Default::default() };
+                Sample {
+                    suite: "pipe".into(),
+                    case: case.into(),
+                    round,
+                    measured: measured.with("sound", true),
+                }
+            };
+            (1..).zip(speeds).map(sample).collect::<Vec<_>>()
+        };
+        let samples = [case("write-read", write), case("fresh-splice", fresh)].concat();
+        report::html(&[Run { samples, ..one_without_samples() }])
+    };
+    let clear = pair([1.0, 1.1, 0.9, 1.0, 1.0], [9.0, 9.1, 9.2, 8.9, 9.0]);
+    assert!(clear.contains("<code>fresh-splice</code>, does 9.00, which is 9.00× ("), "{clear}");
+    let doubtful = pair([1.0, 9.0, 0.9, 1.0, 8.0], [2.0, 1.1, 9.2, 0.9, 7.0]);
+    assert!(doubtful.contains("no sound way for any data was clearly faster"), "{doubtful}");
+}
+
+fn one_without_samples() -> Run {
+    Run { samples: Vec::new(), attachments: Vec::new(), failures: Vec::new(), ..one() }
+}
+
+#[test]
+fn no_run_and_a_run_without_samples_make_a_page() {
+    for (runs, says) in [
+        (vec![], "No run was given"),
+        (vec![one_without_samples()], "1 run with 0 samples."),
+        (
+            vec![Run { interrupted: true, finished: None, ..one_without_samples() }],
+            "was interrupted",
+        ),
+        (vec![Run { finished: None, ..one_without_samples() }], "did not come to its end"),
+    ] {
+        let page = report::html(&runs);
+        assert!(page.contains(says), "{says}: {page}");
+        assert!(page.ends_with("</html>\n") || page.ends_with("</html>"));
+    }
+}
+
+const HOSTILE: &str = "</style></script><script>alert(1)</script>\"'><img src=http://x.example/y onerror=alert(2)>`**";
+
+#[test]
+fn what_an_import_brings_is_text() {
+    let mut run = one();
+    for sample in &mut run.samples {
+        sample.case = format!("{HOSTILE}{}", sample.case);
+        for (_, fact) in sample.measured.facts.iter_mut().filter(|(_, fact)| fact.is_string()) {
+            *fact = format!("{HOSTILE}{}", fact.as_str().unwrap()).into();
+        }
+    }
+    run.samples.push(Sample { suite: HOSTILE.into(), ..run.samples[0].clone() });
+    run.command.push(HOSTILE.into());
+    run.gush = HOSTILE.into();
+    run.id = HOSTILE.into();
+    run.machine.id = HOSTILE.into();
+    run.machine.facts.insert(HOSTILE.into(), HOSTILE.into());
+    run.machine.facts.insert("processor".into(), HOSTILE.into());
+    run.warnings.push(Warning { fact: HOSTILE.into(), remedy: HOSTILE.into() });
+    run.failures.push(Failure {
+        suite: HOSTILE.into(),
+        case: HOSTILE.into(),
+        error: HOSTILE.into(),
+    });
+    for media_type in ["image/svg+xml", HOSTILE] {
+        run.attachments.push(Attachment {
+            suite: HOSTILE.into(),
+            case: HOSTILE.into(),
+            title: HOSTILE.into(),
+            media_type: media_type.into(),
+            text: HOSTILE.into(),
+        });
+    }
+    let page = report::html(&[run, one()]);
+    let plain = report::html(&[one()]);
+    for tag in ["<script", "<style", "<img", "<meta", "<link", "<iframe"] {
+        let more = if tag == "<img" { 1 } else { 0 };
+        assert_eq!(page.matches(tag).count(), plain.matches(tag).count() + more, "{tag}");
+    }
+    assert!(!page.contains("onerror=alert(2)>`") && !page.contains("<img src=http"));
+}
+
+#[test]
+fn no_address_outside_the_page_is_in_it() {
+    let page = readable(&report::html(&runs()));
+    for attribute in ["src=\"", "href=\"", "url("] {
+        for (at, _) in page.match_indices(attribute) {
+            let target = &page[at + attribute.len()..];
+            assert!(
+                target.starts_with('#') || target.starts_with("data:"),
+                "{attribute}{}",
+                &target[..40.min(target.len())]
+            );
+        }
+    }
+    assert!(!page.contains("@import") && !page.contains("style=\""));
+    assert!(page.contains("content=\"default-src &#x27;none&#x27;;"));
+}
+
+#[test]
+fn every_chart_has_its_table() {
+    let page = report::html(&runs());
+    for figure in page.split("<figure").skip(1) {
+        let figure = &figure[..figure.find("</figure>").unwrap()];
+        let is_chart = ["class=\"bars", "class=\"lines"].iter().any(|chart| figure.contains(chart));
+        assert!(!is_chart || figure.contains("<table"), "{figure}");
+    }
+    for table in page.split("<table").skip(1) {
+        let table = &table[..table.find("</table>").unwrap()];
+        assert!(table.contains("<caption>") && table.contains("scope=\"col\""), "{table}");
+        assert_eq!(table.matches("<tr>").count() - 1, table.matches("scope=\"row\"").count());
+    }
+}
+
+#[test]
+fn odd_figures_break_nothing() {
+    let mut run = one();
+    for (index, sample) in run.samples.iter_mut().enumerate() {
+        let odd = [0.0, -1.0, f64::MAX, f64::MIN_POSITIVE, f64::INFINITY, f64::NAN];
+        sample.measured.gib_per_s = Some(odd[index % odd.len()]);
+        for fact in ["buffer_bytes", "size_bytes", "works", "method", "syscalls", "ns_per_page"] {
+            if index % 3 == 0 {
+                sample
+                    .measured
+                    .facts
+                    .insert(fact.to_owned(), serde_json::json!([u64::MAX, null, -1]));
+            }
+        }
+    }
+    let page = report::html(&[run]);
+    assert!(!page.contains("NaN%") && !page.contains("inf%"), "{page}");
+}
+
+#[test]
+fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no/report.html");
+    let error = report::write(&[], &path).unwrap_err();
+    assert_eq!(
+        error.told(),
+        format!("the report cannot be written to {}: No such file or directory", path.display())
+    );
+    let taken = dir.path().join("taken");
+    fs::create_dir(&taken).unwrap();
+    assert!(report::write(&[], &taken).is_err());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_full_disk_leaves_the_older_report() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return common::skipped("no /dev/full here");
+    }
+    assert!(report::write(&[], full).unwrap_err().told().ends_with("No space left on device"));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    report::write(&runs(), &path).unwrap();
+    report::write(&[], &path).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains("No run was given"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}

@@ -1,0 +1,216 @@
+//! The report as people see it: in a headless Chromium.
+
+mod browser;
+mod common;
+
+use std::path::PathBuf;
+
+use browser::Browser;
+use common::{runs, skipped};
+use gush_lab::report;
+use tempfile::TempDir;
+
+/// The page of the stored runs in a browser; none where there is no browser.
+fn page(width: u32, colours: &str) -> Option<(Browser, PathBuf, TempDir)> {
+    let mut browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("report.html");
+    report::write(&runs(), &path).unwrap();
+    browser.open(&path, width, colours);
+    Some((browser, path, dir))
+}
+
+/// What several tests ask the page.
+const HELP: &str = "
+    globalThis.shown = (one) => one.checkVisibility() && one.getBoundingClientRect().height > 0;
+    globalThis.channels = (colour) => {
+        const canvas = new OffscreenCanvas(1, 1).getContext('2d');
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    globalThis.light = (colour) => {
+        const [r, g, b] = channels(colour).slice(0, 3).map((channel) => {
+            const part = channel / 255;
+            return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    globalThis.ground = (one) => {
+        for (; one; one = one.parentElement) {
+            const colour = getComputedStyle(one).backgroundColor;
+            if (channels(colour)[3] === 255) return colour;
+        }
+        return 'white';
+    };
+    // As WCAG 2 defines it.
+    globalThis.contrast = (one) => {
+        const [a, b] = [light(getComputedStyle(one).color), light(ground(one))].sort((x, y) => y - x);
+        return (a + 0.05) / (b + 0.05);
+    };
+    0";
+
+#[test]
+fn nothing_is_requested_and_nothing_complained_of() {
+    let Some((mut browser, path, _dir)) = page(1280, "light") else { return };
+    browser.value("document.querySelectorAll('.views > input').forEach((one) => one.click())");
+    browser.value("scrollTo(0, document.documentElement.scrollHeight)");
+    assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
+    let own = format!("file://{}", path.display());
+    for address in browser.requests() {
+        assert!(address == own || address.starts_with("data:"), "{address} was asked for");
+    }
+    // The test would see it: the policy stops a request, and the console tells.
+    browser.value("new Image().src = 'https://gush.invalid/x.png'; 0");
+    assert!(!browser.complaints().is_empty(), "the policy let a request pass in silence");
+}
+
+#[test]
+fn bars_are_as_long_as_their_figures() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    let bars = browser.value(
+        "document.querySelector('#pipe-1-2').click();
+         [...document.querySelectorAll('#pipe .row')].filter((row) => row.checkVisibility()).map((row) => [
+            row.querySelector('.value b').textContent,
+            row.querySelector('rect.bar').getBoundingClientRect().width,
+            row.querySelector('rect.bar').getBoundingClientRect().height,
+         ])",
+    );
+    let bars = bars.as_array().unwrap();
+    assert_eq!(bars.len(), 12);
+    let figure = |bar: &serde_json::Value| bar[0].as_str().unwrap().parse::<f64>().unwrap();
+    let longest = bars.iter().max_by(|a, b| figure(a).total_cmp(&figure(b))).unwrap();
+    for bar in bars {
+        let (width, height) = (bar[1].as_f64().unwrap(), bar[2].as_f64().unwrap());
+        let expected = longest[1].as_f64().unwrap() * figure(bar) / figure(longest);
+        assert!(height > 5.0 && width > 0.0 && (width - expected).abs() < 1.0, "{bar}: {expected}");
+    }
+}
+
+#[test]
+fn lines_cells_and_pictures_are_drawn() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    browser.value(HELP);
+    let lines = browser.value(
+        "[...document.querySelectorAll('#copy .lines polyline')].filter(shown)
+            .map((line) => line.getBoundingClientRect().width)",
+    );
+    let lines = lines.as_array().unwrap();
+    assert_eq!(lines.len(), 4, "a line for each method");
+    assert!(lines.iter().all(|width| width.as_f64().unwrap() > 300.0), "{lines:?}");
+    for (what, selector, count) in [
+        ("cells of the matrix", "#matrix table.grid td", 16),
+        ("courses", "#history .spark polyline", 4),
+        ("machines' marks", "#machines use", 3 * 2 * 2),
+    ] {
+        let count_shown = browser
+            .value(&format!("[...document.querySelectorAll('{selector}')].filter(shown).length"));
+        assert!(count_shown.as_u64().unwrap() >= count, "{what}: {count_shown}");
+    }
+    let picture = browser.value("document.querySelector('.picture img').naturalWidth");
+    assert!(picture.as_u64().unwrap() > 0, "the flame graph is not drawn");
+}
+
+#[test]
+fn colours_follow_the_system_until_chosen_and_text_has_contrast() {
+    let Some((mut browser, path, _dir)) = page(1280, "light") else { return };
+    let lightness = |browser: &mut Browser| {
+        browser.value(HELP);
+        browser.value("light(getComputedStyle(document.body).backgroundColor)").as_f64().unwrap()
+    };
+    const TEXTS: &str = "
+        ['h1', 'h1 strong', '.byline', '.said', '.note', '.legend span', '.unit', '.row .name code',
+         '.row .name small', '.row .value small', '.also .sound', '.also .unsound', 'figcaption', 'nav a',
+         'caption', 'td', 'td.refused', 'td.h5', 'td.h4', 'td.h3', 'td.h2', '.differs', '.button',
+         '.views > label', '.views > input:checked + label', '.warnings li', '.tip']
+        .map((selector) => [selector, Math.min(...[...document.querySelectorAll(selector)].map(contrast))])
+        .filter(([, least]) => least < 4.5)";
+    assert!(lightness(&mut browser) > 0.8);
+    assert_eq!(browser.value(TEXTS), serde_json::json!([]), "text too faint on light");
+    browser.colours("dark");
+    assert!(lightness(&mut browser) < 0.05);
+    assert_eq!(browser.value(TEXTS), serde_json::json!([]), "text too faint on dark");
+    browser.value("document.querySelector('#theme-light').click()");
+    assert!(lightness(&mut browser) > 0.8, "light was chosen");
+    browser.open(&path, 1280, "dark");
+    assert!(lightness(&mut browser) > 0.8, "the choice is kept");
+}
+
+#[test]
+fn everything_works_from_the_keyboard() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    browser.press("Tab");
+    assert_eq!(browser.value("document.activeElement.className"), "skip");
+    assert!(
+        browser.value("document.activeElement.getBoundingClientRect().top").as_f64() >= Some(0.0)
+    );
+    browser.press("Enter");
+    assert_eq!(browser.value("document.activeElement.id"), "main");
+
+    browser.press("Tab");
+    assert_eq!(browser.value("document.activeElement.id"), "pipe-1-1");
+    let outline = "getComputedStyle(document.activeElement.nextElementSibling).outlineStyle";
+    assert_eq!(browser.value(outline), "solid", "the focus is seen");
+    browser.press("ArrowRight");
+    browser.press("ArrowRight");
+    assert_eq!(browser.value("document.activeElement.nextElementSibling.textContent"), "Table");
+    let table = "document.querySelector('#pipe table').checkVisibility()";
+    assert_eq!(browser.value(table), true);
+    browser.press("ArrowLeft");
+    assert_eq!(browser.value(table), false);
+
+    browser.press("Tab");
+    let tip = "getComputedStyle(document.activeElement.querySelector('.tip')).display";
+    assert_eq!(browser.value("document.activeElement.className"), "row");
+    assert_eq!(browser.value(tip), "flex", "the tip comes with the focus");
+    browser.press("Escape");
+    assert_eq!(browser.value(tip), "none", "Escape hides it");
+    browser.press("Tab");
+    assert_eq!(browser.value(tip), "flex");
+
+    browser.value("document.querySelector('#copy .plot > svg').focus()");
+    let readout = "document.querySelector('#copy .readout').textContent";
+    let first = browser.value(readout);
+    assert!(first.as_str().unwrap().starts_with("stdio-char, 4\u{a0}KiB: "), "{first}");
+    browser.press("ArrowDown");
+    browser.press("ArrowRight");
+    let second = browser.value(readout);
+    assert!(second.as_str().unwrap().starts_with("read-write, 1\u{a0}MiB: "), "{second}");
+    assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
+}
+
+#[test]
+fn a_narrow_window_and_paper_lose_nothing() {
+    let Some((mut browser, path, _dir)) = page(360, "light") else { return };
+    let wider = "[...document.querySelectorAll('.views > input')].map((one) => {
+        one.click();
+        return [one.id, document.documentElement.scrollWidth];
+    }).filter(([, width]) => width > 360)";
+    assert_eq!(browser.value(wider), serde_json::json!([]), "views wider than the window");
+    browser.open(&path, 1000, "dark");
+    browser.call("Emulation.setEmulatedMedia", serde_json::json!({ "media": "print" }));
+    browser.value(HELP);
+    let ground = browser.value("light(getComputedStyle(document.body).backgroundColor)");
+    assert!(ground.as_f64().unwrap() > 0.8, "paper is light");
+    let grids = "[...document.querySelectorAll('#matrix table.grid')].filter(shown).length";
+    assert_eq!(browser.value(grids), 4, "every grid is printed");
+}
+
+#[test]
+fn the_samples_in_the_page_give_the_same_page() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    let json = browser
+        .value("atob(document.querySelector('a[download=\"gush-lab.json\"]').href.split(',')[1])");
+    // atob gives a letter for each byte.
+    let bytes: Vec<u8> = json.as_str().unwrap().chars().map(|byte| byte as u8).collect();
+    let again: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+    let list = again.get("runs").unwrap_or(&again).clone();
+    let again: Vec<gush_lab::model::Run> = serde_json::from_value(list).unwrap();
+    assert_eq!(report::html(&again), report::html(&runs()));
+}
