@@ -8,6 +8,7 @@ mod import;
 mod matrix;
 mod once;
 mod pipe;
+mod report;
 mod screen;
 mod session;
 mod suite;
@@ -38,6 +39,7 @@ enum Part {
     Compare(compare::Options),
     Export(export::Options),
     Import(import::Options),
+    Report(report::Options),
 }
 
 /// The one definition behind `gush lab`, its help, its manual page and its completions.
@@ -60,5 +62,6 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Part::Compare(options) => compare::run(&options),
         Part::Export(options) => export::run(&options),
         Part::Import(options) => import::run(&options),
+        Part::Report(options) => report::run(&options),
     }
 }

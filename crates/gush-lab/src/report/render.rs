@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::page::{Download, Page};
 use crate::model::Run;
+use crate::transfer;
 
 const STYLE: &str = include_str!("templates/style.css");
 const SCRIPT: &str = include_str!("templates/page.js");
@@ -82,62 +83,31 @@ pub fn data_uri(media_type: &str, content: &[u8]) -> String {
     format!("data:{media_type};base64,{}", BASE64.encode(content))
 }
 
-/// Every raw sample, for programs: as JSON, which can be imported and reported again, and as CSV.
+/// Every raw sample, for programs: as `gush lab export` writes them.
 pub fn downloads(runs: &[&Run]) -> Vec<Download> {
     if runs.is_empty() {
         return Vec::new();
     }
-    let json = serde_json::to_vec_pretty(runs).unwrap_or_default();
+    let runs: Vec<Run> = runs.iter().copied().cloned().collect();
+    let rows = runs.iter().flat_map(transfer::csv_rows);
+    let csv: String = std::iter::once(transfer::CSV_HEADER.to_owned())
+        .chain(rows)
+        .map(|row| row + "\n")
+        .collect();
+    let download = |name: &str, label: &str, media_type: &str, content: &str| Download {
+        name: name.to_owned(),
+        label: label.to_owned(),
+        href: data_uri(media_type, content.as_bytes()),
+    };
     vec![
-        Download {
-            name: "gush-lab.json".to_owned(),
-            label: "Runs and samples as JSON".to_owned(),
-            href: data_uri("application/json", &json),
-        },
-        Download {
-            name: "gush-lab.csv".to_owned(),
-            label: "Samples as CSV".to_owned(),
-            href: data_uri("text/csv", csv(runs).as_bytes()),
-        },
+        download(
+            "gush-lab.json",
+            "Runs and samples as JSON",
+            "application/json",
+            &transfer::json(&runs),
+        ),
+        download("gush-lab.csv", "Samples as CSV", "text/csv", &csv),
     ]
-}
-
-fn csv(runs: &[&Run]) -> String {
-    let mut text =
-        "run,machine,suite,case,round,gib_per_s,wall_s,user_s,system_s,bytes,facts\n".to_owned();
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for run in runs {
-        for sample in &run.samples {
-            let measured = &sample.measured;
-            let facts: Vec<String> =
-                measured.facts.iter().map(|(name, value)| format!("{name}={value}")).collect();
-            let fields = [
-                run.id.clone(),
-                run.machine.id.clone(),
-                sample.suite.clone(),
-                sample.case.clone(),
-                sample.round.to_string(),
-                number(measured.gib_per_s),
-                number(measured.wall_s),
-                number(measured.user_s),
-                number(measured.system_s),
-                measured.bytes.to_string(),
-                facts.join(";"),
-            ];
-            text.push_str(&fields.map(|field| quoted(&field)).join(","));
-            text.push('\n');
-        }
-    }
-    text
-}
-
-/// A field as RFC 4180 has it.
-fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }
 
 #[cfg(test)]
@@ -156,11 +126,5 @@ mod tests {
         let policy = policy();
         assert!(policy.starts_with("default-src 'none';"));
         assert!(!policy.contains("http") && !policy.contains("unsafe"));
-    }
-
-    #[test]
-    fn fields_are_quoted_when_they_must_be() {
-        assert_eq!(quoted("a,\"b\""), "\"a,\"\"b\"\"\"");
-        assert_eq!(quoted("plain"), "plain");
     }
 }

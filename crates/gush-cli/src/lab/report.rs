@@ -1,0 +1,104 @@
+//! `gush lab report`: runs as a page to look at.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use gush_lab::model::Run;
+use gush_lab::store::{self, Store};
+use gush_lab::{report, transfer};
+
+use super::screen::Screen;
+use super::session::path_of;
+use crate::talk::{Talker, os_text};
+
+/// Write one HTML page that shows runs: figures beside the published ones, history, several machines
+#[derive(Debug, Parser)]
+#[command(
+    max_term_width = 100,
+    after_help = "A run is its id, the start of it, last, or last~1 for the one before. A name with a slash, or that ends \
+                  in .json, is a file that gush lab export wrote, and - is standard input.\n\
+                  The page opens offline, asks for nothing, and has every raw sample in it."
+)]
+pub struct Options {
+    /// The runs, or files of runs; all stored runs unless some are named
+    #[arg(value_name = "RUN|FILE")]
+    runs: Vec<String>,
+    /// Write the page to PATH, - for standard output [default: $XDG_DATA_HOME/gush/report.html]
+    #[arg(long, short = 'o', value_name = "PATH", visible_alias = "output")]
+    report: Option<PathBuf>,
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    #[arg(long, value_name = "PATH")]
+    db: Option<PathBuf>,
+}
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab report");
+    let told = runs(options).and_then(|runs| Ok((runs, place(options)?)));
+    let (runs, path) = match told {
+        Ok(told) => told,
+        Err(why) => return talker.fail(why),
+    };
+    let mut screen = Screen::new(talker.clone(), 0);
+    if path == Path::new("-") {
+        screen.print(report::html(&runs).trim_end());
+    } else if let Err(error) = report::write(&runs, &path) {
+        return talker.fail(error.told());
+    } else {
+        screen.print(&path.display().to_string());
+    }
+    match screen.ended() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+    }
+}
+
+/// The runs that are meant, from files and from the store.
+fn runs(options: &Options) -> Result<Vec<Run>, String> {
+    let is_file = |word: &&String| *word == "-" || word.contains('/') || word.ends_with(".json");
+    let (files, words): (Vec<&String>, Vec<&String>) = options.runs.iter().partition(is_file);
+    let mut runs = Vec::new();
+    for file in &files {
+        let read = match file.as_str() {
+            "-" => transfer::parse_from(io::stdin().lock()),
+            path => transfer::read(Path::new(path)),
+        };
+        runs.extend(read.map_err(|error| format!("{file}: {error}"))?);
+    }
+    if files.is_empty() || !words.is_empty() {
+        runs.extend(stored(options.db.as_ref(), &words).map_err(|error| error.to_string())?);
+    }
+    Ok(runs)
+}
+
+/// Those that `words` mean; all for no words.
+fn stored(db: Option<&PathBuf>, words: &[&String]) -> Result<Vec<Run>, store::StoreError> {
+    let store = Store::read(&path_of(db)?)?;
+    if words.is_empty() {
+        return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
+    }
+    words.iter().map(|word| store.run(&store.find(word)?)).collect()
+}
+
+/// Where the page goes.
+fn place(options: &Options) -> Result<PathBuf, String> {
+    match &options.report {
+        Some(path) => Ok(path.clone()),
+        None => default_path(),
+    }
+}
+
+/// Where a page goes that nobody has given a place: beside the stored runs.
+pub fn default_path() -> Result<PathBuf, String> {
+    let directory = store::data_directory().map_err(|error| error.to_string())?;
+    match fs::create_dir_all(&directory) {
+        Ok(()) => Ok(directory.join("report.html")),
+        Err(error) => Err(format!(
+            "cannot make the directory {}: {}; --report PATH puts the page elsewhere",
+            directory.display(),
+            os_text(&error)
+        )),
+    }
+}
