@@ -162,6 +162,9 @@ pub(super) fn attempt(
     aim: Aim,
 ) -> Attempt {
     let load = Load::of(from, to, aim);
+    if let Err(error) = workshop.fill(from, &load) {
+        return absent(from, &error);
+    }
     let before = Usage::of_process();
     let source = match Source::open(from, workshop, &load) {
         Ok(source) => source,

@@ -62,8 +62,14 @@ fn direct(
 ) -> Result<u64, Refused> {
     let mut moved = 0;
     while moved < bytes {
-        let got = splice(source, target, (source, target), bytes - moved, call_bytes)
-            .map_err(|errno| Refused { call: "splice", errno, delivered_bytes: moved })?;
+        let got = splice(
+            source,
+            target,
+            &[(source, PollFlags::IN), (target, PollFlags::OUT)],
+            bytes - moved,
+            call_bytes,
+        )
+        .map_err(|errno| Refused { call: "splice", errno, delivered_bytes: moved })?;
         if got == 0 {
             break;
         }
@@ -86,14 +92,16 @@ fn through_pipe(
     let _ = rustix::pipe::fcntl_setpipe_size(&write_end, 1 << 20);
     while moved < bytes {
         let most = bytes - moved;
-        let mut held = splice(source, write_end.as_fd(), (source, source), most, call_bytes)
-            .map_err(|errno| refused("splice into the pipe", errno, moved))?;
+        let mut held =
+            splice(source, write_end.as_fd(), &[(source, PollFlags::IN)], most, call_bytes)
+                .map_err(|errno| refused("splice into the pipe", errno, moved))?;
         if held == 0 {
             break;
         }
         while held > 0 {
-            let put = splice(read_end.as_fd(), target, (target, target), held, call_bytes)
-                .map_err(|errno| refused("splice out of the pipe", errno, moved))?;
+            let put =
+                splice(read_end.as_fd(), target, &[(target, PollFlags::OUT)], held, call_bytes)
+                    .map_err(|errno| refused("splice out of the pipe", errno, moved))?;
             if put == 0 {
                 return Err(refused("splice out of the pipe", Errno::IO, moved));
             }
@@ -104,11 +112,14 @@ fn through_pipe(
     Ok(moved)
 }
 
-/// One splice, as soon as it can; `EAGAIN` waits for the readiness of `waits` (source, target).
+/// An end, and what it has to be ready for.
+type Readiness<'fd> = (BorrowedFd<'fd>, PollFlags);
+
+/// One splice, as soon as it can; after `EAGAIN` the ends of `waits` are waited for.
 fn splice(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
-    waits: (BorrowedFd<'_>, BorrowedFd<'_>),
+    waits: &[Readiness<'_>],
     most: u64,
     call_bytes: usize,
 ) -> io::Result<u64> {
@@ -123,14 +134,12 @@ fn splice(
     }
 }
 
-/// Waits a moment for the side that is not ready; where both seem to be, for anything to change.
-fn wait((source, target): (BorrowedFd<'_>, BorrowedFd<'_>)) {
+/// Waits a moment for the end that is not ready; where all seem to be, for anything to change.
+fn wait(ends: &[Readiness<'_>]) {
     const MOMENT_MS: i64 = 20;
-    if !is_ready(source, PollFlags::IN, 0) && !is_ready(source, PollFlags::IN, MOMENT_MS) {
-        return;
-    }
-    if is_ready(target, PollFlags::OUT, 0) || is_ready(target, PollFlags::OUT, MOMENT_MS) {
-        std::thread::sleep(Duration::from_micros(100));
+    match ends.iter().find(|(fd, events)| !is_ready(*fd, *events, 0)) {
+        Some((fd, events)) => drop(is_ready(*fd, *events, MOMENT_MS)),
+        None => std::thread::sleep(Duration::from_micros(50)),
     }
 }
 
@@ -156,7 +165,8 @@ pub(super) fn answer_of(
         }
         MethodName::Sendfile => rustix::fs::sendfile(target, source, None, BYTES).map(drop),
         MethodName::Splice => {
-            splice(source, target, (source, target), BYTES as u64, BYTES).map(drop)
+            let waits = [(source, PollFlags::IN), (target, PollFlags::OUT)];
+            splice(source, target, &waits, BYTES as u64, BYTES).map(drop)
         }
         _ => return None,
     };

@@ -35,6 +35,11 @@ impl Workshop {
         places::create_in(dir)
     }
 
+    /// Makes sure of a file of a kind with the load in it, so that making it is in no one's account.
+    pub(super) fn fill(&mut self, kind: Kind, load: &Load) -> io::Result<()> {
+        if kind.is_in(Kind::FILES) { self.filled(kind, load).map(drop) } else { Ok(()) }
+    }
+
     /// A file of a kind with the load in it; the same one as long as the load is.
     fn filled(&mut self, kind: Kind, load: &Load) -> io::Result<&File> {
         if self.filled.get(&kind).is_none_or(|(bytes, _)| *bytes != load.bytes) {

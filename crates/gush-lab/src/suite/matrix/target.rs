@@ -31,6 +31,8 @@ pub(super) struct Arrived {
     pub(super) kept: Option<Vec<u8>>,
     /// What the far end's thread did.
     pub(super) done: Done,
+    /// The file, kept until all is timed: freeing its pages takes time.
+    _file: Option<(OwnedFd, File)>,
 }
 
 /// What stands in a file with O_APPEND before.
@@ -107,19 +109,19 @@ impl Target {
             let mut done = drainer.finish();
             drop(kept_open);
             let kept = load.verifies.then(|| std::mem::take(&mut done.kept));
-            return Ok(Arrived { bytes: Some(done.bytes), kept, done });
+            return Ok(Arrived { bytes: Some(done.bytes), kept, done, _file: None });
         }
         let skip = if kind == Kind::Append { BEFORE.len() } else { 0 };
         if let Some(file) = file {
             let bytes = Some(file.metadata()?.len().saturating_sub(skip as u64));
             let kept = if load.verifies { Some(read_back(&file, skip)?) } else { None };
-            return Ok(Arrived { bytes, kept, done: Done::default() });
+            return Ok(Arrived { bytes, kept, done: Done::default(), _file: Some((fd, file)) });
         }
         if kind == Kind::Procfs {
             let kept = std::fs::read(COMM)?;
             // Whoever lists processes shall see what this is.
             std::fs::write(COMM, OWN_NAME)?;
-            return Ok(Arrived { bytes: None, kept: Some(kept), done: Done::default() });
+            return Ok(Arrived { kept: Some(kept), ..Arrived::default() });
         }
         Ok(Arrived::default())
     }
