@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, lab, pipe, tune};
+use crate::{args, cat, cp, doctor, lab, pipe, tune};
 
 #[derive(Parser)]
 #[command(
@@ -41,6 +41,7 @@ fn everything() -> clap::Command {
         pipe::command(),
         lab::command(),
         tune::command(),
+        doctor::command(),
     ])
 }
 

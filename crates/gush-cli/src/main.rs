@@ -6,6 +6,7 @@ mod about;
 mod args;
 mod cat;
 mod cp;
+mod doctor;
 mod lab;
 mod pipe;
 mod profile;
@@ -38,6 +39,7 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("pipe") => pipe::run(rest),
         Some("tune") => tune::run(rest),
         Some("lab") => lab::run(rest),
+        Some("doctor") => doctor::run(rest),
         _ => about::run(words),
     }
 }

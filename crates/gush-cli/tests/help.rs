@@ -66,6 +66,11 @@ fn help_of_tune_is_as_agreed() {
 }
 
 #[test]
+fn help_of_doctor_is_as_agreed() {
+    agrees_with_golden(&["doctor", "--help"], "doctor.txt");
+}
+
+#[test]
 fn help_can_be_asked_for_by_command() {
     for command in ["cat", "cp", "pipe", "lab", "tune"] {
         let long = gush().args(["help", command]).output().unwrap();

@@ -129,6 +129,7 @@ fn a_grid_shows_what_differs_when_a_filter_denies_splice() {
             env!("CARGO_BIN_EXE_gush"),
             "lab",
             "matrix",
+            "--no-store",
             "--only",
             "splice-pipe,read-write",
         ])
@@ -180,7 +181,7 @@ fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
     let program = dir.path().join("gush");
     fs::copy(env!("CARGO_BIN_EXE_gush"), &program).unwrap();
     let tried = |pairs: &str| {
-        let options = ["lab", "matrix", "--only", "read-write", "--pairs", pairs];
+        let options = ["lab", "matrix", "--no-store", "--only", "read-write", "--pairs", pairs];
         let mut command = Command::new(&program);
         command.args(options).uid(NOBODY).gid(NOBODY).current_dir("/").output().unwrap()
     };

@@ -14,6 +14,7 @@ pub mod case;
 pub mod compare;
 pub mod count;
 pub mod csv;
+pub mod doctor;
 mod error;
 pub mod figures;
 mod foreign;

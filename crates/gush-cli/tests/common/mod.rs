@@ -13,6 +13,8 @@ pub fn gush() -> Command {
     command.env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
     // What the user of this machine measured is not these tests' matter.
     command.env("GUSH_NO_PROFILE", "1");
+    // Nor shall what tests measure be kept among it.
+    command.env("XDG_DATA_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/data"));
     command
 }
 

@@ -1,0 +1,64 @@
+//! `gush doctor`: what this kernel, this process and these paths allow.
+
+mod text;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+use gush_lab::doctor::{Examination, examine};
+
+use crate::args;
+use crate::talk::{Talker, os_text};
+
+/// Say what this kernel, this process and these paths allow: fact, consequence, remedy
+#[derive(Debug, Parser)]
+#[command(
+    name = "doctor",
+    version,
+    max_term_width = 100,
+    after_help = "Everything is found out by doing it. Nothing is written into files that exist, and nothing is left \
+                  behind. The exit status is 1 if a PATH can neither be read nor written."
+)]
+struct Doctor {
+    /// Look at these directories or files too, and at copying from each to each other one; without any, at the
+    /// current directory
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Print JSON: schema, kernel, findings, paths, pairs
+    #[arg(long)]
+    json: bool,
+}
+
+/// The one definition behind `gush doctor`, its help, its manual page and its completions.
+pub fn command() -> clap::Command {
+    Doctor::command()
+}
+
+/// Runs `doctor` with `words`, the arguments after its name.
+pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let Doctor { paths, json } = match args::parse::<Doctor>(command(), words, "gush doctor") {
+        Ok(doctor) => doctor,
+        Err(status) => return status,
+    };
+    let talker = Talker::new("gush doctor");
+    let asked = !paths.is_empty();
+    let paths = if asked { paths } else { vec![PathBuf::from(".")] };
+    let examination = examine(&paths);
+    let shown = if json { as_json(&examination) } else { Ok(text::of(&examination)) };
+    let printed = shown.and_then(|shown| {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{}", shown.trim_end()).and_then(|()| stdout.flush())
+    });
+    match printed {
+        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
+        Ok(()) if asked && examination.paths.iter().any(|path| !path.usable) => ExitCode::FAILURE,
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+fn as_json(examination: &Examination) -> io::Result<String> {
+    Ok(serde_json::to_string_pretty(examination)?)
+}

@@ -1,0 +1,192 @@
+//! The system calls that move bytes: each made once, between files in memory and pipes of our own.
+
+use std::os::fd::OwnedFd;
+
+use gush::{Choice, Errno, Kernel, MethodName, Mover, Vmsplice};
+use rustix::fs::{MemfdFlags, SeekFrom};
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use super::finding::{Finding, words};
+use super::status::Status;
+
+const BYTES: usize = 4096;
+
+/// A call by its topic, how it is tried, and what its lack and its presence mean.
+struct Trial {
+    topic: &'static str,
+    call: &'static str,
+    attempt: fn() -> Result<(), Errno>,
+    with: &'static str,
+    without: &'static str,
+}
+
+const TRIALS: &[Trial] = &[
+    Trial {
+        topic: "splice",
+        call: "splice",
+        attempt: splice,
+        with: "sockets, pipes and devices exchange pages without a copy through this process",
+        without: "gush reads and writes instead: one copy more each way",
+    },
+    Trial {
+        topic: "tee",
+        call: "tee",
+        attempt: tee,
+        with: "a stream is duplicated without copying it",
+        without: "constant data is written anew each time: gush pipe write --technique reservoir does not work",
+    },
+    Trial {
+        topic: "sendfile",
+        call: "sendfile",
+        attempt: sendfile,
+        with: "files go into sockets straight from the page cache",
+        without: "gush splices or reads and writes instead",
+    },
+    Trial {
+        topic: "copy-file-range",
+        call: "copy_file_range",
+        attempt: copy_file_range,
+        with: "files of one file system are copied inside the kernel, or inside the server",
+        without: "gush reads and writes instead",
+    },
+    Trial {
+        topic: "io-uring",
+        call: "io_uring",
+        attempt: uring,
+        with: "several reads and writes can be under way at once (--method uring)",
+        without: "--method uring is refused; auto does not need it",
+    },
+];
+
+/// vmsplice, then the others.
+pub(super) fn all(status: &Status) -> Vec<Finding> {
+    let mut findings = vec![vmsplice(status)];
+    findings.extend(TRIALS.iter().map(|trial| match (trial.attempt)() {
+        Ok(()) => Finding::fine(trial.topic, format!("{} works", trial.call), trial.with),
+        Err(errno) => lacking(trial.topic, trial.call, errno, trial.without, status),
+    }));
+    findings
+}
+
+fn vmsplice(status: &Status) -> Finding {
+    const TOPIC: &str = "vmsplice";
+    match Kernel::get().vmsplice() {
+        Vmsplice::ZeroCopy => Finding::fine(
+            TOPIC,
+            "vmsplice hands pages over: a later store shows through the pipe",
+            "output into pipes needs no copy; gush never writes a page again that it has lent",
+        ),
+        Vmsplice::Copies => Finding::limited(
+            TOPIC,
+            "vmsplice copies",
+            "it is safe here whatever the writer does, and no faster than write; auto prefers other ways",
+        ),
+        Vmsplice::Absent(errno) => lacking(
+            TOPIC,
+            "vmsplice",
+            errno,
+            "output into pipes goes through a unix socket's large slots, or by write",
+            status,
+        ),
+    }
+}
+
+fn lacking(
+    topic: &'static str,
+    call: &str,
+    errno: Errno,
+    without: &str,
+    status: &Status,
+) -> Finding {
+    let finding =
+        Finding::absent(topic, format!("{call} is not to be had: {}", words(errno)), without);
+    let is_switch = topic == "io-uring"
+        && std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+            .is_ok_and(|text| text.trim() != "0");
+    match errno {
+        _ if is_switch => finding.remedy("as root: sysctl kernel.io_uring_disabled=0"),
+        Errno::MFILE | Errno::NFILE => {
+            finding.remedy("close descriptors, or raise their limit (ulimit -n)")
+        }
+        Errno::NOMEM => finding.remedy("raise the limits on memory and on locked memory (ulimit -l)"),
+        _ if status.is_filtered() => {
+            finding.remedy(format!("a filter on system calls is at work (see seccomp): allow {call} in its profile"))
+        }
+        Errno::NOSYS => finding.remedy("this kernel has no such call: use one that does, or a virtual machine instead of a sandbox"),
+        Errno::PERM | Errno::ACCESS => finding.remedy("a security module denies it: see its log (dmesg, journalctl)"),
+        _ => finding,
+    }
+}
+
+fn memfd(len: usize) -> Result<OwnedFd, Errno> {
+    let fd = rustix::fs::memfd_create("gush-doctor", MemfdFlags::CLOEXEC)?;
+    rustix::io::write(&fd, &vec![b'x'; len])?;
+    rustix::fs::seek(&fd, SeekFrom::Start(0))?;
+    Ok(fd)
+}
+
+/// All that was asked for, or the answer of a call that claims success and does nothing.
+fn whole(moved: usize) -> Result<(), Errno> {
+    if moved == BYTES { Ok(()) } else { Err(Errno::IO) }
+}
+
+fn filled_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    whole(rustix::io::write(&writer, &[b'x'; BYTES])?)?;
+    Ok((reader, writer))
+}
+
+fn splice() -> Result<(), Errno> {
+    let (reader, _writer) = filled_pipe()?;
+    let target = memfd(0)?;
+    whole(rustix::pipe::splice(&reader, None, &target, None, BYTES, SpliceFlags::NONBLOCK)?)
+}
+
+fn tee() -> Result<(), Errno> {
+    let (reader, _writer) = filled_pipe()?;
+    let (_second_reader, second_writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    whole(rustix::pipe::tee(&reader, &second_writer, BYTES, SpliceFlags::NONBLOCK)?)
+}
+
+fn sendfile() -> Result<(), Errno> {
+    let (source, target) = (memfd(BYTES)?, memfd(0)?);
+    whole(rustix::fs::sendfile(&target, &source, None, BYTES)?)
+}
+
+fn copy_file_range() -> Result<(), Errno> {
+    let (source, target) = (memfd(BYTES)?, memfd(0)?);
+    whole(rustix::fs::copy_file_range(&source, None, &target, None, BYTES)?)
+}
+
+fn uring() -> Result<(), Errno> {
+    let (source, target) = (memfd(BYTES)?, memfd(0)?);
+    let moved = Mover::new(&source, &target).method(Choice::Only(MethodName::Uring)).run();
+    match moved {
+        Ok(report) => whole(usize::try_from(report.bytes).unwrap_or(0)),
+        Err(error) => {
+            Err(error.io_error().and_then(Errno::from_io_error).unwrap_or(Errno::OPNOTSUPP))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::State;
+
+    #[test]
+    fn a_denied_call_under_a_filter_points_at_the_filter() {
+        let filtered = lacking("splice", "splice", Errno::PERM, "x", &Status::default());
+        assert!(filtered.remedy.unwrap().contains("security module"));
+        assert_eq!(
+            lacking("tee", "tee", Errno::NOSYS, "x", &Status::default()).state,
+            State::Absent
+        );
+    }
+
+    #[test]
+    fn every_call_is_made() {
+        let findings = all(&Status::own());
+        assert_eq!(findings.len(), TRIALS.len() + 1);
+    }
+}

@@ -1,0 +1,128 @@
+//! One thing that was found out.
+
+use gush::{Errno, errno_name};
+use serde::Serialize;
+
+/// How good it is for whoever moves bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// As good as it gets.
+    Fine,
+    /// It works, with less than there could be.
+    Limited,
+    /// It cannot be used.
+    Absent,
+    /// It could not be found out.
+    Unknown,
+}
+
+/// A fact, its consequence, and what can be done about it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about: a name that stays the same.
+    pub topic: &'static str,
+    /// How good that is.
+    pub state: State,
+    /// What is so.
+    pub fact: String,
+    /// What follows for moving bytes.
+    pub consequence: String,
+    /// What can be done; none where nothing need or can be done.
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    pub(super) fn new(
+        topic: &'static str,
+        state: State,
+        fact: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self { topic, state, fact: fact.into(), consequence: consequence.into(), remedy: None }
+    }
+
+    pub(super) fn fine(
+        topic: &'static str,
+        fact: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(topic, State::Fine, fact, consequence)
+    }
+
+    pub(super) fn limited(
+        topic: &'static str,
+        fact: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(topic, State::Limited, fact, consequence)
+    }
+
+    pub(super) fn absent(
+        topic: &'static str,
+        fact: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(topic, State::Absent, fact, consequence)
+    }
+
+    pub(super) fn unknown(
+        topic: &'static str,
+        fact: impl Into<String>,
+        consequence: impl Into<String>,
+    ) -> Self {
+        Self::new(topic, State::Unknown, fact, consequence)
+    }
+
+    pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+}
+
+/// An error as people read it: its words and its name.
+pub(super) fn words(errno: Errno) -> String {
+    let error = std::io::Error::from(errno).to_string();
+    let words = error.split(" (os error").next().unwrap_or_default();
+    format!("{words} ({})", errno_name(errno))
+}
+
+/// A number of bytes in the largest binary unit that leaves no fraction worth telling.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut value = bytes as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let text = if value >= 10.0 || value.fract() < 0.05 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.1}")
+    };
+    format!("{text} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_at_a_glance() {
+        for (bytes, told) in [
+            (0, "0 B"),
+            (512, "512 B"),
+            (1 << 20, "1 MiB"),
+            (1536, "1.5 KiB"),
+            (64 << 20, "64 MiB"),
+        ] {
+            assert_eq!(size(bytes), told);
+        }
+    }
+
+    #[test]
+    fn errors_have_words_and_a_name() {
+        assert_eq!(words(Errno::PERM), "Operation not permitted (EPERM)");
+    }
+}

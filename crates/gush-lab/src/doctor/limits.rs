@@ -1,0 +1,166 @@
+//! Limits of this user and process: pipes, descriptors.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+
+use gush::Errno;
+use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::process::{Resource, getrlimit};
+
+use super::finding::{Finding, size, words};
+
+const MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
+const SOFT: &str = "/proc/sys/fs/pipe-user-pages-soft";
+
+/// What gush asks for, and as fast as any larger.
+const WANTED_BYTES: usize = 1 << 20;
+
+fn number(path: &str) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// How large a pipe may be, and how many such pipes the user may still have.
+pub(super) fn pipes() -> [Finding; 2] {
+    [size_of_one(), how_many()]
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
+    rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+}
+
+fn size_of_one() -> Finding {
+    const TOPIC: &str = "pipe-size";
+    let (reader, writer) = match pipe() {
+        Ok(ends) => ends,
+        Err(errno) => {
+            return Finding::absent(
+                TOPIC,
+                format!("no pipe can be made: {}", words(errno)),
+                "splice and vmsplice cannot be used between files and sockets",
+            )
+            .remedy("close descriptors, or raise their limit (ulimit -n)");
+        }
+    };
+    let given = fcntl_getpipe_size(&reader).unwrap_or(0);
+    let granted = fcntl_setpipe_size(&writer, WANTED_BYTES);
+    let most = number(MAX_SIZE).unwrap_or(WANTED_BYTES as u64);
+    match granted {
+        Ok(bytes) => {
+            let beyond = usize::try_from(most * 2).unwrap_or(usize::MAX);
+            let exceeds = fcntl_setpipe_size(&writer, beyond).is_ok();
+            let who = if exceeds { ", and this process may exceed that" } else { "" };
+            Finding::fine(
+                TOPIC,
+                format!(
+                    "a pipe begins with {}, and may have {}{who} ({MAX_SIZE})",
+                    size(given as u64),
+                    size(most)
+                ),
+                format!("gush's own pipes have {}: up to as much moves in one splice", size(bytes as u64)),
+            )
+        }
+        Err(errno) => Finding::limited(
+            TOPIC,
+            format!("a pipe may not have {}: {}", size(WANTED_BYTES as u64), words(errno)),
+            format!("gush's own pipes are smaller, {} at first, and splicing takes more calls", size(given as u64)),
+        )
+        .remedy(format!("as root: echo {WANTED_BYTES} > {MAX_SIZE}; or let the user's other programs close pipes")),
+    }
+}
+
+/// Pipes are made until one is refused, and closed at once: for that moment the user's other programs
+/// get small ones. Pages are counted by size, not by what is in them (pipe(7)).
+fn how_many() -> Finding {
+    const TOPIC: &str = "pipe-pages";
+    let page_bytes = rustix::param::page_size() as u64;
+    let soft = number(SOFT);
+    let per_pipe = WANTED_BYTES as u64 / page_bytes;
+    let tries = soft.filter(|&pages| pages > 0).map_or(1, |pages| pages / per_pipe + 1).min(256);
+    let mut open = Vec::new();
+    let mut refused = None;
+    while open.len() < tries as usize {
+        match pipe().and_then(|ends| fcntl_setpipe_size(&ends.1, WANTED_BYTES).map(|_| ends)) {
+            Ok(ends) => open.push(ends),
+            Err(errno) => {
+                refused = Some(errno);
+                break;
+            }
+        }
+    }
+    let count = open.len();
+    drop(open);
+    let left = size(count as u64 * WANTED_BYTES as u64);
+    let limit = soft.map_or("no limit is told".to_owned(), |pages| {
+        format!("{} a user, {SOFT}", size(pages * page_bytes))
+    });
+    match refused {
+        None => Finding::fine(
+            TOPIC,
+            format!("{count} pipes of {} can be had at once ({limit})", size(WANTED_BYTES as u64)),
+            "as many connections as you like get large pipes",
+        ),
+        Some(Errno::MFILE | Errno::NFILE) => Finding::limited(
+            TOPIC,
+            format!(
+                "{count} pipes of {} can be had before descriptors run out",
+                size(WANTED_BYTES as u64)
+            ),
+            "what is left of the user's pages for pipes could not be found out",
+        )
+        .remedy("raise the limit on descriptors: ulimit -n 4096"),
+        Some(errno) => {
+            let consequence = "past that new pipes have two slots, and splicing through them is slow; gush then asks for less";
+            let fact =
+                format!("{left} of pipes are left to this user, then: {} ({limit})", words(errno));
+            let finding = if count >= 16 {
+                Finding::fine(TOPIC, fact, consequence)
+            } else {
+                Finding::limited(TOPIC, fact, consequence)
+            };
+            finding.remedy(format!("for hundreds of connections, as root: echo 0 > {SOFT}"))
+        }
+    }
+}
+
+/// How many descriptors there may be.
+pub(super) fn descriptors() -> Finding {
+    const TOPIC: &str = "descriptors";
+    /// A thousand relayed connections: two sockets and two ends of a pipe each way.
+    const ENOUGH: u64 = 6 * 1024;
+    let limit = getrlimit(Resource::Nofile);
+    let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let told =
+        |limit: Option<u64>| limit.map_or("any number".to_owned(), |limit| limit.to_string());
+    let fact = format!(
+        "{open} descriptors are open; {} are allowed, and up to {} on request",
+        told(limit.current),
+        told(limit.maximum)
+    );
+    match limit.current {
+        Some(current) if current < ENOUGH => Finding::limited(
+            TOPIC,
+            fact,
+            format!(
+                "a relay serves about {} connections at once (six descriptors each)",
+                current.saturating_sub(16) / 6
+            ),
+        )
+        .remedy(match limit.maximum {
+            Some(most) => format!("ulimit -n {most}; systemd: LimitNOFILE="),
+            None => "ulimit -n 65536; systemd: LimitNOFILE=".to_owned(),
+        }),
+        _ => Finding::fine(TOPIC, fact, "enough for a thousand relayed connections"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_limit_has_a_fact_and_a_consequence() {
+        for finding in pipes().into_iter().chain([descriptors()]) {
+            assert!(!finding.fact.is_empty() && !finding.consequence.is_empty(), "{finding:?}");
+        }
+    }
+}

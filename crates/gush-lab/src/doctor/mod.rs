@@ -1,0 +1,88 @@
+//! What this kernel, this process and these paths allow; found out by doing, not by version.
+//!
+//! Each [`Finding`] is a fact, its consequence, and a remedy where there is one. Nothing is written into a file
+//! that exists, and nothing is left behind: files made for trying never get a name.
+//!
+//! ```
+//! let examination = gush_lab::doctor::examine(&[std::env::temp_dir()]);
+//! assert!(examination.findings.iter().any(|finding| finding.topic == "vmsplice"));
+//! assert!(examination.paths[0].usable);
+//! ```
+
+mod calls;
+mod cgroup;
+mod finding;
+mod limits;
+mod memory;
+mod pairs;
+mod paths;
+mod perf;
+mod place;
+mod status;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use finding::{Finding, State};
+use place::Place;
+
+/// What was found, in the form that `gush doctor --json` prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Examination {
+    /// The form's number: it grows when a key is taken away or changes its meaning.
+    pub schema: u32,
+    /// What `uname -r` says; it explains, and decides nothing.
+    pub kernel: String,
+    /// About the kernel and this process.
+    pub findings: Vec<Finding>,
+    /// About each path that was asked for.
+    pub paths: Vec<PathFindings>,
+    /// From each of these paths to each other one.
+    pub pairs: Vec<PairFindings>,
+}
+
+/// About one path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PathFindings {
+    /// The path as it was given.
+    pub path: String,
+    /// Whether anything can be read from it or written to it.
+    pub usable: bool,
+    /// What is to be said of it.
+    pub findings: Vec<Finding>,
+}
+
+/// About one path as source and another as target.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PairFindings {
+    /// The source.
+    pub from: String,
+    /// The target.
+    pub to: String,
+    /// What is to be said of the two.
+    pub findings: Vec<Finding>,
+}
+
+/// Looks at the kernel, at this process, and at `paths`: at each of them, and from each to each other.
+#[must_use]
+pub fn examine(paths: &[PathBuf]) -> Examination {
+    let status = status::Status::own();
+    let mut findings = Vec::new();
+    findings.extend(limits::pipes());
+    findings.extend(memory::huge_pages());
+    findings.extend(calls::all(&status));
+    findings.push(memory::locked());
+    findings.push(limits::descriptors());
+    findings.extend(cgroup::limits());
+    findings.push(status.seccomp());
+    findings.push(perf::profiling(&status));
+    let places: Vec<Place> = paths.iter().map(|path| Place::of(path)).collect();
+    Examination {
+        schema: 1,
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        findings,
+        paths: places.iter().map(paths::examine).collect(),
+        pairs: pairs::examine(&places),
+    }
+}

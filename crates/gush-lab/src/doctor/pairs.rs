@@ -1,0 +1,141 @@
+//! What two places allow between them: sharing blocks, and copying inside the kernel.
+
+use std::fs::File;
+use std::path::Path;
+
+use gush::{Choice, Errno, MethodName, Mover};
+
+use super::PairFindings;
+use super::finding::{Finding, words};
+use super::place::{Found, Place, told};
+
+/// Enough to be a whole number of blocks everywhere.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// A method that depends on both places.
+struct Trial {
+    topic: &'static str,
+    method: MethodName,
+    works: &'static str,
+    with: &'static str,
+    without: &'static str,
+}
+
+const TRIALS: [Trial; 2] = [
+    Trial {
+        topic: "reflink",
+        method: MethodName::Reflink,
+        works: "a copy shares the blocks of its source",
+        with: "copies of any size are made at once, and take no space (cp --reflink)",
+        without: "copies take time and space; cp --reflink=always is refused",
+    },
+    Trial {
+        topic: "copy-file-range",
+        method: MethodName::CopyFileRange,
+        works: "copy_file_range works",
+        with: "copies are made inside the kernel, or inside the server",
+        without: "gush reads and writes instead, or splices",
+    },
+];
+
+/// From each place that holds files to each other one.
+pub(super) fn examine(places: &[Place]) -> Vec<PairFindings> {
+    let mut pairs = Vec::new();
+    for (index, from) in places.iter().enumerate() {
+        for (other, to) in places.iter().enumerate() {
+            let (Ok(source), Ok(target)) = (&from.found, &to.found) else { continue };
+            if index == other || !from.holds_files() || !to.holds_files() {
+                continue;
+            }
+            pairs.push(PairFindings {
+                from: from.path.display().to_string(),
+                to: to.path.display().to_string(),
+                findings: between((&from.path, source), target),
+            });
+        }
+    }
+    pairs
+}
+
+/// From a place to itself.
+pub(super) fn within(path: &Path, found: &Found) -> Vec<Finding> {
+    between((path, found), found)
+}
+
+fn between((path, source): (&Path, &Found), target: &Found) -> Vec<Finding> {
+    TRIALS.iter().map(|trial| trial.between(path, source, target)).collect()
+}
+
+impl Trial {
+    fn between(&self, path: &Path, source: &Found, target: &Found) -> Finding {
+        let ends = source.source(path).and_then(|file| {
+            let scratch = target.scratch();
+            scratch
+                .map(|to| (file, to))
+                .map_err(|error| format!("no file can be made there: {}", told(&error)))
+        });
+        let (file, to) = match ends {
+            Ok(ends) => ends,
+            Err(why) => {
+                return Finding::unknown(
+                    self.topic,
+                    format!("it cannot be tried: {why}"),
+                    self.without,
+                );
+            }
+        };
+        match self.attempt(&file, &to) {
+            Ok(()) => Finding::fine(self.topic, self.works, self.with),
+            Err(why) => {
+                let finding = Finding::absent(
+                    self.topic,
+                    format!("it is refused: {}", why.told()),
+                    self.without,
+                );
+                match why {
+                    Why::Errno(Errno::OPNOTSUPP | Errno::XDEV)
+                        if self.method == MethodName::Reflink =>
+                    {
+                        finding.remedy(
+                            "keep both on one file system that shares blocks: xfs, btrfs, bcachefs",
+                        )
+                    }
+                    Why::Errno(Errno::XDEV) => finding.remedy("keep both on one file system"),
+                    _ => finding,
+                }
+            }
+        }
+    }
+
+    fn attempt(&self, from: &File, to: &File) -> Result<(), Why> {
+        let bytes = from.metadata().map_or(0, |about| about.len()).min(MOST_BYTES);
+        let moved = Mover::new(from, to)
+            .method(Choice::Only(self.method))
+            .source_offset_bytes(0)
+            .target_offset_bytes(0)
+            .length_bytes(bytes)
+            .run();
+        match moved {
+            Ok(_) => Ok(()),
+            Err(error) => Err(match error.io_error().and_then(Errno::from_io_error) {
+                Some(errno) => Why::Errno(errno),
+                None => Why::Rule(error.to_string()),
+            }),
+        }
+    }
+}
+
+/// Why a method does not serve a pair.
+enum Why {
+    Errno(Errno),
+    Rule(String),
+}
+
+impl Why {
+    fn told(&self) -> String {
+        match self {
+            Why::Errno(errno) => words(*errno),
+            Why::Rule(rule) => rule.clone(),
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What one path allows: its file system, room, shared blocks, O_DIRECT, holes.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use gush::{Errno, Pages};
+use rustix::fs::{
+    AtFlags, CWD, FallocateFlags, Mode, OFlags, SeekFrom, StatVfsMountFlags, StatxFlags,
+};
+
+use super::PathFindings;
+use super::finding::{Finding, size, words};
+use super::pairs;
+use super::place::{Found, Place, Sort, told};
+
+/// What is worth knowing of a file system, by its name in /proc/self/mountinfo.
+const FILE_SYSTEMS: &[(&str, &str)] = &[
+    ("ext4", "copies are made inside the kernel; blocks cannot be shared"),
+    ("xfs", "copies can share blocks, if it was made with reflink=1"),
+    ("btrfs", "copies can share blocks"),
+    ("tmpfs", "it is memory: what is written stays there, and counts as used"),
+    ("overlay", "a container's layers: the first write to a file of a lower one copies all of it"),
+    ("nfs", "the server may copy by itself; splices into it copy"),
+    ("nfs4", "the server may copy by itself; splices into it copy"),
+    ("cifs", "the server may copy by itself"),
+    ("zfs", "copies can share blocks from version 2.2 on; its cache is not the page cache"),
+    ("virtiofs", "its report of holes is not believed: sparse files are read to find their zeros"),
+    ("9p", "each call goes to the host: large buffers pay"),
+    ("proc", "made up while it is read: sizes say nothing, and only reading works everywhere"),
+    ("sysfs", "made up while it is read: sizes say nothing"),
+];
+
+/// All that is to be said of a path.
+pub(super) fn examine(place: &Place) -> PathFindings {
+    let findings = match &place.found {
+        Ok(found) => of_found(&place.path, found),
+        Err(error) => vec![missing(error)],
+    };
+    PathFindings { path: place.path.display().to_string(), usable: place.is_usable(), findings }
+}
+
+fn missing(error: &io::Error) -> Finding {
+    let finding = Finding::absent(
+        "access",
+        format!("it cannot be looked at: {}", told(error)),
+        "nothing can be moved from or to it",
+    );
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            finding.remedy("check the name; to copy to a new name, ask for its directory")
+        }
+        io::ErrorKind::PermissionDenied => {
+            finding.remedy("a directory on the way may not be entered: chmod +x, or another user")
+        }
+        _ => finding,
+    }
+}
+
+fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
+    let mut findings = vec![access(found)];
+    if let Sort::Other(name) = found.sort {
+        findings.push(Finding::limited(
+            "file-system",
+            format!("it is {name}, no file"),
+            "what works on it shows 'gush lab matrix'",
+        ));
+        return findings;
+    }
+    findings.push(file_system(path, found));
+    findings.push(space(path));
+    findings.extend(pairs::within(path, found));
+    findings.push(direct(path, found));
+    findings.push(holes(found));
+    findings
+}
+
+/// May it be read, may it be written, and can files be made there?
+fn access(found: &Found) -> Finding {
+    const TOPIC: &str = "access";
+    let scratch = match found.sort {
+        Sort::Directory => found.scratch().map(drop),
+        _ => Ok(()),
+    };
+    match (found.readable, found.writable, scratch) {
+        (true, true, Ok(())) => Finding::fine(TOPIC, "it can be read and written", "it serves as source and as target"),
+        (true, true, Err(error)) => Finding::limited(TOPIC, format!("it can be read; making a file in it fails: {}", told(&error)), "it serves as source only")
+            .remedy("make room (df, df -i), or choose another directory"),
+        (true, false, _) => Finding::limited(TOPIC, "it can be read, and not written", "it serves as source only")
+            .remedy("as target choose another, or change its owner, its mode, or the mount (mount -o remount,rw)"),
+        (false, true, _) => Finding::limited(TOPIC, "it can be written, and not read", "it serves as target only"),
+        (false, false, _) => Finding::absent(TOPIC, "it can neither be read nor written by this user", "nothing can be moved from or to it")
+            .remedy("ask its owner (chmod, setfacl), or be another user"),
+    }
+}
+
+fn file_system(path: &Path, found: &Found) -> Finding {
+    const TOPIC: &str = "file-system";
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let Some(mount) = mount_of(&mounts, &real, found.device) else {
+        return Finding::unknown(TOPIC, "its mount is not told", "nothing special is known of it");
+    };
+    let known = FILE_SYSTEMS.iter().find(|(name, _)| *name == mount.kind);
+    let consequence = match known {
+        Some((_, consequence)) => consequence,
+        None if mount.kind.starts_with("fuse") => {
+            "a program serves it: its report of holes is not believed, and sharing is up to it"
+        }
+        None => "nothing special is known of it",
+    };
+    Finding::fine(
+        TOPIC,
+        format!("{} on {}, mounted at {}", mount.kind, mount.source, mount.point),
+        consequence,
+    )
+}
+
+/// A line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
+#[derive(Debug, PartialEq, Eq)]
+struct Mount<'a> {
+    point: &'a str,
+    kind: &'a str,
+    source: &'a str,
+}
+
+/// The mount with the longest point above `path`; the device decides where it can.
+fn mount_of<'a>(mounts: &'a str, path: &Path, device: u64) -> Option<Mount<'a>> {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let line = |line: &'a str| {
+        let (front, back) = line.split_once(" - ")?;
+        let front: Vec<&str> = front.split(' ').collect();
+        let mut back = back.split(' ');
+        let mount = Mount { point: front.get(4)?, kind: back.next()?, source: back.next()? };
+        path.starts_with(mount.point).then_some((front[2] == number, mount.point.len(), mount))
+    };
+    let above = mounts.lines().filter_map(line);
+    // btrfs shows a device of its own for each subvolume, which no mount has.
+    above.max_by_key(|(is_device, len, _)| (*is_device, *len)).map(|(.., mount)| mount)
+}
+
+fn space(path: &Path) -> Finding {
+    const TOPIC: &str = "space";
+    const LITTLE_BYTES: u64 = 1 << 30;
+    match rustix::fs::statvfs(path) {
+        Err(errno) => Finding::unknown(
+            TOPIC,
+            format!("its free space is not told: {}", words(errno)),
+            "a full disk shows when it is full",
+        ),
+        Ok(about) if about.f_flag.contains(StatVfsMountFlags::RDONLY) => {
+            Finding::limited(TOPIC, "it is mounted read-only", "nothing can be written there")
+                .remedy("mount -o remount,rw, or choose another")
+        }
+        Ok(about) if about.f_blocks == 0 => {
+            Finding::fine(TOPIC, "it has no size", "nothing there takes space")
+        }
+        Ok(about) => {
+            let free = about.f_bavail * about.f_frsize;
+            let fact =
+                format!("{} of {} are free", size(free), size(about.f_blocks * about.f_frsize));
+            let consequence = "cp --preallocate tells before the copy whether all will fit";
+            if free >= LITTLE_BYTES {
+                Finding::fine(TOPIC, fact, consequence)
+            } else {
+                Finding::limited(TOPIC, fact, consequence).remedy("make room, or choose another")
+            }
+        }
+    }
+}
+
+/// Tries O_DIRECT with the alignment that statx(2) tells (`STATX_DIOALIGN`, since Linux 6.1).
+fn direct(path: &Path, found: &Found) -> Finding {
+    const TOPIC: &str = "direct";
+    let without = "--method direct is refused here; auto does not need it";
+    let file = match found.source(path) {
+        Ok(file) => file,
+        Err(why) => {
+            return Finding::unknown(TOPIC, format!("O_DIRECT cannot be tried: {why}"), without);
+        }
+    };
+    let told_alignment = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+        .ok()
+        .filter(|about| StatxFlags::from_bits_retain(about.stx_mask).contains(StatxFlags::DIOALIGN))
+        .map(|about| (about.stx_dio_mem_align, about.stx_dio_offset_align));
+    let alignment = match told_alignment {
+        Some((0, _) | (_, 0)) => "statx tells that it has none".to_owned(),
+        Some((memory, offset)) => format!("memory aligned to {memory}, offsets to {offset} bytes"),
+        None => "its alignment is not told, and gush takes 4096 bytes".to_owned(),
+    };
+    match read_directly(&file) {
+        Ok(_) => Finding::fine(
+            TOPIC,
+            format!("a read with O_DIRECT works: {alignment}"),
+            "large files can bypass the page cache: --method direct",
+        ),
+        Err(errno) => {
+            Finding::absent(TOPIC, format!("O_DIRECT is refused: {}", words(errno)), without)
+        }
+    }
+}
+
+fn read_directly(file: &File) -> Result<usize, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let direct = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
+    let mut pages = Pages::new(4096)?;
+    rustix::io::pread(&direct, pages.as_mut_slice(), 0)
+}
+
+/// Makes a hole, and looks whether it is found again.
+fn holes(found: &Found) -> Finding {
+    const TOPIC: &str = "holes";
+    let filled = "holes become zeros that take space";
+    let file = match found.filled_scratch() {
+        Ok(file) => file,
+        Err(error) => {
+            return Finding::unknown(
+                TOPIC,
+                format!("holes cannot be tried: {}", told(&error)),
+                filled,
+            );
+        }
+    };
+    let len = file.metadata().map_or(0, |about| about.len());
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    let punched = rustix::fs::fallocate(file.as_fd(), flags, 0, len);
+    match punched.and_then(|()| rustix::fs::seek(&file, SeekFrom::Hole(0))) {
+        Ok(0) => Finding::fine(
+            TOPIC,
+            "holes can be made, and are found again",
+            "sparse files stay sparse, and zeros can become holes (--sparse)",
+        ),
+        Ok(_) => Finding::limited(
+            TOPIC,
+            "holes can be made, and are not told of",
+            "sparse files are read to find their zeros",
+        ),
+        Err(errno) => {
+            Finding::limited(TOPIC, format!("no hole can be made: {}", words(errno)), filled)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n\
+                          30 22 0:26 / /dev/shm rw - tmpfs tmpfs rw\n\
+                          31 22 0:40 / /data rw - btrfs /dev/vdb rw\n";
+
+    #[test]
+    fn the_nearest_mount_is_the_files() {
+        let kind = |path: &str, device| mount_of(MOUNTS, Path::new(path), device).unwrap().kind;
+        assert_eq!(kind("/dev/shm/x", rustix::fs::makedev(0, 26)), "tmpfs");
+        assert_eq!(kind("/home", rustix::fs::makedev(254, 0)), "ext4");
+        assert_eq!(kind("/data/sub/x", rustix::fs::makedev(0, 41)), "btrfs");
+    }
+
+    #[test]
+    fn a_missing_path_is_a_sentence_with_a_remedy() {
+        let findings = examine(&Place::of(Path::new("/no/such/path")));
+        assert!(!findings.usable);
+        assert_eq!(findings.findings[0].fact, "it cannot be looked at: No such file or directory");
+        assert!(findings.findings[0].remedy.is_some());
+    }
+
+    #[test]
+    fn a_directory_has_every_topic() {
+        let findings = examine(&Place::of(&std::env::temp_dir()));
+        let topics: Vec<_> = findings.findings.iter().map(|finding| finding.topic).collect();
+        assert_eq!(
+            topics,
+            ["access", "file-system", "space", "reflink", "copy-file-range", "direct", "holes"]
+        );
+    }
+}

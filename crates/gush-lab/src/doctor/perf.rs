@@ -1,0 +1,76 @@
+//! Whether the kernel's work can be profiled: by trying, if perf is installed.
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use super::finding::Finding;
+use super::status::{Capability, Status};
+
+const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+
+pub(super) fn profiling(status: &Status) -> Finding {
+    const TOPIC: &str = "perf";
+    let level = fs::read_to_string(PARANOID).map(|text| text.trim().to_owned());
+    let level = level.unwrap_or_else(|_| "absent".to_owned());
+    let may = status.has(Capability::Perfmon) || status.has(Capability::SysAdmin);
+    let state = format!(
+        "perf_event_paranoid is {level}, and this process {} CAP_PERFMON",
+        if may { "has" } else { "lacks" }
+    );
+    let without = "figures come without the kernel functions behind them";
+    let Some(program) = find("perf") else {
+        return Finding::absent(TOPIC, format!("perf is not installed; {state}"), without)
+            .remedy("Debian: apt install linux-perf; Fedora: dnf install perf; Ubuntu: apt install linux-tools-generic");
+    };
+    let tried = Command::new(&program)
+        .args(["stat", "-x,", "-e", "cpu-clock:k", "--", "true"])
+        .env("LC_ALL", "C")
+        .stdin(Stdio::null())
+        .output();
+    let shown = program.display();
+    match tried {
+        Ok(output) if output.status.success() && !says_unsupported(&output.stderr) => Finding::fine(
+            TOPIC,
+            format!("{shown} can observe the kernel; {state}"),
+            "the lab can name the kernel functions behind a figure",
+        ),
+        Ok(_) => Finding::absent(TOPIC, format!("{shown} may not observe the kernel; {state}"), without)
+            .remedy("as root: sysctl kernel.perf_event_paranoid=1; or setcap cap_perfmon+ep on perf; in a container: --cap-add PERFMON, and a profile that allows perf_event_open"),
+        Err(error) => Finding::absent(TOPIC, format!("{shown} does not start: {error}; {state}"), without),
+    }
+}
+
+/// perf ends well although it could count nothing.
+fn says_unsupported(stderr: &[u8]) -> bool {
+    let said = String::from_utf8_lossy(stderr);
+    said.contains("<not supported>") || said.contains("<not counted>")
+}
+
+fn find(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let is_program = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
+    };
+    env::split_paths(&path).map(|dir| dir.join(name)).find(is_program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(find("sh").is_some());
+        assert!(find("no-such-program-anywhere").is_none());
+    }
+
+    #[test]
+    fn what_counts_nothing_is_not_taken_for_success() {
+        assert!(says_unsupported(b"<not supported>,,cpu-clock:k,0,100.00,,"));
+        assert!(!says_unsupported(b"0.31,msec,cpu-clock:k,310000,100.00,0.5,CPUs utilized"));
+    }
+}
