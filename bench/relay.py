@@ -1,0 +1,431 @@
+#!/usr/bin/env python3
+"""gush link beside HAProxy, nginx and socat: ratios in one interleaved run.
+
+    bench/relay.py [--rounds N] [--size BYTES] [--only NAME,...] [--gush PATH] [--relay COMMAND]
+
+Cases: bulk (one connection through loopback), file-out (a file to a socket), file-in (a socket to a
+file), many (1,000 connections at once, 1 MiB both ways, checked), short (10,000 connections, none
+lost, descriptors counted), pingpong (64 bytes there and back).
+
+Every round runs each contender once, in shuffled order, against the load of
+crates/gush-net/examples/load.rs; what is printed is the median of each, and the median of the ratio to
+the first contender within the same round. Processor seconds are those of the relay process alone, from
+/proc/PID/task/*/schedstat. Contenders that are not installed are left out, visibly.
+"""
+import argparse
+import json
+import os
+import platform
+import random
+import shlex
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+GIB = 1 << 30
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--size", type=int, default=4 * GIB, help="bytes of one bulk transfer")
+    parser.add_argument("--clients", type=int, default=1000, help="connections at once in many")
+    parser.add_argument("--count", type=int, default=10000, help="connections of short, messages of pingpong")
+    parser.add_argument("--dir", default=".", help="a directory for the files of file-out and file-in")
+    parser.add_argument("--only", default="", help="cases, by name")
+    parser.add_argument("--without", default="", help="contenders to leave out, by name")
+    parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
+    parser.add_argument("--load", default="", help="the load example; built from this checkout without it")
+    parser.add_argument("--relay", action="append", default=[], metavar="NAME=COMMAND",
+                        help="one more relay, with {listen} and {connect} for the ports")
+    options = parser.parse_args()
+    root = Path(__file__).resolve().parent.parent
+    gush = options.gush or build(root, ["-p", "gush-cli"], "gush")
+    load = options.load or build(root, ["-p", "gush-net", "--example", "load"], "examples/load")
+    print_machine()
+    wanted = [name for name in options.only.split(",") if name]
+    with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
+        bench = Bench(gush, load, Path(work), options)
+        for name, case in CASES.items():
+            if not wanted or name in wanted:
+                case(bench)
+
+
+def build(root, package, binary):
+    subprocess.run(["cargo", "build", "--release", "--quiet", *package], cwd=root, check=True)
+    target = os.environ.get("CARGO_TARGET_DIR", root / "target")
+    return str(Path(target) / "release" / binary)
+
+
+def print_machine():
+    model = next(
+        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
+    versions = [first_line(["haproxy", "-v"]), first_line(["nginx", "-v"]), socat_version()]
+    print(f"peers: {'; '.join(filter(None, versions))}; load {os.getloadavg()[0]:.2f} at the start")
+
+
+def first_line(argv):
+    if not shutil.which(argv[0]):
+        return ""
+    done = subprocess.run(argv, capture_output=True, text=True)
+    return (done.stdout + done.stderr).splitlines()[0]
+
+
+def socat_version():
+    if not shutil.which("socat"):
+        return ""
+    lines = subprocess.run(["socat", "-V"], capture_output=True, text=True).stdout.splitlines()
+    return next((line for line in lines if line.startswith("socat version")), "socat").split(" on ")[0]
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Process:
+    """A relay at work, and what it has used."""
+
+    def __init__(self, argv, port=None):
+        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if port:
+            self.wait_for(port)
+
+    def wait_for(self, port):
+        """Until it listens, without connecting: a listener for one client would take that for it."""
+        local = f"0100007F:{port:04X}"
+        anywhere = f"00000000:{port:04X}"
+        for _ in range(500):
+            listening = [line.split()[1] for line in open("/proc/net/tcp").readlines()[1:] if line.split()[3] == "0A"]
+            if local in listening or anywhere in listening:
+                return
+            if self.process.poll() is not None:
+                sys.exit(f"{self.process.args[0]} ended before it listened")
+            time.sleep(0.01)
+        sys.exit(f"{self.process.args[0]} does not listen")
+
+    def pids(self):
+        """It, and its children: socat serves each client in one."""
+        found, queue = [], [self.process.pid]
+        while queue:
+            pid = queue.pop()
+            found.append(pid)
+            for task in listed(f"/proc/{pid}/task"):
+                try:
+                    queue += map(int, open(f"/proc/{pid}/task/{task}/children").read().split())
+                except (FileNotFoundError, ProcessLookupError):
+                    pass
+        return found
+
+    def cpu_seconds(self):
+        total = 0
+        for pid in self.pids():
+            for task in listed(f"/proc/{pid}/task"):
+                try:
+                    total += int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0])
+                except (FileNotFoundError, ProcessLookupError):
+                    pass
+        return total / 1e9
+
+    def anonymous_bytes(self):
+        total = 0
+        for pid in self.pids():
+            try:
+                for line in open(f"/proc/{pid}/smaps_rollup"):
+                    if line.startswith("Anonymous:"):
+                        total += int(line.split()[1]) * 1024
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+        return total
+
+    def descriptors(self):
+        return sum(len(listed(f"/proc/{pid}/fd")) for pid in self.pids())
+
+    def end(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def listed(path):
+    try:
+        return os.listdir(path)
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+class Peak(threading.Thread):
+    """The most memory that a process had while something ran."""
+
+    def __init__(self, process):
+        super().__init__(daemon=True)
+        self.process, self.peak, self.over = process, process.anonymous_bytes(), threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.03):
+            self.peak = max(self.peak, self.process.anonymous_bytes())
+
+    def end(self):
+        self.over.set()
+        self.join()
+        return self.peak
+
+
+HAPROXY = """
+global
+    maxconn 4000
+defaults
+    mode tcp
+    timeout connect 10s
+    timeout client 60s
+    timeout server 60s
+    option splice-auto
+frontend front
+    bind 127.0.0.1:{listen} backlog 4096
+    default_backend back
+backend back
+    server one 127.0.0.1:{connect}
+"""
+
+NGINX = """
+daemon off;
+master_process off;
+pid {work}/nginx.pid;
+error_log stderr error;
+events {{}}
+http {{
+    access_log off;
+    sendfile on;
+    client_body_temp_path {work}/body; proxy_temp_path {work}/proxy; fastcgi_temp_path {work}/f;
+    uwsgi_temp_path {work}/u; scgi_temp_path {work}/s;
+    server {{ listen 127.0.0.1:{listen}; root {work}; }}
+}}
+"""
+
+
+class Bench:
+    def __init__(self, gush, load, work, options):
+        self.gush, self.load_path, self.work, self.options = gush, load, work, options
+
+    def relays(self):
+        """{name: command line for (listen, connect)}; gush link first."""
+        link = [self.gush, "link", "tcp-listen:127.0.0.1:{listen},fork,reuseaddr,backlog=4096", "tcp:127.0.0.1:{connect}"]
+        relays = {"gush link": link}
+        for extra in self.options.relay:
+            name, command = extra.split("=", 1)
+            relays[name] = shlex.split(command)
+        if shutil.which("haproxy"):
+            relays["haproxy splice-auto"] = ["haproxy", "-db", "-f", "{haproxy}"]
+        if shutil.which("socat"):
+            relays["socat -b 262144"] = [
+                "socat", "-b", "262144",
+                "TCP-LISTEN:{listen},bind=127.0.0.1,fork,reuseaddr,backlog=4096,nodelay",
+                "TCP:127.0.0.1:{connect},nodelay",
+            ]
+        without = self.options.without.split(",")
+        return {name: argv for name, argv in relays.items() if name not in without}
+
+    def start(self, argv):
+        listen, connect = free_port(), free_port()
+        config = self.work / "haproxy.cfg"
+        config.write_text(HAPROXY.format(listen=listen, connect=connect))
+        argv = [part.format(listen=listen, connect=connect, haproxy=config) for part in argv]
+        return Process(argv, listen), listen, connect
+
+    def load(self, case, listen, connect, **values):
+        argv = [self.load_path, case, "--listen", str(connect), "--connect", str(listen)]
+        for name, value in values.items():
+            argv += [f"--{name}", str(value)]
+        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=600)
+        if done.returncode:
+            return None
+        return json.loads(done.stdout)
+
+    def compare(self, name, contenders, columns, measure):
+        """Measures each contender once a round; prints medians, and ratios to the first."""
+        print(f"\n## {name}")
+        samples = {label: [] for label in contenders}
+        for round_number in range(self.options.rounds + 1):
+            labels = list(contenders)
+            random.shuffle(labels)
+            for label in labels:
+                sample = measure(contenders[label])
+                # The first round only warms up.
+                if round_number > 0:
+                    samples[label].append(sample)
+        base = next(iter(contenders))
+        print("| contender | " + " | ".join(f"{column} | ratio" for column in columns) + " |")
+        print("|---" * (1 + 2 * len(columns)) + "|")
+        for label, rows in samples.items():
+            cells = []
+            for column in columns:
+                pairs = [(row[column], first[column]) for row, first in zip(rows, samples[base]) if row and first]
+                if not pairs:
+                    cells += ["failed", ""]
+                    continue
+                ratios = [mine / theirs for mine, theirs in pairs if theirs]
+                ratio = f"{statistics.median(ratios):.3f}" if ratios else ""
+                cells += [f"{statistics.median(mine for mine, _ in pairs):.3f}", ratio]
+            failed = sum(row is None for row in rows)
+            note = f" ({failed} of {len(rows)} failed)" if failed else ""
+            print(f"| {label}{note} | " + " | ".join(cells) + " |", flush=True)
+
+
+def bulk(bench):
+    size = bench.options.size
+
+    def measure(argv):
+        process, listen, connect = bench.start(argv)
+        before = process.cpu_seconds()
+        done = bench.load("bulk", listen, connect, bytes=size)
+        used = process.cpu_seconds() - before
+        process.end()
+        return done and {"GiB/s": size / GIB / done["seconds"], "relay s/GiB": used / (size / GIB)}
+
+    bench.compare(f"bulk: one connection, {size} bytes", bench.relays(), ["GiB/s", "relay s/GiB"], measure)
+
+
+def many(bench):
+    clients = bench.options.clients
+
+    def measure(argv):
+        process, listen, connect = bench.start(argv)
+        idle, cpu = process.anonymous_bytes(), process.cpu_seconds()
+        peak = Peak(process)
+        done = bench.load("many", listen, connect, clients=clients, bytes=1 << 20)
+        used = process.cpu_seconds() - cpu
+        grown = peak.end() - idle
+        process.end()
+        if not done:
+            return None
+        if done["right"] != clients:
+            print(f"WRONG BYTES: {argv[0]}: {done['right']} of {clients} connections right")
+        return {"seconds": done["seconds"], "KiB/connection": grown / 1024 / clients, "relay s": used}
+
+    relays = {name: argv for name, argv in bench.relays().items() if not name.startswith("socat")}
+    columns = ["seconds", "KiB/connection", "relay s"]
+    bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure)
+
+
+def short(bench):
+    count = bench.options.count
+
+    def measure(argv):
+        process, listen, connect = bench.start(argv)
+        bench.load("short", listen, connect, count=64, clients=64)
+        before = process.descriptors()
+        done = bench.load("short", listen, connect, count=count, clients=64)
+        left = process.descriptors() - before
+        process.end()
+        if done and (done["answered"] != count or left > 0):
+            print(f"LOST: {argv[0]}: {done['answered']} of {count} answered; {left} descriptors more than before")
+        return done and {"seconds": done["seconds"]}
+
+    relays = {name: argv for name, argv in bench.relays().items() if not name.startswith("socat")}
+    bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds"], measure)
+
+
+def pingpong(bench):
+    def measure(argv):
+        process, listen, connect = bench.start(argv)
+        done = bench.load("pingpong", listen, connect, count=bench.options.count)
+        process.end()
+        if done and done["over_35_ms"]:
+            print(f"STEPS: {argv[0]}: {done['over_35_ms']} messages took 35 ms or more")
+        return done
+
+    columns = ["median_us", "p99_us", "p999_us"]
+    bench.compare("pingpong: 64 bytes there and back", bench.relays(), columns, measure)
+
+
+def source(bench):
+    path = bench.work / "source"
+    if not path.exists():
+        with open(path, "wb") as file, open("/dev/urandom", "rb") as noise:
+            block = noise.read(8 << 20)
+            for _ in range(GIB // len(block)):
+                file.write(block)
+    return path
+
+
+def drain(connection):
+    """Receives to the end, dropping bytes inside the kernel (MSG_TRUNC, tcp(7))."""
+    nothing, total = bytearray(4 << 20), 0
+    while got := connection.recv_into(nothing, len(nothing), socket.MSG_TRUNC):
+        total += got
+    return total
+
+
+def file_out(bench):
+    path = source(bench)
+    port = free_port()
+    contenders = {"gush link": [bench.gush, "link", "-u", str(path), f"tcp-listen:127.0.0.1:{port},fork,reuseaddr"]}
+    # The listener comes first where it serves every client.
+    contenders["gush link"] = [bench.gush, "link", "-u", "-r", f"tcp-listen:127.0.0.1:{port},fork,reuseaddr", str(path)]
+    if shutil.which("nginx"):
+        config = bench.work / "nginx.conf"
+        config.write_text(NGINX.format(work=bench.work, listen=port))
+        contenders["nginx sendfile"] = ["nginx", "-c", str(config)]
+
+    def measure(argv):
+        process = Process(argv, port)
+        before = process.cpu_seconds()
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            begun = time.perf_counter()
+            if argv[0] == "nginx":
+                connection.sendall(b"GET /source HTTP/1.0\r\n\r\n")
+            total = drain(connection)
+            seconds = time.perf_counter() - begun
+        used = process.cpu_seconds() - before
+        process.end()
+        if total < GIB:
+            return None
+        return {"GiB/s": 1 / seconds, "s/GiB": used}
+
+    bench.compare("file-out: 1 GiB from a cached file to a socket", contenders, ["GiB/s", "s/GiB"], measure)
+
+
+def file_in(bench):
+    target = bench.work / "target"
+    port = free_port()
+    contenders = {"gush link": [bench.gush, "link", "-u", f"tcp-listen:127.0.0.1:{port},reuseaddr", f"file:{target},create,trunc"]}
+    if shutil.which("socat"):
+        contenders["socat -b 262144"] = [
+            "socat", "-u", "-b", "262144",
+            f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr", f"OPEN:{target},creat,trunc,wronly",
+        ]
+    memory = os.memfd_create("load")
+    os.write(memory, os.urandom(64 << 20))
+
+    def measure(argv):
+        target.unlink(missing_ok=True)
+        process = Process(argv, port)
+        begun = time.perf_counter()
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            sent = 0
+            while sent < GIB:
+                sent += os.sendfile(connection.fileno(), memory, sent % (64 << 20), min(GIB - sent, (64 << 20) - sent % (64 << 20)))
+        ended = process.process.wait()
+        seconds = time.perf_counter() - begun
+        if ended or target.stat().st_size != GIB:
+            return None
+        return {"GiB/s": 1 / seconds}
+
+    bench.compare("file-in: 1 GiB from a socket to a new file", contenders, ["GiB/s"], measure)
+
+
+CASES = {"bulk": bulk, "file-out": file_out, "file-in": file_in, "many": many, "short": short, "pingpong": pingpong}
+
+if __name__ == "__main__":
+    main()
