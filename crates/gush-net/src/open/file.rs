@@ -71,18 +71,18 @@ pub(super) async fn pipe(
             return Err(OpenError::said("open", "this is no FIFO")
                 .hinted("for a file or device, say file:PATH"));
         }
-        None => Some(make_fifo(path, options)?),
+        None => make_fifo(path, options)?,
     };
     let mut end = fifo(path, options, how).await?;
-    end.keeper.made = made.filter(|_| options.flag(Opt::UnlinkClose) != Some(false));
+    end.keeper.made = made;
     Ok(end)
 }
 
-fn make_fifo(path: &Path, options: &Options) -> Result<Made, OpenError> {
+fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     let fail = |error| OpenError::new("make the FIFO", error);
     let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
     mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).map_err(|errno| fail(errno.into()))?;
-    let made = Made::new(path).map_err(fail)?;
+    let made = Made::if_removed(path, options).map_err(fail)?;
     if let Some(mode) = options.mode() {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
             .map_err(fail)?;

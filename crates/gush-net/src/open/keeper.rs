@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::child::Program;
+use crate::address::{Opt, Options};
 
 /// A name in the file system that was made for one end, and is removed with it.
 #[derive(Debug)]
@@ -16,7 +17,15 @@ pub(super) struct Made {
 }
 
 impl Made {
-    pub fn new(path: &Path) -> io::Result<Self> {
+    /// Unless `unlink-close=0` leaves it where it is.
+    pub fn if_removed(path: &Path, options: &Options) -> io::Result<Option<Self>> {
+        match options.flag(Opt::UnlinkClose) {
+            Some(false) => Ok(None),
+            _ => Self::new(path).map(Some),
+        }
+    }
+
+    fn new(path: &Path) -> io::Result<Self> {
         let made = path.symlink_metadata()?;
         // The working directory may be another one at the end.
         let path = std::path::absolute(path)?;

@@ -44,11 +44,10 @@ pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<Listener,
     bind_unix(&fd, name, options)?;
     let made = match name {
         UnixName::Path(path) => {
-            let made = Made::new(path).map_err(|error| OpenError::new("bind", error))?;
             if let Some(mode) = options.mode() {
                 widen(path, mode).map_err(|error| OpenError::new("set the mode", error))?;
             }
-            (options.flag(Opt::UnlinkClose) != Some(false)).then_some(made)
+            Made::if_removed(path, options).map_err(|error| OpenError::new("bind", error))?
         }
         UnixName::Abstract(_) => None,
     };

@@ -57,7 +57,7 @@ impl Peer {
 
 pub(super) fn unix_name(address: &SocketAddrUnix) -> Option<UnixName> {
     use std::os::unix::ffi::OsStringExt;
-    if let Some(name) = address.abstract_name() {
+    if let Some(name) = address.abstract_name().filter(|name| !name.is_empty()) {
         return Some(UnixName::Abstract(name.to_vec()));
     }
     let path = address.path_bytes()?;
