@@ -24,10 +24,13 @@ const SHARE: (usize, usize) = (3, 4);
 const DEFAULT_PAGES: usize = 16384;
 
 /// How many pipes are kept for later.
-const MOST_IDLE: usize = 64;
+const MOST_IDLE: usize = 32;
+
+/// Of the descriptors that this process may have, pipes take one in so many: connections need them more.
+const DESCRIPTORS_A_PIPE: u64 = 16;
 
 pub(crate) static PIPES: LazyLock<Pipes> =
-    LazyLock::new(|| Pipes::with_budget(budget_bytes(soft_limit_pages())));
+    LazyLock::new(|| Pipes::new(budget_bytes(soft_limit_pages()), most_pipes()));
 
 /// Pipes with a budget.
 #[derive(Debug)]
@@ -36,16 +39,13 @@ pub(crate) struct Pipes {
     in_use: AtomicUsize,
     bytes: AtomicUsize,
     budget_bytes: usize,
+    most: usize,
 }
 
 impl Pipes {
-    fn with_budget(budget_bytes: usize) -> Self {
-        Self {
-            idle: Mutex::new(Vec::new()),
-            in_use: AtomicUsize::new(0),
-            bytes: AtomicUsize::new(0),
-            budget_bytes,
-        }
+    fn new(budget_bytes: usize, most: usize) -> Self {
+        let (in_use, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { idle: Mutex::new(Vec::new()), in_use, bytes, budget_bytes, most }
     }
 
     /// An empty pipe, or none when the budget is used up or the kernel gives none.
@@ -59,7 +59,8 @@ impl Pipes {
     fn make(&self) -> Option<Pipe> {
         let used = self.in_use.load(Ordering::Relaxed);
         let wanted_bytes = SIZES.iter().find(|(most, _)| used < *most).map_or(0, |(_, size)| *size);
-        if self.bytes.load(Ordering::Relaxed) + wanted_bytes > self.budget_bytes {
+        let spent_bytes = self.bytes.load(Ordering::Relaxed);
+        if used >= self.most || spent_bytes + wanted_bytes > self.budget_bytes {
             return None;
         }
         let pipe = Pipe::new(wanted_bytes).ok()?;
@@ -74,8 +75,10 @@ impl Pipes {
         self.in_use.fetch_sub(1, Ordering::Relaxed);
         let bytes = pipe.capacity_bytes();
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if pipe.is_empty() && idle.len() < MOST_IDLE {
-            idle.push(pipe);
+        if pipe.is_empty() && idle.len() < MOST_IDLE.min(self.most) {
+            // The largest is the next to be taken.
+            let place = idle.partition_point(|kept| kept.capacity_bytes() <= bytes);
+            idle.insert(place, pipe);
         } else {
             drop(idle);
             drop(pipe);
@@ -146,6 +149,11 @@ impl Drop for Lease {
     }
 }
 
+fn most_pipes() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    usize::try_from(limit.unwrap_or(u64::MAX) / DESCRIPTORS_A_PIPE).unwrap_or(usize::MAX).max(1)
+}
+
 fn soft_limit_pages() -> usize {
     std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft")
         .ok()
@@ -163,7 +171,7 @@ mod tests {
     use super::*;
 
     fn pipes(budget_bytes: usize) -> &'static Pipes {
-        Box::leak(Box::new(Pipes::with_budget(budget_bytes)))
+        Box::leak(Box::new(Pipes::new(budget_bytes, 1000)))
     }
 
     #[test]
@@ -186,6 +194,24 @@ mod tests {
         assert!(pipes.usage().bytes <= 3 << 20);
         drop(held);
         assert!(pipes.take().is_some());
+    }
+
+    #[test]
+    fn where_descriptors_are_few_so_are_pipes() {
+        let pipes: &'static Pipes = Box::leak(Box::new(Pipes::new(64 << 20, 2)));
+        let held: Vec<_> = std::iter::from_fn(|| pipes.take()).collect();
+        assert_eq!(held.len(), 2);
+        drop(held);
+        assert!(pipes.take().is_some());
+    }
+
+    #[test]
+    fn the_largest_pipe_is_taken_first() {
+        let pipes = pipes(64 << 20);
+        let many: Vec<_> = (0..17).map(|_| pipes.take().expect("within the budget")).collect();
+        let largest = many.iter().map(|lease| lease.capacity_bytes()).max();
+        drop(many);
+        assert_eq!(pipes.take().map(|lease| lease.capacity_bytes()), largest);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
-use common::{Bridge, Wire, read_numbered, skipped, write_numbered};
+use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
 use gush_net::{Options, Way, pipe_usage};
 
 /// Runs one of the tests below, which are ignored in this process, in one of its own.
@@ -128,7 +128,7 @@ fn alone_an_idle_relay_sleeps() {
     });
     quiet.client.write_all(b"hello").unwrap();
     quiet.server.read_exact(&mut [0; 5]).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    settled(&stuck.counts, Way::Forward);
 
     let (slept, worked) = (sleeps(), ticks());
     std::thread::sleep(Duration::from_secs(1));

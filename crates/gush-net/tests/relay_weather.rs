@@ -7,9 +7,11 @@ use std::io::{Read, Seek, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Bridge, Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
+use common::{
+    Bridge, Wire, numbered, pair, read_numbered, run, settled, spawn_relay, write_numbered,
+};
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, End, Options, Way};
 
@@ -61,15 +63,7 @@ fn a_reader_that_stops_stops_the_writer_and_little_is_in_flight() {
             write_numbered(&mut bridge.client, 64 << 20).expect("the reader comes back");
             bridge.client.finish();
         });
-        // Until nothing has moved for a while.
-        let mut last = (0, Instant::now());
-        while last.1.elapsed() < Duration::from_millis(300) {
-            let sum = bridge.counts.delivered_bytes(Way::Forward);
-            if sum != last.0 {
-                last = (sum, Instant::now());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
+        settled(&bridge.counts, Way::Forward);
         assert!(!writer.is_finished(), "64 MiB fit into no socket buffers");
         assert!(bridge.counts.in_flight_bytes(Way::Forward) <= 1 << 20);
         assert_eq!(read_numbered(&mut bridge.server).unwrap(), 64 << 20);

@@ -134,6 +134,12 @@ impl<'fd> Port<'fd> {
         self.append
     }
 
+    /// Does it have O_DIRECT, so that a stream's odd pieces cannot be spliced into it?
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     pub(crate) fn new(endpoint: &Endpoint<'fd>, at: Option<u64>) -> Self {
         Self {
             fd: endpoint.fd(),

@@ -95,6 +95,8 @@ fn obstacle(source: &Tap<'_>, target: &Tap<'_>, options: &Options) -> Option<&'s
         Some("the file's pages would be shared, and the relay is isolated")
     } else if target.port().is_append() {
         Some("the target was opened with O_APPEND")
+    } else if target.port().is_direct() {
+        Some("the target was opened with O_DIRECT, and a stream's pieces are not aligned")
     } else if waits(source) || waits(target) {
         Some("the socket is shared with other processes and has no O_NONBLOCK")
     } else {

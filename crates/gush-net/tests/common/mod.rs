@@ -7,8 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
-use gush_net::{Conduit, Counts, Error, Options, Totals};
+use gush_net::{Conduit, Counts, Error, Options, Totals, Way};
 
 /// Says, past the test runner's capture, that the running test could not test, and why.
 pub fn skipped(why: &str) {
@@ -66,7 +67,7 @@ impl Peer {
 
     /// Closes a TCP stream so that its peer sees a reset.
     pub fn reset(self) {
-        let linger = Some(std::time::Duration::ZERO);
+        let linger = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&self, linger).expect("SO_LINGER");
     }
 }
@@ -206,4 +207,17 @@ pub fn read_numbered(input: &mut impl Read) -> std::io::Result<u64> {
         assert!(buf[..got] == *numbered(at, got), "wrong bytes in {at}..{}", at + got as u64);
         at += got as u64;
     }
+}
+
+/// Waits until nothing has gone that way for a while; answers how much has.
+pub fn settled(counts: &Counts, way: Way) -> u64 {
+    let mut last = (0, Instant::now());
+    while last.1.elapsed() < Duration::from_millis(500) {
+        let sum = counts.delivered_bytes(way);
+        if sum != last.0 {
+            last = (sum, Instant::now());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    last.0
 }
