@@ -53,6 +53,8 @@ fn help_of_lab_is_as_agreed() {
     agrees_with_golden(&["lab", "pipe", "--help"], "lab-pipe.txt");
     agrees_with_golden(&["lab", "matrix", "--help"], "lab-matrix.txt");
     agrees_with_golden(&["lab", "copy", "--help"], "lab-copy.txt");
+    agrees_with_golden(&["lab", "pages", "--help"], "lab-pages.txt");
+    agrees_with_golden(&["lab", "memory", "--help"], "lab-memory.txt");
     agrees_with_golden(&["lab", "history", "--help"], "lab-history.txt");
     agrees_with_golden(&["lab", "compare", "--help"], "lab-compare.txt");
     agrees_with_golden(&["lab", "export", "--help"], "lab-export.txt");

@@ -1,4 +1,4 @@
-//! What only C has: its streams, whole files mapped at once, and the page cache asked.
+//! What only C has: its streams, whole files mapped at once, the page cache asked, the kernel's own test.
 //!
 //! The one room of these suites with `unsafe`; everything that the engine can do is left to the engine.
 #![allow(unsafe_code)]
@@ -6,12 +6,12 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
 
-use libc::c_void;
+use libc::{c_int, c_void};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 /// A stream of the C library (fopen(3)), closed when dropped.
@@ -176,6 +176,38 @@ fn mincore(file: &File) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64)
+}
+
+/// `struct gup_test` (`mm/gup_test.h`).
+#[repr(C)]
+#[derive(Debug, Default)]
+struct GupTest {
+    get_delta_us: u64,
+    put_delta_us: u64,
+    address: u64,
+    size_bytes: u64,
+    pages_per_call: u32,
+    gup_flags: u32,
+    test_flags: u32,
+    which_pages: [u32; 8],
+}
+
+/// Microseconds that `get_user_pages_fast` takes for `memory` in the kernel, by its own test
+/// (`/sys/kernel/debug/gup_test`, CONFIG_GUP_TEST), 512 pages a call.
+pub(crate) fn gup_fast_us(test: BorrowedFd<'_>, memory: &[u8]) -> io::Result<u64> {
+    /// `GUP_FAST_BENCHMARK`: `_IOWR('g', 1, struct gup_test)`.
+    const REQUEST: u64 = 3 << 30 | (size_of::<GupTest>() as u64) << 16 | (b'g' as u64) << 8 | 1;
+    let mut test_of = GupTest {
+        address: memory.as_ptr() as u64,
+        size_bytes: memory.len() as u64,
+        pages_per_call: 512,
+        ..GupTest::default()
+    };
+    // SAFETY: the request says how large the structure is that the kernel reads and writes back; the
+    // pages of `memory` are only looked up and let go, and are borrowed meanwhile.
+    let answer: c_int =
+        unsafe { libc::ioctl(test.as_raw_fd(), REQUEST as _, ptr::from_mut(&mut test_of)) };
+    if answer == 0 { Ok(test_of.get_delta_us) } else { Err(io::Error::last_os_error()) }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use serde_json::Value;
 /// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` |
 /// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls` (name → count) |
 /// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
-/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` |
+/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, whatever backs them), `drop_ns_per_page` |
 /// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
 /// | `relay` | `peer`, `connections`, `cpu_s_per_gib` |
 ///

@@ -3,15 +3,16 @@
 //! The runner, the counter of system calls and a profiler all start the very same thing.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
+use crate::case::Case;
 use crate::model::Measured;
-use crate::runner::children;
+use crate::runner::{Conditions, children};
 use crate::{Error, affinity};
 
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
@@ -55,6 +56,36 @@ const SPEAKER: &str = "gush: lab: once: ";
 pub fn pin(processor: usize) -> Result<(), Error> {
     affinity::pin(processor)
         .map_err(|errno| Error::failed(format!("cannot stay on processor {processor}"), errno))
+}
+
+/// A case that is nothing but one such process.
+#[derive(Clone, Debug)]
+pub struct Single {
+    /// The suite.
+    pub suite: &'static str,
+    /// The case's name, unique in the suite.
+    pub name: &'static str,
+    /// This program.
+    pub program: PathBuf,
+    /// The arguments after `gush lab once`.
+    pub words: Vec<OsString>,
+    /// Whether it stays on one processor.
+    pub pinned: bool,
+}
+
+impl Case for Single {
+    fn suite(&self) -> &'static str {
+        self.suite
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        let processor = conditions.processors.map(|[first, _]| first).filter(|_| self.pinned);
+        run(&self.program, &self.words, processor)
+    }
 }
 
 /// A clock of this process: wall time, processor time, page faults and context switches (getrusage(2)).

@@ -23,7 +23,7 @@ use crate::talk::Talker;
                   gib_per_s,syscalls"
 )]
 pub struct Options {
-    /// Copy files of these sizes [default: 4K,64K,1M,16M,256M]
+    /// Copy files of these sizes, instead of 4K,64K,1M,16M,256M
     #[arg(long, visible_alias = "sizes", value_name = "SIZE,…", value_delimiter = ',', value_parser = memory_bytes)]
     size: Vec<usize>,
     /// Make the files in DIR, on the file system to be measured

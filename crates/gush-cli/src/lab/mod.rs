@@ -6,7 +6,9 @@ mod export;
 mod history;
 mod import;
 mod matrix;
+mod memory;
 mod once;
+mod pages;
 mod pipe;
 mod report;
 mod screen;
@@ -33,6 +35,8 @@ enum Part {
     Matrix(matrix::Options),
     Pipe(pipe::Options),
     Copy(copy::Options),
+    Pages(pages::Options),
+    Memory(memory::Options),
     #[command(hide = true)]
     Once(once::Options),
     History(history::Options),
@@ -57,6 +61,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Part::Matrix(options) => matrix::run(&options),
         Part::Pipe(options) => pipe::run(&options),
         Part::Copy(options) => copy::run(&options),
+        Part::Pages(options) => pages::run(&options),
+        Part::Memory(options) => memory::run(&options),
         Part::Once(options) => once::run(options),
         Part::History(options) => history::run(&options),
         Part::Compare(options) => compare::run(&options),

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use gush_lab::model::Measured;
 use gush_lab::suite::copy::{self, ADVICE, SPACE, WAYS, Way};
+use gush_lab::suite::{memory, pages};
 use gush_lab::{Error, count, once};
 
 use super::copy::word;
@@ -32,6 +33,32 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 enum What {
     Copy(Copy),
+    Pages(Pages),
+    Memory(Memory),
+}
+
+/// Take references to pages, and drop them
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+struct Pages {
+    /// Measure this
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(pages::WAYS, |way| way.name, name))]
+    way: &'static pages::Way,
+    /// Lend SIZE bytes
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<u64>,
+}
+
+/// Read, write or copy memory
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+struct Memory {
+    /// Measure this
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(memory::WAYS, |way| way.name, name))]
+    way: &'static memory::Way,
+    /// Use SIZE bytes of memory
+    #[arg(long, value_name = "SIZE")]
+    bytes: Option<u64>,
 }
 
 /// Copy SOURCE to TARGET, which is overwritten
@@ -39,7 +66,7 @@ enum What {
 #[command(max_term_width = 100)]
 struct Copy {
     /// Copy this way
-    #[arg(long, value_name = "NAME", value_parser = way)]
+    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(WAYS, |way| way.name, name))]
     way: &'static Way,
     /// Give this advice before reading
     #[arg(long, value_name = "ADVICE", default_value = "none", value_parser = word(ADVICE))]
@@ -56,9 +83,14 @@ struct Copy {
     target: PathBuf,
 }
 
-fn way(name: &str) -> Result<&'static Way, String> {
-    Way::named(name).ok_or_else(|| {
-        let names: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
+/// The entry of a table that is called so, or the names there are.
+fn named<T>(
+    table: &'static [T],
+    name_of: fn(&T) -> &'static str,
+    name: &str,
+) -> Result<&'static T, String> {
+    table.iter().find(|entry| name_of(entry) == name).ok_or_else(|| {
+        let names: Vec<&str> = table.iter().map(name_of).collect();
         format!("there are {}", names.join(", "))
     })
 }
@@ -84,6 +116,8 @@ fn measure(options: Options) -> Result<Measured, Error> {
         What::Copy(Copy { way, advice, space, cold, source, target }) => {
             copy::Once { way, advice, space, cold, source, target }.run()
         }
+        What::Pages(Pages { way, bytes }) => pages::once(way, bytes),
+        What::Memory(Memory { way, bytes }) => memory::once(way, bytes),
     }
 }
 

@@ -2,4 +2,6 @@
 
 pub mod copy;
 pub mod matrix;
+pub mod memory;
+pub mod pages;
 pub mod pipe;

@@ -1,0 +1,164 @@
+//! Getting pages, in this process, under a clock that runs during the calls alone.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use gush::{HUGE_PAGE_BYTES, Lent, Pages};
+use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice};
+
+use super::{Taker, Way, gup_test};
+use crate::model::Measured;
+use crate::{Error, foreign, once::gib_per_s};
+
+/// One call takes so much, and the pipe holds it: 64 slots of 4 KiB.
+const CALL_BYTES: usize = 256 << 10;
+/// What one pass goes over.
+const FIELD_BYTES: usize = 64 << 20;
+/// The unit of a pipe's slot and of the cost, whatever page backs it.
+const PAGE_BYTES: u64 = 4096;
+
+/// Measures in this process; `bytes` are gone over, 2 GiB without.
+///
+/// # Errors
+/// The call that was refused, or that no huge page came.
+///
+/// ```
+/// use gush_lab::suite::pages::{WAYS, once};
+/// match once(&WAYS[0], Some(64 << 20)) {
+///     Ok(measured) => assert!(measured.facts["ns_per_page"].as_f64() > Some(0.0)),
+///     Err(error) => eprintln!("no vmsplice here: {error}"),
+/// }
+/// ```
+pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
+    const BYTES: u64 = 2 << 30;
+    if !way.huge {
+        // Where huge pages come to everybody ("always"), small ones must be asked for.
+        nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
+            Error::failed("cannot ask for pages of 4 KiB", io::Error::from(errno))
+        })?;
+    }
+    let passes = bytes.unwrap_or(BYTES).div_ceil(FIELD_BYTES as u64);
+    let cost = match way.taker {
+        Taker::Vmsplice => by_vmsplice(way, passes)?,
+        Taker::GupTest => by_gup_test(way, passes)?,
+    };
+    let bytes = passes * FIELD_BYTES as u64;
+    let per_page = |took: Duration| took.as_secs_f64() * 1e9 / (bytes / PAGE_BYTES) as f64;
+    let wall_s = cost.getting.as_secs_f64();
+    let measured = Measured {
+        gib_per_s: gib_per_s(bytes, wall_s),
+        wall_s: Some(wall_s),
+        bytes,
+        ..Measured::default()
+    };
+    Ok(measured
+        .with("memory", if way.touched { "touched" } else { "untouched" })
+        .with("page_bytes", if way.huge { HUGE_PAGE_BYTES as u64 } else { PAGE_BYTES })
+        .with("ns_per_page", per_page(cost.getting))
+        .with("drop_ns_per_page", cost.dropping.map(per_page))
+        .with("huge_checked", cost.huge_checked))
+}
+
+struct Cost {
+    getting: Duration,
+    dropping: Option<Duration>,
+    /// Whether somebody looked what backs the memory, which needs root.
+    huge_checked: bool,
+}
+
+fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
+    let pipe = Pipe::new()?;
+    let (mut lent, huge_checked) = field(way)?;
+    let (mut getting, mut dropping) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..passes {
+        for start in (0..FIELD_BYTES).step_by(CALL_BYTES) {
+            let began = Instant::now();
+            let put = lent
+                .splice_into(pipe.to.as_fd(), start..start + CALL_BYTES, false)
+                .map_err(|errno| Error::failed("vmsplice is refused here", errno))?;
+            let got = Instant::now();
+            if put != CALL_BYTES {
+                return Err(Error::refused(format!("the pipe took {put} bytes of {CALL_BYTES}")));
+            }
+            pipe.drop_all(put)?;
+            getting += got - began;
+            dropping += got.elapsed();
+        }
+        if !way.touched {
+            // Fresh again: what was only looked at maps the one page of zeros.
+            let renewed = lent.renew().map_err(|errno| Error::failed("no new memory", errno))?;
+            lent = renewed.lend();
+        }
+    }
+    Ok(Cost { getting, dropping: Some(dropping), huge_checked })
+}
+
+/// Memory to lend, touched or not; and whether it was checked that its pages are what they should be.
+fn field(way: &Way) -> Result<(Lent, bool), Error> {
+    let made = if way.huge { Pages::huge(FIELD_BYTES) } else { Pages::new(FIELD_BYTES) };
+    let mut pages = made.map_err(|errno| Error::failed("no memory of that kind", errno))?;
+    if !way.touched {
+        return Ok((pages.lend(), false));
+    }
+    pages.as_mut_slice().fill(1);
+    let checked = match gush::hugepage::count(&pages) {
+        Ok((huge, all)) if way.huge && huge < all => {
+            return Err(Error::refused(format!(
+                "{huge} of {all} huge pages came: see /sys/kernel/mm/transparent_hugepage/enabled"
+            )));
+        }
+        Ok((huge, _)) if !way.huge && huge > 0 => {
+            return Err(Error::refused(format!("{huge} huge pages came where none was wanted")));
+        }
+        Ok(_) => true,
+        // Frame numbers are shown to root only.
+        Err(_) => false,
+    };
+    Ok((pages.lend(), checked))
+}
+
+/// A pipe that holds one call, and where it is emptied to.
+struct Pipe {
+    from: PipeReader,
+    to: PipeWriter,
+    null: File,
+}
+
+impl Pipe {
+    fn new() -> Result<Self, Error> {
+        let failed = |error| Error::failed("no pipe of 256 KiB", error);
+        let (from, to) = io::pipe().map_err(failed)?;
+        fcntl_setpipe_size(&to, CALL_BYTES).map_err(|errno| failed(errno.into()))?;
+        let null = File::options()
+            .write(true)
+            .open("/dev/null")
+            .map_err(|error| Error::failed("cannot open /dev/null", error))?;
+        Ok(Self { from, to, null })
+    }
+
+    fn drop_all(&self, bytes: usize) -> Result<(), Error> {
+        let mut left = bytes;
+        while left > 0 {
+            match splice(&self.from, None, &self.null, None, left, SpliceFlags::MOVE) {
+                Ok(0) => return Err(Error::refused("the pipe lost bytes")),
+                Ok(dropped) => left -= dropped,
+                Err(errno) => return Err(Error::failed("cannot splice to /dev/null", errno)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn by_gup_test(way: &Way, passes: u64) -> Result<Cost, Error> {
+    let test = gup_test()?;
+    let (memory, huge_checked) = field(way)?;
+    let mut getting = Duration::ZERO;
+    for _ in 0..passes {
+        let took_us = foreign::gup_fast_us(test.as_fd(), memory.as_slice())
+            .map_err(|error| Error::failed("the kernel's own test failed", error))?;
+        getting += Duration::from_micros(took_us);
+    }
+    Ok(Cost { getting, dropping: None, huge_checked })
+}
