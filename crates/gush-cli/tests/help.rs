@@ -51,6 +51,7 @@ fn help_of_pipe_is_as_agreed() {
 fn help_of_lab_is_as_agreed() {
     agrees_with_golden(&["lab", "--help"], "lab.txt");
     agrees_with_golden(&["lab", "pipe", "--help"], "lab-pipe.txt");
+    agrees_with_golden(&["lab", "explain", "--help"], "lab-explain.txt");
     agrees_with_golden(&["lab", "matrix", "--help"], "lab-matrix.txt");
     agrees_with_golden(&["lab", "copy", "--help"], "lab-copy.txt");
     agrees_with_golden(&["lab", "pages", "--help"], "lab-pages.txt");

@@ -16,6 +16,7 @@ pub mod count;
 pub mod csv;
 pub mod doctor;
 mod error;
+pub mod explain;
 pub mod figures;
 mod foreign;
 pub mod machine;

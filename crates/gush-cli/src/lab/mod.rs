@@ -2,6 +2,7 @@
 
 mod compare;
 mod copy;
+mod explain;
 mod export;
 mod history;
 mod import;
@@ -32,6 +33,7 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Part {
+    Explain(explain::Options),
     Matrix(matrix::Options),
     Pipe(pipe::Options),
     Copy(copy::Options),
@@ -58,6 +60,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(status) => return status,
     };
     match part {
+        Part::Explain(options) => explain::run(&options),
         Part::Matrix(options) => matrix::run(&options),
         Part::Pipe(options) => pipe::run(&options),
         Part::Copy(options) => copy::run(&options),

@@ -1,0 +1,260 @@
+//! `gush lab explain`: where the time of a case goes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, ValueHint};
+use gush_lab::Error;
+use gush_lab::explain::{self, Kind, Share, Stacks};
+use gush_lab::model::{Attachment, Run};
+use gush_lab::runner::interrupt;
+use gush_lab::store::Store;
+use gush_lab::{report, transfer};
+use serde_json::{Value, json};
+
+use super::screen::Screen;
+use super::session::{Keep, path_of};
+use super::suite::this_program;
+use crate::talk::Talker;
+
+/// Where a case's time goes: a kernel profile, in words, figures and a picture
+///
+/// Runs one case of a suite under perf, sums up the functions of the kernel that were at work, and says
+/// what they are about. It needs perf, and permission to profile the kernel: what is lacking is told.
+#[derive(Debug, Parser)]
+#[command(max_term_width = 100)]
+pub struct Options {
+    /// The case, as its suite names it, such as pipe:write-read or pipe:huge-splice-busy
+    #[arg(value_name = "SUITE:CASE", value_parser = Named::read)]
+    case: Named,
+    /// Draw a flame graph into PATH: an SVG, for a browser
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    flame: Option<PathBuf>,
+    /// Write a report with the flame graph to PATH
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    report: Option<PathBuf>,
+    /// Name at most N functions about each thing
+    #[arg(long, value_name = "N", default_value = "4")]
+    functions: usize,
+    /// Print it as one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    keep: Keep,
+    /// Options of the suite, after --, such as -- --bytes 256M
+    #[arg(value_name = "OPTION", last = true)]
+    options: Vec<String>,
+}
+
+/// A case by its suite and its name there.
+#[derive(Debug, Clone)]
+struct Named {
+    suite: String,
+    case: String,
+}
+
+impl Named {
+    fn read(text: &str) -> Result<Self, String> {
+        let is_word = |word: &str| {
+            word.starts_with(|c: char| c.is_ascii_alphanumeric())
+                && word.chars().all(|c| c.is_ascii_graphic())
+        };
+        match text.split_once(':') {
+            Some((suite, case)) if is_word(suite) && is_word(case) => {
+                Ok(Self { suite: suite.to_owned(), case: case.to_owned() })
+            }
+            _ => Err("write SUITE:CASE, such as pipe:write-read".to_owned()),
+        }
+    }
+}
+
+/// Runs `lab explain`.
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab explain");
+    match options.act(&talker) {
+        Ok(status) => status,
+        Err(error) => talker.fail(error.told()),
+    }
+}
+
+impl Options {
+    fn act(&self, talker: &Talker) -> Result<ExitCode, Error> {
+        // perf's children are ended and its file removed when this is interrupted.
+        interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
+        let Named { suite, case } = &self.case;
+        let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
+        words.extend(self.options.iter().map(String::as_str));
+        let recording = explain::perf::record(&this_program()?, &words)?;
+        if interrupt::requested() {
+            return Err(Error::refused("interrupted"));
+        }
+        let stacks = Stacks::of_script(&recording.script)?;
+        if !stacks.sees_kernel() {
+            talker.say(
+                "the kernel's functions have no names here: root, or kernel.kptr_restrict=0, shows them",
+            );
+        }
+        let mut run = recorded_run(&recording.stdout)?;
+        let speed = gib_per_s(&run);
+        let flame = stacks.flame(&format!("gush lab explain {suite}:{case}"))?;
+        if let Some(path) = &self.flame {
+            write(path, &flame)?;
+        }
+        run.attachments.push(self.attachment("flame graph", "image/svg+xml", flame));
+        self.keep(talker, run)?;
+        let mut screen = Screen::new(talker.clone(), 1);
+        let account = match self.json {
+            true => self.record(&stacks, speed).to_string(),
+            false => self.text(&stacks, speed),
+        };
+        screen.print(&account);
+        match screen.ended() {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(Error::failed("write error", error)),
+        }
+    }
+
+    fn attachment(&self, title: &str, media_type: &str, text: String) -> Attachment {
+        Attachment {
+            suite: self.case.suite.clone(),
+            case: self.case.case.clone(),
+            title: title.to_owned(),
+            media_type: media_type.to_owned(),
+            text,
+        }
+    }
+
+    /// Puts what explains the case into the store, and into a report if one was asked for.
+    fn keep(&self, talker: &Talker, mut run: Run) -> Result<(), Error> {
+        run.samples.clear();
+        run.command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        if let Some(path) = &self.report {
+            report::write(std::slice::from_ref(&run), path)?;
+        }
+        if !self.keep.no_store {
+            let stored = path_of(self.keep.db.as_ref())
+                .and_then(|path| Store::open(&path))
+                .and_then(|mut store| store.insert(&run).map(|_| store));
+            match stored {
+                Ok(store) => talker.say(format_args!(
+                    "stored as {} in {}: gush lab report {} shows it",
+                    run.id,
+                    store.path().display(),
+                    run.id
+                )),
+                Err(error) => talker.say(format_args!("this is not stored: {error}")),
+            }
+        }
+        Ok(())
+    }
+
+    fn text(&self, stacks: &Stacks, speed: Option<f64>) -> String {
+        let all = stacks.cpu_ns();
+        let Named { suite, case } = &self.case;
+        let speed = speed
+            .map_or(String::new(), |speed| format!(" {speed:.2} GiB/s while it was recorded;"));
+        let mut text =
+            format!("{suite}:{case}:{speed} {:.2} s of processor time\n", all as f64 / 1e9);
+        let functions = stacks.functions(true);
+        for (kind, cpu_ns) in stacks.kinds() {
+            if !is_worth_a_word(cpu_ns, all) {
+                continue;
+            }
+            let _ = write!(text, "\n{} {}\n", part(cpu_ns, all), kind.name());
+            wrap(&mut text, kind.sentence());
+            for share in self.top(&functions, kind, all) {
+                let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
+            }
+        }
+        let files = [("flame graph", &self.flame), ("report", &self.report)];
+        for (what, path) in files.iter().filter_map(|(what, path)| Some((what, path.as_ref()?))) {
+            let _ = write!(text, "\n{what}: {}", path.display());
+        }
+        text.truncate(text.trim_end().len());
+        text
+    }
+
+    fn top<'s>(
+        &self,
+        functions: &'s [Share],
+        kind: Kind,
+        all: u64,
+    ) -> impl Iterator<Item = &'s Share> {
+        let of_kind = functions.iter().filter(move |share| share.kind == kind);
+        of_kind.filter(move |share| is_worth_a_word(share.cpu_ns, all)).take(self.functions)
+    }
+
+    fn record(&self, stacks: &Stacks, speed: Option<f64>) -> Value {
+        let all = stacks.cpu_ns();
+        let share = |cpu_ns: u64| cpu_ns as f64 / all.max(1) as f64;
+        let kinds: Vec<_> = stacks
+            .kinds()
+            .into_iter()
+            .map(|(kind, cpu_ns)| {
+                json!({ "about": kind.name(), "share": share(cpu_ns), "sentence": kind.sentence() })
+            })
+            .collect();
+        let functions: Vec<_> = stacks
+            .functions(true)
+            .into_iter()
+            .map(|one| {
+                json!({ "function": one.function, "share": share(one.cpu_ns), "about": one.kind.name() })
+            })
+            .collect();
+        json!({
+            "suite": self.case.suite,
+            "case": self.case.case,
+            "gib_per_s": speed,
+            "cpu_s": all as f64 / 1e9,
+            "about": kinds,
+            "kernel_functions": functions,
+            "flame": self.flame.as_ref().map(|path| path.to_string_lossy()),
+        })
+    }
+}
+
+/// Below one in two hundred nothing is told.
+fn is_worth_a_word(cpu_ns: u64, all: u64) -> bool {
+    cpu_ns * 200 >= all
+}
+
+fn part(cpu_ns: u64, all: u64) -> String {
+    format!("{:5.1} %", cpu_ns as f64 * 100.0 / all.max(1) as f64)
+}
+
+/// Adds a sentence in lines of bearable length.
+fn wrap(text: &mut String, sentence: &str) {
+    const WIDTH: usize = 90;
+    let mut line = String::from("       ");
+    for word in sentence.split(' ') {
+        if line.len() + word.len() >= WIDTH {
+            let _ = writeln!(text, "{line}");
+            line = String::from("       ");
+        }
+        line.push(' ');
+        line += word;
+    }
+    let _ = writeln!(text, "{line}");
+}
+
+/// The run that the suite printed.
+///
+/// Its samples were slowed by the recording: they are told, and not kept among others.
+fn recorded_run(json: &[u8]) -> Result<Run, Error> {
+    let runs = transfer::parse(json)
+        .map_err(|error| Error::refused(format!("the case printed no run: {error}")))?;
+    runs.into_iter().next().ok_or_else(|| Error::refused("the case printed no run"))
+}
+
+fn gib_per_s(run: &Run) -> Option<f64> {
+    let samples: Vec<f64> =
+        run.samples.iter().filter_map(|sample| sample.measured.gib_per_s).collect();
+    gush_lab::stats::Summary::of(&samples).map(|summary| summary.median)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    fs::write(path, text)
+        .map_err(|error| Error::failed(format!("cannot write {}", path.display()), error))
+}

@@ -1,0 +1,130 @@
+//! Recording with `perf`, where that is allowed; where not, what to do about it.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use crate::Error;
+use crate::runner::children;
+
+/// A prime, so that nothing periodic is always met at the same place.
+const SAMPLES_PER_S: &str = "1999";
+
+/// What a recorded command printed, and its samples as `perf script` prints them.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Standard output of the command.
+    pub stdout: Vec<u8>,
+    /// The samples.
+    pub script: Vec<u8>,
+}
+
+/// Runs a command under `perf record` and prints its samples.
+///
+/// # Errors
+/// A sentence that says how it can be allowed, if it is not; what the command said, if it failed.
+pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, Error> {
+    may_record()?;
+    let dir =
+        tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
+    let data = dir.path().join("perf.data");
+    let mut command = Command::new("perf");
+    command.args(["record", "-q", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "-o"]);
+    command.arg(&data).arg("--").arg(program).args(words);
+    let ran = run(&mut command)?;
+    if !ran.status.success() {
+        return Err(Error::refused(format!("the case failed: {}", last_line(&ran.stderr))));
+    }
+    let mut script = Command::new("perf");
+    script.args(["script", "-i"]).arg(&data);
+    let printed = run(&mut script)?;
+    if !printed.status.success() {
+        return Err(Error::refused(format!("perf script failed: {}", last_line(&printed.stderr))));
+    }
+    Ok(Recording { stdout: ran.stdout, script: printed.stdout })
+}
+
+/// Tries to record the kernel for a moment.
+fn may_record() -> Result<(), Error> {
+    let mut probe = Command::new("perf");
+    probe.args(["record", "-q", "-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
+    let output = run(&mut probe)?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(Error::refused(remedy(&said, paranoid().as_deref(), rustix::process::geteuid().is_root())))
+}
+
+fn paranoid() -> Option<String> {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok()?;
+    Some(text.trim().to_owned())
+}
+
+/// Why perf did not record, and what helps.
+fn remedy(said: &str, paranoid: Option<&str>, is_root: bool) -> String {
+    let refused = ["perf_event_paranoid", "Permission", "permitted", "No permission", "EACCES"];
+    if said.contains("perf not found for kernel") || said.contains("You may need to install") {
+        return "the perf that is installed is not this kernel's: install linux-tools-$(uname -r) \
+                (Ubuntu) or linux-perf (Debian)"
+            .to_owned();
+    }
+    let Some(paranoid) = paranoid else {
+        return "this kernel cannot count events (CONFIG_PERF_EVENTS): it cannot be profiled"
+            .to_owned();
+    };
+    if !refused.iter().any(|words| said.contains(words)) {
+        return format!("perf cannot record here: {}", last_line(said.as_bytes()));
+    }
+    match is_root {
+        true => {
+            "root may not profile the kernel in this container: start it with --cap-add PERFMON \
+                 and a seccomp profile that allows perf_event_open"
+                .to_owned()
+        }
+        false => format!(
+            "this user may not profile the kernel (kernel.perf_event_paranoid is {paranoid}): run it as \
+             root, or have root run 'sysctl kernel.perf_event_paranoid=1 kernel.kptr_restrict=0', or \
+             'setcap cap_perfmon,cap_syslog+ep' on the perf program"
+        ),
+    }
+}
+
+fn run(command: &mut Command) -> Result<Output, Error> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = children::start(command).map_err(|error| match error.io_error() {
+        Some(cause) if cause.kind() == io::ErrorKind::NotFound => Error::refused(
+            "perf is not installed: the package is linux-perf (Debian), linux-tools-$(uname -r) \
+             (Ubuntu), or perf (Fedora, Arch, openSUSE, Alpine)",
+        ),
+        _ => error,
+    })?;
+    started.finish()
+}
+
+fn last_line(said: &[u8]) -> String {
+    let text = String::from_utf8_lossy(said);
+    let line =
+        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing was said");
+    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_obstacle_has_a_remedy() {
+        let denied = "Error:\nNo permission to enable cpu-clock:k event.\n\nConsider adjusting \
+                      /proc/sys/kernel/perf_event_paranoid setting";
+        assert!(remedy(denied, Some("2"), false).contains("kernel.perf_event_paranoid is 2"));
+        assert!(remedy(denied, Some("2"), false).contains("sysctl kernel.perf_event_paranoid=1"));
+        assert!(remedy(denied, Some("2"), true).contains("--cap-add PERFMON"));
+        let ubuntu = "WARNING: perf not found for kernel 6.8.0-31\n\n  You may need to install";
+        assert!(remedy(ubuntu, Some("4"), true).contains("linux-tools-$(uname -r)"));
+        assert!(remedy("", None, true).contains("CONFIG_PERF_EVENTS"));
+        assert_eq!(remedy("a\nodd\n\n", Some("1"), true), "perf cannot record here: odd");
+    }
+}
