@@ -107,13 +107,15 @@ proptest! {
         choice in choice(),
         deeds in (deeds(), deeds()),
         manners in (manners(), manners()),
+        of_tokio in any::<bool>(),
         limited in prop::option::weighted(0.1, 20_000_000_u64..400_000_000),
     ) {
         let mut options = Options::new().method(choice);
         if let Some(rate) = limited {
             options = options.limit(gush::Rate::bytes_per_second(rate).unwrap());
         }
-        let bridge = Bridge::new(wires.0, wires.1, options);
+        let bridge = if of_tokio { Bridge::of_tokio } else { Bridge::new };
+        let bridge = bridge(wires.0, wires.1, options);
         let (client, client_deeds, client_manners) = (bridge.client, deeds.0, manners.0);
         let client = thread::spawn(move || play(client, 3, client_deeds, client_manners));
         let (server_wrote, server_read) = play(bridge.server, 5, deeds.1, manners.1);

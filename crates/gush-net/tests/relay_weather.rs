@@ -56,6 +56,28 @@ fn urgent_data_does_not_end_the_stream() {
 }
 
 #[test]
+fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
+    let ((mut client, near), (mut output, input)) = (pair(Wire::Tcp), std::io::pipe().unwrap());
+    let relay = thread::spawn(move || {
+        run(async {
+            let mut near = Conduit::new(near.into()).unwrap();
+            let mut input = Conduit::new(input.into()).unwrap();
+            gush_net::copy(&mut near, &mut input, &Options::new()).await
+        })
+    });
+    for _ in 0..20 {
+        client.write_all(&[b'a'; 50_000]).unwrap();
+        rustix::net::send(&client, b"!", rustix::net::SendFlags::OOB).expect("urgent");
+        client.write_all(&[b'b'; 50_000]).unwrap();
+        let mut arrived = vec![0; 100_000];
+        output.read_exact(&mut arrived).unwrap();
+        assert_eq!(arrived.iter().filter(|byte| **byte == b'b').count(), 50_000);
+    }
+    client.finish();
+    relay.join().unwrap().expect("no failure");
+}
+
+#[test]
 fn a_reader_that_stops_stops_the_writer_and_little_is_in_flight() {
     for choice in METHODS {
         let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().method(choice));

@@ -176,7 +176,10 @@ impl Flow {
                     self.done = true;
                     return Poll::Ready(Ok(()));
                 }
-                ready!(self.poll_allowance(cx));
+                if self.poll_allowance(cx).is_pending() {
+                    self.rest();
+                    return Poll::Pending;
+                }
             }
             match self.step(source, target, options)? {
                 Did::Moved => {}

@@ -127,6 +127,38 @@ impl Bridge {
         let relay = spawn_relay(near.into(), far.into(), options);
         Self { client, server, counts, relay }
     }
+
+    /// The same between tokio's own streams.
+    pub fn of_tokio(a: Wire, b: Wire, options: Options) -> Self {
+        let ((client, near), (far, server)) = (pair(a), pair(b));
+        let counts = options.counts();
+        let relay = spawn_tokio_relay(near, far, options);
+        Self { client, server, counts, relay }
+    }
+}
+
+/// As [`spawn_relay`], between tokio's own streams.
+pub fn spawn_tokio_relay(a: Peer, b: Peer, options: Options) -> JoinHandle<Result<Totals, Error>> {
+    use gush_net::copy_bidirectional as relay;
+    use tokio::net;
+    let tcp = |stream: TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        net::TcpStream::from_std(stream).unwrap()
+    };
+    let unix = |stream: UnixStream| {
+        stream.set_nonblocking(true).unwrap();
+        net::UnixStream::from_std(stream).unwrap()
+    };
+    std::thread::spawn(move || {
+        run(async {
+            match (a, b) {
+                (Peer::Tcp(a), Peer::Tcp(b)) => relay(&mut tcp(a), &mut tcp(b), &options).await,
+                (Peer::Tcp(a), Peer::Unix(b)) => relay(&mut tcp(a), &mut unix(b), &options).await,
+                (Peer::Unix(a), Peer::Tcp(b)) => relay(&mut unix(a), &mut tcp(b), &options).await,
+                (Peer::Unix(a), Peer::Unix(b)) => relay(&mut unix(a), &mut unix(b), &options).await,
+            }
+        })
+    })
 }
 
 /// Relays between two descriptors in a thread of its own.
