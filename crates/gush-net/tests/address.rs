@@ -279,8 +279,6 @@ fn holds(text: &str) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
     #[test]
     fn any_text_is_an_address_or_has_a_wrong_piece(text in any::<String>()) {
         holds(&text)?;
