@@ -62,9 +62,10 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
             Refused(Errno::INVAL)
         }
         // Fragments of odd sizes cannot go past the page cache.
-        MethodName::Splice if to == TargetKind::Direct && !from.has_offsets() => Cannot,
-        MethodName::Vmsplice if to == TargetKind::Direct && !from.has_offsets() => {
-            ServedOr(Errno::INVAL)
+        MethodName::Splice | MethodName::Vmsplice
+            if to == TargetKind::Direct && !from.has_offsets() =>
+        {
+            Cannot
         }
         MethodName::CopyFileRange
         | MethodName::Sendfile

@@ -378,6 +378,16 @@ fn is_aligned_for_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refu
     Ok(())
 }
 
+/// A splice out of a pipe into an O_DIRECT file takes aligned pieces only: a stream's may be odd.
+fn splices_fit_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+    is_aligned_for_direct(method, pair)?;
+    if pair.target.is_direct() && !pair.source.has_offsets() {
+        let why = "the target has O_DIRECT, and a stream's pieces are not aligned";
+        return Err(Refusal::because(method, why));
+    }
+    Ok(())
+}
+
 /// A budget as the length of one system call.
 pub(crate) fn call_bytes(budget_bytes: u64, most: usize) -> usize {
     usize::try_from(budget_bytes).unwrap_or(usize::MAX).min(most)

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::pipe::SpliceFlags;
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, is_aligned_for_direct,
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, splices_fit_direct,
 };
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -35,12 +35,7 @@ impl Method for Splice {
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
         takes_splices(self.name(), pair)?;
-        is_aligned_for_direct(self.name(), pair)?;
-        if pair.target.is_direct() && !pair.source.has_offsets() {
-            let why = "the target has O_DIRECT, and a stream's pieces are not aligned";
-            return Err(Refusal::because(self.name(), why));
-        }
-        Ok(())
+        splices_fit_direct(self.name(), pair)
     }
 
     fn start<'fd>(

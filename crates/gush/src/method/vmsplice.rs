@@ -8,7 +8,9 @@
 use rustix::io::Errno;
 
 use super::splice::{empty, takes_splices};
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes};
+use super::{
+    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, splices_fit_direct,
+};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
@@ -35,6 +37,7 @@ impl Method for Vmsplice {
 
     fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
         takes_splices(self.name(), pair)?;
+        splices_fit_direct(self.name(), pair)?;
         match kernel.vmsplice() {
             Ability::Absent(errno) => Err(Refusal::by_kernel(self.name(), Call::Vmsplice, errno)),
             Ability::Copies | Ability::ZeroCopy => Ok(()),

@@ -6,6 +6,7 @@ use rustix::io::Errno;
 use super::job::Job;
 use super::{Choice, Holes};
 use crate::error::Error;
+use crate::kernel::Kernel;
 use crate::method::{MethodName, punch};
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
@@ -27,6 +28,14 @@ impl Job<'_> {
         }
     }
 
+    /// A method that was named is refused before the first piece, not at the last (invariant 6).
+    fn refuse_whole(&mut self) -> Result<(), Error> {
+        let Choice::Only(name) = self.options.choice else { return Ok(()) };
+        let method = name.method();
+        let pair = self.pair(method.traits(), self.options.length_bytes)?;
+        method.serves(&pair, Kernel::get()).map_err(Error::refused)
+    }
+
     /// Reads everything, and leaves zero blocks out; a method that was named moves them as data.
     pub(super) fn move_and_look_for_holes(&mut self) -> Result<(), Error> {
         if self.options.holes == Holes::Keep {
@@ -45,6 +54,7 @@ impl Job<'_> {
 
     /// Walks the source by SEEK_DATA and SEEK_HOLE (lseek(2)): data moves, holes are passed over.
     pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
+        self.refuse_whole()?;
         if self.keep_whole()? {
             return Ok(());
         }

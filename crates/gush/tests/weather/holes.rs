@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use gush::{Choice, Holes, MethodName, Mover};
 use rustix::fs::SeekFrom;
 
-use crate::common::{noise, read_all};
+use crate::common::{Target, TargetKind, noise, read_all};
 use crate::{file_methods, file_of};
 
 const BLOCK: usize = 64 << 10;
@@ -194,6 +194,25 @@ fn the_digest_of_a_sparse_file_covers_its_holes() {
             let digest = mover.digest(true).run().expect(pattern).digest.expect("a digest");
             assert_eq!(digest.to_string(), blake3::hash(&content).to_string(), "{pattern}");
             assert_eq!(digest, gush::digest_of(&target).expect("a digest"), "{pattern}");
+        }
+    }
+}
+
+/// The refusal may not come at the odd last piece, when the data before it has arrived.
+#[test]
+fn a_named_method_that_cannot_write_the_last_piece_touches_nothing() {
+    for name in file_methods() {
+        let (source, content) = sparse("dhd", 1, "/var/tmp");
+        rustix::io::pwrite(&source, b"x", content.len() as u64 - 1).expect("the last byte");
+        let Ok(target) = Target::new(TargetKind::Direct, b"", 1, false) else {
+            skip!("no O_DIRECT on the temporary directory");
+        };
+        match Mover::new(&source, &target.fd).method(Choice::Only(name)).run() {
+            Ok(report) => assert_eq!(report.bytes, content.len() as u64, "{name}"),
+            Err(error) => {
+                assert_eq!(error.delivered_bytes(), 0, "{name}: {error}");
+                assert!(target.content().is_empty(), "{name}");
+            }
         }
     }
 }
