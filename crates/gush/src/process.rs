@@ -48,7 +48,72 @@ pub fn was_closed(standard: usize) -> bool {
 /// # Ok::<(), gush::Errno>(())
 /// ```
 pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    signal::on_termination(tidy)
+    let mut tidy = Some(tidy);
+    on_each_termination(move |_| {
+        if let Some(tidy) = tidy.take() {
+            tidy();
+        }
+        Then::Die
+    })
+}
+
+/// Which of the ending signals came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Termination {
+    /// SIGINT: somebody pressed Ctrl-C.
+    Interrupt,
+    /// SIGTERM: somebody, or the system, asks the program to end.
+    Terminate,
+    /// SIGHUP: the terminal is gone.
+    HangUp,
+}
+
+/// What follows an ending signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The process goes on, and the next signal is waited for.
+    GoOn,
+    /// The process dies of the signal.
+    Die,
+}
+
+/// As [`on_termination`], and `respond` may let the process go on: a server that lets its clients finish.
+///
+/// # Errors
+/// `EAGAIN` when no thread could be started.
+///
+/// ```
+/// use gush::process::{Termination, Then, on_each_termination};
+/// on_each_termination(|signal| match signal {
+///     Termination::Terminate => Then::GoOn,
+///     Termination::Interrupt | Termination::HangUp => Then::Die,
+/// })?;
+/// # Ok::<(), gush::Errno>(())
+/// ```
+pub fn on_each_termination(
+    respond: impl FnMut(Termination) -> Then + Send + 'static,
+) -> io::Result<()> {
+    signal::on_termination(respond)
+}
+
+/// Makes a write into what nobody reads an error (`EPIPE`), for a program with more than one reader.
+///
+/// ```
+/// gush::process::ignore_sigpipe();
+/// ```
+pub fn ignore_sigpipe() {
+    signal::ignore_sigpipe();
+}
+
+/// Ends the process as [`restore_sigpipe`] would have had it end: silently, of SIGPIPE.
+///
+/// Returns if the signal was ignored when the process started.
+///
+/// ```no_run
+/// gush::process::die_of_sigpipe();
+/// ```
+pub fn die_of_sigpipe() {
+    signal::die_of_sigpipe();
 }
 
 /// Takes over a descriptor that the process inherited, by its number.

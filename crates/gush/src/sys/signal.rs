@@ -5,6 +5,7 @@ use std::{mem, ptr, thread};
 use rustix::io;
 
 use super::file::last_errno;
+use crate::process::{Termination, Then};
 
 /// Undoes what Rust's start-up code did to SIGPIPE: it ignores the signal.
 pub(crate) fn restore_sigpipe() {
@@ -15,17 +16,36 @@ pub(crate) fn restore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// The signals that ask a program to end.
-const ENDING: [libc::c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+/// Writes into what nobody reads fail with `EPIPE` instead of ending the process.
+pub(crate) fn ignore_sigpipe() {
+    // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
 
-/// Runs `tidy` in a thread of its own when an ending signal comes, then dies of that signal.
+/// Dies of SIGPIPE, unless it was ignored when the process started: then this returns.
+pub(crate) fn die_of_sigpipe() {
+    if !super::start::sigpipe_was_ignored() {
+        die_of(libc::SIGPIPE);
+    }
+}
+
+/// The signals that ask a program to end.
+const ENDING: [(libc::c_int, Termination); 3] = [
+    (libc::SIGINT, Termination::Interrupt),
+    (libc::SIGTERM, Termination::Terminate),
+    (libc::SIGHUP, Termination::HangUp),
+];
+
+/// Calls `respond` in a thread of its own with each ending signal that comes, and dies of the one that it says so for.
 ///
 /// A thread, because a handler runs only when the interrupted call returns, and a non-fatal signal
 /// does not interrupt a long `copy_file_range`; the re-raised signal is fatal and does.
 /// A signal that is ignored when this is called (nohup) stays ignored.
-pub(crate) fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(crate) fn on_termination(
+    mut respond: impl FnMut(Termination) -> Then + Send + 'static,
+) -> io::Result<()> {
     let mut set = empty_set();
-    for signal in ENDING {
+    for (signal, _) in ENDING {
         if !is_ignored(signal) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
@@ -41,9 +61,11 @@ pub(crate) fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result
         .spawn(move || {
             let mut signal = 0;
             // SAFETY: both pointers are to live locals.
-            if unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
-                tidy();
-                die_of(signal);
+            while unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
+                let came = ENDING.iter().find(|(number, _)| *number == signal);
+                if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
+                    return die_of(signal);
+                }
             }
         })
         .map(drop)
