@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, doctor, lab, pipe, tune};
+use crate::{args, cat, cp, doctor, lab, link, pipe, tune};
 
 #[derive(Parser)]
 #[command(
@@ -42,6 +42,7 @@ fn everything() -> clap::Command {
         lab::command(),
         tune::command(),
         doctor::command(),
+        link::command(),
     ])
 }
 

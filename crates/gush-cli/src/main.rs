@@ -8,6 +8,7 @@ mod cat;
 mod cp;
 mod doctor;
 mod lab;
+mod link;
 mod pipe;
 mod profile;
 mod size;
@@ -38,6 +39,7 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("cat") => cat::run(rest, "gush cat"),
         Some("pipe") => pipe::run(rest),
         Some("tune") => tune::run(rest),
+        Some("link") => link::run(rest),
         Some("lab") => lab::run(rest),
         Some("doctor") => doctor::run(rest),
         _ => about::run(words),

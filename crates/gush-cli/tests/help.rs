@@ -74,8 +74,13 @@ fn help_of_doctor_is_as_agreed() {
 }
 
 #[test]
+fn help_of_link_is_as_agreed() {
+    agrees_with_golden(&["link", "--help"], "link.txt");
+}
+
+#[test]
 fn help_can_be_asked_for_by_command() {
-    for command in ["cat", "cp", "pipe", "lab", "tune"] {
+    for command in ["cat", "cp", "pipe", "lab", "tune", "link"] {
         let long = gush().args(["help", command]).output().unwrap();
         let text = String::from_utf8(long.stdout).unwrap();
         assert!(long.status.success() && text.contains("Usage: "), "{text}");
@@ -133,7 +138,9 @@ fn manual_pages_and_completions_come_from_the_same_definitions() {
     let dir = TempDir::new().unwrap();
     let output = gush().arg("man").arg(dir.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    for page in ["gush.1", "gush-cat.1", "gush-cp.1", "gush-pipe-write.1", "gush-lab-pipe.1"] {
+    for page in
+        ["gush.1", "gush-cat.1", "gush-cp.1", "gush-pipe-write.1", "gush-lab-pipe.1", "gush-link.1"]
+    {
         assert!(fs::read_to_string(dir.path().join(page)).unwrap().contains(".SH NAME"), "{page}");
     }
     assert!(fs::read_to_string(dir.path().join("gush-cat.1")).unwrap().contains("squeeze"));

@@ -21,6 +21,7 @@ mod ends;
 mod error;
 mod file;
 mod flow;
+pub mod link;
 pub mod open;
 mod options;
 mod pool;

@@ -96,6 +96,18 @@ pub fn on_each_termination(
     signal::on_termination(respond)
 }
 
+/// Lets a program that is started after [`on_each_termination`] be ended by those signals as usual.
+///
+/// ```
+/// let mut command = std::process::Command::new("true");
+/// gush::process::unblocked(&mut command);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn unblocked(command: &mut Command) {
+    signal::unblocked(command);
+}
+
 /// Makes a write into what nobody reads an error (`EPIPE`), for a program with more than one reader.
 ///
 /// ```

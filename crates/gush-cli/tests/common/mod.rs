@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub mod cp;
+pub mod link;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

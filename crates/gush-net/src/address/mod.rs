@@ -35,7 +35,7 @@ pub use error::AddressError;
 pub use kinds::Kind;
 pub use options::{Opt, Options, Row};
 pub use target::{Bind, Command, Family, Inherited, Local, Remote, Standard, Target, UnixName};
-pub use value::Takes;
+pub use value::{Takes, seconds};
 
 /// One end of a link: what to open, and with which options.
 ///

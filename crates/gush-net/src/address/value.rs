@@ -175,7 +175,15 @@ fn size_bytes(text: &str) -> Option<u64> {
 /// Times longer than this are written by mistake: 100 years.
 const LONGEST_S: u64 = 100 * 366 * 24 * 3600;
 
-fn seconds(text: &str) -> Option<Duration> {
+/// Reads a length of time: `2`, `0.5`, `200ms`, `5m` or `1h`; a number alone is seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(gush_net::address::seconds("0.5"), Some(Duration::from_millis(500)));
+/// assert_eq!(gush_net::address::seconds("soon"), None);
+/// ```
+#[must_use]
+pub fn seconds(text: &str) -> Option<Duration> {
     let unit_start = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(unit_start);
     let unit_ns: u128 = match unit {

@@ -63,6 +63,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         }
         command.current_dir(directory);
     }
+    gush::process::unblocked(&mut command);
     if pty || options.is_on(Opt::Setsid) {
         gush::process::in_new_session(&mut command, pty);
     } else {

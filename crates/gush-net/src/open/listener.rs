@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub struct Listener {
     socket: Socket,
     kind: SocketType,
     ranges: Vec<IpNet>,
-    strangers: AtomicU64,
+    strangers: Arc<AtomicU64>,
     address: String,
     /// Accepted, and waiting for room.
     waiting: Option<(OwnedFd, Peer)>,
@@ -63,7 +64,7 @@ impl Listener {
             socket: Socket::Waiting(fd),
             kind,
             ranges: options.ranges().to_vec(),
-            strangers: AtomicU64::new(0),
+            strangers: Arc::default(),
             address: String::new(),
             waiting: None,
             _made: made,
@@ -98,6 +99,11 @@ impl Listener {
     #[must_use]
     pub fn strangers(&self) -> u64 {
         self.strangers.load(Ordering::Relaxed)
+    }
+
+    /// Counts strangers there from now on, where others can read it while it accepts.
+    pub(crate) fn count_strangers_in(&mut self, counter: &Arc<AtomicU64>) {
+        self.strangers = Arc::clone(counter);
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

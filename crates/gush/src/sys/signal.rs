@@ -1,5 +1,7 @@
 //! Signals: what a program that moves bytes must do with them.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::{mem, ptr, thread};
 
 use rustix::io;
@@ -70,6 +72,25 @@ pub(crate) fn on_termination(
         })
         .map(drop)
         .map_err(|_| io::Errno::AGAIN)
+}
+
+/// Lets the child be asked to end, although this process holds those signals back (a mask is inherited: signal(7)).
+pub(crate) fn unblocked(command: &mut Command) {
+    let unblock = || {
+        let mut set = empty_set();
+        for (signal, _) in ENDING {
+            // SAFETY: `set` was initialised by sigemptyset.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        // SAFETY: `set` is initialised; a null old set is allowed.
+        match unsafe { libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) } {
+            0 => Ok(()),
+            _ => Err(last_errno().into()),
+        }
+    };
+    // SAFETY: sigemptyset, sigaddset and sigprocmask are all that the child calls between fork and exec;
+    // they are async-signal-safe (signal-safety(7)), and nothing is allocated.
+    unsafe { command.pre_exec(unblock) };
 }
 
 fn empty_set() -> libc::sigset_t {

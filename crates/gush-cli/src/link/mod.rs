@@ -1,0 +1,115 @@
+//! `gush link`: two addresses connected.
+
+mod logging;
+mod options;
+mod progress;
+mod signals;
+mod stats;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::CommandFactory;
+use gush::Rate;
+use gush_net::address::Address;
+use gush_net::link::{Link, OnEnd, Settings, Stop, Tee};
+use gush_tree::quote;
+
+use crate::args;
+use crate::talk::{Talker, errno_text};
+use options::{Format, Options};
+use progress::Display;
+
+/// The one definition behind `gush link`, its help, its manual page and its completions.
+pub fn command() -> clap::Command {
+    Options::command().after_help(options::after_help())
+}
+
+/// Runs `link` with `words`, the arguments after its name.
+pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let options: Options = match args::parse(command(), words, "gush link") {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    let talker = Talker::new("gush link");
+    let link = match link(&options, &talker) {
+        Ok(link) => link,
+        Err(why) => return talker.fail(why),
+    };
+    // A client that has gone is one connection's failure.
+    gush::process::ignore_sigpipe();
+    let stop = Stop::new();
+    let watch = match signals::watch(&stop, link.listens()) {
+        Ok(watch) => watch,
+        Err(errno) => {
+            let why = errno_text(errno);
+            return talker.fail(format_args!("cannot watch for signals: {why}"));
+        }
+    };
+    logging::start(options.log, options.log_format);
+    let display = Display::start(options.progress, link.ledger(), &talker);
+    let ran = link.run(&stop);
+    if let Some(display) = display {
+        display.finish();
+    }
+    watch.finish();
+    match ran {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(failure) if failure.reader_gone => {
+            // As filters do; where SIGPIPE was ignored from the start, as `cat` does then.
+            gush::process::die_of_sigpipe();
+            talker.fail(failure)
+        }
+        Err(failure) => talker.fail(failure),
+    }
+}
+
+fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
+    let [first, second] = &options.addresses[..] else {
+        return Err("two addresses are needed".to_owned());
+    };
+    let settings = Settings {
+        one_way: options.one_way,
+        idle: options.idle,
+        linger: options.linger,
+        limit: options.limit.and_then(Rate::bytes_per_second),
+        method: options.method,
+        isolated: options.isolated,
+        accept_proxy: options.accepts_proxy(),
+        send_proxy: options.sends_proxy(),
+        tee: options.tee.as_deref().map(tee).transpose()?,
+        tee_back: options.tee_back.as_deref().map(tee).transpose()?,
+        metrics: options.metrics.clone(),
+        threads: options.threads.map(usize::from),
+        on_end: on_end(options, talker),
+    };
+    let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
+    Link::new(address(first)?, address(second)?, settings).map_err(|failure| failure.to_string())
+}
+
+fn tee(path: &Path) -> Result<Arc<Tee>, String> {
+    let tee =
+        Tee::append_to(path).map_err(|error| format!("{}: {error}", quote::if_needed(path)))?;
+    Ok(Arc::new(tee))
+}
+
+/// Tells of each connection what was asked for.
+fn on_end(options: &Options, talker: &Talker) -> Option<OnEnd> {
+    let (stats, explain) = (options.stats(), options.explain);
+    if stats.is_none() && !explain {
+        return None;
+    }
+    let talker = talker.clone();
+    Some(Arc::new(move |record| {
+        if explain {
+            talker.say(stats::explained(record));
+        }
+        match stats {
+            Some(Format::Text) => talker.say(stats::text(record)),
+            Some(Format::Json) => talker.print(format_args!("{}\n", stats::json(record))),
+            None => {}
+        }
+    }))
+}

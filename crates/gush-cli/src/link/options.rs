@@ -1,0 +1,212 @@
+//! The command line of `gush link`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgAction, Parser, ValueEnum, ValueHint};
+use gush::{Choice, MethodName};
+use gush_net::address::{self, Kind, Opt};
+use gush_net::proxy::Version;
+use tracing::level_filters::LevelFilter;
+
+use crate::size::rate_bytes_per_second;
+
+/// Connect two addresses and move bytes between them
+#[derive(Debug, Parser)]
+#[command(name = "link", version, max_term_width = 100, disable_version_flag = true)]
+pub struct Options {
+    /// The two addresses to connect
+    #[arg(value_names = ["ADDR", "ADDR"], num_args = 2, required = true, value_hint = ValueHint::AnyPath)]
+    pub addresses: Vec<OsString>,
+
+    /// One way only: from the first address to the second
+    #[arg(short = 'u', long)]
+    pub one_way: bool,
+    /// End a connection when nothing has moved for TIME
+    #[arg(short = 'T', long, value_name = "TIME", value_parser = time)]
+    pub idle: Option<Duration>,
+    /// End a connection when one end has finished and nothing has moved for TIME
+    #[arg(short = 't', long, value_name = "TIME", value_parser = time)]
+    pub linger: Option<Duration>,
+    /// Move at most RATE bytes a second, in each direction of each connection
+    #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
+    pub limit: Option<u64>,
+    /// Move by NAME or fail; auto picks the fastest sound method
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method_parser())]
+    pub method: Choice,
+    /// Hand no page of a file on by reference, where a later write to the file would show
+    #[arg(long)]
+    pub isolated: bool,
+    /// Append a copy of what goes from the first address to the second to FILE; copied bytes pass through memory
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub tee: Option<PathBuf>,
+    /// Append a copy of what comes back to FILE
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "one_way")]
+    pub tee_back: Option<PathBuf>,
+
+    /// Read or send PROXY headers, which say where a client comes from: accept, send (= send-v1), send-v2
+    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
+    pub proxy_protocol: Vec<ProxyProtocol>,
+    /// Serve clients on at most N threads; one a processor if it is not said
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+
+    /// Show progress: auto (on a terminal), always, never
+    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    pub progress: Option<When>,
+    /// Tell on standard error what moved the bytes
+    #[arg(long)]
+    pub explain: bool,
+    /// Tell of each connection that ended on standard error: peers, bytes, seconds, methods, why it ended
+    #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    pub stats: Option<Format>,
+    /// The same as --stats=json
+    #[arg(long)]
+    pub json: bool,
+    /// Answer HTTP at HOST:PORT with metrics for Prometheus, under /metrics
+    #[arg(long, value_name = "HOST:PORT")]
+    pub metrics: Option<String>,
+    /// Log what is as important as LEVEL: off, error, warn, info, debug
+    #[arg(long, value_name = "LEVEL", value_parser = level_parser(), default_value = "warn")]
+    pub log: LevelFilter,
+    /// Log as text, as timed text, or as JSON
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ProxyProtocol {
+    Accept,
+    Send,
+    SendV1,
+    SendV2,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Timed,
+    Json,
+}
+
+impl Options {
+    /// How to tell of each connection, by whichever words it was said.
+    pub fn stats(&self) -> Option<Format> {
+        if self.json { Some(Format::Json) } else { self.stats }
+    }
+
+    pub fn accepts_proxy(&self) -> bool {
+        self.proxy_protocol.contains(&ProxyProtocol::Accept)
+    }
+
+    /// The version of the header to send; of several the last one counts.
+    pub fn sends_proxy(&self) -> Option<Version> {
+        self.proxy_protocol.iter().rev().find_map(|what| match what {
+            ProxyProtocol::Accept => None,
+            ProxyProtocol::Send | ProxyProtocol::SendV1 => Some(Version::V1),
+            ProxyProtocol::SendV2 => Some(Version::V2),
+        })
+    }
+}
+
+/// The methods that a relay has.
+const METHODS: [MethodName; 3] = [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
+
+fn method_parser() -> impl TypedValueParser<Value = Choice> {
+    let methods = METHODS.iter().map(|name| PossibleValue::new(name.as_str()));
+    let auto = PossibleValue::new("auto");
+    PossibleValuesParser::new(std::iter::once(auto).chain(methods)).try_map(|name| name.parse())
+}
+
+fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
+    PossibleValuesParser::new(["off", "error", "warn", "info", "debug"])
+        .try_map(|name| name.parse())
+}
+
+fn time(text: &str) -> Result<Duration, &'static str> {
+    match address::seconds(text) {
+        Some(Duration::ZERO) => Err("must be more than zero"),
+        Some(time) => Ok(time),
+        None => Err("not a time: write seconds, such as 2 or 0.5, or 200ms, 5m, 1h"),
+    }
+}
+
+/// What stands below the options in the help.
+pub fn after_help() -> String {
+    let mut text = "Addresses:\n".to_owned();
+    for kind in Kind::all() {
+        add_row(&mut text, kind.grammar(), kind.help());
+    }
+    text += "\nOptions of addresses, each after a comma:\n";
+    for row in Opt::all() {
+        let kinds: Vec<&str> = row.kinds.iter().map(|kind| kind.name()).collect();
+        add_row(&mut text, &row.usage(), &format!("{} ({})", row.help, kinds.join(", ")));
+    }
+    format!("{text}\n{QUOTING}\n{EXAMPLES}\n{STATUS}")
+}
+
+/// Two columns, the second one wrapped below itself.
+fn add_row(text: &mut String, term: &str, help: &str) {
+    const INDENT: usize = 26;
+    const WIDTH: usize = 98;
+    let mut line = format!("  {term:<width$}", width = INDENT - 2);
+    for word in help.split(' ') {
+        let is_full = line.len() + 1 + word.len() > WIDTH;
+        if is_full {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(INDENT);
+        } else if !line.ends_with(' ') {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+const QUOTING: &str = "\
+A comma or backslash that belongs to a path stands after a backslash or within quotes. A socket that
+systemd or another service manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+";
+
+const EXAMPLES: &str = "\
+Send a file, and receive it:
+  gush link -u backup.tar tcp:10.0.0.2:9000
+  gush link -u tcp-listen:9000 file:backup.tar,create,trunc
+Forward a port; serve a Unix socket on TCP to this machine only; serve a program:
+  gush link tcp-listen:8080,fork tcp:10.0.0.2:80
+  gush link tcp-listen:2375,fork,range=127.0.0.1 unix:/run/docker.sock
+  gush link tcp-listen:7000,fork exec:'sort -u'
+Tee a stream to a log; talk to a server by hand:
+  gush link -u --tee all.log tcp-listen:5140 -
+  gush link - tcp:mail.example.org:25
+Tell a server who its clients are, end the silent ones, and count:
+  gush link --proxy-protocol send -T 5m --metrics localhost:9100 tcp-listen:443,fork tcp:10.0.0.2:8443
+";
+
+const STATUS: &str = "\
+At SIGTERM a link that listens accepts no new clients, and ends when those it has are done; a second
+SIGTERM ends it at once, and so does SIGINT.
+
+Exit status: 0 when the link was ended by its two ends, by a time limit, or drained; 1 when something
+failed (with fork: the listener did, a client's failure is its own); or death by the signal.";

@@ -1,0 +1,111 @@
+//! What a link shows while it runs.
+
+use std::io::{IsTerminal, stderr};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use gush_net::Way;
+use gush_net::link::Ledger;
+use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressStyle};
+
+use super::options::When;
+use crate::talk::Talker;
+
+/// A line on a terminal is drawn anew so often; a line in a log comes so often.
+const DRAWN_EVERY: Duration = Duration::from_millis(200);
+const SAID_EVERY: Duration = Duration::from_secs(1);
+
+/// Shows the sums of a link until it is finished.
+#[derive(Debug)]
+pub struct Display {
+    done: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Display {
+    /// Starts showing, if `when` asks for it and there is where to.
+    pub fn start(when: Option<When>, ledger: Arc<Ledger>, talker: &Talker) -> Option<Self> {
+        let on_terminal = stderr().is_terminal();
+        match when? {
+            When::Never => return None,
+            When::Auto if !on_terminal => return None,
+            When::Auto | When::Always => {}
+        }
+        let talker = talker.clone();
+        let (done, is_done) = channel();
+        let show = move || {
+            let bar = on_terminal.then(bar);
+            let every = if on_terminal { DRAWN_EVERY } else { SAID_EVERY };
+            let mut meter = Meter::new();
+            while is_done.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                let line = meter.line(&ledger);
+                match &bar {
+                    Some(bar) => bar.set_message(line),
+                    None => talker.say(line),
+                }
+            }
+            if let Some(bar) = bar {
+                bar.finish_and_clear();
+            }
+            talker.say(meter.total(&ledger));
+        };
+        let thread = thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
+        Some(Self { done, thread })
+    }
+
+    /// Clears the line and says the sums.
+    pub fn finish(self) {
+        drop(self.done);
+        // A display that panicked has shown its last.
+        let _ = self.thread.join();
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg}");
+    ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}
+
+/// Rates since the last look.
+#[derive(Debug)]
+struct Meter {
+    began: Instant,
+    looked: Instant,
+    seen_bytes: [u64; 2],
+}
+
+impl Meter {
+    fn new() -> Self {
+        Self { began: Instant::now(), looked: Instant::now(), seen_bytes: [0; 2] }
+    }
+
+    fn line(&mut self, ledger: &Ledger) -> String {
+        let seconds = self.looked.elapsed().as_secs_f64().max(1e-3);
+        self.looked = Instant::now();
+        let bytes = Way::ALL.map(|way| ledger.delivered_bytes(way));
+        let rate = |way: usize| {
+            let new = bytes[way].saturating_sub(self.seen_bytes[way]);
+            HumanBytes((new as f64 / seconds) as u64)
+        };
+        let line = format!(
+            "{} forward ({}/s), {} back ({}/s), {} open, {} in all, {:#}",
+            HumanBytes(bytes[0]),
+            rate(0),
+            HumanBytes(bytes[1]),
+            rate(1),
+            ledger.active(),
+            ledger.connections(),
+            HumanDuration(self.began.elapsed()),
+        );
+        self.seen_bytes = bytes;
+        line
+    }
+
+    fn total(&self, ledger: &Ledger) -> String {
+        let [forward, back] = Way::ALL.map(|way| HumanBytes(ledger.delivered_bytes(way)));
+        let seconds = self.began.elapsed().as_secs_f64();
+        format!("{forward} forward, {back} back, {} in all, {seconds:.3} s", ledger.connections())
+    }
+}

@@ -1,0 +1,57 @@
+//! What SIGTERM, SIGINT and SIGHUP do to a link.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use gush::process::{Termination, Then, on_each_termination};
+use gush_net::link::Stop;
+use tracing::info;
+
+/// A link that was told to end has so long to give its account; then the process dies as it is.
+const LAST_WORDS: Duration = Duration::from_millis(50);
+
+/// Tells the signals' thread that the link has ended.
+#[derive(Debug)]
+pub struct Watch {
+    ended: Sender<()>,
+    stop: Stop,
+}
+
+/// Lets SIGTERM drain a link that `listens`; a second one, SIGINT and SIGHUP end any link.
+///
+/// # Errors
+/// `EAGAIN` when no thread can be started.
+pub fn watch(stop: &Stop, listens: bool) -> Result<Watch, gush::Errno> {
+    let (ended, is_ended) = channel();
+    let watch = Watch { ended, stop: stop.clone() };
+    let stop = stop.clone();
+    on_each_termination(move |signal| respond(signal, &stop, listens, &is_ended))?;
+    Ok(watch)
+}
+
+fn respond(signal: Termination, stop: &Stop, listens: bool, is_ended: &Receiver<()>) -> Then {
+    if signal == Termination::Terminate && listens && !stop.is_wanted() {
+        info!("draining: no new clients, those that are connected finish");
+        stop.drain();
+        return Then::GoOn;
+    }
+    stop.end();
+    // Ended, or too late: it is over either way.
+    let _ = is_ended.recv_timeout(LAST_WORDS);
+    Then::Die
+}
+
+impl Watch {
+    /// The link has ended, and all of it is told: if a signal ended it, the process dies of that here.
+    pub fn finish(self) {
+        let by_signal = self.stop.is_ending();
+        drop(self.ended);
+        if by_signal {
+            // The thread that got the signal is at it.
+            loop {
+                thread::park();
+            }
+        }
+    }
+}

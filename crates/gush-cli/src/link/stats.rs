@@ -1,0 +1,86 @@
+//! What `--stats` and `--explain` tell of a connection that has ended.
+
+use std::fmt::Write;
+
+use gush_net::Passed;
+use gush_net::link::Record;
+use indicatif::HumanBytes;
+use serde_json::json;
+
+/// One line for people.
+pub fn text(record: &Record) -> String {
+    let seconds = record.lasted.as_secs_f64();
+    let mut line = format!(
+        "{}: {} to {}: {} forward, {} back in {seconds:.3} s",
+        record.id,
+        record.first,
+        record.second,
+        HumanBytes(record.forward.bytes),
+        HumanBytes(record.back.bytes),
+    );
+    // A line that went nowhere ends as well as one that cannot be written: nobody is left to tell.
+    let lost = record.forward.in_flight_bytes + record.back.in_flight_bytes;
+    if lost > 0 {
+        let _ = write!(line, ", {lost} bytes taken and not delivered");
+    }
+    let _ = write!(line, " ({}); {}", methods(record), record.ending);
+    if let Some(failure) = &record.failure {
+        let _ = write!(line, ": {failure}");
+    }
+    line
+}
+
+/// One object for scripts; the names of its fields are a promise.
+pub fn json(record: &Record) -> String {
+    json!({
+        "id": record.id,
+        "first": record.first,
+        "second": record.second,
+        "forward_bytes": record.forward.bytes,
+        "back_bytes": record.back.bytes,
+        "forward_lost_bytes": record.forward.in_flight_bytes,
+        "back_lost_bytes": record.back.in_flight_bytes,
+        "forward_method": method(&record.forward),
+        "back_method": method(&record.back),
+        "seconds": record.lasted.as_secs_f64(),
+        "ended": record.ending.as_str(),
+        "error": record.failure.as_ref().map(|failure| json!({
+            "message": failure.message,
+            "errno": failure.errno,
+        })),
+    })
+    .to_string()
+}
+
+/// What moved the bytes each way, and what that means.
+pub fn explained(record: &Record) -> String {
+    let way = |name: &str, passed: &Passed| match method(passed) {
+        Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
+        None => format!("{name} nothing"),
+    };
+    let pipes = gush_net::pipe_usage();
+    format!(
+        "{}: {}, {}; pipes of this process: {} in use, {} idle, {} of {} bytes",
+        record.id,
+        way("forward", &record.forward),
+        way("back", &record.back),
+        pipes.in_use,
+        pipes.idle,
+        pipes.bytes,
+        pipes.budget_bytes
+    )
+}
+
+fn methods(record: &Record) -> String {
+    match (method(&record.forward), method(&record.back)) {
+        (None, None) => "nothing moved".to_owned(),
+        (Some(forward), None) => format!("{forward} forward"),
+        (None, Some(back)) => format!("{back} back"),
+        (Some(forward), Some(back)) if forward == back => format!("{forward} both ways"),
+        (Some(forward), Some(back)) => format!("{forward} forward, {back} back"),
+    }
+}
+
+fn method(passed: &Passed) -> Option<&'static str> {
+    passed.method.map(gush::MethodName::as_str)
+}

@@ -1,0 +1,188 @@
+//! A `gush link` that runs while a test talks through it.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::gush;
+
+/// Longer than anything takes that is not stuck.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running link. It is killed when the test is over.
+pub struct Running {
+    child: Child,
+    said: Arc<(Mutex<String>, Condvar)>,
+    heard: Option<thread::JoinHandle<()>>,
+}
+
+impl Running {
+    /// `gush link --log info` with `args`; standard input is empty.
+    pub fn start(args: &[&str]) -> Self {
+        let mut command = gush();
+        command.args(["link", "--log", "info"]).args(args);
+        Self::of(command)
+    }
+
+    /// Any command that speaks to standard error.
+    pub fn of(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let said = Arc::new((Mutex::new(String::new()), Condvar::new()));
+        let (stderr, hears) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        let heard = thread::spawn(move || {
+            for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
+                *hears.0.lock().unwrap() += &(String::from_utf8_lossy(&line).into_owned() + "\n");
+                hears.1.notify_all();
+            }
+        });
+        Self { child, said, heard: Some(heard) }
+    }
+
+    /// What it has said so far.
+    pub fn said(&self) -> String {
+        self.said.0.lock().unwrap().clone()
+    }
+
+    /// Waits until it has said a line with `words`, and gives that line.
+    pub fn says(&self, words: &str) -> String {
+        self.says_times(words, 1)
+    }
+
+    /// Waits until `count` lines have `words`, and gives the last of them.
+    pub fn says_times(&self, words: &str, count: usize) -> String {
+        let start = Instant::now();
+        let mut said = self.said.0.lock().unwrap();
+        loop {
+            if let Some(line) = said.lines().filter(|line| line.contains(words)).nth(count - 1) {
+                return line.to_owned();
+            }
+            assert!(start.elapsed() < PATIENCE, "never said {count} times '{words}':\n{said}");
+            said = self.said.1.wait_timeout(said, Duration::from_millis(100)).unwrap().0;
+        }
+    }
+
+    /// Where it listens, once it does: `127.0.0.1:PORT`.
+    pub fn place(&self) -> String {
+        let line = self.says("listening on ");
+        line.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
+    }
+
+    /// A connection to where it listens.
+    pub fn client(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.place()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// How many descriptors it has open.
+    pub fn descriptors(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// Its anonymous memory, in KiB.
+    pub fn anonymous_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    /// Waits for its end: status, standard output, standard error.
+    pub fn finish(mut self) -> (ExitStatus, Vec<u8>, String) {
+        let mut output = Vec::new();
+        if let Some(mut stdout) = self.child.stdout.take() {
+            stdout.read_to_end(&mut output).unwrap();
+        }
+        let start = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "does not end:\n{}", self.said());
+            thread::sleep(Duration::from_millis(5));
+        };
+        self.heard.take().unwrap().join().unwrap();
+        (status, output, self.said())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Waits until `holds`.
+pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A server that does `serve` to every connection, in a thread each, until the process ends. Its address.
+pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let serve = Arc::clone(&serve);
+            let small = thread::Builder::new().stack_size(256 << 10);
+            small.spawn(move || serve(stream)).unwrap();
+        }
+    });
+    address
+}
+
+/// A server that sends back what it gets, and its end.
+pub fn echo() -> String {
+    server(|mut stream| {
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            if stream.write_all(&buffer[..count]).is_err() {
+                return;
+            }
+        }
+        let _ = stream.shutdown(Shutdown::Write);
+    })
+}
+
+/// Sends `question`, ends that direction, and reads the answer to its end.
+pub fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        scope.spawn(move || {
+            writer.write_all(question).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        stream.read_to_end(&mut answer).unwrap();
+    });
+    answer
+}

@@ -1,0 +1,168 @@
+//! `gush link --metrics`: valid Prometheus text, and true.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use common::link::{PATIENCE, Running, ask, echo, eventually};
+
+const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
+
+/// The samples of an exposition by name and labels, once its grammar has been checked
+/// (prometheus.io/docs/instrumenting/exposition_formats).
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let mut types = BTreeMap::new();
+    let mut samples = BTreeMap::new();
+    let is_name = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == ':')
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+    };
+    assert!(text.ends_with('\n'), "the last line must end");
+    for line in text.lines() {
+        if let Some(comment) = line.strip_prefix("# ") {
+            let (kind, rest) = comment.split_once(' ').unwrap();
+            let (name, what) = rest.split_once(' ').unwrap();
+            assert!(is_name(name), "{line}");
+            if kind == "TYPE" {
+                assert!(["counter", "gauge", "histogram"].contains(&what), "{line}");
+                assert!(types.insert(name.to_owned(), what.to_owned()).is_none(), "twice: {line}");
+            } else {
+                assert_eq!(kind, "HELP", "{line}");
+            }
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        let (name, labels) = match series.split_once('{') {
+            Some((name, labels)) => (name, labels.strip_suffix('}').expect(line)),
+            None => (series, ""),
+        };
+        for label in labels.split(',').filter(|label| !label.is_empty()) {
+            let (key, quoted) = label.split_once('=').expect(line);
+            assert!(is_name(key) && quoted.len() >= 2, "{line}");
+            assert!(quoted.starts_with('"') && quoted.ends_with('"'), "{line}");
+        }
+        let family = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|suffix| name.strip_suffix(suffix).filter(|name| types.contains_key(*name)))
+            .unwrap_or(name);
+        let kind = types.get(family).unwrap_or_else(|| panic!("no TYPE before {line}"));
+        assert!(is_name(name) && (kind != "counter" || name.ends_with("_total")), "{line}");
+        let value: f64 = value.parse().unwrap();
+        assert!(samples.insert(series.to_owned(), value).is_none(), "twice: {line}");
+    }
+    for (name, _) in types.iter().filter(|(_, kind)| *kind == "histogram") {
+        let bucket = |le: &str| samples[&format!("{name}_bucket{{le=\"{le}\"}}")];
+        assert_eq!(bucket("+Inf"), samples[&format!("{name}_count")]);
+        let bounds =
+            samples.iter().filter(|(series, _)| series.starts_with(&format!("{name}_bucket")));
+        assert!(
+            bounds.clone().count() > 2 && bounds.clone().all(|(_, &count)| count <= bucket("+Inf"))
+        );
+    }
+    samples
+}
+
+/// The answer to `request`: its head and its body.
+fn http(place: &str, request: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(place).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head.to_owned(), body.to_owned())
+}
+
+fn place_of_metrics(link: &Running) -> String {
+    let line = link.says("metrics at http://");
+    line.split("http://").nth(1).unwrap().split('/').next().unwrap().to_owned()
+}
+
+fn scrape(place: &str) -> BTreeMap<String, f64> {
+    let (head, body) = http(place, "GET /metrics HTTP/1.1\r\nHost: gush\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}");
+    samples(&body)
+}
+
+#[test]
+fn metrics_count_what_happened() {
+    let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, &format!("tcp:{}", echo())]);
+    let place = place_of_metrics(&link);
+    let empty = scrape(&place);
+    assert_eq!(empty["gush_link_connections_accepted_total"], 0.0);
+    assert_eq!(empty["gush_link_connections_failed_total{reason=\"open-failed\"}"], 0.0);
+
+    let mut open = link.client();
+    open.write_all(b"12345").unwrap();
+    open.read_exact(&mut [0; 5]).unwrap();
+    let live = scrape(&place);
+    assert_eq!(live["gush_link_connections_active"], 1.0);
+    assert_eq!(live["gush_link_bytes_total{direction=\"forward\"}"], 5.0, "while it is open");
+
+    assert_eq!(ask(link.client(), b"1234567"), b"1234567");
+    drop(open);
+    eventually("both have ended", || scrape(&place)["gush_link_connections_active"] == 0.0);
+    let after = scrape(&place);
+    assert_eq!(after["gush_link_connections_accepted_total"], 2.0);
+    assert_eq!(after["gush_link_connections_ended_total{reason=\"closed\"}"], 2.0);
+    assert_eq!(after["gush_link_bytes_total{direction=\"forward\"}"], 12.0);
+    assert_eq!(after["gush_link_bytes_total{direction=\"back\"}"], 12.0);
+    assert_eq!(after["gush_link_connection_duration_seconds_count"], 2.0);
+    assert!(after["gush_link_pipe_budget_bytes"] > 0.0);
+}
+
+#[test]
+fn metrics_tell_failures_and_refusals_by_reason() {
+    let listen = format!("{LISTEN},range=192.0.2.0/24");
+    let link = Running::start(&["--metrics", "127.0.0.1:0", &listen, "null:"]);
+    let mut stranger = link.client();
+    // Closed at once, as an end or a reset.
+    assert!(!matches!(stranger.read(&mut [0]), Ok(1..)));
+    let place = place_of_metrics(&link);
+    eventually("it is counted", || {
+        scrape(&place)["gush_link_connections_refused_total{reason=\"range\"}"] == 1.0
+    });
+    assert_eq!(scrape(&place)["gush_link_connections_accepted_total"], 0.0);
+
+    let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "unix:/nobody/is/here"]);
+    let _ = link.client().read(&mut [0]);
+    let place = place_of_metrics(&link);
+    eventually("it is counted", || {
+        scrape(&place)["gush_link_connections_failed_total{reason=\"open-failed\"}"] == 1.0
+    });
+}
+
+#[test]
+fn other_requests_are_answered_as_http_wants() {
+    let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
+    let place = place_of_metrics(&link);
+    for (request, status) in [
+        ("GET / HTTP/1.0\r\n\r\n", "200"),
+        ("HEAD /metrics HTTP/1.1\r\n\r\n", "200"),
+        ("GET /other HTTP/1.1\r\n\r\n", "404"),
+        ("DELETE /metrics HTTP/1.1\r\n\r\n", "405"),
+        ("rubbish\r\n\r\n", "400"),
+    ] {
+        let (head, _) = http(&place, request);
+        assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {head}");
+    }
+    assert!(!scrape(&place).is_empty(), "and it goes on");
+}
+
+#[test]
+fn a_place_in_use_is_told() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = taken.local_addr().unwrap().to_string();
+    let (status, _, said) = Running::start(&["--metrics", &place, LISTEN, "null:"]).finish();
+    assert_eq!(status.code(), Some(1));
+    assert!(
+        said.starts_with(&format!(
+            "gush: link: metrics at {place}: listen: Address already in use"
+        )),
+        "{said}"
+    );
+}

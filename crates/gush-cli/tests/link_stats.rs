@@ -1,0 +1,113 @@
+//! What `gush link` tells: accounts, logs, progress.
+
+mod common;
+
+use common::link::{Running, ask, echo};
+use common::{gush, noise};
+use serde_json::Value;
+
+const ONCE: &str = "tcp-listen:127.0.0.1:0";
+
+#[test]
+fn stats_as_text_are_a_line_a_connection() {
+    let link = Running::start(&["--stats", ONCE, &format!("tcp:{}", echo())]);
+    assert_eq!(ask(link.client(), &noise(2048, 1)), noise(2048, 1));
+    let (_, output, said) = link.finish();
+    let line =
+        said.lines().find(|line| line.starts_with("gush: link: 1: 127.0.0.1:")).expect(&said);
+    assert!(line.contains(" to tcp:127.0.0.1:"), "{line}");
+    assert!(line.contains(": 2.00 KiB forward, 2.00 KiB back in "), "{line}");
+    assert!(line.ends_with("; both ends had finished"), "{line}");
+    assert!(output.is_empty());
+}
+
+#[test]
+fn stats_as_json_have_the_promised_fields() {
+    for words in [&["--stats=json"][..], &["--json"], &["--stats=text", "--json"]] {
+        let target = format!("tcp:{}", echo());
+        let link = Running::start(&[words, &[ONCE, &target]].concat());
+        assert_eq!(ask(link.client(), b"abc"), b"abc");
+        let said = link.finish().2;
+        let line = said.lines().find(|line| line.starts_with('{')).expect(&said);
+        let record: Value = serde_json::from_str(line).unwrap();
+        let mut fields: Vec<&str> =
+            record.as_object().unwrap().keys().map(String::as_str).collect();
+        fields.sort_unstable();
+        let expected = [
+            "back_bytes",
+            "back_lost_bytes",
+            "back_method",
+            "ended",
+            "error",
+            "first",
+            "forward_bytes",
+            "forward_lost_bytes",
+            "forward_method",
+            "id",
+            "second",
+            "seconds",
+        ];
+        assert_eq!(fields, expected);
+        assert_eq!(record["id"], 1);
+        assert_eq!(record["error"], Value::Null);
+        assert!(record["forward_method"].is_string());
+    }
+}
+
+#[test]
+fn stats_are_told_of_a_connection_that_failed() {
+    let output = gush().args(["link", "--json", "null:", "unix:/nobody/is/here"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let record: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(record["ended"], "open-failed");
+    assert_eq!(record["error"]["errno"], 2);
+    assert!(
+        said.lines().last().unwrap().starts_with("gush: link: unix:/nobody/is/here: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn logs_have_levels_and_formats() {
+    let link = |args: &[&str]| {
+        let all = [&["link"], args, &["-u", "null:", "null:"]].concat();
+        let output = gush().args(all).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(link(&[]), "");
+    assert_eq!(link(&["--log", "error"]), "");
+    let said = link(&["--log", "info"]);
+    assert!(said.lines().all(|line| line.starts_with("gush: link: info: ")), "{said}");
+    assert!(said.contains("connected id=1 client=null:"), "{said}");
+    let said = link(&["--log", "debug", "--log-format", "timed"]);
+    assert!(
+        said.lines().all(|line| line.starts_with("20") && line.contains("Z gush: link: ")),
+        "{said}"
+    );
+    for line in link(&["--log", "info", "--log-format", "json"]).lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(event["level"], "INFO");
+        assert!(event["message"].is_string() && event["timestamp"].is_string(), "{line}");
+    }
+}
+
+#[test]
+fn progress_is_told_in_lines_where_there_is_no_terminal_and_always_is_asked() {
+    let said = |when: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), noise(300_000, 1)).unwrap();
+        let args =
+            ["link", "-u", "--limit", "200K", when, &file.path().display().to_string(), "null:"];
+        let output = gush().args(args).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(said("--progress"), "");
+    assert_eq!(said("--progress=never"), "");
+    let said = said("--progress=always");
+    assert!(said.contains(" forward (") && said.contains("1 open, 1 in all"), "{said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("gush: link: 292.97 KiB forward, 0 B back, 1 in all, "), "{last}");
+}

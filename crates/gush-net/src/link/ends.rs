@@ -1,0 +1,83 @@
+//! The two ends of a connection: opened, accepted, named.
+
+use std::io;
+
+use tracing::info;
+
+use super::record::Failure;
+use crate::address::{Address, Standard, Target};
+use crate::open::{self, End, How, Listener, OpenError, Opened};
+use crate::{Error, Way};
+
+/// Opens an address that does not listen.
+pub(super) async fn open_one(address: &Address, how: How) -> Result<End, Failure> {
+    match open::open(address, &how).await {
+        Ok(Opened::One(end)) => Ok(end),
+        Ok(Opened::Listener(_)) => Err(Failure::new(format!("{address}: it listens"), None)),
+        Err(error) => Err(open_failure(&error)),
+    }
+}
+
+/// Binds an address that listens.
+pub(super) async fn listen(address: &Address) -> Result<Listener, Failure> {
+    match open::open(address, &How::default()).await {
+        Ok(Opened::Listener(listener)) => {
+            match listener.local() {
+                Ok(local) => info!("listening on {local} for {address}"),
+                Err(_) => info!("listening on {address}"),
+            }
+            Ok(listener)
+        }
+        Ok(Opened::One(_)) => Err(Failure::new(format!("{address}: it does not listen"), None)),
+        Err(error) => Err(open_failure(&error)),
+    }
+}
+
+/// The next client.
+pub(super) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
+    listener.accept().await.map_err(|error| open_failure(&error))
+}
+
+/// As records and messages name an end.
+pub(super) fn name(end: &End, address: &Address) -> String {
+    match (&end.peer, address.kind().listens()) {
+        (peer, true) => peer.to_string(),
+        (_, false) => address.target().to_string(),
+    }
+}
+
+fn open_failure(error: &OpenError) -> Failure {
+    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Failure::new(format!("{error}{hint}"), error.io_error().and_then(io::Error::raw_os_error))
+}
+
+/// What a relay between the ends `a` and `b` failed of, as one sentence.
+pub(super) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
+    let mut message = match error.end() {
+        Some(crate::End::A) => format!("{a}: "),
+        Some(crate::End::B) => format!("{b}: "),
+        None => String::new(),
+    };
+    match (error.call(), error.io_error()) {
+        (Some(call), Some(io)) => {
+            let (forward, back) = (error.passed(Way::Forward), error.passed(Way::Back));
+            message +=
+                &format!("{call}: {io}; {} bytes forward, {} back", forward.bytes, back.bytes);
+            let lost = forward.in_flight_bytes + back.in_flight_bytes;
+            if lost > 0 {
+                message += &format!(", {lost} taken and not delivered");
+            }
+        }
+        _ => message += &Failure::of(error).message,
+    }
+    if let Some(hint) = error.hint() {
+        message += &format!(" ({hint})");
+    }
+    Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))
+}
+
+/// Is it standard output that `error` is about, because nobody reads it any more?
+pub(super) fn is_reader_gone(error: &Error, end: &Address) -> bool {
+    let is_output = matches!(end.target(), Target::Stdio(Standard::Both | Standard::Output));
+    is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,201 @@
+//! The account of a link: who is connected now, and what all connections add up to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+use super::record::{Ending, Record};
+use crate::{Counts, Way, pipe_usage};
+
+/// Upper bounds of the durations' histogram, in seconds: a request, a download, a session of a day.
+const SECONDS: [f64; 12] =
+    [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86400.0];
+
+/// Counts what a link does. Shared by its threads, its progress display and its metrics.
+#[derive(Debug)]
+pub struct Ledger {
+    registry: Registry,
+    active: IntGauge,
+    accepted: IntCounter,
+    refused: IntCounterVec,
+    ended: IntCounterVec,
+    failed: IntCounterVec,
+    bytes: IntCounterVec,
+    seconds: Histogram,
+    pipes: [IntGauge; 4],
+    strangers: Arc<AtomicU64>,
+    last_id: AtomicU64,
+    open: Mutex<Open>,
+    scrape: Mutex<()>,
+}
+
+/// The connections of this moment, and the sums of those before.
+#[derive(Debug, Default)]
+struct Open {
+    counts: BTreeMap<u64, Arc<Counts>>,
+    ended_bytes: [u64; 2],
+}
+
+impl Ledger {
+    /// An empty account.
+    ///
+    /// # Errors
+    /// Never, unless the names of the metrics contradict each other.
+    pub(super) fn new() -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str, label: &str| {
+            IntCounterVec::new(Opts::new(format!("gush_link_{name}_total"), help), &[label])
+        };
+        let ledger = Self {
+            registry: Registry::new(),
+            active: IntGauge::new("gush_link_connections_active", "Connections open now.")?,
+            accepted: IntCounter::new(
+                "gush_link_connections_accepted_total",
+                "Connections that were accepted or made.",
+            )?,
+            refused: counters(
+                "connections_refused",
+                "Connections that were closed unserved, by reason.",
+                "reason",
+            )?,
+            ended: counters(
+                "connections_ended",
+                "Connections that have ended, by reason.",
+                "reason",
+            )?,
+            failed: counters(
+                "connections_failed",
+                "Connections that failed, by reason.",
+                "reason",
+            )?,
+            bytes: counters("bytes", "Bytes delivered, live connections included.", "direction")?,
+            seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "gush_link_connection_duration_seconds",
+                    "How long connections lasted.",
+                )
+                .buckets(SECONDS.to_vec()),
+            )?,
+            pipes: [
+                IntGauge::new("gush_link_pipes_in_use", "Pipes that hold bytes under way.")?,
+                IntGauge::new("gush_link_pipes_idle", "Empty pipes kept for later.")?,
+                IntGauge::new("gush_link_pipe_bytes", "Capacity of all pipes held.")?,
+                IntGauge::new("gush_link_pipe_budget_bytes", "The most that it may become.")?,
+            ],
+            strangers: Arc::default(),
+            last_id: AtomicU64::new(0),
+            open: Mutex::default(),
+            scrape: Mutex::default(),
+        };
+        // A series that appears only with its first event cannot be told from one that is missing.
+        ledger.refused.with_label_values(&["range"]);
+        for ending in Ending::ALL {
+            let series = if ending.is_failure() { &ledger.failed } else { &ledger.ended };
+            series.with_label_values(&[ending.as_str()]);
+        }
+        for way in Way::ALL {
+            ledger.bytes.with_label_values(&[way_name(way)]);
+        }
+        ledger.registry.register(Box::new(ledger.active.clone()))?;
+        ledger.registry.register(Box::new(ledger.accepted.clone()))?;
+        for series in [&ledger.refused, &ledger.ended, &ledger.failed, &ledger.bytes] {
+            ledger.registry.register(Box::new(series.clone()))?;
+        }
+        ledger.registry.register(Box::new(ledger.seconds.clone()))?;
+        for gauge in &ledger.pipes {
+            ledger.registry.register(Box::new(gauge.clone()))?;
+        }
+        Ok(ledger)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Sums stay sums when a thread that held them panicked.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A connection begins, counted by `counts`. Its number.
+    pub(super) fn begin(&self, counts: Arc<Counts>) -> u64 {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        self.accepted.inc();
+        self.active.inc();
+        self.open().counts.insert(id, counts);
+        id
+    }
+
+    /// The connection of `record` has ended.
+    pub(super) fn end(&self, record: &Record) {
+        let mut open = self.open();
+        open.counts.remove(&record.id);
+        open.ended_bytes[0] += record.forward.bytes;
+        open.ended_bytes[1] += record.back.bytes;
+        drop(open);
+        self.active.dec();
+        let series = if record.ending.is_failure() { &self.failed } else { &self.ended };
+        series.with_label_values(&[record.ending.as_str()]).inc();
+        self.seconds.observe(record.lasted.as_secs_f64());
+    }
+
+    /// Where clients from outside `range=` are counted, who never become connections.
+    pub(super) fn strangers(&self) -> &Arc<AtomicU64> {
+        &self.strangers
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn active(&self) -> u64 {
+        u64::try_from(self.active.get()).unwrap_or(0)
+    }
+
+    /// How many connections there were, those of this moment included.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.accepted.get()
+    }
+
+    /// How many connections failed.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        let failures = Ending::ALL.into_iter().filter(|ending| ending.is_failure());
+        failures.map(|ending| self.failed.with_label_values(&[ending.as_str()]).get()).sum()
+    }
+
+    /// Bytes delivered one way by all connections, those of this moment included.
+    #[must_use]
+    pub fn delivered_bytes(&self, way: Way) -> u64 {
+        let open = self.open();
+        let live: u64 = open.counts.values().map(|counts| counts.delivered_bytes(way)).sum();
+        open.ended_bytes[way as usize] + live
+    }
+
+    /// Everything as Prometheus text, format 0.0.4.
+    ///
+    /// # Errors
+    /// Never, unless a metric is malformed.
+    pub fn prometheus(&self) -> Result<String, prometheus::Error> {
+        // Two scrapes at once must not both add what is new.
+        let _alone = self.scrape.lock();
+        for way in Way::ALL {
+            let counter = self.bytes.with_label_values(&[way_name(way)]);
+            counter.inc_by(self.delivered_bytes(way).saturating_sub(counter.get()));
+        }
+        let refused = self.refused.with_label_values(&["range"]);
+        refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
+        let usage = pipe_usage();
+        for (gauge, value) in
+            self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])
+        {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn way_name(way: Way) -> &'static str {
+    match way {
+        Way::Forward => "forward",
+        Way::Back => "back",
+    }
+}

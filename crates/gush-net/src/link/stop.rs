@@ -1,0 +1,85 @@
+//! Ending a link from outside: politely, then at once.
+
+use tokio::sync::watch;
+
+/// How a link is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    GoOn,
+    Drain,
+    End,
+}
+
+/// Ends a link from another thread. Clones speak for the same link.
+///
+/// ```
+/// use gush_net::link::{Link, Settings, Stop};
+/// let stop = Stop::new();
+/// stop.end();
+/// let link = Link::new("null:".parse()?, "null:".parse()?, Settings::default())?;
+/// assert_eq!(link.run(&stop)?.connections, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stop {
+    wish: watch::Sender<Wish>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stop {
+    /// Nothing is to end yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { wish: watch::Sender::new(Wish::GoOn) }
+    }
+
+    /// Accepts no new client; those that are connected finish.
+    pub fn drain(&self) {
+        self.want(Wish::Drain);
+    }
+
+    /// Ends every connection where it stands.
+    pub fn end(&self) {
+        self.want(Wish::End);
+    }
+
+    /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        *self.wish.borrow() > Wish::GoOn
+    }
+
+    fn want(&self, wish: Wish) {
+        self.wish.send_if_modified(|now| {
+            let sooner = wish > *now;
+            *now = wish.max(*now);
+            sooner
+        });
+    }
+
+    /// Was [`end`](Self::end) called?
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        *self.wish.borrow() == Wish::End
+    }
+
+    /// Is over when draining, or the end, is wanted.
+    pub(super) async fn draining(&self) {
+        self.reached(Wish::Drain).await;
+    }
+
+    /// Is over when the end is wanted.
+    pub(super) async fn ending(&self) {
+        self.reached(Wish::End).await;
+    }
+
+    async fn reached(&self, wish: Wish) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.wish.subscribe().wait_for(|now| *now >= wish).await;
+    }
+}
