@@ -23,7 +23,7 @@ pub struct Options {
     /// The runs; all of them unless some are named
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
-    /// Print JSON, which gush lab import reads [default]
+    /// Print JSON, which gush lab import reads (the default)
     #[arg(long, conflicts_with = "csv")]
     json: bool,
     /// Print a row for every sample
