@@ -145,14 +145,16 @@ fn a_grid_shows_what_differs_when_a_filter_denies_splice() {
 
 #[test]
 fn speed_is_measured_where_it_works() {
-    let options = ["--only", "read-write,splice-direct", "--pairs", "tcp:tcp,tmpfs:tcp,null:tcp"];
+    let options =
+        ["--only", "read-write,splice-direct", "--pairs", "tcp:tcp,tmpfs:tcp,null:tcp,udp:tcp"];
     let timed =
         |more: &[&str]| matrix(&[&options[..], &["--speed", "--bytes", "2M"], more].concat());
     let rows = rows(&timed(&["--csv"]));
-    assert_eq!(rows.len(), 6);
+    assert_eq!(rows.len(), 8);
     for ([method, source, _], [works, _, speed]) in &rows {
         assert_eq!(works == "true", method == "read-write", "{method} {source}");
-        let is_timed = works == "true" && source != "null";
+        // Nothing comes out of null, and UDP would lose what it is sent.
+        let is_timed = works == "true" && source != "null" && source != "udp";
         assert_eq!(
             speed.parse().is_ok_and(|speed: f64| speed > 0.0),
             is_timed,
@@ -207,6 +209,35 @@ fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
             && said.contains("needs root"),
         "{said}"
     );
+}
+
+#[test]
+fn a_network_without_loopback_is_told_and_the_rest_goes_on() {
+    let tried = Command::new("unshare")
+        .args([
+            "--net",
+            env!("CARGO_BIN_EXE_gush"),
+            "lab",
+            "matrix",
+            "--no-store",
+            "--only",
+            "read-write",
+        ])
+        .args(["--pairs", "tcp:pipe,udp:pipe,unix-stream:pipe"])
+        .output();
+    let output = match tried {
+        Ok(output) if !output.stdout.is_empty() => output,
+        other => {
+            return skipped(&format!(
+                "a network namespace needs root, or unshare(1) is missing: {other:?}"
+            ));
+        }
+    };
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(said.contains("Ends that could not be had") && said.contains("no tcp: "), "{said}");
+    assert!(said.contains("  unix-stream   ✓"), "{said}");
+    assert!(said.contains("The one cell is as"), "{said}");
 }
 
 #[test]

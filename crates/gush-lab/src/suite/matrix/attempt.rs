@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::load::Load;
 use super::raw;
-use super::source::{Gives, Source, Workshop};
+use super::source::{Source, Workshop};
 use super::target::Target;
 use super::usage::Usage;
 use super::way::Technique;
@@ -181,7 +181,7 @@ pub(super) fn attempt(
     let same_device = device(&source) == device(&target);
     let started = Instant::now();
     let attempt = match moved(way, &source, &target, &load) {
-        Ok(bytes) => judge(source, target, (from, to), &load, bytes, started, before),
+        Ok(bytes) => judge(source, target, to, &load, bytes, started, before),
         Err(outcome) => {
             target.abandon();
             give_up(source);
@@ -277,7 +277,7 @@ fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<S
 fn judge(
     mut source: Source,
     target: Target,
-    (from, to): (Kind, Kind),
+    to: Kind,
     load: &Load,
     said_bytes: u64,
     started: Instant,
@@ -314,11 +314,9 @@ fn judge(
             return wrong(format!("byte {at} of {due_bytes} is not the one that was sent"));
         }
     }
-    let idle =
-        from == Kind::Null || matches!(&source.gives, Gives::These(bytes) if bytes.is_empty());
     let cost = Cost { bytes: due_bytes, wall_s, user_s: own.user_s, system_s: own.system_s };
     Attempt {
-        cost: (!load.verifies && !idle).then_some(cost),
+        cost: (!load.verifies && Load::can_be_timed(due_bytes)).then_some(cost),
         ..Outcome::Works { bytes: due_bytes }.into()
     }
 }

@@ -131,7 +131,8 @@ impl Case for Cell {
     fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
         let verified = self.try_out(Aim::Verify, None)?;
         let mut measured = self.measured(&verified);
-        if let (Some(bytes), Outcome::Works { .. }) = (self.speed_bytes, &verified.outcome) {
+        let works = matches!(verified.outcome, Outcome::Works { .. });
+        if let Some(bytes) = self.speed_bytes.filter(|_| works && self.can_be_timed()) {
             let timed = self.try_out(Aim::Speed(bytes), conditions.processors)?;
             match timed.cost {
                 Some(cost) => {
@@ -150,6 +151,11 @@ impl Case for Cell {
 }
 
 impl Cell {
+    /// What is sent faster into UDP than it is taken out is lost: nothing would be timed but the loss.
+    fn can_be_timed(&self) -> bool {
+        ![self.source, self.target].contains(&Kind::Udp)
+    }
+
     fn try_out(&self, aim: Aim, processors: Option<[usize; 2]>) -> Result<Attempt, Error> {
         let mut prober = self.prober.borrow_mut();
         let attempt = prober.try_out(self.way, self.source, self.target, aim, processors);

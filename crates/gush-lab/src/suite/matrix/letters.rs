@@ -73,6 +73,7 @@ impl Letters {
         let mut entries = vec!["✓ works, bytes verified (into zero and null: counted)".to_owned()];
         if timed {
             entries.push("a figure: works, GiB/s".to_owned());
+            entries.push("✓ then: too few bytes, or UDP, which loses them at speed".to_owned());
         }
         entries.extend(self.used.iter().map(|(word, letter)| match word.as_str() {
             "refused" => "· a rule of gush's own says no".to_owned(),

@@ -9,11 +9,12 @@ use super::Kind;
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
 const VERIFY_BYTES: u64 = 300_001;
 
-/// The most for ends that hold little, that lose what does not fit, or that are slow.
+/// The most for ends that hold little, that are slow, or that lose what they cannot hold: nothing keeps a
+/// UDP sender from that, so it is not timed at all.
 const MOST: &[(Kind, Most)] = &[
-    (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 64 << 20 }),
-    (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 64 << 20 }),
-    (Kind::Pty, Most { verify_bytes: 20_001, speed_bytes: 4 << 20 }),
+    (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 0 }),
+    (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 16 << 20 }),
+    (Kind::Pty, Most { verify_bytes: 20_001, speed_bytes: 1 << 20 }),
 ];
 
 struct Most {
@@ -49,7 +50,15 @@ const COMM_BYTES: u64 = 15;
 /// O_DIRECT takes nothing less everywhere.
 const DIRECT_BYTES: u64 = 4096;
 
+/// Fewer bytes are through before their time could be told from that of setting out.
+const TIMED_BYTES: u64 = 64 << 10;
+
 impl Load {
+    /// Is there enough of it to be timed, if the source gives so much?
+    pub(super) fn can_be_timed(bytes: u64) -> bool {
+        bytes >= TIMED_BYTES
+    }
+
     pub(super) fn of(source: Kind, target: Kind, aim: Aim) -> Self {
         let both = [source, target];
         let mosts = || MOST.iter().filter(|(kind, _)| both.contains(kind)).map(|(_, most)| most);
@@ -105,7 +114,8 @@ mod tests {
         assert_eq!(bytes(Kind::Direct, Kind::Pipe, Aim::Verify) % DIRECT_BYTES, 0);
         assert_eq!(bytes(Kind::Ext4, Kind::Procfs, Aim::Verify), COMM_BYTES);
         assert_eq!(bytes(Kind::Ext4, Kind::Tcp, Aim::Speed(1 << 30)), 1 << 30);
-        assert_eq!(bytes(Kind::Pty, Kind::Tcp, Aim::Speed(1 << 30)), 4 << 20);
+        assert_eq!(bytes(Kind::Pty, Kind::Tcp, Aim::Speed(1 << 30)), 1 << 20);
+        assert_eq!(bytes(Kind::Udp, Kind::Tcp, Aim::Speed(1 << 30)), 0);
     }
 
     #[test]

@@ -78,6 +78,7 @@ impl View for Grid {
             parts.push(cells.rules());
         }
         parts.push(self.places());
+        parts.push(cells.absent());
         parts.push(cells.differences());
         parts.push(cells.defects());
         parts.retain(|part| !part.is_empty());
@@ -217,12 +218,14 @@ impl<'a> Cells<'a> {
             }
         }
         if groups.is_empty() {
-            let promised = self
-                .cells
-                .values()
-                .filter(|cell| !Told::of(cell.measured).text("expected").is_empty());
+            let promised = self.cells.values().filter(|cell| {
+                let told = Told::of(cell.measured);
+                !told.text("expected").is_empty() && told.word() != "absent"
+            });
             return match promised.count() {
                 0 => String::new(),
+                1 => "The one cell is as the kernel's sources and manual pages say (Linux 6.18).\n"
+                    .to_owned(),
                 count => format!(
                     "All {count} cells that the kernel's sources and manual pages speak of are as they say (Linux 6.18).\n"
                 ),
@@ -237,6 +240,23 @@ impl<'a> Cells<'a> {
             let _ = writeln!(text, "    {meaning}");
         }
         text
+    }
+
+    /// Which ends could not be had when a cell was to be tried, and why.
+    fn absent(&self) -> String {
+        let absent = self.cells.values().map(|cell| Told::of(cell.measured));
+        let absent = absent.filter(|told| told.word() == "absent");
+        let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
+        absent.for_each(|told| *groups.entry(told.text("why")).or_default() += 1);
+        let mut text = String::new();
+        for (why, count) in groups {
+            let _ = writeln!(text, "  {why}: {count}");
+        }
+        if text.is_empty() {
+            text
+        } else {
+            format!("Ends that could not be had (-), with the cells that they concern\n{text}")
+        }
     }
 
     /// Cells that should trouble whoever reads this, whatever was expected.
