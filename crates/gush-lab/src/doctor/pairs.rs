@@ -80,7 +80,7 @@ impl Trial {
                 return Finding::unknown(
                     self.topic,
                     format!("it cannot be tried: {why}"),
-                    self.without,
+                    "it is tried when something is copied; gush goes another way if it is refused",
                 );
             }
         };

@@ -85,8 +85,15 @@ fn access(found: &Found) -> Finding {
     };
     match (found.readable, found.writable, scratch) {
         (true, true, Ok(())) => Finding::fine(TOPIC, "it can be read and written", "it serves as source and as target"),
-        (true, true, Err(error)) => Finding::limited(TOPIC, format!("it can be read; making a file in it fails: {}", told(&error)), "it serves as source only")
-            .remedy("make room (df, df -i), or choose another directory"),
+        (true, true, Err(error)) => Finding::limited(
+            TOPIC,
+            format!("it can be read; making a file in it fails: {}", told(&error)),
+            "it serves as source only",
+        )
+        .remedy(match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "make room (df, df -i, quota)",
+            _ => "as target choose another directory",
+        }),
         (true, false, _) => Finding::limited(TOPIC, "it can be read, and not written", "it serves as source only")
             .remedy("as target choose another, or change its owner, its mode, or the mount (mount -o remount,rw)"),
         (false, true, _) => Finding::limited(TOPIC, "it can be written, and not read", "it serves as target only"),
@@ -177,7 +184,11 @@ fn direct(path: &Path, found: &Found) -> Finding {
     let file = match found.source(path) {
         Ok(file) => file,
         Err(why) => {
-            return Finding::unknown(TOPIC, format!("O_DIRECT cannot be tried: {why}"), without);
+            return Finding::unknown(
+                TOPIC,
+                format!("O_DIRECT cannot be tried: {why}"),
+                "it is tried when it is asked for (--method direct)",
+            );
         }
     };
     let told_alignment = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
@@ -219,7 +230,7 @@ fn holes(found: &Found) -> Finding {
             return Finding::unknown(
                 TOPIC,
                 format!("holes cannot be tried: {}", told(&error)),
-                filled,
+                "whether sparse files stay sparse shows when they are copied",
             );
         }
     };
