@@ -55,7 +55,7 @@ pub struct Mark {
 }
 
 /// How many looks the style sheet has.
-pub const LOOKS: usize = 12;
+pub const LOOKS: usize = 14;
 
 /// Names closer than this would overlap, in percent of the height.
 const NAME_HEIGHT: f64 = 4.6;

@@ -30,9 +30,9 @@ pub fn times(ratio: f64) -> String {
     }
 }
 
-/// How many times, and how sure that is: `24.0× (22.1 … 26.0)`.
+/// How many times, and how sure that is: `24.0 times (22.1 … 26.0)`.
 pub fn times_between(Times { low, value, high }: Times) -> String {
-    format!("{}× ({})", figure(value), range(low, high))
+    format!("{}\u{a0}times ({})", figure(value), range(low, high))
 }
 
 /// With narrow spaces between thousands.

@@ -67,6 +67,11 @@ impl Figure {
         self
     }
 
+    /// A table that needs no other view.
+    pub fn of_table(table: Table) -> Self {
+        Self::new(table.caption.clone()).with("", Body::Table(table))
+    }
+
     #[must_use]
     pub fn print_all(self) -> Self {
         Self { print_all: true, ..self }

@@ -104,10 +104,15 @@ pub fn downloads(runs: &[&Run]) -> Vec<Download> {
             "gush-lab.json",
             "Runs and samples as JSON",
             "application/json",
-            &transfer::json(&runs),
+            &dense(&transfer::json(&runs)),
         ),
         download("gush-lab.csv", "Samples as CSV", "text/csv", &csv),
     ]
+}
+
+/// JSON without its line ends and indentation, neither of which a string in it can hold.
+fn dense(json: &str) -> String {
+    json.lines().map(str::trim_start).collect()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::code;
+use crate::count::Calls;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{bytes, count};
-use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
-use crate::report::published;
+use crate::report::page::{Cell, Figure, Section, Table, numbers, words};
+use crate::suite::copy::published;
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let suites: Vec<&Suite<'_>> =
@@ -22,8 +23,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     let mut notes = Vec::new();
     if published {
         notes.push(
-            "The published counts are strace's of whole C programs: a read or two of them are the loader's. \
-             They exist for a file of 512 MiB only."
+            "The published counts are those of whole C programs that copy 512 MiB, and what the same programs \
+             would need for other sizes; one read is the loader's."
                 .to_owned(),
         );
     }
@@ -31,10 +32,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: "calls",
         title: "System calls".to_owned(),
         said: said(&counted),
-        figures: vec![
-            Figure::new("System calls of each case, counted in a run of its own")
-                .with("", Body::Table(table(&counted, published))),
-        ],
+        figures: vec![Figure::of_table(table(&counted, published))],
         notes,
     })
 }
@@ -44,7 +42,7 @@ struct Counted<'a> {
     case: &'a str,
     size_bytes: Option<u64>,
     calls: BTreeMap<&'a str, u64>,
-    published: Option<&'static published::Calls>,
+    published: Option<Calls>,
 }
 
 impl<'a> Counted<'a> {
@@ -55,12 +53,8 @@ impl<'a> Counted<'a> {
             .filter_map(|(name, count)| Some((name.as_str(), count.as_u64().filter(|n| *n > 0)?)))
             .collect();
         let size_bytes = case.number("size_bytes");
-        let (method, buffer) = (case.text("method"), case.number("buffer_bytes"));
-        let published = published::CALLS.iter().find(|known| {
-            size_bytes == Some(published::CALLS_SIZE_BYTES)
-                && method == Some(known.method)
-                && (known.buffer_bytes == 0 || buffer == Some(known.buffer_bytes))
-        });
+        let way = case.text("way").or_else(|| case.text("method"));
+        let published = way.zip(size_bytes).and_then(|(way, size)| published(way, size));
         (!calls.is_empty()).then_some(Self { case: case.name, size_bytes, calls, published })
     }
 
@@ -74,7 +68,7 @@ fn table(counted: &[Counted<'_>], published: bool) -> Table {
     if published {
         columns.push(words("Published"));
     }
-    let mut table = Table::new("System calls by case", &columns);
+    let mut table = Table::new("System calls of each case, counted in a run of its own", &columns);
     for case in counted {
         let mut calls: Vec<(&str, u64)> = case.calls.iter().map(|(name, n)| (*name, *n)).collect();
         calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
@@ -84,10 +78,11 @@ fn table(counted: &[Counted<'_>], published: bool) -> Table {
             count(case.all()).into(),
         ];
         if published {
-            row.push(match case.published {
-                Some(known) => listed(known.calls).into(),
-                None => Cell::absent(),
-            });
+            row.push(case.published.as_ref().map_or_else(Cell::absent, |known| {
+                let known: Vec<(&str, u64)> =
+                    known.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+                listed(&known).into()
+            }));
         }
         table.rows.push(row);
     }

@@ -187,7 +187,7 @@ fn said(copies: &[Copy<'_>], cache: &str) -> Option<String> {
     {
         said.push_str(&match fastest.speed.times(&plain.speed) {
             Some(ratio) => {
-                format!(", {} of what `read-write` does at its best", times_between(ratio))
+                format!(", {} what `read-write` does at its best", times_between(ratio))
             }
             None => ", but not to be told from `read-write` at its best".to_owned(),
         });

@@ -3,9 +3,11 @@
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
 use crate::report::number::{count, plural};
-use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
+use crate::report::page::{Cell, Figure, Section, Table, Tone, numbers, words};
 
-const TIME: &str = "%Y-%m-%d %H:%M:%S UTC";
+/// With spaces that do not break.
+const DAY: &str = "%Y‑%m‑%d";
+const TIME: &str = "%H:%M:%S UTC";
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
     if data.runs.is_empty() {
@@ -21,8 +23,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: "machine",
         title: title.to_owned(),
         figures: [
-            Some(Figure::new("What the figures were measured on").with("", Body::Table(facts))),
-            Some(Figure::new("The runs").with("", Body::Table(runs(&data.runs)))),
+            Some(Figure::of_table(facts)),
+            Some(Figure::of_table(runs(&data.runs))),
             left_out(&data.runs),
         ]
         .into_iter()
@@ -70,7 +72,8 @@ fn label(fact: &str) -> String {
 }
 
 fn facts(machine: &Machine) -> Table {
-    let mut table = Table::new("The machine", &[words("Fact"), words("Value")]);
+    let mut table =
+        Table::new("What the figures were measured on", &[words("Fact"), words("Value")]);
     table.rows.push(vec!["Id".into(), Cell::code(&machine.id)]);
     table
         .rows
@@ -81,7 +84,7 @@ fn facts(machine: &Machine) -> Table {
 fn side_by_side(machines: &[&Machine]) -> Table {
     let mut columns = vec![words("Fact")];
     columns.extend(machines.iter().map(|machine| words(name(machine))));
-    let mut table = Table::new("The machines", &columns);
+    let mut table = Table::new("What the figures were measured on", &columns);
     let mut names: Vec<&String> =
         machines.iter().flat_map(|machine| machine.facts.keys()).collect();
     names.sort();
@@ -130,34 +133,42 @@ fn runs(runs: &[&Run]) -> Table {
             n => {
                 let facts: Vec<&str> =
                     run.warnings.iter().map(|warning| warning.fact.as_str()).collect();
-                Cell::toned(plural(n, "warning"), Tone::Bad).small(facts.join(" "))
+                Cell::toned(plural(n, "warning"), Tone::Bad)
+                    .small(facts.into_iter().map(super::sentence).collect::<Vec<_>>().join(" "))
             }
         };
         table.rows.push(vec![
             Cell::code(&run.id),
-            Cell::from(run.started.strftime(TIME).to_string()).small(ended),
+            Cell::from(run.started.strftime(DAY).to_string())
+                .small(format!("{}, {ended}", run.started.strftime(TIME))),
             Cell::from(name(&run.machine)).small(format!("gush {}", run.gush)),
             suites.join(", ").into(),
             count(run.samples.len() as u64).into(),
             warnings,
-            Cell::code(run.command.join(" ")),
+            Cell::code(command(run)),
         ]);
     }
     table
 }
 
+/// The command line; a program's directory says nothing.
+fn command(run: &Run) -> String {
+    let mut words = run.command.iter().map(String::as_str);
+    let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
+    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// Every case that could not be measured, with the reason; none when all could.
 fn left_out(runs: &[&Run]) -> Option<Figure> {
     let columns = [words("Run"), words("Case"), words("Why")];
-    let mut table = Table::new("Cases that were left out", &columns);
+    let mut table = Table::new("What could not be measured", &columns);
     for run in runs.iter().rev() {
         table.rows.extend(run.failures.iter().map(|failure| {
             let case = format!("{}:{}", failure.suite, failure.case);
             vec![Cell::code(&run.id), Cell::code(case), failure.error.as_str().into()]
         }));
     }
-    let caption = "What could not be measured";
-    (!table.rows.is_empty()).then(|| Figure::new(caption).with("", Body::Table(table)))
+    (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
 /// Whole seconds.

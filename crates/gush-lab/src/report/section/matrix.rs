@@ -4,6 +4,7 @@ use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{count, figure, plural};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 use crate::stats::Summary;
+use crate::suite::matrix::{Kind, Way, s4};
 
 const SUITE: &str = "matrix";
 /// In place of an errno, where a rule of gush's own says no.
@@ -67,8 +68,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     }
     let mut notes = vec![
         "✓ or a number (GiB/s): it works, and the bytes were verified. A name such as EINVAL: the kernel's \
-         answer. A dot: a rule of gush itself says no. ≠ marks what differs from what the kernel is \
-         known to do."
+         answer; a word such as false-end: how else it went wrong. A dot: a rule of gush itself says no. ≠ \
+         marks what differs from what the kernel is known to do."
             .to_owned(),
     ];
     notes.extend(skipped(suite));
@@ -76,13 +77,16 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: SUITE,
         title: "What moves to what".to_owned(),
         said: said(&tried),
-        figures: [Some(figure_of(&tried)), differences(&tried)].into_iter().flatten().collect(),
+        figures: [then_and_now(&tried), Some(figure_of(&tried)), differences(&tried)]
+            .into_iter()
+            .flatten()
+            .collect(),
         notes,
     })
 }
 
 fn figure_of(tried: &[Tried<'_>]) -> Figure {
-    let methods = distinct(tried.iter().map(|tried| tried.method));
+    let methods = in_order(tried.iter().map(|tried| tried.method), way_place);
     let most = tried.iter().filter_map(|tried| tried.gib_per_s).fold(1.0, f64::max);
     let mut figure = Figure::new("Source (rows) to target (columns), method by method").print_all();
     if methods.len() > 1 {
@@ -113,8 +117,8 @@ fn grid<'a>(
     cell: impl Fn(&[&Tried<'a>]) -> Cell,
 ) -> Body {
     let tried: Vec<&Tried<'_>> = tried.into_iter().collect();
-    let sources = distinct(tried.iter().map(|tried| tried.source));
-    let targets = distinct(tried.iter().map(|tried| tried.target));
+    let sources = in_order(tried.iter().map(|tried| tried.source), kind_place);
+    let targets = in_order(tried.iter().map(|tried| tried.target), kind_place);
     let mut columns = vec![words("From ↓ to →")];
     columns.extend(targets.iter().map(|target| words(*target)));
     let mut table = Table { grid: true, ..Table::new(caption, &columns) };
@@ -171,7 +175,8 @@ fn said(tried: &[Tried<'_>]) -> Vec<String> {
 /// Every answer that is not as expected; none when all are.
 fn differences(tried: &[Tried<'_>]) -> Option<Figure> {
     let columns = ["Method", "From", "To", "Here", "Expected", "What it means", "Who says so"];
-    let mut table = Table::new("Not as expected", &columns.map(words));
+    let mut table =
+        Table::new("What differs from what the kernel is known to do", &columns.map(words));
     for tried in tried {
         let Some([expected, meaning, because]) = tried.unexpected else { continue };
         let here = if tried.works { "works" } else { tried.errno };
@@ -185,13 +190,60 @@ fn differences(tried: &[Tried<'_>]) -> Option<Figure> {
             because.into(),
         ]);
     }
-    let caption = "What differs from what the kernel is known to do";
-    (!table.rows.is_empty()).then(|| Figure::new(caption).with("", Body::Table(table)))
+    (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
 fn skipped(suite: &Suite<'_>) -> Option<String> {
     let without = suite.cases.iter().filter(|case| case.is("works").is_none()).count();
     (without > 0).then(|| format!("{} told no result.", plural(without, "case")))
+}
+
+/// Every name once, in the order that `place` gives, unknown ones last.
+fn in_order<'a>(
+    names: impl Iterator<Item = &'a str>,
+    place: fn(&str) -> Option<usize>,
+) -> Vec<&'a str> {
+    let mut names = distinct(names);
+    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
+    names
+}
+
+fn kind_place(name: &str) -> Option<usize> {
+    Kind::ALL.iter().position(|kind| kind.name() == name)
+}
+
+fn way_place(name: &str) -> Option<usize> {
+    Way::all().iter().position(|way| way.name() == name)
+}
+
+/// Five ways on four pairs, as an experiment of 2007 had them; none unless something of it was tried.
+fn then_and_now(tried: &[Tried<'_>]) -> Option<Figure> {
+    let file = s4::file_among(|kind| tried.iter().any(|tried| tried.source == kind.name()))?;
+    let mut columns = vec![words("Way")];
+    columns.extend(s4::PAIRS.iter().map(|(name, ..)| words(*name)));
+    let caption =
+        format!("Five ways on four pairs: in 2007, and now (files on {file}, sockets TCP)");
+    let mut table = Table::new(caption, &columns);
+    let end = |is_socket| if is_socket { Kind::Tcp } else { file }.name();
+    for (way, in_2007) in s4::ROWS {
+        let cells = s4::PAIRS.iter().zip(in_2007).map(|(&(_, from, to), then)| {
+            let now = tried.iter().find(|tried| {
+                tried.method == *way && tried.source == end(from) && tried.target == end(to)
+            })?;
+            let (text, tone) = match now.works {
+                true => ("✓ works", Tone::Good),
+                false => (now.errno, Tone::Refused),
+            };
+            let then = if *then { "in 2007: ✓" } else { "in 2007: EINVAL" };
+            Some(Cell::toned(text, tone).small(then))
+        });
+        let cells: Vec<Option<Cell>> = cells.collect();
+        if cells.iter().any(Option::is_some) {
+            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(Cell::absent));
+            table.rows.push([Cell::code(*way)].into_iter().chain(cells).collect());
+        }
+    }
+    (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {

@@ -76,7 +76,7 @@ fn said(suite: &Suite<'_>) -> Vec<String> {
     {
         said.push(match all.times(one) {
             Some(ratio) if ratio.value > 1.0 => format!(
-                "All processors together read {} GiB/s, {} of one.",
+                "All processors together read {} GiB/s, {} what one does.",
                 figure(all.median),
                 times_between(ratio)
             ),

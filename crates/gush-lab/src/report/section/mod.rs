@@ -71,13 +71,25 @@ fn warnings(data: &Data<'_>) -> Vec<Warning> {
         }
         shown.push(&suite.run.id);
         for crate::model::Warning { fact, remedy } in &suite.run.warnings {
-            let warning = Warning { fact: fact.clone(), remedy: remedy.clone() };
+            let warning = Warning { fact: sentence(fact), remedy: sentence(remedy) };
             if !warnings.contains(&warning) {
                 warnings.push(warning);
             }
         }
     }
     warnings
+}
+
+/// With a capital and a full stop, which a message on a terminal does without.
+fn sentence(text: &str) -> String {
+    let mut letters = text.trim().chars();
+    let mut sentence: String = letters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect());
+    if !sentence.ends_with(['.', '!', '?', '…']) {
+        sentence.push('.');
+    }
+    sentence
 }
 
 /// A name from a run, marked as code in a sentence.

@@ -135,7 +135,7 @@ fn said(suite: &Suite<'_>) -> Vec<String> {
     let constant = fastest(suite, |case| case.name.starts_with("reservoir"));
     if let (Some((name, unsound)), Some((reservoir, constant))) = (unsound, constant) {
         let beside = match constant.times(unsound) {
-            Some(ratio) => format!("is sound and does {} of that", times_between(ratio)),
+            Some(ratio) => format!("is sound and does {} that", times_between(ratio)),
             None => "is sound and cannot be told from it".to_owned(),
         };
         said.push(format!(

@@ -65,7 +65,7 @@ fn said(suite: &Suite<'_>) -> Vec<String> {
     };
     vec![match best.times(next) {
         Some(ratio) => format!(
-            "{} relays most, {} GiB/s: {} of what {} does.",
+            "{} relays most, {} GiB/s: {} what {} does.",
             code(first.name),
             figure(best.median),
             times_between(ratio),

@@ -24,7 +24,7 @@ mod load;
 mod pairs;
 mod places;
 mod raw;
-mod s4;
+pub(crate) mod s4;
 mod source;
 mod target;
 mod usage;

@@ -7,7 +7,7 @@ use super::{Kind, Way};
 use crate::model::Measured;
 
 /// A way, and whether it worked in 2007 on each pair of [`PAIRS`].
-const ROWS: &[(&str, [bool; 4])] = &[
+pub(crate) const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
     ("splice-direct", [false, false, false, false]),
@@ -16,7 +16,7 @@ const ROWS: &[(&str, [bool; 4])] = &[
 ];
 
 /// Source and target: is it a socket?
-const PAIRS: &[(&str, bool, bool)] = &[
+pub(crate) const PAIRS: &[(&str, bool, bool)] = &[
     ("file→file", false, false),
     ("file→socket", false, true),
     ("socket→file", true, false),
@@ -28,7 +28,7 @@ const FILES: &[Kind] =
     &[Kind::File, Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::Overlay, Kind::Tmpfs];
 
 /// The kind that is the file here.
-pub(super) fn file_among(has: impl Fn(Kind) -> bool) -> Option<Kind> {
+pub(crate) fn file_among(has: impl Fn(Kind) -> bool) -> Option<Kind> {
     FILES.iter().copied().find(|&kind| has(kind))
 }
 
