@@ -12,9 +12,11 @@ mod once;
 mod pages;
 mod pipe;
 mod report;
+mod reporting;
 mod screen;
 mod session;
 mod suite;
+mod tour;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -25,10 +27,18 @@ use crate::args;
 
 /// Measure every technique on this machine
 #[derive(Debug, Parser)]
-#[command(name = "lab", version, max_term_width = 100)]
+#[command(
+    name = "lab",
+    version,
+    max_term_width = 100,
+    args_conflicts_with_subcommands = true,
+    after_help = "Without a command: a tour of all suites in about a minute, and a report of it."
+)]
 struct Lab {
+    #[command(flatten)]
+    tour: tour::Options,
     #[command(subcommand)]
-    part: Part,
+    part: Option<Part>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,10 +65,11 @@ pub fn command() -> clap::Command {
 
 /// Runs `lab` with `words`, the arguments after its name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let Lab { part } = match args::parse::<Lab>(command(), words, "gush lab") {
+    let Lab { tour, part } = match args::parse::<Lab>(command(), words, "gush lab") {
         Ok(lab) => lab,
         Err(status) => return status,
     };
+    let Some(part) = part else { return tour::run(&tour) };
     match part {
         Part::Explain(options) => explain::run(&options),
         Part::Matrix(options) => matrix::run(&options),

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::machine;
-use gush_lab::model::{Run, Sample, Warning};
+use gush_lab::model::{Failure, Run, Sample, Warning};
 use gush_lab::runner::{Conditions, End, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
@@ -109,6 +110,26 @@ impl Session {
         self.run.samples.extend(outcome.samples);
         self.run.failures.extend(outcome.failures);
         self.run.interrupted |= outcome.end == End::Interrupted;
+    }
+
+    /// Was it interrupted?
+    pub fn is_interrupted(&self) -> bool {
+        self.run.interrupted
+    }
+
+    /// What was measured until now.
+    pub fn samples(&self) -> &[Sample] {
+        &self.run.samples
+    }
+
+    /// Says why nothing of `suite` can be measured.
+    pub fn leave_out(&mut self, suite: &str, error: &Error) {
+        self.talker.say(format_args!("{suite}: {}", error.told()));
+        self.run.failures.push(Failure {
+            suite: suite.to_owned(),
+            case: "all".to_owned(),
+            error: error.told(),
+        });
     }
 
     /// Writes down the end, with what became doubtful.

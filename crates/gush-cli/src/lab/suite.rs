@@ -9,6 +9,7 @@ use gush_lab::Error;
 use gush_lab::case::{self, Case, View};
 use gush_lab::transfer;
 
+use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Session};
 use crate::talk::Talker;
@@ -28,6 +29,9 @@ pub struct Common {
     /// Print the whole run as JSON, as gush lab export does
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
+    /// Write a report of this run and those before it to the file PATH
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub keep: Keep,
 }
@@ -68,7 +72,7 @@ impl<'a> Suite<'a> {
 
     /// The same for cases that were chosen already.
     pub fn run_all(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
-        let Common { rounds, csv, json, ref keep, .. } = *self.common;
+        let Common { rounds, csv, json, ref report, ref keep, .. } = *self.common;
         let mut session = Session::begin(self.talker.clone(), keep);
         let mut screen = Screen::new(self.talker.clone(), rounds);
         if csv {
@@ -85,6 +89,15 @@ impl<'a> Suite<'a> {
         } else if !csv && !ended.run.samples.is_empty() {
             screen.print(self.view.table(&ended.run.samples).trim_end());
         }
-        ended.last_words(screen)
+        let written = report.as_deref().map(|path| reporting::after(&ended, Some(path)));
+        let status = ended.last_words(screen);
+        match written {
+            Some(Err(why)) => self.talker.fail(why),
+            Some(Ok(path)) => {
+                self.talker.say(format_args!("report: {}", path.display()));
+                status
+            }
+            None => status,
+        }
     }
 }

@@ -104,8 +104,21 @@ const LARGE_SPLICE: &[&str] = &["--splice", "--busy-loop", "--buffer-size", "8M"
 /// ```
 #[must_use]
 pub fn cases(program: &Path, bytes: Option<u64>) -> Vec<Box<dyn Case>> {
-    let climb =
-        |rung| Climb { rung, program: program.to_owned(), bytes: bytes.unwrap_or(rung.bytes) };
+    climbs(program, |rung| bytes.unwrap_or(rung.bytes))
+}
+
+/// The same with an eighth of each rung's own bytes: for a first look.
+///
+/// ```
+/// assert_eq!(gush_lab::suite::pipe::short("gush".as_ref()).len(), 14);
+/// ```
+#[must_use]
+pub fn short(program: &Path) -> Vec<Box<dyn Case>> {
+    climbs(program, |rung| rung.bytes / 8)
+}
+
+fn climbs(program: &Path, bytes: impl Fn(&Rung) -> u64) -> Vec<Box<dyn Case>> {
+    let climb = |rung| Climb { rung, program: program.to_owned(), bytes: bytes(rung) };
     RUNGS.iter().map(|rung| Box::new(climb(rung)) as Box<dyn Case>).collect()
 }
 

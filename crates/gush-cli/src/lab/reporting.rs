@@ -1,0 +1,51 @@
+//! The report of a run that has just ended, with the runs before it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gush_lab::model::Run;
+use gush_lab::store::{self, Store, StoreError};
+use gush_lab::{Error, report};
+
+use super::session::Ended;
+
+/// How many earlier runs the report's history goes back.
+const EARLIER: usize = 30;
+
+/// Writes the report to `path`, or to `report.html` beside the store, and says where it is.
+///
+/// # Errors
+/// A sentence, when it cannot be written.
+pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
+    let path = match path {
+        Some(path) => path.to_owned(),
+        None => beside_the_store().map_err(|error| error.told())?,
+    };
+    // A store that cannot be read was told of; the report then is of this run alone.
+    let mut runs =
+        ended.store.as_ref().and_then(|store| earlier(store, &ended.run).ok()).unwrap_or_default();
+    runs.push(ended.run.clone());
+    report::write(&runs, &path).map_err(|error| error.told())?;
+    Ok(fs::canonicalize(&path).unwrap_or(path))
+}
+
+fn beside_the_store() -> Result<PathBuf, Error> {
+    let directory = store::data_directory().map_err(|error| Error::refused(error.to_string()))?;
+    fs::create_dir_all(&directory).map_err(|error| {
+        let what = format!("{}: cannot make the report's directory", directory.display());
+        Error::failed(what, error)
+    })?;
+    Ok(directory.join("report.html"))
+}
+
+fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
+    let entries = store.runs()?;
+    let others = entries.iter().filter(|entry| entry.run.id != this.id && entry.samples > 0);
+    let mut runs: Vec<Run> = others
+        .rev()
+        .take(EARLIER)
+        .map(|entry| store.run(&entry.run.id))
+        .collect::<Result<_, _>>()?;
+    runs.reverse();
+    Ok(runs)
+}
