@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::{Case, View};
-use gush_lab::suite::{matrix, pipe};
+use gush_lab::model::Sample;
+use gush_lab::suite::{copy, matrix, pipe};
 use gush_lab::transfer;
 
 use super::reporting;
@@ -25,6 +26,9 @@ pub struct Options {
     /// Write the report to the file PATH [default: $XDG_DATA_HOME/gush/report.html]
     #[arg(long, value_name = "PATH")]
     report: Option<PathBuf>,
+    /// Make the files in DIR, on the file system to be measured
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
     /// Print the whole run as JSON, as gush lab export does
     #[arg(long)]
     json: bool,
@@ -32,15 +36,36 @@ pub struct Options {
     keep: Keep,
 }
 
-/// A suite's cases and how they are shown.
-pub type Shown = (Vec<Box<dyn Case>>, Box<dyn View>);
+/// Samples as text.
+type Show = Box<dyn Fn(&[Sample]) -> String>;
 
-/// A suite on the way: at most so many rounds in so much time, of these cases.
+/// Where things are.
+struct Places<'a> {
+    /// This program, which cases start again.
+    program: &'a Path,
+    /// Where files are made.
+    dir: &'a Path,
+}
+
+/// A suite's cases, how they are shown, and what is to be said of them first.
+struct Shown {
+    cases: Vec<Box<dyn Case>>,
+    show: Show,
+    notes: Vec<String>,
+}
+
+impl Shown {
+    fn of(cases: Vec<Box<dyn Case>>, view: impl View + 'static) -> Self {
+        Self { cases, show: Box::new(move |samples| view.table(samples)), notes: Vec::new() }
+    }
+}
+
+/// A suite on the way: at most so many rounds, and no new one after so much time.
 struct Stop {
     suite: &'static str,
     rounds: u32,
-    time: Duration,
-    cases: fn(&Path) -> Result<Shown, Error>,
+    time_s: u64,
+    shown: fn(&Places<'_>) -> Result<Shown, Error>,
 }
 
 /// The way: a minute altogether, on two processors.
@@ -48,20 +73,36 @@ const STOPS: &[Stop] = &[
     Stop {
         suite: "pipe",
         rounds: u32::MAX,
-        time: Duration::from_secs(15),
-        cases: |program| Ok((pipe::short(program), Box::new(pipe::Ladder))),
+        time_s: 12,
+        shown: |places| Ok(Shown::of(pipe::short(places.program), pipe::Ladder)),
     },
-    Stop {
-        suite: "matrix",
-        rounds: 1,
-        time: Duration::from_secs(10),
-        cases: |program| {
-            let matrix::Matrix { cases, places } =
-                matrix::cases(program, &matrix::Plan::default())?;
-            Ok((cases, Box::new(matrix::Grid { places })))
-        },
-    },
+    Stop { suite: "copy", rounds: u32::MAX, time_s: 12, shown: copies },
+    Stop { suite: "matrix", rounds: 1, time_s: 10, shown: cells },
 ];
+
+/// Three sizes, which is enough for a line in the report.
+fn copies(places: &Places<'_>) -> Result<Shown, Error> {
+    let choice =
+        copy::Choice { sizes_bytes: vec![64 << 10, 1 << 20, 16 << 20], ..copy::Choice::default() };
+    let copy::Cases { cases, notes } =
+        copy::cases(places.program, places.dir, &copy::plan(&choice), false, true)?;
+    Ok(Shown { notes, ..Shown::of(cases, copy::Copies) })
+}
+
+/// All cells, of which the screen has no room: how many work is told, and the rest left to the report.
+fn cells(places: &Places<'_>) -> Result<Shown, Error> {
+    let matrix::Matrix { cases, .. } = matrix::cases(places.program, &matrix::Plan::default())?;
+    let show = |samples: &[Sample]| {
+        let works = |sample: &&Sample| sample.measured.facts.get("works") == Some(&true.into());
+        format!(
+            "{} of {} combinations of a method and two ends work, each with its bytes verified; \
+             gush lab matrix prints them, the report has them",
+            samples.iter().filter(works).count(),
+            samples.len()
+        )
+    };
+    Ok(Shown { cases, show: Box::new(show), notes: Vec::new() })
+}
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab");
@@ -69,25 +110,35 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(program) => program,
         Err(error) => return talker.fail(error.told()),
     };
+    let places = Places { program: &program, dir: &options.dir };
     let mut session = Session::begin(talker.clone(), &options.keep);
     let mut screen = Screen::new(talker.clone(), options.rounds);
     for stop in STOPS {
         if session.is_interrupted() {
             break;
         }
-        let (cases, view) = match (stop.cases)(&program) {
+        let Shown { cases, show, notes } = match (stop.shown)(&places) {
             Ok(shown) => shown,
             Err(error) => {
                 session.leave_out(stop.suite, &error);
                 continue;
             }
         };
+        for note in notes {
+            talker.say(note);
+        }
         let known = session.samples().len();
         let rounds = options.rounds.min(stop.rounds);
-        session.measure(&cases, rounds, Some(stop.time), &mut screen, |_, _| ());
+        session.measure(
+            &cases,
+            rounds,
+            Some(Duration::from_secs(stop.time_s)),
+            &mut screen,
+            |_, _| (),
+        );
         let own = &session.samples()[known..];
         if !options.json && !own.is_empty() {
-            screen.print(&format!("{}\n{}\n", stop.suite, view.table(own).trim_end()));
+            screen.print(&format!("{}\n{}\n", stop.suite, show(own).trim_end()));
         }
     }
     let ended = session.end();
