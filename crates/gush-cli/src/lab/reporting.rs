@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use gush_lab::model::Run;
-use gush_lab::store::{self, Store, StoreError};
-use gush_lab::{Error, report};
+use gush_lab::store::{Store, StoreError};
 
+use super::report;
 use super::session::Ended;
 
 /// How many earlier runs the report's history goes back.
@@ -19,23 +19,14 @@ const EARLIER: usize = 30;
 pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
     let path = match path {
         Some(path) => path.to_owned(),
-        None => beside_the_store().map_err(|error| error.told())?,
+        None => report::default_path()?,
     };
     // A store that cannot be read was told of; the report then is of this run alone.
     let mut runs =
         ended.store.as_ref().and_then(|store| earlier(store, &ended.run).ok()).unwrap_or_default();
     runs.push(ended.run.clone());
-    report::write(&runs, &path).map_err(|error| error.told())?;
+    gush_lab::report::write(&runs, &path).map_err(|error| error.told())?;
     Ok(fs::canonicalize(&path).unwrap_or(path))
-}
-
-fn beside_the_store() -> Result<PathBuf, Error> {
-    let directory = store::data_directory().map_err(|error| Error::refused(error.to_string()))?;
-    fs::create_dir_all(&directory).map_err(|error| {
-        let what = format!("{}: cannot make the report's directory", directory.display());
-        Error::failed(what, error)
-    })?;
-    Ok(directory.join("report.html"))
 }
 
 fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use gush_lab::Error;
 use gush_lab::case::{Case, View};
 use gush_lab::model::Sample;
-use gush_lab::suite::{copy, matrix, pipe};
+use gush_lab::suite::{copy, matrix, memory, pages, pipe};
 use gush_lab::transfer;
 
 use super::reporting;
@@ -23,6 +24,9 @@ pub struct Options {
     /// Measure every case N times, or fewer where a suite's time is up
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Only these suites: pipe, memory, pages, copy, matrix
+    #[arg(long, value_name = "SUITE,…", value_delimiter = ',', value_parser = suites(), hide_possible_values = true)]
+    only: Vec<String>,
     /// Write the report to the file PATH [default: $XDG_DATA_HOME/gush/report.html]
     #[arg(long, value_name = "PATH")]
     report: Option<PathBuf>,
@@ -76,17 +80,44 @@ const STOPS: &[Stop] = &[
         time_s: 12,
         shown: |places| Ok(Shown::of(pipe::short(places.program), pipe::Ladder)),
     },
+    Stop {
+        suite: "memory",
+        rounds: u32::MAX,
+        time_s: 6,
+        shown: |places| {
+            Ok(Shown::of(memory::cases(places.program, Some(256 << 20)), memory::Bandwidths))
+        },
+    },
+    Stop { suite: "pages", rounds: u32::MAX, time_s: 6, shown: lent_pages },
     Stop { suite: "copy", rounds: u32::MAX, time_s: 12, shown: copies },
     Stop { suite: "matrix", rounds: 1, time_s: 10, shown: cells },
 ];
 
-/// Three sizes, which is enough for a line in the report.
+fn suites() -> PossibleValuesParser {
+    PossibleValuesParser::new(STOPS.iter().map(|stop| stop.suite))
+}
+
+/// After so much time every suite is only measured once.
+const ENOUGH_S: u64 = 45;
+
+fn lent_pages(places: &Places<'_>) -> Result<Shown, Error> {
+    let (cases, notes) = pages::cases(places.program, Some(256 << 20), &[]);
+    Ok(Shown { notes, ..Shown::of(cases, pages::Costs) })
+}
+
+/// Three sizes, which is enough for a line in the report; the screen has room for the largest.
 fn copies(places: &Places<'_>) -> Result<Shown, Error> {
-    let choice =
-        copy::Choice { sizes_bytes: vec![64 << 10, 1 << 20, 16 << 20], ..copy::Choice::default() };
+    const LARGEST_BYTES: u64 = 16 << 20;
+    let sizes_bytes = vec![64 << 10, 1 << 20, LARGEST_BYTES];
+    let choice = copy::Choice { sizes_bytes, ..copy::Choice::default() };
     let copy::Cases { cases, notes } =
         copy::cases(places.program, places.dir, &copy::plan(&choice), false, true)?;
-    Ok(Shown { notes, ..Shown::of(cases, copy::Copies) })
+    let show = |samples: &[Sample]| {
+        let is_large = |sample: &&Sample| sample.measured.bytes == LARGEST_BYTES;
+        let large: Vec<Sample> = samples.iter().filter(is_large).cloned().collect();
+        copy::Copies.table(&large)
+    };
+    Ok(Shown { cases, show: Box::new(show), notes })
 }
 
 /// All cells, of which the screen has no room: how many work is told, and the rest left to the report.
@@ -111,9 +142,12 @@ pub fn run(options: &Options) -> ExitCode {
         Err(error) => return talker.fail(error.told()),
     };
     let places = Places { program: &program, dir: &options.dir };
+    let begun = Instant::now();
     let mut session = Session::begin(talker.clone(), &options.keep);
     let mut screen = Screen::new(talker.clone(), options.rounds);
-    for stop in STOPS {
+    let is_wanted =
+        |suite: &str| options.only.is_empty() || options.only.iter().any(|s| s == suite);
+    for stop in STOPS.iter().filter(|stop| is_wanted(stop.suite)) {
         if session.is_interrupted() {
             break;
         }
@@ -129,13 +163,9 @@ pub fn run(options: &Options) -> ExitCode {
         }
         let known = session.samples().len();
         let rounds = options.rounds.min(stop.rounds);
-        session.measure(
-            &cases,
-            rounds,
-            Some(Duration::from_secs(stop.time_s)),
-            &mut screen,
-            |_, _| (),
-        );
+        let left = Duration::from_secs(ENOUGH_S).saturating_sub(begun.elapsed());
+        let time = left.min(Duration::from_secs(stop.time_s));
+        session.measure(&cases, rounds, Some(time), &mut screen, |_, _| ());
         let own = &session.samples()[known..];
         if !options.json && !own.is_empty() {
             screen.print(&format!("{}\n{}\n", stop.suite, show(own).trim_end()));
