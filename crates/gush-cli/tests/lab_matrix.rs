@@ -205,7 +205,7 @@ fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
     assert_eq!(alone.status.code(), Some(1));
     let said = text(&alone.stderr);
     assert!(
-        said.contains(&format!("no cell is left to be tried: no {missing}"))
+        said.contains(&format!("leave no cell to be tried: no {missing}"))
             && said.contains("needs root"),
         "{said}"
     );
@@ -240,6 +240,46 @@ fn a_network_without_loopback_is_told_and_the_rest_goes_on() {
     assert!(said.contains("The one cell is as"), "{said}");
 }
 
+/// `script` in a mount namespace of its own, where `DIR` is a full tmpfs for temporary files.
+fn with_full_temporary_files(options: &str) -> Option<Output> {
+    let dir = TempDir::new().unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size=64k none {dir} && cat /dev/zero > {dir}/x 2>/dev/null; \
+         TMPDIR={dir} exec {gush} lab matrix --no-store {options}",
+        dir = dir.path().display(),
+        gush = env!("CARGO_BIN_EXE_gush")
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    output.ok().filter(|output| !output.stdout.is_empty())
+}
+
+#[test]
+fn a_full_place_for_temporary_files_is_passed_over() {
+    let options = "--csv --only sendfile --pairs 'zero:tmpfs,fifo:append,direct:fifo,append:tcp'";
+    let Some(output) = with_full_temporary_files(options) else {
+        return skipped("a mount namespace needs root, and unshare(1)");
+    };
+    assert!(output.status.success(), "{output:?}");
+    let wrong: Vec<_> = rows(&output)
+        .into_iter()
+        .filter(|(_, [_, errno, _])| ["ENOSPC", "absent"].contains(&errno.as_str()))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn ends_that_cannot_be_had_for_one_reason_are_told_in_one_line() {
+    let output = gush()
+        .args(["lab", "matrix", "--no-store", "--only", "read-write", "--pairs", "fifo:*"])
+        .env("TMPDIR", "/no/such/directory")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&output.stdout);
+    assert!(said.lines().filter(|line| line.contains("no fifo")).count() <= 1, "{said}");
+    assert!(!said.contains("/.tmp") && !said.contains(".gush-lab-"), "{said}");
+}
+
 #[test]
 fn nothing_is_left_behind() {
     let dir = TempDir::new().unwrap();
@@ -270,6 +310,8 @@ fn what_does_not_exist_is_refused_with_what_does() {
         (["--pairs", "modem:tcp"], "no kind of end is called 'modem'; there are file, ext4"),
         (["--pairs", "tcp:procfs-seq"], "procfs-seq can be no target"),
         (["--bytes", "1M"], "--speed"),
+        (["--bytes=0", "--speed"], "must be more than zero"),
+        (["--five-ways", "--only=direct"], "leave no cell to be tried"),
     ] {
         let output = matrix(&options);
         assert_eq!(output.status.code(), Some(1), "{options:?}");

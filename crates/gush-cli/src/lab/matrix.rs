@@ -7,7 +7,7 @@ use gush_lab::Error;
 use gush_lab::suite::matrix::{self, Grid, Matrix, Pairs, Plan, Way};
 
 use super::suite::{Common, Suite, this_program};
-use crate::size::size_bytes;
+use crate::size::memory_bytes;
 
 /// Try every method on every pair of ends, for real, and print what works here
 #[derive(Debug, Parser)]
@@ -30,8 +30,8 @@ pub struct Options {
     #[arg(long)]
     speed: bool,
     /// Time with SIZE bytes, instead of 1G for the table of 2007 and 64M for the rest
-    #[arg(long, value_name = "SIZE", value_parser = size_bytes, requires = "speed")]
-    bytes: Option<u64>,
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, requires = "speed")]
+    bytes: Option<usize>,
     #[command(flatten)]
     common: Common,
     /// Serve attempts as JSON on standard input: what this command starts itself
@@ -61,14 +61,16 @@ fn cells(options: &Options) -> Result<Matrix, Error> {
         pairs: options.pairs.clone(),
         only_s4: options.five_ways,
         speed: options.speed,
-        bytes: options.bytes,
+        bytes: options.bytes.map(|bytes| bytes as u64),
     };
     let matrix = matrix::cases(&this_program()?, &plan)?;
     if matrix.cases.is_empty() {
         let missing = matrix.places.iter().find(|place| place.dir.is_none());
         let why =
             missing.map_or(String::new(), |place| format!(": no {}: {}", place.kind, place.how));
-        return Err(Error::refused(format!("no cell is left to be tried{why}")));
+        return Err(Error::refused(format!(
+            "--only, --pairs and --five-ways leave no cell to be tried{why}"
+        )));
     }
     Ok(matrix)
 }

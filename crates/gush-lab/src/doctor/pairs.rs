@@ -38,13 +38,14 @@ const TRIALS: [Trial; 2] = [
     },
 ];
 
-/// From each place that holds files to each other one.
+/// From each place that holds files and lets this user in to each other one.
 pub(super) fn examine(places: &[Place]) -> Vec<PairFindings> {
     let mut pairs = Vec::new();
     for (index, from) in places.iter().enumerate() {
         for (other, to) in places.iter().enumerate() {
             let (Ok(source), Ok(target)) = (&from.found, &to.found) else { continue };
-            if index == other || !from.holds_files() || !to.holds_files() {
+            let are_open = from.is_usable() && to.is_usable();
+            if index == other || !are_open || !from.holds_files() || !to.holds_files() {
                 continue;
             }
             pairs.push(PairFindings {

@@ -64,12 +64,16 @@ fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
         findings.push(Finding::limited(
             "file-system",
             format!("it is {name}, no file"),
-            "what works on it shows 'gush lab matrix'",
+            "'gush lab matrix' shows what works on such",
         ));
         return findings;
     }
     findings.push(file_system(path, found));
     findings.push(space(path));
+    if !found.is_usable() {
+        // Whatever would be tried now, the answer is the one above.
+        return findings;
+    }
     findings.extend(pairs::within(path, found));
     findings.push(direct(path, found));
     findings.push(holes(found));
@@ -229,7 +233,7 @@ fn holes(found: &Found) -> Finding {
         Err(error) => {
             return Finding::unknown(
                 TOPIC,
-                format!("holes cannot be tried: {}", told(&error)),
+                format!("holes cannot be tried: no file can be made there: {}", told(&error)),
                 "whether sparse files stay sparse shows when they are copied",
             );
         }

@@ -45,7 +45,7 @@ impl Place {
     }
 
     pub(super) fn is_usable(&self) -> bool {
-        self.found.as_ref().is_ok_and(|found| found.readable || found.writable)
+        self.found.as_ref().is_ok_and(Found::is_usable)
     }
 
     /// Can files on it be copied to and fro?
@@ -81,6 +81,11 @@ fn look(path: &Path) -> io::Result<Found> {
 }
 
 impl Found {
+    /// Can anything be had from it, or put into it?
+    pub(super) fn is_usable(&self) -> bool {
+        self.readable || self.writable
+    }
+
     /// A file without a name, which is gone when it is closed.
     pub(super) fn scratch(&self) -> io::Result<File> {
         let file = tempfile::tempfile_in(&self.dir)?;
@@ -118,7 +123,7 @@ impl Found {
                 return Ok(file);
             }
         }
-        Err("nothing can be made in it, and it has no file to read".to_owned())
+        Err("the source takes no new file, and has none to read".to_owned())
     }
 }
 

@@ -334,7 +334,8 @@ mod tests {
     use super::*;
 
     fn workshop() -> Workshop {
-        let dirs = [(Kind::File, std::env::temp_dir())].into_iter().collect();
+        let dirs = [Kind::File, Kind::Fifo].map(|kind| (kind, std::env::temp_dir()));
+        let dirs = dirs.into_iter().collect();
         Workshop::new(dirs)
     }
 
@@ -359,7 +360,7 @@ mod tests {
                     Outcome::Works { .. } => {}
                     Outcome::Absent { .. } => {
                         let has_dir = |kind: Kind| {
-                            !kind.is_in(Kind::FILES) || kind == Kind::File || kind == Kind::Memfd
+                            !kind.needs_place() || [Kind::File, Kind::Fifo].contains(&kind)
                         };
                         assert!(!has_dir(from) || !has_dir(to), "{from} -> {to}: {outcome:?}");
                     }

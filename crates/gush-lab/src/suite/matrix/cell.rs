@@ -70,9 +70,8 @@ pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
     let kinds = plan.kinds();
     let prober = Prober::start(program, &kinds, !plan.only_s4, plan.most_bytes())?;
     let mut places = prober.places().to_vec();
-    let needs_place = |kind: Kind| kind.is_in(Kind::FILES) && kind != Kind::Memfd;
     let has = |kind: Kind| {
-        !needs_place(kind) || places.iter().any(|place| place.kind == kind && place.dir.is_some())
+        !kind.needs_place() || places.iter().any(|place| place.kind == kind && place.dir.is_some())
     };
     let present: Vec<Kind> = kinds.into_iter().filter(|&kind| has(kind)).collect();
     let file = s4::file_among(has).unwrap_or(Kind::Tmpfs);

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
@@ -11,6 +12,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::OptionalActions;
 
 use super::Kind;
+use super::source::Workshop;
 
 /// The end that bytes come out of, and the end that they are put into.
 pub(super) struct Ends {
@@ -19,10 +21,10 @@ pub(super) struct Ends {
 }
 
 /// Opens both ends of a pipe, FIFO, socket or terminal; `None` for what has only one.
-pub(super) fn open(kind: Kind) -> Option<io::Result<Ends>> {
+pub(super) fn open(kind: Kind, workshop: &Workshop) -> Option<io::Result<Ends>> {
     Some(match kind {
         Kind::Pipe => pipe(),
-        Kind::Fifo => fifo(),
+        Kind::Fifo => workshop.dir(kind).and_then(fifo),
         Kind::Tcp => tcp(),
         Kind::UnixStream => unix(SocketType::STREAM),
         Kind::UnixDatagram => unix(SocketType::DGRAM),
@@ -37,8 +39,10 @@ fn pipe() -> io::Result<Ends> {
 }
 
 /// Its name is gone as soon as both ends are open.
-fn fifo() -> io::Result<Ends> {
-    let dir = tempfile::tempdir()?;
+pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
+    let made = tempfile::Builder::new().prefix(".gush-lab-").tempdir_in(dir);
+    // tempfile's own words hold the name, and every cell would be told another reason.
+    let dir = made.map_err(|error| io::Error::from(error.kind()))?;
     let path = dir.path().join("fifo");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
     let open = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());

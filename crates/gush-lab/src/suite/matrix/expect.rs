@@ -186,6 +186,9 @@ impl Rule {
             {
                 "the call is denied or missing, as in a container or sandbox; auto goes another way"
             }
+            (_, Outcome::Errno { errno, .. }) if ["ENOSPC", "EDQUOT"].contains(&errno.as_str()) => {
+                "the target's file system is full: make room, or point TMPDIR elsewhere"
+            }
             (Some(Works), Outcome::FalseEnd) => "the call lies about the end; auto reads instead",
             (Some(Works), _) => "this kernel does not do it; auto goes another way",
             (Some(_), Outcome::Works { .. }) => "this kernel can do more than Linux 6.18",

@@ -95,6 +95,12 @@ impl Kind {
         Kind::Memfd,
     ];
 
+    /// Does it need a directory to be made in?
+    #[must_use]
+    pub fn needs_place(self) -> bool {
+        self == Kind::Fifo || (self.is_in(Self::FILES) && self != Kind::Memfd)
+    }
+
     /// Both ends of these are pipes to the kernel.
     pub const PIPES: &'static [Kind] = &[Kind::Pipe, Kind::Fifo];
 

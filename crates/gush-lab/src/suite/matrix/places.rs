@@ -46,14 +46,20 @@ const MAKERS: &[(Kind, &[&str])] = &[
 /// made if `makes`, and files will take `space_bytes` on it at most.
 pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place> {
     let mut found = mounted();
+    let has =
+        |found: &[Place], kind| found.iter().any(|place| place.kind == kind && place.dir.is_some());
     let mut workshop = None;
     for &(kind, _) in FILE_SYSTEMS {
-        if makes && wanted.contains(&kind) && !found.iter().any(|place| place.kind == kind) {
-            let made = make(kind, &mut workshop, space_bytes);
-            found.push(match made {
+        if makes && wanted.contains(&kind) && !has(&found, kind) {
+            let place = match make(kind, &mut workshop, space_bytes) {
                 Ok(dir) => Place { kind, dir: Some(dir), how: "made for this, in memory".into() },
                 Err(why) => Place { kind, dir: None, how: why },
-            });
+            };
+            // That what is mounted has no room says more than why none could be made.
+            if place.dir.is_some() || !found.iter().any(|other| other.kind == kind) {
+                found.retain(|other| other.kind != kind);
+                found.push(place);
+            }
         }
     }
     // The flags are tried where the user's own temporary files lie, if that takes them.
@@ -61,9 +67,11 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
     let first_that = |takes: fn(&Path) -> bool| {
         own.iter().find(|place| place.dir.as_deref().is_some_and(takes)).cloned()
     };
-    for (kind, place) in
-        [(Kind::Append, first_that(|_| true)), (Kind::Direct, first_that(takes_direct))]
-    {
+    for (kind, place) in [
+        (Kind::Append, first_that(|_| true)),
+        (Kind::Direct, first_that(takes_direct)),
+        (Kind::Fifo, first_that(takes_fifo)),
+    ] {
         found.push(match place {
             Some(place) => {
                 Place { kind, how: format!("on {}: {}", place.kind, place.how), ..place }
@@ -76,7 +84,11 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
     found
 }
 
-/// The first writable directory on each file system, the likeliest first.
+/// Room for what is verified: a source of each flag, a target, and what a file system takes for itself.
+const ROOM_BYTES: u64 = 2 << 20;
+
+/// The first writable directory with room on each file system, the likeliest first; or, without one, the
+/// first that has none.
 fn mounted() -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
@@ -89,8 +101,21 @@ fn mounted() -> Vec<Place> {
             None if at == 0 => Kind::File,
             None => continue,
         };
-        if !places.iter().any(|place| place.kind == kind) && create_in(&dir).is_ok() {
-            places.push(Place { kind, how: dir.display().to_string(), dir: Some(dir) });
+        let known = places.iter().position(|place| place.kind == kind);
+        if known.is_some_and(|at| places[at].dir.is_some()) || create_in(&dir).is_err() {
+            continue;
+        }
+        let path = dir.display();
+        match (has_room(&dir), known) {
+            (true, known) => {
+                known.map(|at| places.remove(at));
+                places.push(Place { kind, how: path.to_string(), dir: Some(dir) });
+            }
+            (false, None) => {
+                let how = format!("{path} is full (TMPDIR names another place)");
+                places.push(Place { kind, how, dir: None });
+            }
+            (false, Some(_)) => {}
         }
     }
     places
@@ -124,6 +149,16 @@ pub(super) fn create_in(dir: &Path) -> io::Result<File> {
         return Ok(fd.into());
     }
     tempfile::tempfile_in(dir)
+}
+
+/// One that does not tell has as much as it can get.
+fn has_room(dir: &Path) -> bool {
+    let about = rustix::fs::statvfs(dir).ok().filter(|about| about.f_blocks > 0);
+    about.is_none_or(|about| about.f_bavail.saturating_mul(about.f_frsize) >= ROOM_BYTES)
+}
+
+fn takes_fifo(dir: &Path) -> bool {
+    super::ends::fifo(dir).is_ok()
 }
 
 fn takes_direct(dir: &Path) -> bool {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, OFlags};
 
@@ -31,8 +31,13 @@ impl Workshop {
         if kind == Kind::Memfd {
             return Ok(rustix::fs::memfd_create("gush-lab", MemfdFlags::CLOEXEC)?.into());
         }
-        let dir = self.dirs.get(&kind).ok_or_else(|| io::Error::other("no file system for it"))?;
-        places::create_in(dir)
+        places::create_in(self.dir(kind)?)
+    }
+
+    /// Where things of a kind are made that have a name on a file system.
+    pub(super) fn dir(&self, kind: Kind) -> io::Result<&Path> {
+        let dir = self.dirs.get(&kind).map(PathBuf::as_path);
+        dir.ok_or_else(|| io::Error::other("no file system for it"))
     }
 
     /// Makes sure of a file of a kind with the load in it, so that making it is in no one's account.
@@ -96,7 +101,7 @@ impl Source {
                 let (master, slave) = ends::terminal()?;
                 Ok(Self::fed(slave, master, kind, workshop, load))
             }
-            kind => match ends::open(kind) {
+            kind => match ends::open(kind, workshop) {
                 Some(ends) => {
                     let ends = ends?;
                     Ok(Self::fed(ends.out, ends.into, kind, workshop, load))

@@ -71,7 +71,7 @@ impl Target {
                 let (master, slave) = ends::terminal()?;
                 Ok(drained(slave, master))
             }
-            kind => match ends::open(kind) {
+            kind => match ends::open(kind, workshop) {
                 Some(ends) => {
                     let ends = ends?;
                     Ok(drained(ends.into, ends.out))
