@@ -38,6 +38,12 @@ pub struct Options {
     /// Name at most N functions about each thing
     #[arg(long, value_name = "N", default_value = "4")]
     functions: usize,
+    /// Show the kernel's call path down to N levels, of copy's cases, for root
+    #[arg(long, value_name = "N", default_value = "6")]
+    depth: usize,
+    /// Copy in DIR to see the call path
+    #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
+    dir: PathBuf,
     /// Print it as one JSON object
     #[arg(long)]
     json: bool,
@@ -103,11 +109,15 @@ impl Options {
             write(path, &flame)?;
         }
         run.attachments.push(self.attachment("flame graph", "image/svg+xml", flame));
+        let path = self.call_path(talker);
+        if let Some(path) = &path {
+            run.attachments.push(self.attachment("call path", "text/plain", path.clone()));
+        }
         self.keep(talker, run)?;
         let mut screen = Screen::new(talker.clone(), 1);
         let account = match self.json {
-            true => self.record(&stacks, speed).to_string(),
-            false => self.text(&stacks, speed),
+            true => self.record(&stacks, speed, path.as_deref()).to_string(),
+            false => self.text(&stacks, speed, path.as_deref()),
         };
         screen.print(&account);
         match screen.ended() {
@@ -150,7 +160,20 @@ impl Options {
         Ok(())
     }
 
-    fn text(&self, stacks: &Stacks, speed: Option<f64>) -> String {
+    /// The kernel's call path of a case that copies files by a method; why not, is said.
+    fn call_path(&self, talker: &Talker) -> Option<String> {
+        let Named { suite, case } = &self.case;
+        let method = explain::trace::method_in(case).filter(|_| suite == "copy")?;
+        match explain::trace::of_method(method, &self.dir) {
+            Ok(calls) => Some(calls.tree(self.depth.max(1))).filter(|tree| !tree.is_empty()),
+            Err(error) => {
+                talker.say(format_args!("no call path: {}", error.told()));
+                None
+            }
+        }
+    }
+
+    fn text(&self, stacks: &Stacks, speed: Option<f64>, path: Option<&str>) -> String {
         let all = stacks.cpu_ns();
         let Named { suite, case } = &self.case;
         let speed = speed
@@ -167,6 +190,9 @@ impl Options {
             for share in self.top(&functions, kind, all) {
                 let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
             }
+        }
+        if let Some(path) = path {
+            let _ = write!(text, "\nThe kernel's call path of a copy of 256 KiB:\n\n{path}");
         }
         let files = [("flame graph", &self.flame), ("report", &self.report)];
         for (what, path) in files.iter().filter_map(|(what, path)| Some((what, path.as_ref()?))) {
@@ -186,7 +212,7 @@ impl Options {
         of_kind.filter(move |share| is_worth_a_word(share.cpu_ns, all)).take(self.functions)
     }
 
-    fn record(&self, stacks: &Stacks, speed: Option<f64>) -> Value {
+    fn record(&self, stacks: &Stacks, speed: Option<f64>, path: Option<&str>) -> Value {
         let all = stacks.cpu_ns();
         let share = |cpu_ns: u64| cpu_ns as f64 / all.max(1) as f64;
         let kinds: Vec<_> = stacks
@@ -210,6 +236,7 @@ impl Options {
             "cpu_s": all as f64 / 1e9,
             "about": kinds,
             "kernel_functions": functions,
+            "call_path": path,
             "flame": self.flame.as_ref().map(|path| path.to_string_lossy()),
         })
     }

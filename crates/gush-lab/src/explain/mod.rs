@@ -1,11 +1,15 @@
 //! `gush lab explain`: where the time of a case goes, as the kernel itself tells it.
 //!
 //! [`perf`] records a case while it runs, [`Stacks`] sums up what was recorded and draws it, and
-//! [`kind_of`] says by a table what a kernel function is about.
+//! [`kind_of`] says by a table what a kernel function is about. [`trace`] shows which functions a
+//! method's system calls go through.
 
+mod calls;
 mod kinds;
 pub mod perf;
 mod stacks;
+pub mod trace;
 
+pub use calls::Calls;
 pub use kinds::{Kind, kind_of};
 pub use stacks::{Share, Stacks};
