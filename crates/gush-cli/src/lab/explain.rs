@@ -38,10 +38,10 @@ pub struct Options {
     /// Name at most N functions about each thing
     #[arg(long, value_name = "N", default_value = "4")]
     functions: usize,
-    /// Show the kernel's call path down to N levels, of copy's cases, for root
-    #[arg(long, value_name = "N", default_value = "6")]
+    /// Show the kernel's call path down to N levels
+    #[arg(long, value_name = "N", default_value = "8")]
     depth: usize,
-    /// Copy in DIR to see the call path
+    /// Copy in DIR while the kernel's functions are traced (copy's cases, for root)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// Print it as one JSON object
@@ -52,6 +52,15 @@ pub struct Options {
     /// Options of the suite, after --, such as -- --bytes 256M
     #[arg(value_name = "OPTION", last = true)]
     options: Vec<String>,
+}
+
+/// The commands that take `--only`: those have cases.
+fn suites() -> Vec<String> {
+    let takes_only = |command: &&clap::Command| {
+        command.get_arguments().any(|argument| argument.get_id() == "only")
+    };
+    let lab = super::command();
+    lab.get_subcommands().filter(takes_only).map(|suite| suite.get_name().to_owned()).collect()
 }
 
 /// A case by its suite and its name there.
@@ -69,12 +78,28 @@ impl Named {
         };
         match text.split_once(':') {
             Some((suite, case)) if is_word(suite) && is_word(case) => {
+                let suites = suites();
+                if !suites.iter().any(|known| known == suite) {
+                    return Err(format!(
+                        "no suite is called '{suite}'; there are {}",
+                        suites.join(", ")
+                    ));
+                }
                 Ok(Self { suite: suite.to_owned(), case: case.to_owned() })
             }
             _ => Err("write SUITE:CASE, such as pipe:write-read".to_owned()),
         }
     }
 }
+
+/// What a call path says, and its title: where it is from.
+struct CallPath {
+    title: &'static str,
+    tree: String,
+}
+
+const SAMPLED: &str = "The kernel's call path as sampled, with parts of the time";
+const TRACED: &str = "The kernel's call path of a copy of 256 KiB, as traced";
 
 /// Runs `lab explain`.
 pub fn run(options: &Options) -> ExitCode {
@@ -109,15 +134,15 @@ impl Options {
             write(path, &flame)?;
         }
         run.attachments.push(self.attachment("flame graph", "image/svg+xml", flame));
-        let path = self.call_path(talker);
-        if let Some(path) = &path {
-            run.attachments.push(self.attachment("call path", "text/plain", path.clone()));
+        let paths = self.call_paths(talker, &stacks);
+        for path in &paths {
+            run.attachments.push(self.attachment(path.title, "text/plain", path.tree.clone()));
         }
         self.keep(talker, run)?;
         let mut screen = Screen::new(talker.clone(), 1);
         let account = match self.json {
-            true => self.record(&stacks, speed, path.as_deref()).to_string(),
-            false => self.text(&stacks, speed, path.as_deref()),
+            true => self.record(&stacks, speed, &paths).to_string(),
+            false => self.text(&stacks, speed, &paths),
         };
         screen.print(&account);
         match screen.ended() {
@@ -160,20 +185,23 @@ impl Options {
         Ok(())
     }
 
-    /// The kernel's call path of a case that copies files by a method; why not, is said.
-    fn call_path(&self, talker: &Talker) -> Option<String> {
+    /// How the kernel calls itself: as it was sampled and, of a case that copies files by a method, as its
+    /// tracer sees every call; why not, is said.
+    fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
         let Named { suite, case } = &self.case;
-        let method = explain::trace::method_in(case).filter(|_| suite == "copy")?;
-        match explain::trace::of_method(method, &self.dir) {
-            Ok(calls) => Some(calls.tree(self.depth.max(1))).filter(|tree| !tree.is_empty()),
-            Err(error) => {
-                talker.say(format_args!("no call path: {}", error.told()));
-                None
+        let sampled = stacks.call_tree(self.depth);
+        let mut paths = vec![CallPath { title: SAMPLED, tree: sampled }];
+        if let Some(method) = explain::trace::method_in(case).filter(|_| suite == "copy") {
+            match explain::trace::of_method(method, &self.dir) {
+                Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(self.depth) }),
+                Err(error) => talker.say(format_args!("calls are not traced: {}", error.told())),
             }
         }
+        paths.retain(|path| !path.tree.is_empty());
+        paths
     }
 
-    fn text(&self, stacks: &Stacks, speed: Option<f64>, path: Option<&str>) -> String {
+    fn text(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> String {
         let all = stacks.cpu_ns();
         let Named { suite, case } = &self.case;
         let speed = speed
@@ -191,8 +219,8 @@ impl Options {
                 let _ = writeln!(text, "     {} {}", part(share.cpu_ns, all), share.function);
             }
         }
-        if let Some(path) = path {
-            let _ = write!(text, "\nThe kernel's call path of a copy of 256 KiB:\n\n{path}");
+        for path in paths {
+            let _ = write!(text, "\n{}:\n\n{}", path.title, path.tree);
         }
         let files = [("flame graph", &self.flame), ("report", &self.report)];
         for (what, path) in files.iter().filter_map(|(what, path)| Some((what, path.as_ref()?))) {
@@ -212,7 +240,7 @@ impl Options {
         of_kind.filter(move |share| is_worth_a_word(share.cpu_ns, all)).take(self.functions)
     }
 
-    fn record(&self, stacks: &Stacks, speed: Option<f64>, path: Option<&str>) -> Value {
+    fn record(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> Value {
         let all = stacks.cpu_ns();
         let share = |cpu_ns: u64| cpu_ns as f64 / all.max(1) as f64;
         let kinds: Vec<_> = stacks
@@ -236,7 +264,7 @@ impl Options {
             "cpu_s": all as f64 / 1e9,
             "about": kinds,
             "kernel_functions": functions,
-            "call_path": path,
+            "call_paths": paths.iter().map(|path| json!({ "title": path.title, "tree": path.tree })).collect::<Vec<_>>(),
             "flame": self.flame.as_ref().map(|path| path.to_string_lossy()),
         })
     }

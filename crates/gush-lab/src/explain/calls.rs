@@ -1,4 +1,4 @@
-//! The kernel's call path, from what its tracers print: a tree of functions, folded.
+//! The kernel's call path, from what its tracers print or from samples: a tree of functions, folded.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub struct Calls {
     /// Its name; empty at the root.
     pub function: String,
-    /// How often it was called there.
+    /// How often it was called there, or for how long it was seen there.
     pub times: u64,
     /// What it called.
     pub below: Vec<Calls>,
@@ -15,28 +15,30 @@ pub struct Calls {
 
 impl Calls {
     /// Reads what the `function_graph` tracer printed (Documentation/trace/ftrace.rst): depth is
-    /// indentation, a call ends with its brace.
+    /// indentation, a call ends with its brace. What lies outside of the roots stays out.
     ///
     /// ```
     /// use gush_lab::explain::Calls;
     /// let text = " 0)               |  __x64_sys_read() {\n 0)   0.1 us      |    fdget_pos();\n 0)   1.2 us      |  }\n";
-    /// assert_eq!(Calls::of_graph(text).tree(9), "__x64_sys_read\n  fdget_pos\n");
+    /// let calls = Calls::of_graph(text, |name| name.ends_with("sys_read"));
+    /// assert_eq!(calls.tree(9), "__x64_sys_read\n  fdget_pos\n");
     /// ```
     #[must_use]
-    pub fn of_graph(text: &str) -> Self {
+    pub fn of_graph(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();
-        let mut path: Vec<String> = Vec::new();
+        let mut open: Vec<&str> = Vec::new();
         for line in text.lines().filter_map(|line| Some(line.split_once('|')?.1.trim())) {
             let name = line.split('(').next().unwrap_or_default();
             if line.starts_with('}') {
-                path.pop();
-            } else if !is_name(name) {
-                // A comment of the tracer, or an interrupt's marker.
-            } else if line.ends_with('{') {
-                root.enter(&path, name);
-                path.push(name.to_owned());
-            } else {
-                root.enter(&path, name);
+                open.pop();
+            } else if is_name(name) {
+                open.push(name);
+                if let Some(start) = open.iter().position(|name| is_root(name)) {
+                    root.enter(&open[start..], 1);
+                }
+                if !line.ends_with('{') {
+                    open.pop();
+                }
             }
         }
         root
@@ -45,7 +47,8 @@ impl Calls {
     /// Reads what the `function` tracer printed: `task [cpu] flags time: function <-caller`.
     ///
     /// Ends of calls are not told: a function belongs to the innermost open call of its caller. Where
-    /// that is none (a tail call, a caller that cannot be traced) it stays out.
+    /// that is none (a caller that cannot be traced) it stays out. What a root ends with jumping to
+    /// has the root's own caller.
     ///
     /// ```
     /// use gush_lab::explain::Calls;
@@ -57,34 +60,34 @@ impl Calls {
     #[must_use]
     pub fn of_functions(text: &str, is_root: impl Fn(&str) -> bool) -> Self {
         let mut root = Self::default();
-        let mut path: Vec<String> = Vec::new();
+        let (mut path, mut outer) = (Vec::new(), "");
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let Some((before, caller)) = line.split_once(" <-") else { continue };
-            let name = before.rsplit(' ').next().unwrap_or_default();
+            let (name, caller) = (before.rsplit(' ').next().unwrap_or_default(), caller.trim());
             if !is_name(name) {
                 continue;
             }
             if is_root(name) {
                 path.clear();
-            } else {
-                let Some(open) = path.iter().rposition(|open| open == caller.trim()) else {
-                    continue;
-                };
+                outer = caller;
+            } else if let Some(open) = path.iter().rposition(|open| *open == caller) {
                 path.truncate(open + 1);
+            } else if path.len() != 1 || caller != outer {
+                continue;
             }
-            root.enter(&path, name);
-            path.push(name.to_owned());
+            path.push(name);
+            root.enter(&path, 1);
         }
         root
     }
 
-    /// Counts a call of `name` below `path`.
-    fn enter(&mut self, path: &[String], name: &str) {
+    /// Adds to the last function of `path`.
+    pub(super) fn enter(&mut self, path: &[&str], times: u64) {
         let mut at = self;
         for open in path {
             at = at.child(open);
         }
-        at.child(name).times += 1;
+        at.times += times;
     }
 
     fn child(&mut self, name: &str) -> &mut Self {
@@ -98,24 +101,53 @@ impl Calls {
     /// The tree, indented, down to so many levels; what is deeper is counted.
     #[must_use]
     pub fn tree(&self, depth: usize) -> String {
+        let times = |call: &Self| match call.times {
+            0 | 1 => call.function.clone(),
+            times => format!("{} x {times}", call.function),
+        };
+        self.indented(depth, &times)
+    }
+
+    /// The tree of what was seen for so long, with its parts of `all`; below a hundredth is left out.
+    pub(super) fn shares(mut self, depth: usize, all: u64) -> String {
+        self.keep(all.div_ceil(100).max(1));
+        let share = |call: &Self| {
+            format!("{:5.1} %  {}", call.times as f64 * 100.0 / all.max(1) as f64, call.function)
+        };
+        self.indented(depth, &share)
+    }
+
+    /// Only what was seen so long, most first.
+    fn keep(&mut self, least: u64) {
+        self.below.retain(|call| call.times >= least);
+        self.below.sort_by(|a, b| b.times.cmp(&a.times).then_with(|| a.function.cmp(&b.function)));
+        self.below.iter_mut().for_each(|call| call.keep(least));
+    }
+
+    fn indented(&self, depth: usize, label: &dyn Fn(&Self) -> String) -> String {
         let mut text = String::new();
         for call in &self.below {
-            call.write(&mut text, 0, depth);
+            call.write(&mut text, 0, depth.max(1), label);
         }
         text
     }
 
-    fn write(&self, text: &mut String, level: usize, depth: usize) {
-        let times = if self.times > 1 { format!(" x {}", self.times) } else { String::new() };
+    fn write(
+        &self,
+        text: &mut String,
+        level: usize,
+        depth: usize,
+        label: &dyn Fn(&Self) -> String,
+    ) {
         let hidden = if level + 1 >= depth { self.below.iter().map(Self::count).sum() } else { 0 };
         let folded = match hidden {
             0 => String::new(),
             1 => " (and one function below)".to_owned(),
             _ => format!(" (and {hidden} functions below)"),
         };
-        let _ = writeln!(text, "{}{}{times}{folded}", "  ".repeat(level), self.function);
+        let _ = writeln!(text, "{}{}{folded}", "  ".repeat(level), label(self));
         if hidden == 0 {
-            self.below.iter().for_each(|call| call.write(text, level + 1, depth));
+            self.below.iter().for_each(|call| call.write(text, level + 1, depth, label));
         }
     }
 
@@ -138,6 +170,9 @@ mod tests {
 #
 # CPU  DURATION                  FUNCTION CALLS
 # |     |   |                     |   |   |   |
+ 0)   0.100 us    |        } /* of a call that began before */
+ 0)   0.100 us    |  fpregs_assert_state_consistent();
+ 0)               |  do_syscall_64() {
  0)               |  __x64_sys_sendfile64() {
  0)               |    do_sendfile() {
  0)   0.120 us    |      rw_verify_area();
@@ -158,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_graph_becomes_a_folded_tree() {
-        let calls = Calls::of_graph(GRAPH);
+        let calls = Calls::of_graph(GRAPH, |name| name.contains("_sys_"));
         assert_eq!(
             calls.tree(9),
             "__x64_sys_sendfile64\n  do_sendfile\n    rw_verify_area\n    do_splice_direct\n      \
@@ -179,19 +214,38 @@ mod tests {
             gush-77      [001] .....   1.000006: filemap_read <-vfs_read
             gush-77      [001] .....   1.000007: __x64_sys_read <-do_syscall_64
             gush-77      [001] .....   1.000008: ksys_read <-__x64_sys_read
+            gush-77      [001] .....   1.000009: exit_work <-do_syscall_64
+            gush-77      [001] .....   1.000010: __x64_sys_write <-do_syscall_64
+            gush-77      [001] .....   1.000011: ksys_write <-do_syscall_64
+            gush-77      [001] .....   1.000012: exit_work <-do_syscall_64
 odd line
 ";
-        let calls = Calls::of_functions(text, |name| name == "__x64_sys_read");
+        let calls = Calls::of_functions(text, |name| name.starts_with("__x64_sys_"));
         assert_eq!(
             calls.tree(9),
-            "__x64_sys_read x 2\n  ksys_read x 2\n    fdget_pos\n    vfs_read\n      filemap_read\n"
+            "__x64_sys_read x 2\n  ksys_read x 2\n    fdget_pos\n    vfs_read\n      filemap_read\n\
+             __x64_sys_write\n  ksys_write\n"
         );
+    }
+
+    #[test]
+    fn what_was_seen_long_comes_first_and_what_was_hardly_seen_not_at_all() {
+        let mut seen = Calls::default();
+        for (path, times) in [
+            (&["read", "lock"][..], 1),
+            (&["write"], 150),
+            (&["read"], 849),
+            (&["write", "copy"], 100),
+        ] {
+            seen.enter(path, times);
+        }
+        assert_eq!(seen.shares(9, 1000), " 84.9 %  read\n 15.0 %  write\n   10.0 %  copy\n");
     }
 
     #[test]
     fn nothing_is_an_empty_tree() {
         for odd in ["", "\n", "|", "}\n}\n| }", " <-", "| {"] {
-            assert_eq!(Calls::of_graph(odd).tree(3), "");
+            assert_eq!(Calls::of_graph(odd, |_| true).tree(3), "");
             assert_eq!(Calls::of_functions(odd, |_| true).tree(3), "");
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use inferno::collapse::Collapse;
 use inferno::collapse::perf::{Folder, Options};
 
+use super::calls::Calls;
 use super::kinds::{Kind, kind_of};
 use crate::Error;
 
@@ -116,6 +117,23 @@ impl Stacks {
         let mut kinds: Vec<_> = counts.into_iter().collect();
         kinds.sort_by_key(|(kind, count)| (std::cmp::Reverse(*count), *kind));
         kinds
+    }
+
+    /// Which kernel functions called which, with their parts of the time, most first: an indented tree down
+    /// to so many levels. Frames that lead into the kernel whatever is called are left out.
+    #[must_use]
+    pub fn call_tree(&self, depth: usize) -> String {
+        let mut calls = Calls::default();
+        for (stack, cpu_ns) in self.each() {
+            let kernel: Vec<_> =
+                stack.iter().filter_map(|frame| frame.strip_suffix(KERNEL)).collect();
+            let entry =
+                kernel.iter().take_while(|name| kind_of(name) == Some(Kind::Entering)).count();
+            for end in entry + 1..=kernel.len() {
+                calls.enter(&kernel[entry..end], cpu_ns);
+            }
+        }
+        calls.shares(depth, self.cpu_ns())
     }
 
     /// The stacks as a picture: width is time, callers below. Opened by itself it can be zoomed and

@@ -1,8 +1,11 @@
 //! The kernel's call path of one small copy, by its own tracer, where root.
 //!
-//! The tracer gets an instance of its own (Documentation/trace/ftrace.rst, "Instances"): nobody's
-//! settings are touched, and removing the instance removes ours. An instance that exists only while a
-//! few calls are made, in this very thread, cannot be left behind by an interrupt that waits for them.
+//! The tracer gets an instance of its own (Documentation/trace/ftrace.rst, "Instances"): whoever traces
+//! meanwhile is not disturbed, and removing the instance removes every setting of ours. The first
+//! interrupt waits for the few calls that are made; what a second one left is removed the next time.
+//!
+//! Kernels whose `function_graph` tracer has no instances (before Linux 6.13, `kernel/trace/
+//! trace_functions_graph.c`) have the `function` tracer, which names callers: that makes the same tree.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,6 +17,8 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use super::calls::Calls;
 use crate::Error;
 
+/// What our instances are called, before the process's number.
+const OURS: &str = "gush-";
 /// Enough for several calls of every method, and few enough for the tracer's buffer.
 const BYTES: usize = 256 << 10;
 /// The system calls that move data, without what an architecture puts in front.
@@ -55,7 +60,7 @@ pub fn of_method(method: MethodName, dir: &Path) -> Result<Calls, Error> {
     moved.map_err(|error| Error::refused(error.to_string()))?;
     let text = instance.get("trace")?;
     Ok(match instance.tracer {
-        Tracer::Graph => Calls::of_graph(&text),
+        Tracer::Graph => Calls::of_graph(&text, is_call),
         Tracer::Functions => Calls::of_functions(&text, is_call),
     })
 }
@@ -123,8 +128,9 @@ struct Instance<'s> {
 
 impl<'s> Instance<'s> {
     fn new(system: &'s System) -> Result<Self, Error> {
-        let name = format!("gush-{}", std::process::id());
-        let dir = system.root.join("instances").join(name);
+        let instances = system.root.join("instances");
+        remove_stale(&instances);
+        let dir = instances.join(format!("{OURS}{}", std::process::id()));
         fs::create_dir(&dir).map_err(|error| Error::failed("no tracing of one's own", error))?;
         let mut instance = Self { dir, tracer: Tracer::Graph, _system: system };
         instance.set("tracing_on", "0")?;
@@ -132,31 +138,15 @@ impl<'s> Instance<'s> {
         instance.set("set_ftrace_pid", &thread)?;
         // The beginning is what is asked for, should there be more than the buffer holds.
         let _ = instance.set("options/overwrite", "0");
-        let _ = instance.set("buffer_size_kb", "8192");
-        if instance.set("current_tracer", "function_graph").is_ok() {
-            instance.look_below_calls();
-            return Ok(instance);
+        if instance.set("current_tracer", "function_graph").is_err() {
+            instance.tracer = Tracer::Functions;
+            instance.set("current_tracer", "function")?;
         }
-        instance.tracer = Tracer::Functions;
-        instance.set("current_tracer", "function").map_err(|_| {
-            Error::refused("this kernel has no function tracer (CONFIG_FUNCTION_TRACER)")
-        })?;
         Ok(instance)
     }
 
-    /// Limits the graph to system calls that move data; names that are not this kernel's are refused one
-    /// by one, which does not matter.
-    fn look_below_calls(&self) {
-        let path = self.dir.join("set_graph_function");
-        for name in PREFIXES.iter().flat_map(|prefix| CALLS.map(|call| format!("{prefix}{call}"))) {
-            let opened = fs::OpenOptions::new().append(true).open(&path);
-            let _ = opened.and_then(|mut file| file.write_all(name.as_bytes()));
-        }
-    }
-
     fn set(&self, name: &str, value: &str) -> Result<(), Error> {
-        fs::write(self.dir.join(name), value)
-            .map_err(|error| Error::failed(format!("cannot set {name} of the tracer"), error))
+        set(&self.dir, name, value).map_err(|error| refusal(name, error))
     }
 
     fn get(&self, name: &str) -> Result<String, Error> {
@@ -168,10 +158,43 @@ impl<'s> Instance<'s> {
 
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
-        // It holds nothing but our own settings; without a tracer it can be removed.
         let _ = self.set("tracing_on", "0");
-        let _ = self.set("current_tracer", "nop");
-        let _ = fs::remove_dir(&self.dir);
+        remove(&self.dir);
+    }
+}
+
+/// Nothing is made where there is no such setting.
+fn set(dir: &Path, name: &str, value: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(dir.join(name))?.write_all(value.as_bytes())
+}
+
+/// Removes an instance, which can be removed only without a tracer.
+fn remove(dir: &Path) {
+    let _ = set(dir, "current_tracer", "nop");
+    let _ = fs::remove_dir(dir);
+}
+
+/// Removes instances of processes that were killed.
+fn remove_stale(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(OURS)?.parse::<u32>().ok());
+        if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// Why a setting was refused: what is lacking.
+fn refusal(name: &str, error: io::Error) -> Error {
+    match (name, error.kind()) {
+        (_, io::ErrorKind::PermissionDenied) => Error::refused(
+            "even root may not trace functions here: the kernel is locked down, or this is a container",
+        ),
+        ("set_ftrace_pid", io::ErrorKind::NotFound) | ("current_tracer", _) => Error::refused(
+            "this kernel has no function tracer (CONFIG_FUNCTION_TRACER, CONFIG_FUNCTION_GRAPH_TRACER)",
+        ),
+        _ => Error::failed(format!("cannot set {name} of the tracer"), error),
     }
 }
 
@@ -191,4 +214,39 @@ pub fn method_in(case: &str) -> Option<MethodName> {
     }
     let fits = |name: &&MethodName| case.starts_with(name.as_str());
     MethodName::ALL.iter().filter(fits).max_by_key(|name| name.as_str().len()).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_root_from_tracing_is_told() {
+        let told = |name: &str, number| refusal(name, io::Error::from_raw_os_error(number)).told();
+        assert!(told("set_ftrace_pid", 1).starts_with("even root may not trace"));
+        assert!(told("set_ftrace_pid", 2).contains("CONFIG_FUNCTION_TRACER"));
+        assert!(told("current_tracer", 22).contains("CONFIG_FUNCTION_GRAPH_TRACER"));
+        assert_eq!(
+            told("tracing_on", 5),
+            "cannot set tracing_on of the tracer: Input/output error"
+        );
+    }
+
+    #[test]
+    fn only_instances_of_dead_processes_are_removed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let own = format!("{OURS}{}", std::process::id());
+        // No process has a number above 2^22 (`PID_MAX_LIMIT` of include/linux/threads.h).
+        let names = [own.as_str(), "gush-4194399", "gush-x", "another"];
+        names.iter().for_each(|name| fs::create_dir(dir.path().join(name)).expect("made"));
+        remove_stale(dir.path());
+        let left = names.map(|name| dir.path().join(name).exists());
+        assert_eq!(left, [true, false, true, true]);
+    }
+
+    #[test]
+    fn system_calls_are_known_by_every_architectures_name() {
+        assert!(is_call("__x64_sys_read") && is_call("__arm64_sys_splice"));
+        assert!(!is_call("ksys_read") && !is_call("__x64_sys_getpid"));
+    }
 }
