@@ -38,7 +38,12 @@ fn the_kernels_time_is_explained_drawn_kept_and_reported() {
     let Some(output) = explained(&files) else { return };
     let told = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(told.starts_with("pipe:write-read: "), "{told}");
-    for part in [" % copying\n", "Bytes are copied between", "s of processor time"] {
+    for part in [
+        " % copying\n",
+        "Bytes are copied between",
+        "s of processor time",
+        "The kernel's call path as sampled",
+    ] {
         assert!(told.contains(part), "{part:?} is missing in\n{told}");
     }
     assert!(fs::read_to_string(&flame).unwrap().contains("anon_pipe_write"));
@@ -99,13 +104,16 @@ fn what_is_no_case_is_told() {
         ("write-read", "write SUITE:CASE, such as pipe:write-read"),
         ("pipe:", "write SUITE:CASE"),
         ("--x:y", "unexpected argument"),
+        ("nope:x", "no suite is called 'nope'; there are "),
+        ("report:x", "no suite is called 'report'; there are "),
     ] {
         let output = gush().args(["lab", "explain", case]).output().unwrap();
         assert!(!output.status.success() && said(&output).contains(words), "{output:?}");
     }
-    for (case, words) in
-        [("pipe:nope", "no case is called 'nope'"), ("nope:x", "the case failed: ")]
-    {
+    for (case, words) in [
+        ("pipe:nope", "no case is called 'nope'"),
+        ("copy:nope", "no case, way or method is called 'nope'"),
+    ] {
         let output = gush().args(["lab", "explain", case, "--no-store"]).output().unwrap();
         let said = said(&output);
         if ["perf is not", "may not profile", "perf cannot"].iter().any(|w| said.contains(w)) {

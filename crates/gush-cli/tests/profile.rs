@@ -132,3 +132,27 @@ fn beginnings_of_no_preserve_are_still_its_own() {
         assert!(output.status.success(), "{beginning}: {output:?}");
     }
 }
+
+#[test]
+fn link_takes_the_size_of_short_messages_and_says_so() {
+    let home = home(None, "");
+    let text = fs::read_to_string(home.path().join("gush/profile.toml")).unwrap();
+    let with_size = text.replacen("format = 1\n", "format = 1\nsmall_message_bytes = 8192\n", 1);
+    write_profile(home.path(), &with_size);
+    let link = |more: &[&str]| {
+        let words = ["link", "-u", "--explain", "source", "file:copy,create,trunc"];
+        let output = at_home(gush(), home.path(), &[&words[..], more].concat());
+        assert_eq!(fs::read(home.path().join("copy")).unwrap(), noise(100_000, 3));
+        said(&output)
+    };
+    let told = "profile: messages up to 8192 bytes are read and written";
+    assert!(link(&[]).contains(told));
+    assert!(!link(&["--no-profile"]).contains("profile"));
+    assert!(
+        !link(&["--method", "read-write"]).contains("profile"),
+        "a named method is used as it is"
+    );
+    write_profile(home.path(), &with_size.replacen("kernel = \"", "kernel = \"0", 1));
+    let other = link(&[]);
+    assert!(other.contains("profile.toml is not used: it was made for kernel \"0"), "{other}");
+}

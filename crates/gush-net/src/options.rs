@@ -28,6 +28,36 @@ pub struct Options {
     pub(crate) counts: Arc<Counts>,
     pub(crate) isolated: bool,
     pub(crate) observer: Option<Observer>,
+    pub(crate) short_message: ShortMessage,
+}
+
+/// The buffer between streams that may rather be spliced: what fills it is no short message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ShortMessage(usize);
+
+impl Default for ShortMessage {
+    fn default() -> Self {
+        Self(16 << 10)
+    }
+}
+
+impl ShortMessage {
+    /// Smaller reads cost more than they tell; larger ones are a connection's share of memory.
+    const LIMITS: std::ops::RangeInclusive<usize> = (4 << 10)..=(64 << 10);
+
+    fn of(bytes: usize) -> Self {
+        Self(bytes.clamp(*Self::LIMITS.start(), *Self::LIMITS.end()))
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.0
+    }
+
+    /// A splice that gave less moved a short message: the next goes through memory again. Well below
+    /// the other limit, so that a stream in between does not change its way with every piece.
+    pub(crate) fn worth_bytes(self) -> usize {
+        self.0 / 4
+    }
 }
 
 pub(crate) type Observer = Arc<dyn Fn(Way, &[u8]) + Send + Sync>;
@@ -84,6 +114,19 @@ impl Options {
         self
     }
 
+    /// Streams whose pieces are no longer than this are read and written, and longer ones spliced;
+    /// 16 KiB unless it is said, and 4 to 64 KiB in any case.
+    ///
+    /// ```
+    /// let measured = gush::Profile::of_user().and_then(|profile| profile.small_message_bytes());
+    /// let options = gush_net::Options::new().short_message_bytes(measured.unwrap_or(16 << 10));
+    /// ```
+    #[must_use]
+    pub fn short_message_bytes(mut self, bytes: usize) -> Self {
+        self.short_message = ShortMessage::of(bytes);
+        self
+    }
+
     /// Shows every byte, once it is delivered, to `observer`. Bytes then pass through memory
     /// (`read-write`), and another method asked for by name is refused.
     #[must_use]
@@ -110,6 +153,20 @@ impl fmt::Debug for Options {
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)
             .field("observed", &self.observer.is_some())
+            .field("short_message", &self.short_message)
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_message_stays_within_its_limits() {
+        let short = |bytes| Options::new().short_message_bytes(bytes).short_message.bytes();
+        assert_eq!([short(0), short(8 << 10), short(usize::MAX)], [4 << 10, 8 << 10, 64 << 10]);
+        assert_eq!(Options::new().short_message.bytes(), 16 << 10);
+        assert_eq!(Options::new().short_message.worth_bytes(), 4 << 10);
     }
 }

@@ -12,12 +12,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory;
-use gush::Rate;
+use gush::{Choice, Profile, Rate};
 use gush_net::address::Address;
 use gush_net::link::{Link, OnEnd, Settings, Stop, Tee};
 use gush_tree::quote;
 
 use crate::args;
+use crate::profile;
 use crate::talk::{Talker, errno_text};
 use options::{Format, Options};
 use progress::Display;
@@ -70,7 +71,14 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
     let [first, second] = &options.addresses[..] else {
         return Err("two addresses are needed".to_owned());
     };
+    let profile =
+        (options.method == Choice::Auto).then(|| profile::of_user(options.no_profile)).flatten();
+    let short_message_bytes = profile.as_ref().and_then(|profile| profile.small_message_bytes());
+    if options.explain {
+        tell_profile(profile.as_deref(), short_message_bytes, talker);
+    }
     let settings = Settings {
+        short_message_bytes,
         one_way: options.one_way,
         idle: options.idle,
         linger: options.linger,
@@ -87,6 +95,16 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
     Link::new(address(first)?, address(second)?, settings).map_err(|failure| failure.to_string())
+}
+
+/// Says what of the profile counts here: what it measured of messages between sockets.
+fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &Talker) {
+    for note in profile.map_or(&[][..], Profile::notes) {
+        talker.say(format_args!("profile: {note}"));
+    }
+    if let Some(bytes) = short_bytes {
+        talker.say(format_args!("profile: messages up to {bytes} bytes are read and written"));
+    }
 }
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {

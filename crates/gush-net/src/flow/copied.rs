@@ -14,9 +14,6 @@ use crate::tap::Tap;
 /// The most that is read at once: the largest datagram of UDP, and a connection's share of memory.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// From a source that may rather be spliced: what fills it is no short message.
-const SHORT_BYTES: usize = 16 << 10;
-
 /// A stream has no boundaries; its pieces become datagrams of at most so many bytes, as with socat.
 const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 
@@ -35,7 +32,7 @@ impl Flow {
         let most = match (source.kind(), target.kind()) {
             (Kind::Datagram, _) => BUFFER_BYTES.max(next_datagram_bytes(source)),
             (_, Kind::Datagram) => STREAM_TO_DATAGRAM_BYTES,
-            _ if self.may_splice() && !self.bulk => SHORT_BYTES,
+            _ if self.may_splice() && !self.bulk => options.short_message.bytes(),
             _ => BUFFER_BYTES,
         };
         let allowed = self.most_bytes();
@@ -55,7 +52,7 @@ impl Flow {
                 return self.ended(source, target, options);
             }
             self.took(got, options);
-            self.bulk = got >= SHORT_BYTES;
+            self.bulk = got >= options.short_message.bytes();
             let put = target.attempt(Interest::WRITABLE, |port| port.write(&buffer[..got]));
             let put_bytes = put.unwrap_or(0);
             self.wrote(&buffer[..put_bytes], options);

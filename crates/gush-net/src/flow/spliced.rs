@@ -9,9 +9,6 @@ use crate::options::Options;
 use crate::pool::PIPES;
 use crate::tap::Tap;
 
-/// A splice that gave less moved a short message: the next goes through memory again.
-const WORTH_BYTES: usize = 4 << 10;
-
 impl Flow {
     /// May bytes of this flow go through a pipe at all?
     pub(super) fn may_splice(&self) -> bool {
@@ -46,7 +43,7 @@ impl Flow {
             }
             Ok(got) => {
                 self.took(got, options);
-                self.bulk = got >= WORTH_BYTES;
+                self.bulk = got >= options.short_message.worth_bytes();
                 self.empty_pipe(target, options)
             }
             Err(errno) => judge("splice", Side::Source, errno),

@@ -35,6 +35,9 @@ pub struct Settings {
     pub method: Choice,
     /// Hands no page of a file to a socket or pipe by reference.
     pub isolated: bool,
+    /// Pieces up to so many bytes are short: read and written rather than spliced
+    /// ([`Options::short_message_bytes`]).
+    pub short_message_bytes: Option<usize>,
     /// Reads a PROXY header from each client, which says where it really comes from.
     pub accept_proxy: bool,
     /// Begins each connection to the other address with a PROXY header.
@@ -91,6 +94,9 @@ impl Settings {
         }
         if self.isolated {
             options = options.isolated();
+        }
+        if let Some(bytes) = self.short_message_bytes {
+            options = options.short_message_bytes(bytes);
         }
         match (&self.tee, &self.tee_back) {
             (None, None) => options,
