@@ -2,9 +2,17 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
-use super::gush;
+use super::{gush, skipped};
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+pub fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
 
 pub fn cp(dir: &Path, arguments: &[&str]) -> Output {
     gush().arg("cp").args(arguments).current_dir(dir).output().unwrap()
@@ -38,4 +46,26 @@ pub fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
         fs::write(dir.path().join(name), content).unwrap();
     }
     dir
+}
+
+fn bash(mut command: Command, dir: &Path, text: &str) -> Output {
+    command.args(["-c", text]).env("G", env!("CARGO_BIN_EXE_gush")).env("LC_ALL", "C.UTF-8");
+    command.current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a script; `$G` is the program.
+pub fn script(dir: &Path, text: &str) -> Output {
+    bash(Command::new("bash"), dir, text)
+}
+
+/// Runs a script that may mount things nobody else sees, on `m`; `None` where that is not allowed.
+pub fn with_mounts(dir: &Path, text: &str) -> Option<Output> {
+    let probe = script(dir, "mkdir -p m && unshare -m mount -t tmpfs none m");
+    if !probe.status.success() {
+        skipped(&format!("no private mounts: {}", stderr(&probe).trim()));
+        return None;
+    }
+    let mut unshare = Command::new("unshare");
+    unshare.args(["-m", "bash"]);
+    Some(bash(unshare, dir, text))
 }

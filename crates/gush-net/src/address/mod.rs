@@ -18,6 +18,7 @@
 //! # Ok::<(), gush_net::address::AddressError>(())
 //! ```
 
+mod argument;
 mod error;
 mod kinds;
 mod options;

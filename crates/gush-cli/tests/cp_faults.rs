@@ -1,0 +1,154 @@
+//! `gush cp` where system calls fail, are interrupted or denied, and in which order it makes them.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use common::cp::{script, stderr};
+use common::{noise, skipped, strace};
+
+#[test]
+fn interrupted_calls_are_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    let (source, target) = (real.join("a"), real.join("d/b"));
+    fs::create_dir(real.join("d")).unwrap();
+    fs::write(&source, noise(10_000, 2)).unwrap();
+    let calls = [
+        "openat",
+        "ftruncate",
+        "fchmod",
+        "fchown",
+        "utimensat",
+        "fremovexattr",
+        "fgetxattr",
+        "flistxattr",
+        "fsync",
+        "linkat",
+        "renameat",
+        "renameat2",
+        "unlinkat",
+        "faccessat2",
+        "close",
+        "copy_file_range",
+        "ioctl",
+        "pread64",
+    ];
+    for (title, options) in [
+        ("new", &["-a", "--fsync"][..]),
+        ("over", &["-p"]),
+        ("atomic", &["-a", "--atomic", "--fsync", "-b"]),
+        ("removing", &["--remove-destination"]),
+        ("linking", &["-lf"]),
+    ] {
+        for call in calls {
+            for time in ["1", "2"] {
+                let _ = fs::remove_file(&target);
+                if title != "new" {
+                    fs::write(&target, "old").unwrap();
+                }
+                let inject = format!("inject={call}:error=EINTR:when={time}");
+                let paths: Vec<_> = [&source, &target, &real.join("d")]
+                    .into_iter()
+                    .flat_map(|path| ["-P".to_owned(), path.to_str().unwrap().to_owned()])
+                    .collect();
+                let mut all: Vec<&str> = paths.iter().map(String::as_str).collect();
+                all.extend(["-o", "/dev/null", "-e", &inject]);
+                let mut traced = match strace(&all) {
+                    Ok(traced) => traced,
+                    Err(why) => return skipped(&why),
+                };
+                let output =
+                    traced.arg("cp").args(options).args([&source, &target]).output().unwrap();
+                assert!(output.status.success(), "{title}, {call}: {}", stderr(&output));
+                let equal = fs::read(&target).unwrap() == noise(10_000, 2);
+                assert!(equal, "{title}, {call}");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_call_that_fails_is_told_with_its_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let real = dir.path().canonicalize().unwrap();
+    let (source, target) = (real.join("a"), real.join("b"));
+    fs::write(&source, noise(10_000, 3)).unwrap();
+    for (options, path, inject, message) in [
+        (&["-v"][..], &target, "close:error=EIO:when=1", "cannot close: Input/output error"),
+        (&["-p"], &target, "utimensat:error=EIO", "cannot preserve times: Input/output error"),
+        (&["-p"], &target, "fchmod:error=EIO", "cannot preserve permissions: Input/output error"),
+        (&["--fsync"], &target, "fsync:error=EIO", "cannot sync: Input/output error"),
+        (&["--method=read-write"], &source, "read,pread64:error=EIO", "Input/output error"),
+        (&["-v"], &source, "fstat,newfstatat:error=EIO:when=1", "cannot stat: Input/output error"),
+        (&["-v"], &source, "openat:error=EMFILE", "cannot open for reading: Too many open files"),
+    ] {
+        let _ = fs::remove_file(&target);
+        let inject = format!("inject={inject}");
+        let traced = ["-o", "/dev/null", "-P", path.to_str().unwrap(), "-e", &inject];
+        let mut traced = match strace(&traced) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        let output = traced.arg("cp").args(options).args([&source, &target]).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{inject}: {said}");
+        let start = format!("gush: cp: {}: ", path.display());
+        assert!(said.starts_with(&start) && said.contains(message), "{inject}: {said}");
+    }
+}
+
+#[test]
+fn a_denied_call_is_done_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 4);
+    fs::write(dir.path().join("a"), &content).unwrap();
+    let all = "copy_file_range,ioctl,splice,sendfile,fallocate,fadvise64,fstatfs";
+    for error in ["EPERM", "ENOSYS", "EACCES"] {
+        let inject = format!("inject={all}:error={error}");
+        let mut traced = match strace(&["-o", "/dev/null", "-e", &inject]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        let output = traced.args(["cp", "-a", "a", "b"]).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{error}: {}", stderr(&output));
+        assert!(fs::read(dir.path().join("b")).unwrap() == content, "{error}");
+        fs::remove_file(dir.path().join("b")).unwrap();
+    }
+}
+
+#[test]
+fn a_new_file_is_private_until_its_owner_is_right() {
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root can give files away");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "x").unwrap();
+    fs::set_permissions(dir.path().join("a"), PermissionsExt::from_mode(0o644)).unwrap();
+    let log = dir.path().join("log");
+    let options = [
+        "-o",
+        log.to_str().unwrap(),
+        "-e",
+        "trace=openat,utimensat,fchown,flistxattr,fchmod,close",
+    ];
+    let mut traced = match strace(&options) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    script(dir.path(), "chown 12:34 a");
+    let output = traced.args(["cp", "-a", "a", "b"]).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let log = fs::read_to_string(log).unwrap();
+    let created = log.lines().position(|line| line.contains("\"b\"") && line.contains("O_EXCL"));
+    let after: Vec<_> = log.lines().skip(created.unwrap()).collect();
+    assert!(after[0].contains("0600"), "{}", after[0]);
+    let order: Vec<_> = after
+        .iter()
+        .filter_map(|line| {
+            ["utimensat", "fchown", "flistxattr", "fchmod"].into_iter().find(|c| line.contains(c))
+        })
+        .collect();
+    assert_eq!(order, ["utimensat", "fchown", "flistxattr", "fchmod"], "{log}");
+}

@@ -1,0 +1,81 @@
+//! `gush cp` from and to what is no regular file: FIFOs, sockets, devices, files that the kernel makes up.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use common::cp::{cp, script, stderr, stdout};
+use common::{noise, skipped};
+
+#[test]
+fn fifos_are_read_and_written_like_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = script(dir.path(), "mkfifo p; echo through >p & \"$G\" cp p b && cat b");
+    assert_eq!(stdout(&output), "through\n", "{output:?}");
+    let output = script(dir.path(), "echo into >a; cat p & \"$G\" cp a p && wait && test -p p");
+    assert_eq!(stdout(&output), "into\n", "{output:?}");
+    assert!(output.status.success());
+}
+
+#[test]
+fn sockets_are_refused_as_sources_and_recreated_by_recursive() {
+    let dir = tempfile::tempdir().unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dir.path().join("s")).unwrap();
+    let output = cp(dir.path(), &["s", "b"]);
+    assert_eq!(
+        stderr(&output),
+        "gush: cp: s: cannot open for reading: No such device or address\n"
+    );
+    assert!(cp(dir.path(), &["-R", "s", "b"]).status.success());
+    assert!(fs::metadata(dir.path().join("b")).unwrap().file_type().is_socket());
+}
+
+#[test]
+fn devices_as_targets_stay_devices() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), noise(10_000, 6)).unwrap();
+    for options in [&["-p"][..], &["-v"], &["--sparse=always"]] {
+        let before = fs::metadata("/dev/null").unwrap();
+        // Keeping the mode would change the real /dev/null: use one of our own where that is asked.
+        let target = if options == ["-p"] { "null" } else { "/dev/null" };
+        if target == "null" && !script(dir.path(), "mknod null c 1 3 2>&1").status.success() {
+            skipped("no permission to make a device");
+            continue;
+        }
+        let arguments: Vec<_> = options.iter().copied().chain(["a", target]).collect();
+        let output = cp(dir.path(), &arguments);
+        assert!(output.status.success(), "{options:?}: {}", stderr(&output));
+        let after = fs::metadata("/dev/null").unwrap();
+        assert_eq!((before.ino(), before.mode()), (after.ino(), after.mode()));
+        assert!(after.file_type().is_char_device());
+    }
+    let output = cp(dir.path(), &["a", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("No space left on device"), "{}", stderr(&output));
+}
+
+#[test]
+fn made_up_files_are_copied_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    for source in ["/proc/cpuinfo", "/proc/self/maps", "/proc/filesystems"] {
+        // They may be read-only, and so is the copy.
+        let _ = fs::remove_file(dir.path().join("b"));
+        let output = cp(dir.path(), &[source, "b"]);
+        assert!(output.status.success(), "{source}: {}", stderr(&output));
+        assert!(fs::metadata(dir.path().join("b")).unwrap().len() > 0, "{source}");
+    }
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), fs::read("/proc/filesystems").unwrap());
+}
+
+#[test]
+fn the_same_file_through_proc_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "content").unwrap();
+    for command in ["\"$G\" cp a /proc/self/fd/7 7>>a", "\"$G\" cp /proc/self/fd/7 a 7<a"] {
+        let output = script(dir.path(), command);
+        assert_eq!(output.status.code(), Some(1), "{command}");
+        assert!(stderr(&output).contains("are the same file"), "{}", stderr(&output));
+        assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"content");
+    }
+}
