@@ -6,152 +6,15 @@ use std::time::Instant;
 
 use gush::{Choice, Errno, MethodName, Mover, errno_name};
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
 use super::load::Load;
+use super::outcome::{Attempt, Cost, Outcome};
 use super::raw;
 use super::source::{Source, Workshop};
 use super::target::Target;
 use super::usage::Usage;
 use super::way::Technique;
 use super::{Aim, Kind, Way};
-
-/// What came of trying a way on a pair.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", tag = "outcome")]
-pub enum Outcome {
-    /// The bytes arrived, and are the right ones; or nobody can look (`/dev/null`), and their count is right.
-    Works {
-        /// How many.
-        bytes: u64,
-    },
-    /// The kernel said no.
-    Errno {
-        /// The name of its answer, such as `EINVAL`.
-        errno: String,
-        /// The call that answered so.
-        call: String,
-        /// Bytes that had arrived before.
-        after_bytes: u64,
-    },
-    /// A rule of the engine's own says no, before the kernel is asked.
-    Refused {
-        /// The rule.
-        why: String,
-        /// What the kernel answers when the one call behind the method is made all the same.
-        kernel: Option<String>,
-    },
-    /// The call answers 0, as at the end, although there are bytes to be read.
-    FalseEnd,
-    /// It ended well, and the wrong bytes arrived.
-    Wrong {
-        /// In what way they are wrong.
-        why: String,
-    },
-    /// It did not end.
-    Hangs {
-        /// How long it was given, in seconds.
-        seconds: u64,
-    },
-    /// The process that tried it died.
-    Died {
-        /// Of what.
-        why: String,
-    },
-    /// The ends cannot be had here.
-    Absent {
-        /// Why not.
-        why: String,
-    },
-}
-
-/// What an attempt took.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Bytes that arrived.
-    pub bytes: u64,
-    /// Seconds until the far end had all of them.
-    pub wall_s: f64,
-    /// The mover's own processor seconds in user space, without feeding and draining.
-    pub user_s: f64,
-    /// The same in the kernel.
-    pub system_s: f64,
-}
-
-impl Cost {
-    /// The throughput in GiB/s.
-    #[must_use]
-    pub fn gib_per_s(&self) -> f64 {
-        self.bytes as f64 / (1_u64 << 30) as f64 / self.wall_s.max(1e-9)
-    }
-}
-
-/// An outcome, and what it took where it works.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
-    /// What came of it.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// Whether both ends were on one device (`st_dev`).
-    #[serde(default)]
-    pub same_device: bool,
-    /// What it took.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
-}
-
-impl From<Outcome> for Attempt {
-    fn from(outcome: Outcome) -> Self {
-        Self { outcome, same_device: false, cost: None }
-    }
-}
-
-impl Outcome {
-    /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`; nothing for
-    /// what works.
-    ///
-    /// ```
-    /// use gush_lab::suite::matrix::Outcome;
-    /// assert_eq!(Outcome::FalseEnd.word(), "false-end");
-    /// assert_eq!(Outcome::Works { bytes: 1 }.word(), "");
-    /// ```
-    #[must_use]
-    pub fn word(&self) -> &str {
-        match self {
-            Outcome::Works { .. } => "",
-            Outcome::Errno { errno, .. } => errno,
-            Outcome::Refused { .. } => "refused",
-            Outcome::FalseEnd => "false-end",
-            Outcome::Wrong { .. } => "wrong",
-            Outcome::Hangs { .. } => "hangs",
-            Outcome::Died { .. } => "died",
-            Outcome::Absent { .. } => "absent",
-        }
-    }
-
-    /// In a sentence.
-    ///
-    /// ```
-    /// use gush_lab::suite::matrix::Outcome;
-    /// assert_eq!(Outcome::Hangs { seconds: 20 }.told(), "it did not end within 20 s");
-    /// ```
-    #[must_use]
-    pub fn told(&self) -> String {
-        match self {
-            Outcome::Works { bytes } => format!("{bytes} bytes arrived"),
-            Outcome::Errno { errno, call, after_bytes: 0 } => format!("{call}: {errno}"),
-            Outcome::Errno { errno, call, after_bytes } => {
-                format!("{call}: {errno} after {after_bytes} bytes")
-            }
-            Outcome::FalseEnd => "it answers 0, as at the end, although there are bytes".to_owned(),
-            Outcome::Refused { why, .. } | Outcome::Wrong { why } | Outcome::Absent { why } => {
-                why.clone()
-            }
-            Outcome::Hangs { seconds } => format!("it did not end within {seconds} s"),
-            Outcome::Died { why } => format!("the process that tried it died: {why}"),
-        }
-    }
-}
 
 /// Tries a way on a pair.
 pub(super) fn attempt(
