@@ -139,6 +139,25 @@ fn no_run_and_a_run_without_samples_make_a_page() {
 const HOSTILE: &str = "</style></script><script>alert(1)</script>\"'><img src=http://x.example/y onerror=alert(2)>`**";
 
 #[test]
+fn warnings_with_one_remedy_are_told_together() {
+    let mut first = one_without_samples();
+    let mut second = Run { id: "later".into(), ..one_without_samples() };
+    for (run, suite, load) in [(&mut first, "memory", 80), (&mut second, "pages", 90)] {
+        run.samples.push(Sample { suite: suite.into(), ..one().samples[0].clone() });
+        run.warnings = vec![
+            Warning::new("others were at work", "stop them"),
+            Warning::new(format!("they took a share: {load} %"), "stop them"),
+        ];
+    }
+    let page = report::html(&[first, second]);
+    assert!(page.contains(
+        "<li><strong>Others were at work</strong> <small>(memory, pages)</small>. \
+         They took a share: 80 % <small>(memory)</small>. \
+         They took a share: 90 % <small>(pages)</small>. Stop them.</li>"
+    ));
+}
+
+#[test]
 fn what_an_import_brings_is_text() {
     let mut run = one();
     for sample in &mut run.samples {

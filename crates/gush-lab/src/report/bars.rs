@@ -20,6 +20,8 @@ pub struct Bar {
     pub published: Option<(f64, f64)>,
     /// Told by text and pattern; nothing is told where it does not apply.
     pub sound: Option<bool>,
+    /// Of another kind than the rest: a linear axis that it would outgrow is made for the others.
+    pub apart: bool,
     /// More to say of it: name and value.
     pub facts: Vec<(String, String)>,
 }
@@ -33,6 +35,7 @@ impl Bar {
             estimate,
             published: None,
             sound: None,
+            apart: false,
             facts: Vec::new(),
         }
     }
@@ -55,6 +58,8 @@ pub struct Bars {
     pub rows: Vec<Row>,
     pub published: bool,
     pub unsound: bool,
+    /// Some bar is longer than the axis.
+    pub beyond: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -72,6 +77,8 @@ pub struct Row {
     pub value: String,
     pub interval: String,
     pub sound: Option<bool>,
+    /// Longer than the axis.
+    pub beyond: bool,
     pub facts: Vec<(String, String)>,
 }
 
@@ -83,18 +90,24 @@ pub fn figure_of(
     limits: &[Limit],
 ) -> Figure {
     let caption = caption.into();
-    let values = || {
-        let own = bars.iter().flat_map(|bar| [bar.estimate.low, bar.estimate.high]);
+    let values = |apart: bool| {
+        let own = bars.iter().filter(move |bar| apart || !bar.apart);
+        let own = own.flat_map(|bar| [bar.estimate.low, bar.estimate.high]);
         let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
         own.chain(published).chain(limits.iter().map(|limit| limit.value))
     };
-    let (least, most) =
-        values().fold((f64::INFINITY, 0.0), |(a, b), value| (value.min(a), value.max(b)));
-    let logarithmic =
-        ("Logarithmic", Body::Bars(drawn(unit, bars, limits, Scale::logarithmic(values()), true)));
-    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, Scale::linear(values()), false)));
+    let ends = |apart| {
+        let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
+        values(apart).fold((f64::INFINITY, 0.0), ends)
+    };
+    let (least, most) = ends(true);
+    let breaks = most > 2.0 * ends(false).1 && ends(false).1 > 0.0;
+    let logarithmic = Scale::logarithmic(values(true));
+    let logarithmic = ("Logarithmic", Body::Bars(drawn(unit, bars, limits, logarithmic, true)));
+    let linear = Scale::linear(values(!breaks));
+    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, linear, false)));
     let (first, second) =
-        if most > 20.0 * least { (logarithmic, linear) } else { (linear, logarithmic) };
+        if most > 20.0 * least && !breaks { (logarithmic, linear) } else { (linear, logarithmic) };
     let table = table(&caption, unit, bars);
     Figure::new(caption)
         .with(first.0, first.1)
@@ -122,18 +135,21 @@ fn drawn(
         value: figure(bar.estimate.median),
         interval: range(bar.estimate.low, bar.estimate.high),
         sound: bar.sound,
+        beyond: scale.ends_before(bar.estimate.median),
         facts: facts(bar),
     };
     let limit = |limit: &Limit| Tick {
         at: scale.at(limit.value),
         text: format!("{}: {}", limit.text, figure(limit.value)),
     };
+    let rows: Vec<Row> = bars.iter().enumerate().map(row).collect();
     Bars {
         unit,
         logarithmic,
         ticks: scale.ticks(),
         limits: limits.iter().map(limit).collect(),
-        rows: bars.iter().enumerate().map(row).collect(),
+        beyond: rows.iter().any(|row| row.beyond),
+        rows,
         published: bars.iter().any(|bar| bar.published.is_some()),
         unsound: bars.iter().any(|bar| bar.sound == Some(false)),
     }

@@ -19,11 +19,21 @@ pub struct Page {
     pub downloads: Vec<Download>,
 }
 
-/// A warning with its remedy.
+/// What has one remedy.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct Warning {
-    pub fact: String,
+    pub facts: Vec<Fact>,
     pub remedy: String,
+}
+
+/// A sentence without its full stop.
+#[derive(Debug, PartialEq, Serialize)]
+pub struct Fact {
+    pub head: String,
+    /// Particulars, from the colon on.
+    pub rest: String,
+    /// The suites whose figures it is about, where the page has figures of several runs.
+    pub of: String,
 }
 
 /// A file that is in the page.

@@ -8,7 +8,7 @@ use super::code;
 use crate::count::Calls;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{bytes, count};
-use crate::report::page::{Cell, Figure, Section, Table, numbers, words};
+use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 use crate::suite::copy::published;
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
@@ -32,7 +32,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: "calls",
         title: "System calls".to_owned(),
         said: said(&counted),
-        figures: vec![Figure::of_table(table(&counted, published))],
+        figures: vec![figure_of(&counted, published)],
         notes,
     })
 }
@@ -58,25 +58,42 @@ impl<'a> Counted<'a> {
         (!calls.is_empty()).then_some(Self { case: case.name, size_bytes, calls, published })
     }
 
+    /// Without the size, which stands elsewhere.
+    fn name(&self) -> &'a str {
+        self.case.rsplit_once('@').map_or(self.case, |(name, _)| name)
+    }
+
     fn all(&self) -> u64 {
         self.calls.values().fold(0, |all, count| all.saturating_add(*count))
     }
 }
 
-fn table(counted: &[Counted<'_>], published: bool) -> Table {
+/// A table for each size, the largest first.
+fn figure_of(counted: &[Counted<'_>], published: bool) -> Figure {
+    let mut sizes: Vec<Option<u64>> = counted.iter().map(|case| case.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let mut figure = Figure::new("System calls of each case, counted in a run of its own");
+    for size in sizes.into_iter().rev() {
+        let own: Vec<&Counted<'_>> =
+            counted.iter().filter(|case| case.size_bytes == size).collect();
+        let label = size.map_or_else(|| "Other".to_owned(), bytes);
+        figure = figure.with(label.clone(), Body::Table(table(&label, &own, published)));
+    }
+    figure
+}
+
+fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
     let mut columns = vec![words("Case"), words("Calls"), numbers("All")];
     if published {
         columns.push(words("Published"));
     }
-    let mut table = Table::new("System calls of each case, counted in a run of its own", &columns);
+    let mut table = Table::new(format!("System calls, {size}"), &columns);
     for case in counted {
         let mut calls: Vec<(&str, u64)> = case.calls.iter().map(|(name, n)| (*name, *n)).collect();
         calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
-        let mut row = vec![
-            Cell::code(case.case).small(case.size_bytes.map(bytes).unwrap_or_default()),
-            listed(&calls).into(),
-            count(case.all()).into(),
-        ];
+        let mut row =
+            vec![Cell::code(case.name()), listed(&calls).into(), count(case.all()).into()];
         if published {
             row.push(case.published.as_ref().map_or_else(Cell::absent, |known| {
                 let known: Vec<(&str, u64)> =
@@ -111,9 +128,9 @@ fn said(counted: &[Counted<'_>]) -> Vec<String> {
     vec![format!(
         "For the same {}, {} takes {} system calls and {} takes {}.",
         bytes(size),
-        code(most.case),
+        code(most.name()),
         count(most.all()),
-        code(least.case),
+        code(least.name()),
         count(least.all())
     )]
 }

@@ -74,7 +74,7 @@ fn figure_of(cache: &str, copies: &[&Copy<'_>]) -> Figure {
     let sizes = sizes(copies);
     if let [size] = sizes.as_slice() {
         let bars: Vec<Bar> =
-            copies.iter().map(|copy| Bar::new(copy.case, copy.speed.clone())).collect();
+            copies.iter().map(|copy| Bar::new(variant(copy), copy.speed.clone())).collect();
         return bars::figure_of(
             format!("A file of {}, {cache}", bytes(*size)),
             "GiB/s",

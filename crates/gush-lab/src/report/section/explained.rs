@@ -12,7 +12,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         .flat_map(|run| &run.attachments)
         .map(|attachment| {
             let case = format!("{}:{}", attachment.suite, attachment.case);
-            let caption = format!("{}, {}", attachment.title, super::code(&case));
+            let title = super::opened(&attachment.title);
+            let caption = format!("{title}, {}", super::code(&case));
             let body = if attachment.media_type == "image/svg+xml" {
                 Body::Picture {
                     href: render::data_uri("image/svg+xml", attachment.text.as_bytes()),

@@ -2,7 +2,7 @@
 
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
-use crate::report::number::{count, plural};
+use crate::report::number::{bytes, count, plural};
 use crate::report::page::{Cell, Figure, Section, Table, Tone, numbers, words};
 
 /// With spaces that do not break.
@@ -24,7 +24,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         title: title.to_owned(),
         figures: [
             Some(Figure::of_table(facts)),
-            Some(Figure::of_table(runs(&data.runs))),
+            Some(Figure::of_table(runs(&data.runs, machines.len() > 1))),
+            doubts(&data.runs),
             left_out(&data.runs),
         ]
         .into_iter()
@@ -64,8 +65,49 @@ pub fn byline(data: &Data<'_>) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// `pipe_max_bytes` as words.
+/// Facts in the order in which they matter, in the words of a person.
+const FACTS: &[(&str, &str)] = &[
+    ("host", "Host"),
+    ("processor", "Processor"),
+    ("processors", "Processors"),
+    ("virtualisation", "Virtualisation"),
+    ("memory", "Memory"),
+    ("kernel", "Kernel"),
+    ("kernel_build", "Kernel build"),
+    ("mitigations", "Mitigations"),
+    ("huge_pages", "Transparent huge pages"),
+    ("huge_pages_shmem", "Huge pages in shared memory"),
+    ("pipe_max_bytes", "Largest pipe"),
+    ("pipe_user_pages_soft", "Pages in one user's pipes"),
+    ("cgroup_processors", "Processors of the control group"),
+    ("cgroup_memory", "Memory of the control group"),
+    ("file_systems", "File systems"),
+    ("governor", "Frequency governor"),
+    ("turbo", "Turbo frequencies"),
+    ("clock_source", "Clock source"),
+    ("system", "Distribution"),
+    ("libc", "C library"),
+    ("architecture", "Architecture"),
+];
+
+/// Where a fact stands: those that nobody knows, last.
+fn place(fact: &str) -> usize {
+    FACTS.iter().position(|(name, _)| *name == fact).unwrap_or(FACTS.len())
+}
+
+/// What a fact is as a person reads it.
+fn value(fact: &str, text: &str) -> String {
+    match text.parse() {
+        Ok(number) if fact.ends_with("_bytes") => bytes(number),
+        _ => text.to_owned(),
+    }
+}
+
+/// A fact's name as words.
 fn label(fact: &str) -> String {
+    if let Some((_, label)) = FACTS.iter().find(|(name, _)| *name == fact) {
+        return (*label).to_owned();
+    }
     let words = fact.replace('_', " ");
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
@@ -75,9 +117,13 @@ fn facts(machine: &Machine) -> Table {
     let mut table =
         Table::new("What the figures were measured on", &[words("Fact"), words("Value")]);
     table.rows.push(vec!["Id".into(), Cell::code(&machine.id)]);
-    table
-        .rows
-        .extend(machine.facts.iter().map(|(name, value)| vec![label(name).into(), value.into()]));
+    let mut names: Vec<&String> = machine.facts.keys().collect();
+    names.sort_by_key(|name| place(name));
+    table.rows.extend(
+        names
+            .iter()
+            .map(|name| vec![label(name).into(), value(name, &machine.facts[*name]).into()]),
+    );
     table
 }
 
@@ -89,13 +135,14 @@ fn side_by_side(machines: &[&Machine]) -> Table {
         machines.iter().flat_map(|machine| machine.facts.keys()).collect();
     names.sort();
     names.dedup();
+    names.sort_by_key(|name| place(name));
     for fact in names {
         let values: Vec<Option<&String>> =
             machines.iter().map(|machine| machine.facts.get(fact)).collect();
         let differs = values.iter().any(|value| *value != values[0]);
         let mut row: Vec<Cell> = vec![label(fact).into()];
-        row.extend(values.into_iter().map(|value| match value {
-            Some(value) => Cell { odd: differs, ..value.into() },
+        row.extend(values.into_iter().map(|known| match known {
+            Some(text) => Cell { odd: differs, ..value(fact, text).into() },
             None => Cell::absent(),
         }));
         table.rows.push(row);
@@ -103,19 +150,13 @@ fn side_by_side(machines: &[&Machine]) -> Table {
     table
 }
 
-fn runs(runs: &[&Run]) -> Table {
-    let mut table = Table::new(
-        "The runs, newest first",
-        &[
-            words("Run"),
-            words("Started"),
-            words("Machine"),
-            words("Suites"),
-            numbers("Samples"),
-            words("Warnings"),
-            words("Command"),
-        ],
-    );
+fn runs(runs: &[&Run], several_machines: bool) -> Table {
+    let mut columns = vec![words("Run"), words("Started")];
+    if several_machines {
+        columns.push(words("Machine"));
+    }
+    columns.extend([words("Suites"), numbers("Samples"), words("Warnings"), words("Command")]);
+    let mut table = Table::new("The runs, newest first", &columns);
     for run in runs.iter().rev() {
         let mut suites: Vec<&str> = Vec::new();
         for sample in &run.samples {
@@ -130,23 +171,23 @@ fn runs(runs: &[&Run]) -> Table {
         };
         let warnings = match run.warnings.len() {
             0 => Cell::absent(),
-            n => {
-                let facts: Vec<&str> =
-                    run.warnings.iter().map(|warning| warning.fact.as_str()).collect();
-                Cell::toned(plural(n, "warning"), Tone::Bad)
-                    .small(facts.into_iter().map(super::sentence).collect::<Vec<_>>().join(" "))
-            }
+            n => Cell::toned(plural(n, "warning"), Tone::Bad),
         };
-        table.rows.push(vec![
+        let mut row = vec![
             Cell::code(&run.id),
             Cell::from(run.started.strftime(DAY).to_string())
                 .small(format!("{}, {ended}", run.started.strftime(TIME))),
-            Cell::from(name(&run.machine)).small(format!("gush {}", run.gush)),
+        ];
+        if several_machines {
+            row.push(name(&run.machine).into());
+        }
+        row.extend([
             suites.join(", ").into(),
             count(run.samples.len() as u64).into(),
             warnings,
-            Cell::code(command(run)),
+            Cell::code(command(run)).small(format!("gush {}", run.gush)),
         ]);
+        table.rows.push(row);
     }
     table
 }
@@ -156,6 +197,21 @@ fn command(run: &Run) -> String {
     let mut words = run.command.iter().map(String::as_str);
     let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// What each run was warned of; none when no run was.
+fn doubts(runs: &[&Run]) -> Option<Figure> {
+    let columns = [words("Run"), words("What was so, and what to do about it")];
+    let mut table = Table::new("What made figures doubtful", &columns);
+    for run in runs.iter().rev().filter(|run| !run.warnings.is_empty()) {
+        let told = run.warnings.iter().map(|warning| {
+            let [fact, remedy] = [&warning.fact, &warning.remedy].map(|text| super::sentence(text));
+            format!("{fact} {remedy}")
+        });
+        let told = told.collect::<Vec<_>>().join(" ");
+        table.rows.push(vec![Cell::code(&run.id), told.into()]);
+    }
+    (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
 /// Every case that could not be measured, with the reason; none when all could.

@@ -15,8 +15,9 @@ mod relay;
 
 use super::data::Data;
 use super::number::plural;
-use super::page::{Page, Section, Warning};
+use super::page::{Fact, Page, Section, Warning};
 use super::render;
+use crate::model::{self, Run};
 
 /// In the order of the page; a section without anything to show is none.
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[
@@ -60,36 +61,60 @@ fn lead(data: &Data<'_>) -> String {
     })
 }
 
-/// Those of the runs whose figures are shown, once each.
+/// Those of the runs whose figures are shown, once each, by remedy.
 fn warnings(data: &Data<'_>) -> Vec<Warning> {
-    let mut shown: Vec<&str> = Vec::new();
-    let mut warnings = Vec::new();
-    for suite in data.suites() {
-        let Some(suite) = data.suite(suite) else { continue };
-        if shown.contains(&suite.run.id.as_str()) {
-            continue;
+    let mut shown: Vec<(&Run, Vec<&str>)> = Vec::new();
+    for name in data.suites() {
+        let Some(run) = data.suite(name).map(|suite| suite.run) else { continue };
+        match shown.iter_mut().find(|(known, _)| known.id == run.id) {
+            Some((_, names)) => names.push(name),
+            None => shown.push((run, vec![name])),
         }
-        shown.push(&suite.run.id);
-        for crate::model::Warning { fact, remedy } in &suite.run.warnings {
-            let warning = Warning { fact: sentence(fact), remedy: sentence(remedy) };
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
+    }
+    let mut warnings: Vec<Warning> = Vec::new();
+    for (run, names) in &shown {
+        let of = if shown.len() > 1 { names.join(", ") } else { String::new() };
+        for model::Warning { fact, remedy } in &run.warnings {
+            let remedy = sentence(remedy);
+            let place = warnings.iter().position(|known| known.remedy == remedy);
+            let place = place.unwrap_or_else(|| {
+                warnings.push(Warning { facts: Vec::new(), remedy });
+                warnings.len() - 1
+            });
+            tell(&mut warnings[place].facts, fact, &of);
         }
     }
     warnings
 }
 
+/// Adds a fact about the suites `of`, or them to the same fact.
+fn tell(facts: &mut Vec<Fact>, fact: &str, of: &str) {
+    let told = sentence(fact);
+    let told = told.strip_suffix('.').unwrap_or(&told);
+    let (head, rest) = told.split_at(told.find(": ").unwrap_or(told.len()));
+    match facts.iter_mut().find(|known| known.head == head && known.rest == rest) {
+        Some(known) if !of.is_empty() && known.of != of => {
+            known.of.push_str(", ");
+            known.of.push_str(of);
+        }
+        Some(_) => {}
+        None => facts.push(Fact { head: head.into(), rest: rest.into(), of: of.into() }),
+    }
+}
+
 /// With a capital and a full stop, which a message on a terminal does without.
 fn sentence(text: &str) -> String {
-    let mut letters = text.trim().chars();
-    let mut sentence: String = letters
-        .next()
-        .map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect());
+    let mut sentence = opened(text);
     if !sentence.ends_with(['.', '!', '?', '…']) {
         sentence.push('.');
     }
     sentence
+}
+
+/// With a capital.
+fn opened(text: &str) -> String {
+    let mut letters = text.trim().chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// A name from a run, marked as code in a sentence.

@@ -72,6 +72,7 @@ fn bar(case: &Case<'_>) -> Option<Bar> {
         group: if rung { PUBLISHED } else { OWN },
         published: published.map(|(_, from, to)| (*from, *to)),
         sound: case.is("sound"),
+        apart: case.name.starts_with("reservoir"),
         facts,
         ..Bar::new(case.name, case.speed()?.clone())
     })
@@ -98,7 +99,7 @@ pub fn lead(data: &Data<'_>) -> Option<String> {
     let write = suite.speed("write-read")?;
     let (_, sound) = fastest(suite, any_data)?;
     let mut lead = format!(
-        "On this machine, `write` into a pipe moves **{}** GiB/s. The fastest way that is sound moves **{}**",
+        "On this machine, `write` into a pipe moves **{}**\u{a0}GiB/s. The fastest way that is sound moves **{}**",
         figure(write.median),
         figure(sound.median)
     );
