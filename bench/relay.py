@@ -370,9 +370,7 @@ def drain(connection):
 def file_out(bench):
     path = source(bench)
     port = free_port()
-    contenders = {"gush link": [bench.gush, "link", "-u", str(path), f"tcp-listen:127.0.0.1:{port},fork,reuseaddr"]}
-    # The listener comes first where it serves every client.
-    contenders["gush link"] = [bench.gush, "link", "-u", "-r", f"tcp-listen:127.0.0.1:{port},fork,reuseaddr", str(path)]
+    contenders = {"gush link": [bench.gush, "link", "-u", str(path), f"tcp-listen:127.0.0.1:{port},reuseaddr"]}
     if shutil.which("nginx"):
         config = bench.work / "nginx.conf"
         config.write_text(NGINX.format(work=bench.work, listen=port))

@@ -11,6 +11,7 @@ mod memory;
 mod once;
 mod pages;
 mod pipe;
+mod relay;
 mod report;
 mod reporting;
 mod screen;
@@ -51,6 +52,7 @@ enum Part {
     Memory(memory::Options),
     #[command(hide = true)]
     Once(once::Options),
+    Relay(relay::Options),
     History(history::Options),
     Compare(compare::Options),
     Export(export::Options),
@@ -78,6 +80,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Part::Pages(options) => pages::run(&options),
         Part::Memory(options) => memory::run(&options),
         Part::Once(options) => once::run(options),
+        Part::Relay(options) => relay::run(&options),
         Part::History(options) => history::run(&options),
         Part::Compare(options) => compare::run(&options),
         Part::Export(options) => export::run(&options),

@@ -5,3 +5,4 @@ pub mod matrix;
 pub mod memory;
 pub mod pages;
 pub mod pipe;
+pub mod relay;
