@@ -8,15 +8,18 @@ file), many (1,000 connections at once, 1 MiB both ways, checked), short (10,000
 lost, descriptors counted), pingpong (64 bytes there and back).
 
 Every round runs each contender once, in shuffled order, against the load of
-crates/gush-net/examples/load.rs; what is printed is the median of each, and the median of the ratio to
-the first contender within the same round. Processor seconds are those of the relay process alone, from
-/proc/PID/task/*/schedstat. Contenders that are not installed are left out, visibly.
+crates/gush-net/examples/load.rs; what is printed is the median of each, the median of the ratio to
+the first contender within the same round, and under each table gush link against what it aims at.
+Processor seconds are those of the relay alone, its threads and children, from /proc/PID. Contenders
+that are not installed are left out, visibly. --only bulk --rounds 1 --size 268435456 is a short try.
 """
 import argparse
+import atexit
 import json
 import os
 import platform
 import random
+import resource
 import shlex
 import shutil
 import signal
@@ -38,7 +41,8 @@ def main():
     parser.add_argument("--size", type=int, default=4 * GIB, help="bytes of one bulk transfer")
     parser.add_argument("--clients", type=int, default=1000, help="connections at once in many")
     parser.add_argument("--count", type=int, default=10000, help="connections of short, messages of pingpong")
-    parser.add_argument("--dir", default=".", help="a directory for the files of file-out and file-in")
+    parser.add_argument("--file-size", type=int, default=GIB, help="bytes of the files of file-out and file-in")
+    parser.add_argument("--dir", default=".", help="where those files are; on tmpfs no disk has a say")
     parser.add_argument("--only", default="", help="cases, by name")
     parser.add_argument("--without", default="", help="contenders to leave out, by name")
     parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
@@ -46,6 +50,11 @@ def main():
     parser.add_argument("--relay", action="append", default=[], metavar="NAME=COMMAND",
                         help="one more relay, with {listen} and {connect} for the ports")
     options = parser.parse_args()
+    unknown = {name for name in options.only.split(",") if name} - set(CASES)
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    # Ended by a signal, the script takes its relays and files with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     root = Path(__file__).resolve().parent.parent
     gush = options.gush or build(root, ["-p", "gush-cli"], "gush")
     load = options.load or build(root, ["-p", "gush-net", "--example", "load"], "examples/load")
@@ -70,8 +79,11 @@ def print_machine():
         platform.machine(),
     )
     print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
-    versions = [first_line(["haproxy", "-v"]), first_line(["nginx", "-v"]), socat_version()]
-    print(f"peers: {'; '.join(filter(None, versions))}; load {os.getloadavg()[0]:.2f} at the start")
+    versions = {"haproxy": first_line(["haproxy", "-v"]), "nginx": first_line(["nginx", "-v"]), "socat": socat_version()}
+    print(f"peers: {'; '.join(filter(None, versions.values()))}; load {os.getloadavg()[0]:.2f} at the start")
+    absent = [name for name, version in versions.items() if not version]
+    if absent:
+        print(f"NOT INSTALLED, left out: {', '.join(absent)}")
 
 
 def first_line(argv):
@@ -97,10 +109,12 @@ def free_port():
 class Process:
     """A relay at work, and what it has used."""
 
-    def __init__(self, argv, port=None):
-        self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        if port:
-            self.wait_for(port)
+    def __init__(self, argv, port, said):
+        self.said = said
+        with open(said, "wb") as stderr:
+            self.process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=stderr)
+        atexit.register(self.end)
+        self.wait_for(port)
 
     def wait_for(self, port):
         """Until it listens, without connecting: a listener for one client would take that for it."""
@@ -111,9 +125,12 @@ class Process:
             if local in listening or anywhere in listening:
                 return
             if self.process.poll() is not None:
-                sys.exit(f"{self.process.args[0]} ended before it listened")
+                sys.exit(f"{self.process.args[0]} ended before it listened: {self.last_words()}")
             time.sleep(0.01)
-        sys.exit(f"{self.process.args[0]} does not listen")
+        sys.exit(f"{self.process.args[0]} does not listen: {self.last_words()}")
+
+    def last_words(self):
+        return Path(self.said).read_text(errors="replace").strip() or "it said nothing"
 
     def pids(self):
         """It, and its children: socat serves each client in one."""
@@ -129,7 +146,9 @@ class Process:
         return found
 
     def cpu_seconds(self):
-        total = 0
+        # Of children that have ended, in clock ticks: cutime and cstime (proc(5)).
+        ended = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()[13:15]
+        total = sum(map(int, ended)) * 1e9 / os.sysconf("SC_CLK_TCK")
         for pid in self.pids():
             for task in listed(f"/proc/{pid}/task"):
                 try:
@@ -153,7 +172,12 @@ class Process:
         return sum(len(listed(f"/proc/{pid}/fd")) for pid in self.pids())
 
     def end(self):
-        self.process.send_signal(signal.SIGKILL)
+        atexit.unregister(self.end)
+        for pid in self.pids() if self.process.poll() is None else []:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         self.process.wait()
 
 
@@ -182,21 +206,31 @@ class Peak(threading.Thread):
         return self.peak
 
 
+# With splice-auto alone HAProxy 2.6 copied all of a bulk transfer here (strace: recvfrom and sendto), so
+# that it is made to splice; its third form has pipes as large as ours.
 HAPROXY = """
 global
     maxconn 4000
+    {pipes}
 defaults
     mode tcp
     timeout connect 10s
     timeout client 60s
     timeout server 60s
-    option splice-auto
+    {splice}
 frontend front
     bind 127.0.0.1:{listen} backlog 4096
     default_backend back
 backend back
     server one 127.0.0.1:{connect}
 """
+
+SPLICE = "option splice-request\n    option splice-response"
+HAPROXIES = {
+    "haproxy splice": {"splice": SPLICE, "pipes": ""},
+    "haproxy splice, 1 MiB pipes": {"splice": SPLICE, "pipes": "tune.pipesize 1048576"},
+    "haproxy splice-auto": {"splice": "option splice-auto", "pipes": ""},
+}
 
 NGINX = """
 daemon off;
@@ -226,7 +260,7 @@ class Bench:
             name, command = extra.split("=", 1)
             relays[name] = shlex.split(command)
         if shutil.which("haproxy"):
-            relays["haproxy splice-auto"] = ["haproxy", "-db", "-f", "{haproxy}"]
+            relays |= {name: ["haproxy", "-db", "-f", f"{{haproxy}}/{name}.cfg"] for name in HAPROXIES}
         if shutil.which("socat"):
             relays["socat -b 262144"] = [
                 "socat", "-b", "262144",
@@ -236,24 +270,39 @@ class Bench:
         without = self.options.without.split(",")
         return {name: argv for name, argv in relays.items() if name not in without}
 
+    def without(self, *names):
+        return {name: argv for name, argv in self.relays().items() if name not in names}
+
     def start(self, argv):
         listen, connect = free_port(), free_port()
-        config = self.work / "haproxy.cfg"
-        config.write_text(HAPROXY.format(listen=listen, connect=connect))
-        argv = [part.format(listen=listen, connect=connect, haproxy=config) for part in argv]
-        return Process(argv, listen), listen, connect
+        for name, settings in HAPROXIES.items():
+            config = HAPROXY.format(listen=listen, connect=connect, **settings)
+            (self.work / f"{name}.cfg").write_text(config)
+        argv = [part.format(listen=listen, connect=connect, haproxy=self.work) for part in argv]
+        return self.process(argv, listen), listen, connect
+
+    def process(self, argv, port):
+        return Process(argv, port, self.work / "stderr")
 
     def load(self, case, listen, connect, **values):
         argv = [self.load_path, case, "--listen", str(connect), "--connect", str(listen)]
         for name, value in values.items():
             argv += [f"--{name}", str(value)]
-        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=600)
+        try:
+            done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, timeout=600)
+        except subprocess.TimeoutExpired:
+            print(f"HANGS: {case}: the load did not end within 600 s")
+            return None
         if done.returncode:
             return None
         return json.loads(done.stdout)
 
-    def compare(self, name, contenders, columns, measure):
-        """Measures each contender once a round; prints medians, and ratios to the first."""
+    def compare(self, name, contenders, columns, measure, aims=()):
+        """Measures each contender once a round; prints medians, and ratios to the first.
+
+        An aim is (peer, column, relation, factor): the median of the first contender's figure divided
+        by the peer's within the same round is to be >= or <= the factor.
+        """
         print(f"\n## {name}")
         samples = {label: [] for label in contenders}
         for round_number in range(self.options.rounds + 1):
@@ -280,6 +329,16 @@ class Bench:
             failed = sum(row is None for row in rows)
             note = f" ({failed} of {len(rows)} failed)" if failed else ""
             print(f"| {label}{note} | " + " | ".join(cells) + " |", flush=True)
+        print()
+        for peer, column, relation, factor in aims:
+            pairs = [(mine[column], theirs[column]) for mine, theirs in zip(samples[base], samples.get(peer, [])) if mine and theirs]
+            ratios = [mine / theirs for mine, theirs in pairs if theirs]
+            if not ratios:
+                print(f"- {base} to {peer}, {column}: not measured")
+                continue
+            ratio = statistics.median(ratios)
+            reached = ratio >= factor if relation == ">=" else ratio <= factor
+            print(f"- {base} to {peer}, {column}: {ratio:.3f}, aim {relation} {factor}: {'reached' if reached else 'MISSED'}", flush=True)
 
 
 def bulk(bench):
@@ -293,7 +352,12 @@ def bulk(bench):
         process.end()
         return done and {"GiB/s": size / GIB / done["seconds"], "relay s/GiB": used / (size / GIB)}
 
-    bench.compare(f"bulk: one connection, {size} bytes", bench.relays(), ["GiB/s", "relay s/GiB"], measure)
+    aims = [
+        ("haproxy splice", "GiB/s", ">=", 1.15),
+        ("haproxy splice", "relay s/GiB", "<=", 0.9),
+        ("socat -b 262144", "GiB/s", ">=", 1.3),
+    ]
+    bench.compare(f"bulk: one connection, {size} bytes", bench.relays(), ["GiB/s", "relay s/GiB"], measure, aims)
 
 
 def many(bench):
@@ -313,9 +377,11 @@ def many(bench):
             print(f"WRONG BYTES: {argv[0]}: {done['right']} of {clients} connections right")
         return {"seconds": done["seconds"], "KiB/connection": grown / 1024 / clients, "relay s": used}
 
-    relays = {name: argv for name, argv in bench.relays().items() if not name.startswith("socat")}
+    relays = bench.without("socat -b 262144", "haproxy splice, 1 MiB pipes", "haproxy splice-auto")
     columns = ["seconds", "KiB/connection", "relay s"]
-    bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure)
+    aims = [("haproxy splice", "seconds", "<=", 1)]
+    bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure, aims)
+    print("- gush link, KiB/connection: aim <= 64, in the table")
 
 
 def short(bench):
@@ -324,16 +390,16 @@ def short(bench):
     def measure(argv):
         process, listen, connect = bench.start(argv)
         bench.load("short", listen, connect, count=64, clients=64)
-        before = process.descriptors()
+        before, cpu = process.descriptors(), process.cpu_seconds()
         done = bench.load("short", listen, connect, count=count, clients=64)
-        left = process.descriptors() - before
+        left, used = process.descriptors() - before, process.cpu_seconds() - cpu
         process.end()
         if done and (done["answered"] != count or left > 0):
             print(f"LOST: {argv[0]}: {done['answered']} of {count} answered; {left} descriptors more than before")
-        return done and {"seconds": done["seconds"]}
+        return done and {"seconds": done["seconds"], "relay s": used, "left": left}
 
-    relays = {name: argv for name, argv in bench.relays().items() if not name.startswith("socat")}
-    bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds"], measure)
+    relays = bench.without("socat -b 262144", "haproxy splice, 1 MiB pipes", "haproxy splice-auto")
+    bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds", "relay s", "left"], measure)
 
 
 def pingpong(bench):
@@ -346,7 +412,9 @@ def pingpong(bench):
         return done
 
     columns = ["median_us", "p99_us", "p999_us"]
-    bench.compare("pingpong: 64 bytes there and back", bench.relays(), columns, measure)
+    aims = [("haproxy splice", "median_us", "<=", 1.1)]
+    relays = bench.without("haproxy splice, 1 MiB pipes", "haproxy splice-auto")
+    bench.compare("pingpong: 64 bytes there and back", relays, columns, measure, aims)
 
 
 def source(bench):
@@ -354,8 +422,8 @@ def source(bench):
     if not path.exists():
         with open(path, "wb") as file, open("/dev/urandom", "rb") as noise:
             block = noise.read(8 << 20)
-            for _ in range(GIB // len(block)):
-                file.write(block)
+            for start in range(0, bench.options.file_size, len(block)):
+                file.write(block[: bench.options.file_size - start])
     return path
 
 
@@ -368,7 +436,7 @@ def drain(connection):
 
 
 def file_out(bench):
-    path = source(bench)
+    path, size = source(bench), bench.options.file_size
     port = free_port()
     contenders = {"gush link": [bench.gush, "link", "-u", str(path), f"tcp-listen:127.0.0.1:{port},reuseaddr"]}
     if shutil.which("nginx"):
@@ -377,7 +445,7 @@ def file_out(bench):
         contenders["nginx sendfile"] = ["nginx", "-c", str(config)]
 
     def measure(argv):
-        process = Process(argv, port)
+        process = bench.process(argv, port)
         before = process.cpu_seconds()
         with socket.create_connection(("127.0.0.1", port)) as connection:
             begun = time.perf_counter()
@@ -385,17 +453,20 @@ def file_out(bench):
                 connection.sendall(b"GET /source HTTP/1.0\r\n\r\n")
             total = drain(connection)
             seconds = time.perf_counter() - begun
-        used = process.cpu_seconds() - before
+            # Before it is closed here, so that the relay, which may end then, is still there.
+            used = process.cpu_seconds() - before
         process.end()
-        if total < GIB:
+        if total < size:
             return None
-        return {"GiB/s": 1 / seconds, "s/GiB": used}
+        return {"GiB/s": size / GIB / seconds, "relay s/GiB": used / (size / GIB)}
 
-    bench.compare("file-out: 1 GiB from a cached file to a socket", contenders, ["GiB/s", "s/GiB"], measure)
+    aims = [("nginx sendfile", "GiB/s", ">=", 1.0)]
+    name = f"file-out: {size} bytes from a cached file to a socket"
+    bench.compare(name, contenders, ["GiB/s", "relay s/GiB"], measure, aims)
 
 
 def file_in(bench):
-    target = bench.work / "target"
+    target, size = bench.work / "target", bench.options.file_size
     port = free_port()
     contenders = {"gush link": [bench.gush, "link", "-u", f"tcp-listen:127.0.0.1:{port},reuseaddr", f"file:{target},create,trunc"]}
     if shutil.which("socat"):
@@ -408,19 +479,27 @@ def file_in(bench):
 
     def measure(argv):
         target.unlink(missing_ok=True)
-        process = Process(argv, port)
+        process = bench.process(argv, port)
+        spent = resource.getrusage(resource.RUSAGE_CHILDREN)
         begun = time.perf_counter()
         with socket.create_connection(("127.0.0.1", port)) as connection:
             sent = 0
-            while sent < GIB:
-                sent += os.sendfile(connection.fileno(), memory, sent % (64 << 20), min(GIB - sent, (64 << 20) - sent % (64 << 20)))
+            while sent < size:
+                at = sent % (64 << 20)
+                sent += os.sendfile(connection.fileno(), memory, at, min(size - sent, (64 << 20) - at))
         ended = process.process.wait()
         seconds = time.perf_counter() - begun
-        if ended or target.stat().st_size != GIB:
+        total = resource.getrusage(resource.RUSAGE_CHILDREN)
+        process.end()
+        if ended or target.stat().st_size != size:
             return None
-        return {"GiB/s": 1 / seconds}
+        used = total.ru_utime + total.ru_stime - spent.ru_utime - spent.ru_stime
+        return {"GiB/s": size / GIB / seconds, "relay s/GiB": used / (size / GIB)}
 
-    bench.compare("file-in: 1 GiB from a socket to a new file", contenders, ["GiB/s"], measure)
+    aims = [("socat -b 262144", "GiB/s", ">=", 1.0)]
+    name = f"file-in: {size} bytes from a socket to a new file"
+    bench.compare(name, contenders, ["GiB/s", "relay s/GiB"], measure, aims)
+    target.unlink(missing_ok=True)
 
 
 CASES = {"bulk": bulk, "file-out": file_out, "file-in": file_in, "many": many, "short": short, "pingpong": pingpong}
