@@ -2,7 +2,13 @@
 
 mod common;
 
+use std::fs;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
 use common::gush;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn csv_has_a_row_for_every_case_and_round() {
@@ -41,4 +47,42 @@ fn a_case_that_nobody_knows_is_refused_with_those_that_there_are() {
     assert!(!output.status.success());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("sockmap") && said.contains("splice-many"), "{said}");
+}
+
+#[test]
+fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
+    let lab = gush()
+        .args(["lab", "relay", "--only", "link", "--rounds", "1", "--bytes", "64G", "--no-store"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", lab.id());
+    let is_relay = |pid: &&str| {
+        let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        command.contains("tcp-listen:")
+    };
+    let relay: i32 = loop {
+        let listed = fs::read_to_string(&children).unwrap();
+        if let Some(relay) = listed.split_whitespace().find(is_relay) {
+            break relay.parse().unwrap();
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    // Starting takes less processor time.
+    while computed_ticks(relay) < 5 {
+        thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_raw(relay).unwrap(), Signal::KILL).unwrap();
+    let output = lab.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("link: the relay lost the stream: "), "{said}");
+}
+
+/// utime and stime, fields 14 and 15 of its stat (proc(5)).
+fn computed_ticks(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);
+    fields.map(|field| field.parse::<u64>().unwrap()).sum()
 }

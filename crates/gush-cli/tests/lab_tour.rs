@@ -42,7 +42,7 @@ fn a_tour_keeps_one_run_of_its_suites_and_writes_one_report() {
 #[test]
 #[ignore = "a minute, or several without optimisation"]
 fn a_whole_tour_takes_every_suite() {
-    tour(&[], &["copy", "matrix", "memory", "pages", "pipe"]);
+    tour(&[], &["copy", "matrix", "memory", "pages", "pipe", "relay"]);
 }
 
 #[test]
@@ -50,7 +50,10 @@ fn a_tour_of_no_suite_is_refused_with_those_that_there_are() {
     let output = gush().args(["lab", "--only", "nope"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("nope") && said.contains("pipe, memory, pages, copy, matrix"), "{said}");
+    assert!(
+        said.contains("nope") && said.contains("pipe, memory, pages, copy, relay, matrix"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use gush_lab::Error;
 use gush_lab::case::{Case, View};
 use gush_lab::model::Sample;
-use gush_lab::suite::{copy, matrix, memory, pages, pipe};
+use gush_lab::suite::{copy, matrix, memory, pages, pipe, relay};
 use gush_lab::transfer;
 
 use super::reporting;
@@ -24,7 +24,7 @@ pub struct Options {
     /// Measure every case N times, or fewer where a suite's time is up
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these suites: pipe, memory, pages, copy, matrix
+    /// Only these suites: pipe, memory, pages, copy, relay, matrix
     #[arg(long, value_name = "SUITE,…", value_delimiter = ',', value_parser = suites(), hide_possible_values = true)]
     only: Vec<String>,
     /// Write the report to the file PATH [default: $XDG_DATA_HOME/gush/report.html]
@@ -90,6 +90,12 @@ const STOPS: &[Stop] = &[
     },
     Stop { suite: "pages", rounds: u32::MAX, time_s: 6, shown: lent_pages },
     Stop { suite: "copy", rounds: u32::MAX, time_s: 12, shown: copies },
+    Stop {
+        suite: "relay",
+        rounds: u32::MAX,
+        time_s: 6,
+        shown: |places| Ok(Shown::of(relay::cases(places.program, Some(256 << 20)), relay::Relays)),
+    },
     Stop { suite: "matrix", rounds: 1, time_s: 10, shown: cells },
 ];
 

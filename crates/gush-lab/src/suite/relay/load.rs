@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsFd;
 use std::thread;
 
+use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::net::RecvFlags;
 
@@ -40,6 +41,8 @@ fn memory() -> io::Result<File> {
 }
 
 fn send(client: &TcpStream, memory: &File, total_bytes: u64) -> io::Result<()> {
+    // sendfile has no MSG_NOSIGNAL: a relay that dies is an error of its case, not this program's end.
+    SigSet::from(Signal::SIGPIPE).thread_block()?;
     let mut sent = 0;
     while sent < total_bytes {
         let mut at = sent % MEMORY_BYTES;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
+
 mod load;
 mod usage;
 
@@ -29,6 +31,9 @@ struct Row {
 }
 
 const MANY: u32 = 16;
+
+/// How long a relay may take to listen, and to connect on.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 const ROWS: &[Row] = &[
     Row { name: "link", method: "auto", connections: 1 },
@@ -85,6 +90,9 @@ impl Through {
         let each_bytes = (bytes / connections).max(1);
         let bytes = each_bytes * connections;
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(no_port)?;
+        // It is accept(2) that then gives up (SO_RCVTIMEO of socket(7)).
+        sockopt::set_socket_timeout(&server, sockopt::Timeout::Recv, Some(PATIENCE))
+            .map_err(|errno| no_port(errno.into()))?;
         let to = server.local_addr().map_err(no_port)?;
         let from = {
             // Taken for a moment, so that the kernel chooses one that is free.
@@ -145,7 +153,6 @@ fn connect(
     relay: &mut children::Running,
     to: std::net::SocketAddr,
 ) -> Result<Option<TcpStream>, Error> {
-    const PATIENCE: Duration = Duration::from_secs(10);
     let begun = Instant::now();
     loop {
         match TcpStream::connect(to) {
