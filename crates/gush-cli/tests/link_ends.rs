@@ -313,21 +313,15 @@ fn an_idle_link_costs_no_time() {
         let line = status.lines().find(|line| line.starts_with("voluntary_ctxt")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
-    let ticks = || {
-        let path = format!("/proc/{}/stat", link.pid().as_raw_nonzero());
-        let stat = fs::read_to_string(path).unwrap();
-        let after_name = stat.rsplit(')').next().unwrap();
-        let fields: Vec<u64> =
-            after_name.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-        // utime and stime: fields 14 and 15 of proc_pid_stat(5), where the state letter is the third.
-        fields[10] + fields[11]
-    };
     eventually("all is quiet", || {
         let before = switches();
         thread::sleep(std::time::Duration::from_millis(100));
         switches() == before
     });
-    let before = (switches(), ticks());
+    let before = (switches(), link.processor_ticks());
     thread::sleep(std::time::Duration::from_secs(1));
-    assert!(switches() - before.0 < 5 && ticks() - before.1 < 5, "it does not sleep");
+    assert!(
+        switches() - before.0 < 5 && link.processor_ticks() - before.1 < 5,
+        "it does not sleep"
+    );
 }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 
 use gush::{Errno, Kind, Manner, Port};
+use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -148,7 +149,7 @@ impl<'a> Tap<'a> {
         match self.kind() {
             Kind::Stream => conduit::shut(self.fd()),
             Kind::Datagram if self.shape.ends_at_zero => conduit::shut(self.fd()),
-            Kind::Terminal if self.shape.is_master => end_of_file(&mut self.port()),
+            Kind::Terminal if self.shape.is_master => end_of_file(&mut self.port(), self.fd()),
             _ => {
                 if let Watch::Slot(slot) = &mut self.watch {
                     **slot = None;
@@ -177,9 +178,21 @@ fn stream_shape(fd: BorrowedFd<'_>) -> Shape {
 }
 
 /// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
-fn end_of_file(port: &mut Port<'_>) -> io::Result<()> {
+///
+/// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
+/// nothing has no such character: it would be one more byte of data.
+fn end_of_file(port: &mut Port<'_>, master: BorrowedFd<'_>) -> io::Result<()> {
     const EOT: u8 = 4;
-    match port.write(&[EOT]) {
+    // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
+    let settings = rustix::termios::tcgetattr(master)?;
+    let keeps_lines = settings.local_modes.contains(LocalModes::ICANON);
+    if !keeps_lines && !settings.output_modes.contains(OutputModes::OPOST) {
+        tracing::warn!(
+            "a raw terminal cannot pass on that no more comes; -t TIME ends it, and pipes instead of pty can"
+        );
+        return Ok(());
+    }
+    match port.write(if keeps_lines { &[EOT, EOT] } else { &[EOT] }) {
         // The slave has gone, or takes nothing more.
         Ok(_) | Err(Errno::IO | Errno::AGAIN) => Ok(()),
         Err(errno) => Err(errno.into()),

@@ -133,6 +133,7 @@ fn messages_point_at_the_wrong_piece() {
         ("tpc:host:80", "tpc", "did you mean 'tcp'?"),
         ("data:5", "data", "is written ./data:5"),
         ("tcp", "", "tcp needs more, after a colon: tcp:HOST:PORT"),
+        ("file", "", "a file of this name is written ./file"),
         ("tcp:", "", "a host and a port are needed"),
         ("tcp:localhost", "localhost", "a host and a port are needed"),
         ("tcp::80", "", "a host is missing"),
@@ -190,8 +191,8 @@ fn a_message_shows_the_address_the_piece_and_the_grammar() {
   unix-listen:/run/s,mode=9
                           ^
   unix-listen:PATH accepts on a Unix socket, removed at the end
-  options: backlog=N, fork, interval=SECONDS, max-children=N, mode=OCTAL, rcvbuf=BYTES, retry=N|forever, \
-sndbuf=BYTES, unlink, unlink-close"
+  options: backlog=N, fork, interval=SECONDS, max-children=N, mode=OCTAL,
+  rcvbuf=BYTES, retry=N|forever, sndbuf=BYTES, unlink, unlink-close"
     );
     // Wide characters take two columns, and a control character never reaches the terminal.
     let error = "file:日本\u{1b},frok".parse::<Address>().unwrap_err();

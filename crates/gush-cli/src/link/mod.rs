@@ -68,9 +68,6 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
-    let [first, second] = &options.addresses[..] else {
-        return Err("two addresses are needed".to_owned());
-    };
     let profile =
         (options.method == Choice::Auto).then(|| profile::of_user(options.no_profile)).flatten();
     let short_message_bytes = profile.as_ref().and_then(|profile| profile.small_message_bytes());
@@ -94,7 +91,8 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
         on_end: on_end(options, talker),
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
-    Link::new(address(first)?, address(second)?, settings).map_err(|failure| failure.to_string())
+    let (first, second) = (address(&options.first)?, address(&options.second)?);
+    Link::new(first, second, settings).map_err(|failure| failure.to_string())
 }
 
 /// Says what of the profile counts here: what it measured of messages between sockets.
@@ -108,8 +106,8 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
 }
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
-    let tee =
-        Tee::append_to(path).map_err(|error| format!("{}: {error}", quote::if_needed(path)))?;
+    let tee = Tee::append_to(path)
+        .map_err(|error| format!("{}: open: {error}", quote::if_needed(path)))?;
     Ok(Arc::new(tee))
 }
 

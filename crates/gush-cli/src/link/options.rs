@@ -17,9 +17,12 @@ use crate::size::rate_bytes_per_second;
 #[derive(Debug, Parser)]
 #[command(name = "link", version, max_term_width = 100, disable_version_flag = true)]
 pub struct Options {
-    /// The two addresses to connect
-    #[arg(value_names = ["ADDR", "ADDR"], num_args = 2, required = true, value_hint = ValueHint::AnyPath)]
-    pub addresses: Vec<OsString>,
+    /// The first address
+    #[arg(value_name = "ADDR1", value_hint = ValueHint::AnyPath)]
+    pub first: OsString,
+    /// The second address
+    #[arg(value_name = "ADDR2", value_hint = ValueHint::AnyPath)]
+    pub second: OsString,
 
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
@@ -50,32 +53,44 @@ pub struct Options {
     pub tee_back: Option<PathBuf>,
 
     /// Read or send PROXY headers, which say where a client comes from: accept, send (= send-v1), send-v2
-    #[arg(long, value_name = "WHAT", value_enum, value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        value_enum,
+        hide_possible_values = true,
+        value_delimiter = ','
+    )]
     pub proxy_protocol: Vec<ProxyProtocol>,
     /// Serve clients on at most N threads; one a processor if it is not said
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 
     /// Show progress: auto (on a terminal), always, never
-    #[arg(long, value_name = "WHEN", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
+    #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub progress: Option<When>,
     /// Tell on standard error what moved the bytes
     #[arg(long)]
     pub explain: bool,
-    /// Tell of each connection that ended on standard error: peers, bytes, seconds, methods, why it ended
-    #[arg(long, value_name = "FORMAT", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "text")]
+    /// Say on standard error, as text or json, of each connection that ended: peers, bytes, seconds, methods, why
+    #[arg(long, value_name = "FORMAT", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "text")]
     pub stats: Option<Format>,
     /// The same as --stats=json
     #[arg(long)]
     pub json: bool,
     /// Answer HTTP at HOST:PORT with metrics for Prometheus, under /metrics
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = place)]
     pub metrics: Option<String>,
     /// Log what is as important as LEVEL: off, error, warn, info, debug
-    #[arg(long, value_name = "LEVEL", value_parser = level_parser(), default_value = "warn")]
+    #[arg(long, value_name = "LEVEL", value_parser = level_parser(), hide_possible_values = true, default_value = "warn")]
     pub log: LevelFilter,
-    /// Log as text, as timed text, or as JSON
-    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text")]
+    /// Log as text, timed (text with the time) or json
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        hide_possible_values = true,
+        default_value = "text"
+    )]
     pub log_format: LogFormat,
 
     /// Print version
@@ -153,6 +168,23 @@ fn time(text: &str) -> Result<Duration, &'static str> {
     }
 }
 
+/// Where to listen for scrapes. The port 0 is any that is free.
+fn place(text: &str) -> Result<String, String> {
+    const EXAMPLE: &str = "write HOST:PORT, such as localhost:9100, or 0.0.0.0:9100 for everybody";
+    match text.rsplit_once(':') {
+        None | Some(("", _)) => Err(EXAMPLE.to_owned()),
+        Some((host, _))
+            if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) =>
+        {
+            Err("an IPv6 address stands in brackets, such as [::1]:9100".to_owned())
+        }
+        Some((_, port)) if port.parse::<u16>().is_err() => {
+            Err(format!("no port from 0 to 65535; {EXAMPLE}"))
+        }
+        Some(_) => Ok(text.to_owned()),
+    }
+}
+
 /// What stands below the options in the help.
 pub fn after_help() -> String {
     let mut text = "Addresses:\n".to_owned();
@@ -170,10 +202,10 @@ pub fn after_help() -> String {
 /// Two columns, the second one wrapped below itself.
 fn add_row(text: &mut String, term: &str, help: &str) {
     const INDENT: usize = 26;
-    const WIDTH: usize = 98;
+    const WIDTH: usize = 79;
     let mut line = format!("  {term:<width$}", width = INDENT - 2);
     for word in help.split(' ') {
-        let is_full = line.len() + 1 + word.len() > WIDTH;
+        let is_full = line.len() + word.len() >= WIDTH;
         if is_full {
             text.push_str(line.trim_end());
             text.push('\n');
@@ -188,28 +220,32 @@ fn add_row(text: &mut String, term: &str, help: &str) {
 }
 
 const QUOTING: &str = "\
-A comma or backslash that belongs to a path stands after a backslash or within quotes. A socket that
-systemd or another service manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+A comma or backslash that belongs to a path stands after a backslash or within
+quotes: file:'a,b'. Upper case and socat's names (TCP4-LISTEN, UNIX-CONNECT,
+OPEN) are understood. A socket that systemd or another service manager hands
+over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
 ";
 
 const EXAMPLES: &str = "\
 Send a file, and receive it:
   gush link -u backup.tar tcp:10.0.0.2:9000
   gush link -u tcp-listen:9000 file:backup.tar,create,trunc
-Forward a port; serve a Unix socket on TCP to this machine only; serve a program:
-  gush link tcp-listen:8080,fork tcp:10.0.0.2:80
-  gush link tcp-listen:2375,fork,range=127.0.0.1 unix:/run/docker.sock
+Forward a port; serve a Unix socket on TCP, to this machine; serve a program:
+  gush link tcp-listen:8080,fork,range=10.0.0.0/8 tcp:10.0.0.2:80
+  gush link tcp-listen:127.0.0.1:2375,fork unix:/run/docker.sock
   gush link tcp-listen:7000,fork exec:'sort -u'
 Tee a stream to a log; talk to a server by hand:
   gush link -u --tee all.log tcp-listen:5140 -
   gush link - tcp:mail.example.org:25
 Tell a server who its clients are, end the silent ones, and count:
-  gush link --proxy-protocol send -T 5m --metrics localhost:9100 tcp-listen:443,fork tcp:10.0.0.2:8443
+  gush link --proxy-protocol send -T 5m --metrics localhost:9100 \\
+      tcp-listen:443,fork tcp:10.0.0.2:8443
 ";
 
 const STATUS: &str = "\
-At SIGTERM a link that listens accepts no new clients, and ends when those it has are done; a second
-SIGTERM ends it at once, and so does SIGINT.
+At SIGTERM a link that listens accepts no new clients, and ends when those it
+has are done; a second SIGTERM ends it at once, and so does SIGINT.
 
-Exit status: 0 when the link was ended by its two ends, by a time limit, or drained; 1 when something
-failed (with fork: the listener did, a client's failure is its own); or death by the signal.";
+Exit status: 0 when the link was ended by its two ends, by a time limit, or
+drained; 1 when something failed (with fork: the listener did, a client's
+failure is its own); or death by the signal.";

@@ -62,22 +62,42 @@ impl fmt::Display for AddressError {
         let before = columns(&self.text[..self.span.start]);
         let under = columns(&self.text[self.span.clone()]).max(1);
         writeln!(f, "{}", self.message)?;
-        writeln!(f, "  {}", visible(&self.text))?;
-        writeln!(f, "  {}{}", " ".repeat(before), "^".repeat(under))?;
+        if !self.text.is_empty() {
+            writeln!(f, "  {}", visible(&self.text))?;
+            writeln!(f, "  {}{}", " ".repeat(before), "^".repeat(under))?;
+        }
         match self.kind {
             Some(kind) => {
                 write!(f, "  {} {}", kind.grammar(), kind.help())?;
                 let mut names = options::taken_by(kind).map(|row| row.usage()).collect::<Vec<_>>();
                 names.sort();
-                write!(f, "\n  options: {}", names.join(", "))
+                let Some(last) = names.pop() else { return Ok(()) };
+                names.iter_mut().for_each(|name| name.push(','));
+                names.insert(0, "options:".to_owned());
+                names.push(last);
+                listed(f, &names)
             }
-            None => write!(
-                f,
-                "  kinds: {}",
-                Kind::all().map(Kind::grammar).collect::<Vec<_>>().join(" ")
-            ),
+            None => {
+                f.write_str("  the kinds of addresses:")?;
+                listed(f, &Kind::all().map(|kind| kind.grammar().to_owned()).collect::<Vec<_>>())
+            }
         }
     }
+}
+
+/// `words` below what stands there, in lines that fit a terminal.
+fn listed(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
+    const WIDTH: usize = 79;
+    let mut width = WIDTH;
+    for word in words {
+        if width + 1 + word.len() > WIDTH {
+            f.write_str("\n ")?;
+            width = 1;
+        }
+        write!(f, " {word}")?;
+        width += 1 + word.len();
+    }
+    Ok(())
 }
 
 impl std::error::Error for AddressError {}

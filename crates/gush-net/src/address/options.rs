@@ -151,7 +151,7 @@ const ROWS: &[Row] = rows![
     WriteOnly "wronly" ["o-wronly"] ACCESS, Flag, [], "opens for writing only";
     Seek "seek" ["seek-set", "lseek"] FILES, Size, [], "starts at this offset";
     Pty "pty" [] CHILDREN, Flag, [], "gives the program a terminal";
-    Raw "raw" [] CHILDREN, Flag, [Pty], "the terminal changes nothing that passes";
+    Raw "raw" [] CHILDREN, Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
     Echo "echo" [] CHILDREN, Flag, [Pty], "the terminal repeats what it is sent; on unless raw";
     Stderr "stderr" [] CHILDREN, Flag, [], "takes the program's standard error too";
     Setsid "setsid" [] CHILDREN, Flag, [], "starts the program in a session of its own";

@@ -26,6 +26,9 @@ pub(super) fn address(text: &str) -> Result<Address, AddressError> {
 }
 
 fn parse(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+    // An unclosed quote hides where pieces end, but not what kind of address it stands in.
+    let word = text.split([':', ',']).next().unwrap_or_default();
+    *kind_seen = keyword(word).map(|(kind, _)| kind);
     let pieces = pieces(text)?;
     let head = classify(text, pieces[0].clone())?;
     *kind_seen = Some(head.kind);
@@ -97,7 +100,12 @@ fn target(text: &str, head: &Head) -> Result<Target, Fault> {
     {
         return fault(
             argument.clone(),
-            format!("{} needs more, after a colon: {}", kind.name(), kind.grammar()),
+            format!(
+                "{} needs more, after a colon: {}; a file of this name is written ./{}",
+                kind.name(),
+                kind.grammar(),
+                &text[..argument.start]
+            ),
         );
     }
     let plain = |target| match nothing {

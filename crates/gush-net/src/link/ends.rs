@@ -1,7 +1,9 @@
 //! The two ends of a connection: opened, accepted, named.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
+use rustix::fs::FileType;
 use tracing::info;
 
 use super::record::Failure;
@@ -74,6 +76,16 @@ pub(super) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
         message += &format!(" ({hint})");
     }
     Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))
+}
+
+/// Would what is written to `target` be read again from `source`?
+pub(super) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<BorrowedFd<'_>>) -> bool {
+    let file = |fd: Option<BorrowedFd<'_>>| {
+        let found = rustix::fs::fstat(fd?).ok()?;
+        let is_file = FileType::from_raw_mode(found.st_mode).is_file();
+        is_file.then_some((found.st_dev, found.st_ino))
+    };
+    file(source).is_some_and(|source| file(target) == Some(source))
 }
 
 /// Is it standard output that `error` is about, because nobody reads it any more?

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -12,6 +13,7 @@ use tracing::{debug, info, warn};
 
 use super::ledger::Ledger;
 use super::record::Failure;
+use crate::open::holder;
 
 /// A request is a few hundred bytes; who sends more is no scraper.
 const REQUEST_BYTES: usize = 8 << 10;
@@ -29,7 +31,14 @@ const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 /// Listens where `place` says, `HOST:PORT`.
 pub(super) async fn listen(place: &str) -> Result<TcpListener, Failure> {
     let failed = |error: io::Error| {
-        let what = format!("metrics at {place}: listen: {error}");
+        let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let hint = match (error.kind(), port) {
+            (io::ErrorKind::AddrInUse, Some(port)) => {
+                format!(" ({})", holder::of_port(port, SocketType::STREAM))
+            }
+            _ => String::new(),
+        };
+        let what = format!("metrics at {place}: listen: {error}{hint}");
         Failure::new(what, error.raw_os_error())
     };
     let listener = TcpListener::bind(place).await.map_err(failed)?;

@@ -7,12 +7,14 @@ use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
+use super::cut::Whole;
 use super::ends;
 use super::ledger::Ledger;
 use super::record::{Ending, Failure, Record};
 use super::settings::Settings;
 use super::stop::Stop;
 use crate::address::Address;
+use crate::conduit::Conduit;
 use crate::open::{End, How, Keeper, Listener};
 use crate::proxy::{self, Header};
 use crate::{Counts, Ended, Error, Passed, Way, copy_bidirectional};
@@ -162,12 +164,28 @@ impl Shared {
             return Course::failed(Ending::ProxyHeader, failure);
         }
         let (first, second) = self.in_order(client, other);
+        if let Err(failure) = self.settings.check_ends(&first, &second) {
+            return Course::failed(Ending::OpenFailed, failure);
+        }
         let (mut a, mut b) = (first.conduit, second.conduit);
         if self.settings.one_way {
             (a, b) = (a.read_only(), b.write_only());
         }
         let options = self.settings.relay(Arc::clone(counts));
+        let wholes = [a.read_fd(), b.read_fd()].map(Whole::of);
         let relayed = copy_bidirectional(&mut a, &mut b, &options).await;
+        let cut = match &relayed {
+            Ok(totals) if totals.ended == Ended::Closed => {
+                let (first, second) = self.in_order(names.client.as_str(), names.other.as_str());
+                let [forward, back] = &wholes;
+                let check = |whole: &Option<Whole>, end: &Conduit, passed, name| {
+                    whole.as_ref().map_or(Ok(()), |whole| whole.check(end.read_fd(), passed, name))
+                };
+                check(forward, &a, &totals.forward, first)
+                    .and_then(|()| check(back, &b, &totals.back, second))
+            }
+            _ => Ok(()),
+        };
         // A program sees the end of its input now.
         drop((a, b));
         match relayed {
@@ -176,10 +194,14 @@ impl Shared {
                     self.part(first.keeper, id).await;
                     self.part(second.keeper, id).await;
                 }
+                let failure = cut.err();
                 Course {
                     passed: Some((totals.forward, totals.back)),
-                    ending: totals.ended.into(),
-                    failure: None,
+                    ending: match failure {
+                        Some(_) => Ending::RelayFailed,
+                        None => totals.ended.into(),
+                    },
+                    failure,
                 }
             }
             Err(error) => Course {

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use gush::{Choice, Rate};
 
+use super::ends;
 use super::record::{Failure, Record};
 use super::roles::Roles;
 use super::tee::Tee;
-use crate::open::How;
+use crate::open::{End, How};
 use crate::proxy::Version;
 use crate::{Counts, Options};
 
@@ -67,6 +68,26 @@ impl Settings {
         if self.one_way && self.tee_back.is_some() {
             let why = "one way only, there is nothing that comes back to be copied";
             return Err(Failure::new(why, None));
+        }
+        Ok(())
+    }
+
+    /// Refuses what would read for ever what it writes.
+    pub(super) fn check_ends(&self, first: &End, second: &End) -> Result<(), Failure> {
+        let (a, b) = (&first.conduit, &second.conduit);
+        let back = (!self.one_way).then(|| (b.read_fd(), a.write_fd()));
+        for (source, target) in [Some((a.read_fd(), b.write_fd())), back].into_iter().flatten() {
+            if ends::is_same_file(source, target) {
+                let why = format!("{}: input is output: it would grow without end", second.peer);
+                return Err(Failure::new(why, None));
+            }
+        }
+        let copies = [(&self.tee, a.read_fd()), (&self.tee_back, b.read_fd())];
+        for (tee, source) in copies {
+            if tee.as_ref().is_some_and(|tee| ends::is_same_file(source, Some(tee.fd()))) {
+                let why = "the copy would go into the file that it is a copy of";
+                return Err(Failure::new(why, None));
+            }
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -43,6 +44,10 @@ impl Tee {
             error!(path = %self.path.display(), %error, "the copy ends here, the link goes on");
             *failed = Some(error);
         }
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// What ended the copy early, if something did.

@@ -171,7 +171,7 @@ fn hint(error: &io::Error) -> Option<&'static str> {
         libc::ENETUNREACH => {
             "this machine has no route there; check the network, or wait for it with retry=N"
         }
-        libc::EHOSTUNREACH => "the host is down, or a firewall refuses",
+        libc::EHOSTUNREACH => "the host is down, or a firewall refuses; retry=N waits for it",
         libc::ETIMEDOUT => "nothing answers: the host is down, or a firewall drops what is sent",
         libc::EMFILE => "raise the limit on open files (ulimit -n)",
         libc::EADDRNOTAVAIL => {

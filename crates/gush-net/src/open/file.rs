@@ -19,6 +19,8 @@ use super::{End, How, Peer, connect};
 use crate::address::{Opt, Options, UnixName};
 use crate::conduit::Conduit;
 
+const NO_BYTES: &str = "a directory has no bytes; `gush cp -r` copies it";
+
 /// The longest pause between two looks whether somebody reads a FIFO.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
@@ -141,13 +143,17 @@ async fn open(
                 error.hinted("the option create makes a missing file, where it is written")
             }
             Errno::NOENT => error.hinted("make its directory first"),
-            Errno::ISDIR => error.hinted("a directory has no bytes; `gush cp -r` copies it"),
+            Errno::ISDIR => error.hinted(NO_BYTES),
             Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => error
                 .hinted("it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`"),
             Errno::TXTBSY => error.hinted("a program that runs cannot be written"),
             _ => error,
         }
     })?;
+    // For reading it opens, and only a read would fail, without a word on what to do.
+    if kind.is_some_and(|kind| kind.is_dir()) {
+        return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
+    }
     if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
         rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
             .map_err(|errno| OpenError::new("seek", errno))?;

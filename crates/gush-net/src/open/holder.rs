@@ -5,7 +5,7 @@ use std::fs;
 use rustix::net::SocketType;
 
 /// A sentence for the user whose port is taken.
-pub(super) fn of_port(port: u16, kind: SocketType) -> String {
+pub(crate) fn of_port(port: u16, kind: SocketType) -> String {
     match holder(port, kind) {
         Some(process) => format!("port {port} is in use by {}", named(Some(process))),
         None => format!("port {port} is in use; `ss -lp sport = {port}` shows by whom"),

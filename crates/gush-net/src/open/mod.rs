@@ -23,7 +23,7 @@ mod child;
 mod connect;
 mod error;
 mod file;
-mod holder;
+pub(crate) mod holder;
 mod inherit;
 mod keeper;
 mod listen;

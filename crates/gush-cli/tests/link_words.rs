@@ -1,0 +1,178 @@
+//! What `gush link` says to those who err.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::gush;
+use tempfile::TempDir;
+
+/// What it says in `dir` before it ends with status 1.
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let output = gush().arg("link").args(args).current_dir(dir).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert!(said.starts_with("gush: link: "), "{args:?}: {said}");
+    said
+}
+
+#[test]
+fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
+    let dir = TempDir::new().unwrap();
+    assert_eq!(
+        refused(dir.path(), &["tcp:localhost:70000", "-"]),
+        "gush: link: ports end at 65535
+  tcp:localhost:70000
+                ^^^^^
+  tcp:HOST:PORT connects; an IPv6 address stands in brackets
+  options: bind=HOST, connect-timeout=SECONDS, interval=SECONDS, keepalive,
+  nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr, sndbuf=BYTES
+"
+    );
+    assert_eq!(
+        refused(dir.path(), &["-", "tpc:localhost:80"]),
+        "gush: link: there is no kind of address 'tpc'; did you mean 'tcp'?
+  tpc:localhost:80
+  ^^^
+  the kinds of addresses:
+  - PATH file:PATH pipe:[PATH] fd:N exec:COMMAND shell:COMMAND tcp:HOST:PORT
+  tcp-listen:[HOST:]PORT unix:PATH unix-listen:PATH udp:HOST:PORT
+  udp-listen:[HOST:]PORT listen-fd:N|NAME zero: null:
+"
+    );
+    let empty = refused(dir.path(), &["", "-"]);
+    assert!(empty.starts_with("gush: link: an address is missing here\n  the kinds of"), "{empty}");
+    let open = refused(dir.path(), &["exec:'cat", "-"]);
+    assert!(open.contains("never closed") && open.contains("  exec:COMMAND a program"), "{open}");
+    assert!(refused(dir.path(), &["tcp:localhost:0", "-"]).contains("nothing can be reached"));
+}
+
+#[test]
+fn options_may_stand_between_and_behind_the_addresses() {
+    for args in [["-u", "null:", "-"], ["null:", "-u", "-"], ["null:", "-", "-u"]] {
+        let output = gush().arg("link").args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    }
+}
+
+#[test]
+fn there_are_two_addresses_no_fewer_and_no_more() {
+    let dir = TempDir::new().unwrap();
+    let none = refused(dir.path(), &[]);
+    assert!(none.contains("<ADDR1>") && none.contains("<ADDR2>"), "{none}");
+    let one = refused(dir.path(), &["null:"]);
+    assert!(!one.contains("<ADDR1>") && one.contains("<ADDR2>"), "{one}");
+    assert!(refused(dir.path(), &["null:", "null:", "zero:"]).contains("'zero:'"));
+}
+
+#[test]
+fn a_directory_is_no_address() {
+    let dir = TempDir::new().unwrap();
+    for args in
+        [&["-u", ".", "null:"][..], &["-u", "null:", "."], &[".", "null:"], &["file:.", "-"]]
+    {
+        let said = refused(dir.path(), args);
+        assert!(said.contains("open: Is a directory") && said.contains("`gush cp -r`"), "{said}");
+    }
+}
+
+#[test]
+fn a_file_is_not_linked_to_itself() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("data");
+    fs::write(&file, "content").unwrap();
+    fs::hard_link(&file, dir.path().join("again")).unwrap();
+    for args in
+        [&["-u", "data", "data"][..], &["data", "again"], &["-u", "file:data", "file:again,append"]]
+    {
+        let said = refused(dir.path(), args);
+        assert!(said.contains("input is output"), "{said}");
+    }
+    let said = refused(dir.path(), &["-u", "--tee", "again", "data", "null:"]);
+    assert!(said.contains("the file that it is a copy of"), "{said}");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "content");
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let cases: [(&[&str], &str); 7] = [
+        (&["tcp-listen:0,fork", "tcp-listen:0,fork"], "both addresses say fork"),
+        (&["-u", "--tee-back", "copy", "null:", "null:"], "cannot be used with"),
+        (&["--proxy-protocol", "accept", "null:", "null:"], "takes an address that listens"),
+        (&["--limit", "0", "null:", "null:"], "more than zero"),
+        (&["-T", "5x", "null:", "null:"], "write seconds, such as 2 or 0.5"),
+        (&["file:x,rdonly,append", "null:"], "contradict each other"),
+        (&["--method", "vmsplice", "null:", "null:"], "possible values: auto, read-write, splice"),
+    ];
+    for (args, words) in cases {
+        let said = refused(dir.path(), args);
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made before");
+}
+
+#[test]
+fn the_metrics_place_is_a_host_and_a_port() {
+    let dir = TempDir::new().unwrap();
+    for (place, words) in [
+        ("9100", "write HOST:PORT, such as localhost:9100"),
+        (":9100", "write HOST:PORT"),
+        ("localhost:70000", "no port from 0 to 65535"),
+        ("localhost:", "no port from 0 to 65535"),
+        ("::1:9100", "stands in brackets"),
+    ] {
+        let said = refused(dir.path(), &["--metrics", place, "null:", "null:"]);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_opened_is_told_before_anything_is_done() {
+    let dir = TempDir::new().unwrap();
+    let said = refused(dir.path(), &["--tee", "no/file", "null:", "file:made,create"]);
+    assert_eq!(said, "gush: link: no/file: open: No such file or directory (os error 2)\n");
+    assert!(!dir.path().join("made").exists());
+}
+
+#[test]
+fn a_closed_or_full_standard_output_is_an_error() {
+    let shell = |line: &str| {
+        let output = Command::new("sh").args(["-c", line, env!("CARGO_BIN_EXE_gush")]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let closed = shell("\"$0\" link -u zero: - >&-");
+    assert!(closed.starts_with("gush: link: -: open: standard output is closed"), "{closed}");
+    let full = shell("\"$0\" link -u zero: - >/dev/full");
+    assert!(full.starts_with("gush: link: -: write: No space left on device"), "{full}");
+    let unread = shell("\"$0\" link -u - null: <&-");
+    assert!(unread.starts_with("gush: link: -: open: standard input is closed"), "{unread}");
+}
+
+#[test]
+fn a_program_is_told_of_the_end_of_an_unfinished_line_on_its_terminal() {
+    let mut command = gush();
+    command.args(["link", "-", "exec:cat,pty,echo=0"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"no end of line").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"no end of line");
+}
+
+#[test]
+fn a_raw_terminal_gets_no_byte_of_ours() {
+    let mut command = gush();
+    command.args(["link", "-t", "0.3", "-", "exec:cat,pty,raw"]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"a\x04b\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"a\x04b\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("-t TIME ends it"), "{output:?}");
+}
