@@ -207,9 +207,7 @@ fn denied_calls_are_told_with_the_filter_that_denies_them() {
 fn as_nobody(dir: &Path) -> Command {
     const NOBODY: u32 = 65534;
     fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
-    let program = dir.join("gush");
-    fs::copy(env!("CARGO_BIN_EXE_gush"), &program).unwrap();
-    let mut command = Command::new(program);
+    let mut command = Command::new(common::copied_gush(dir));
     command.arg("doctor").uid(NOBODY).gid(NOBODY).current_dir("/");
     command
 }

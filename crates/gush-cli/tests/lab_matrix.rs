@@ -180,8 +180,7 @@ fn an_unprivileged_user_is_told_what_is_left_out_and_why() {
     const NOBODY: u32 = 65534;
     let dir = TempDir::new().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let program = dir.path().join("gush");
-    fs::copy(env!("CARGO_BIN_EXE_gush"), &program).unwrap();
+    let program = common::copied_gush(dir.path());
     let tried = |pairs: &str| {
         let options = ["lab", "matrix", "--no-store", "--only", "read-write", "--pairs", pairs];
         let mut command = Command::new(&program);

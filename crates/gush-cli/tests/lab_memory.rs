@@ -4,7 +4,7 @@ mod common;
 
 use std::process::Output;
 
-use common::gush;
+use common::{gush, skipped};
 
 fn lab(options: &[&str]) -> Output {
     gush().args(["lab", "memory", "--no-store"]).args(options).output().unwrap()
@@ -45,6 +45,26 @@ fn one_processor_leaves_out_what_needs_several() {
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
     assert!(text.contains("read-1 ") && !text.contains("read-all"), "{text}");
+}
+
+#[test]
+fn the_physical_limit_stands_beside_the_figures_of_other_suites() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("lab.sqlite3");
+    let run = |words: &[&str]| {
+        let output = gush().arg("lab").args(words).arg("--db").arg(&db).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    let pages = ["pages", "--rounds", "1", "--bytes", "64M", "--only", "touched-4K"];
+    if matches!(gush::Kernel::get().vmsplice(), gush::Vmsplice::Absent(_)) {
+        return skipped("vmsplice is denied here");
+    }
+    assert!(run(&pages).contains("was not measured here yet: gush lab memory"));
+    assert!(!run(&["memory", "--rounds", "1", "--bytes", "16M"]).contains("physical limit"));
+    let said = run(&pages);
+    assert!(said.contains("The physical limit: one processor reads "), "{said}");
+    assert!(said.contains(" GiB/s of memory (run "), "{said}");
 }
 
 #[test]

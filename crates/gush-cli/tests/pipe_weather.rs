@@ -146,8 +146,7 @@ fn a_writer_that_ends_early_is_told_by_the_reader() {
 
 /// A copy of the program that anybody may run, and how to become nobody.
 fn as_nobody(dir: &Path) -> Option<String> {
-    let program = dir.join("gush");
-    std::fs::copy(env!("CARGO_BIN_EXE_gush"), &program).unwrap();
+    let program = common::copied_gush(dir);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir, mode).unwrap();
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";

@@ -27,6 +27,12 @@ pub enum Error {
     Corrupt(#[from] crate::pipe::Corruption),
 }
 
+/// The operating system's words alone: without the number that Rust adds, and the path that some crates do.
+pub(crate) fn os_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 impl Error {
     /// A system call that failed: which one, on what, and its answer.
     ///

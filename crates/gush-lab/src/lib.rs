@@ -34,3 +34,4 @@ pub mod tune;
 pub mod warnings;
 
 pub use error::Error;
+pub(crate) use error::os_words;

@@ -6,6 +6,7 @@ mod explain;
 mod export;
 mod history;
 mod import;
+mod limit;
 mod matrix;
 mod memory;
 mod once;

@@ -9,6 +9,7 @@ use gush_lab::Error;
 use gush_lab::case::{self, Case, View};
 use gush_lab::transfer;
 
+use super::limit;
 use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Session};
@@ -88,6 +89,9 @@ impl<'a> Suite<'a> {
             screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
         } else if !csv && !ended.run.samples.is_empty() {
             screen.print(self.view.table(&ended.run.samples).trim_end());
+            if let Some(limit) = limit::line(&ended) {
+                screen.print(&limit);
+            }
         }
         let written = report.as_deref().map(|path| reporting::after(&ended, Some(path)));
         let status = ended.last_words(screen);

@@ -19,6 +19,18 @@ pub fn gush() -> Command {
     command
 }
 
+/// A copy of the built program in `dir`, for users who may not enter where it was built.
+///
+/// Another process writes it: a test beside this one that forks while this one has it open for writing
+/// would keep it so, and then nobody can start it (ETXTBSY).
+pub fn copied_gush(dir: &Path) -> PathBuf {
+    let program = dir.join("gush");
+    let copied =
+        Command::new("cp").args([env!("CARGO_BIN_EXE_gush").as_ref(), program.as_path()]).status();
+    assert!(copied.unwrap().success());
+    program
+}
+
 /// The built program under another name, as a link in `dir`.
 pub fn gush_as(name: &str, dir: &Path) -> Command {
     let link = dir.join(name);

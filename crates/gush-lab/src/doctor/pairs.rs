@@ -7,7 +7,8 @@ use gush::{Choice, Errno, MethodName, Mover};
 
 use super::PairFindings;
 use super::finding::{Finding, words};
-use super::place::{Found, Place, told};
+use super::place::{Found, Place};
+use crate::os_words;
 
 /// Enough to be a whole number of blocks everywhere.
 const MOST_BYTES: u64 = 64 << 10;
@@ -73,7 +74,7 @@ impl Trial {
             let scratch = target.scratch();
             scratch
                 .map(|to| (file, to))
-                .map_err(|error| format!("no file can be made there: {}", told(&error)))
+                .map_err(|error| format!("no file can be made there: {}", os_words(&error)))
         });
         let (file, to) = match ends {
             Ok(ends) => ends,

@@ -13,7 +13,8 @@ use rustix::fs::{
 use super::PathFindings;
 use super::finding::{Finding, size, words};
 use super::pairs;
-use super::place::{Found, Place, Sort, told};
+use super::place::{Found, Place, Sort};
+use crate::os_words;
 
 /// What is worth knowing of a file system, by its name in /proc/self/mountinfo.
 const FILE_SYSTEMS: &[(&str, &str)] = &[
@@ -44,7 +45,7 @@ pub(super) fn examine(place: &Place) -> PathFindings {
 fn missing(error: &io::Error) -> Finding {
     let finding = Finding::absent(
         "access",
-        format!("it cannot be looked at: {}", told(error)),
+        format!("it cannot be looked at: {}", os_words(error)),
         "nothing can be moved from or to it",
     );
     match error.kind() {
@@ -91,7 +92,7 @@ fn access(found: &Found) -> Finding {
         (true, true, Ok(())) => Finding::fine(TOPIC, "it can be read and written", "it serves as source and as target"),
         (true, true, Err(error)) => Finding::limited(
             TOPIC,
-            format!("it can be read; making a file in it fails: {}", told(&error)),
+            format!("it can be read; making a file in it fails: {}", os_words(&error)),
             "it serves as source only",
         )
         .remedy(match error.kind() {
@@ -233,7 +234,7 @@ fn holes(found: &Found) -> Finding {
         Err(error) => {
             return Finding::unknown(
                 TOPIC,
-                format!("holes cannot be tried: no file can be made there: {}", told(&error)),
+                format!("holes cannot be tried: no file can be made there: {}", os_words(&error)),
                 "whether sparse files stay sparse shows when they are copied",
             );
         }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD};
 
+use crate::os_words;
+
 /// What is tried with.
 const CONTENT_BYTES: usize = 64 << 10;
 /// How many names of a directory are looked at for a file to read.
@@ -108,13 +110,13 @@ impl Found {
     /// Something on it to read: the file itself, one made for it, or the first one that there is.
     pub(super) fn source(&self, path: &Path) -> Result<File, String> {
         if self.sort == Sort::File {
-            return open(path).map_err(|error| told(&error));
+            return open(path).map_err(|error| os_words(&error));
         }
         self.filled_scratch().or_else(|_| self.first_file())
     }
 
     fn first_file(&self) -> Result<File, String> {
-        let names = fs::read_dir(&self.dir).map_err(|error| told(&error))?;
+        let names = fs::read_dir(&self.dir).map_err(|error| os_words(&error))?;
         for name in names.take(MOST_NAMES).flatten() {
             let is_file = name.metadata().is_ok_and(|about| {
                 about.is_file() && about.len() > 0 && about.dev() == self.device
@@ -133,12 +135,6 @@ fn open(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed())
         .open(path)
-}
-
-/// The operating system's words without the number that Rust adds.
-pub(super) fn told(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

@@ -35,11 +35,11 @@ impl Files {
     /// A new, hidden directory in `dir`, which is removed in the end.
     pub(super) fn new(dir: &Path) -> Result<Self, Error> {
         let cannot = |error: io::Error| {
-            // tempfile's own words hold the path, too.
-            let error = error.raw_os_error().map_or(error, io::Error::from_raw_os_error);
-            let what =
-                format!("cannot make files in '{}' (--dir names another place)", dir.display());
-            Error::failed(what, error)
+            let what = format!("cannot make files in '{}'", dir.display());
+            Error::refused(format!(
+                "{what}: {} (--dir names another place)",
+                crate::os_words(&error)
+            ))
         };
         let made = tempfile::Builder::new().prefix(".gush-lab-").tempdir_in(dir).map_err(cannot)?;
         let path = made.path().canonicalize().map_err(cannot)?;
@@ -82,8 +82,9 @@ impl Files {
 
     fn make(&self, size_bytes: u64) -> Result<Source, Error> {
         let path = self.path.join(format!("source-{size_bytes}"));
-        let made = self.room_for(size_bytes).and_then(|()| {
-            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        self.room_for(size_bytes)?;
+        let made = File::options().read(true).write(true).create_new(true).open(&path);
+        let made = made.and_then(|file| {
             fill(&file, size_bytes)?;
             file.sync_all()?;
             Ok(file)
@@ -97,13 +98,20 @@ impl Files {
     }
 
     /// A disk is not filled to find out that it is too small for the source and its copy.
-    fn room_for(&self, size_bytes: u64) -> io::Result<()> {
-        let room = rustix::fs::statvfs(&self.path)?;
+    pub(super) fn room_for(&self, size_bytes: u64) -> Result<(), Error> {
+        // One that does not tell has as much as it can get.
+        let Some(room) = rustix::fs::statvfs(&self.path).ok().filter(|room| room.f_blocks > 0)
+        else {
+            return Ok(());
+        };
         let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
-        if free_bytes / 2 < size_bytes {
-            return Err(io::Error::from(io::ErrorKind::StorageFull));
+        if free_bytes / 2 >= size_bytes {
+            return Ok(());
         }
-        Ok(())
+        Err(Error::refused(format!(
+            "cannot make a source of {size_bytes} bytes and a copy of it: {free_bytes} bytes are free on \
+             that disk (--dir names another place, --size other sizes)"
+        )))
     }
 }
 

@@ -53,11 +53,11 @@ pub struct Cases {
 /// The cases for `whats`, whose files go into a new directory in `dir`; `program` is this program.
 ///
 /// A way that this machine or this directory refuses is left out with a sentence, once for all sizes:
-/// it is tried on a small file first. What somebody asked for by name (`named`) is not tried: it is
+/// it is tried on a small file first; so are sizes that the disk has no room for. What somebody asked for by name (`named`) is not tried: it is
 /// measured, or fails.
 ///
 /// # Errors
-/// [`Error::Failed`] when no files can be made in `dir`.
+/// When no files can be made in `dir`, or none of the sizes fits there.
 pub fn cases(
     program: &Path,
     dir: &Path,
@@ -66,6 +66,7 @@ pub fn cases(
     counts: bool,
 ) -> Result<Cases, Error> {
     let files = Rc::new(Files::new(dir)?);
+    files.room_for(TRIAL_BYTES)?;
     let mut all = Cases::default();
     let traced = if counts { try_counting(program, &files) } else { Ok(()) };
     if let Err(why) = &traced {
@@ -73,7 +74,14 @@ pub fn cases(
     }
     let counts = counts && traced.is_ok();
     let mut refused: BTreeMap<(&str, bool), bool> = BTreeMap::new();
+    let mut too_large: BTreeMap<u64, Option<Error>> = BTreeMap::new();
     for &what in whats {
+        let size_bytes = what.size_bytes;
+        let no_room =
+            || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.told()));
+        if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
+            continue;
+        }
         let is_refused = !named
             && *refused.entry((what.way.name, what.cold)).or_insert_with(|| {
                 let Err(why) = try_out(&files, what) else { return false };
@@ -86,7 +94,10 @@ pub fn cases(
             all.cases.push(Box::new(case));
         }
     }
-    Ok(all)
+    match too_large.into_values().flatten().next() {
+        Some(error) if all.cases.is_empty() => Err(error),
+        _ => Ok(all),
+    }
 }
 
 const TRIAL_BYTES: u64 = 64 << 10;

@@ -51,6 +51,11 @@ impl View for Copies {
                 rows.iter().filter(|row| row.size_bytes == size_bytes).collect();
             speeds(&mut text, size_bytes, &own);
         }
+        if rows.iter().any(|row| row.wall_s < TICK_S) {
+            text.push_str(
+                "Below a clock tick the kernel guesses what is the user's and what the system's: trust their sum.\n\n",
+            );
+        }
         if let Some(largest) = sizes(&rows).into_iter().max() {
             let own: Vec<&Row<'_>> = rows.iter().filter(|row| row.size_bytes == largest).collect();
             system_calls(&mut text, largest, &own);
@@ -58,6 +63,10 @@ impl View for Copies {
         text
     }
 }
+
+/// A tick at the lowest common rate, 100 Hz; user and system time are split in proportion to ticks
+/// (`cputime_adjust`, `kernel/sched/cputime.c`).
+const TICK_S: f64 = 0.01;
 
 /// A case with all its samples.
 struct Row<'a> {

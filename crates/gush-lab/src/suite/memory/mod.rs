@@ -4,6 +4,7 @@
 //! one, and a `write` may cost the memory twice its bytes, where the processor fetches what it is about
 //! to overwrite.
 
+mod limit;
 mod loops;
 
 use std::ffi::OsString;
@@ -12,6 +13,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
+pub use limit::limit;
 pub use loops::Operation;
 
 use crate::case::{Case, View};
