@@ -7,6 +7,8 @@ use std::process::Stdio;
 
 use common::gush;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
 
 #[test]
 fn an_interrupt_keeps_what_was_measured() {
@@ -50,4 +52,47 @@ fn an_interrupt_ends_the_processes_of_a_case_at_once() {
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
     assert!(said.contains("interrupted: 0 samples of 1 were taken"), "{said}");
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured_in_every_suite() {
+    let files = TempDir::new().unwrap();
+    let dir = files.path().to_str().unwrap();
+    for words in [
+        &["memory", "--bytes", "4M", "--only", "read-1"][..],
+        &["pages", "--bytes", "4M", "--only", "touched-4K"],
+        &["relay", "--bytes", "1M", "--only", "link"],
+        &["matrix", "--only", "sendfile", "--pairs", "pipe:*"],
+        &["copy", "--dir", dir, "--size", "64K", "--only", "read-write-4096"],
+    ] {
+        let home = TempDir::new().unwrap();
+        let mut lab = gush()
+            .arg("lab")
+            .args(words)
+            .args(["--rounds", "1000000", "--csv"])
+            .env("XDG_DATA_HOME", home.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+        assert_eq!(lines.by_ref().take(3).count(), 3, "{words:?}");
+        kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+        let rows = 2 + lines.count();
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(lab.wait().unwrap().code(), Some(130), "{words:?}: {said}");
+        assert!(said.contains(&format!("interrupted: {rows} samples of ")), "{words:?}: {said}");
+        let history = gush()
+            .args(["lab", "history", "--json"])
+            .env("XDG_DATA_HOME", home.path())
+            .output()
+            .unwrap();
+        let listed: Value = serde_json::from_slice(&history.stdout).unwrap();
+        assert_eq!(
+            (&listed[0]["state"], &listed[0]["samples"]),
+            (&"interrupted".into(), &rows.into())
+        );
+    }
+    assert_eq!(std::fs::read_dir(dir).unwrap().count(), 0, "files are left behind");
 }

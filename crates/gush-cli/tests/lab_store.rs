@@ -147,6 +147,8 @@ fn words_that_mean_no_run_are_explained() {
     assert!(
         fails(home.path(), &["compare", "last", "last~7"]).contains("before the first of 2 runs")
     );
+    assert!(fails(home.path(), &["history", "last~x"]).contains("last~1 is the one before"));
+    assert!(fails(home.path(), &["import", "/proc"]).ends_with("cannot read: Is a directory\n"));
     assert!(fails(home.path(), &["export", "nope"]).contains("gush lab history lists them"));
 }
 

@@ -11,8 +11,11 @@ use crate::stats::{self, Estimate, Verdict};
 pub struct Comparison {
     /// The ids of both.
     pub runs: [String; 2],
-    /// Differences up to this part are not told from chance.
+    /// Differences up to this part are left undecided: what was asked for, or as much as what `others` took
+    /// can have slowed one run down and not the other.
     pub margin: f64,
+    /// The part of the processors' time that others took while each was made; 0 where nobody looked.
+    pub others: [f64; 2],
     /// What differs between the two machines; what only one of them has is left out.
     pub differences: Vec<Difference>,
     /// The cases that both have figures of, in the first run's order.
@@ -49,7 +52,8 @@ pub struct Compared {
     pub verdict: Verdict,
 }
 
-/// Compares `after` with `before`; differences up to the part `margin` are left undecided.
+/// Compares `after` with `before`; differences up to the part `margin` are left undecided, and larger ones
+/// where others were at work while a run was made.
 ///
 /// ```
 /// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
@@ -71,6 +75,8 @@ pub struct Compared {
 #[must_use]
 pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
     let (first, second) = (figures::cases(before), figures::cases(after));
+    let others = [before, after].map(|run| run.others.unwrap_or(0.0));
+    let margin = margin.max(slowing(others[0].max(others[1])));
     let cases: Vec<Compared> = first
         .iter()
         .filter_map(|one| {
@@ -84,10 +90,17 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
     Comparison {
         runs: [before.id.clone(), after.id.clone()],
         margin,
+        others,
         differences: differences(before, after),
         alone: [alone(&first, &second), alone(&second, &first)],
         cases,
     }
+}
+
+/// By how much a case may be slowed down if others take this part of the processors' time, all of it from it.
+fn slowing(others: f64) -> f64 {
+    const MOST: f64 = 0.99;
+    1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0
 }
 
 fn is_same(one: &Speeds<'_>, other: &Speeds<'_>) -> bool {
@@ -122,4 +135,35 @@ fn differences(before: &Run, after: &Run) -> Vec<Difference> {
         found.push(Difference { fact: "gush".to_owned(), values });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Measured, Sample};
+
+    fn run(speed: f64, others: Option<f64>) -> Run {
+        let sample = |round: u32| Sample {
+            suite: "memory".into(),
+            case: "copy-1".into(),
+            round,
+            measured: Measured { gib_per_s: Some(speed), ..Measured::default() },
+        };
+        Run { others, samples: (1..=5).map(sample).collect(), ..Run::default() }
+    }
+
+    #[test]
+    fn what_others_can_have_done_is_left_undecided() {
+        let verdict =
+            |speed, others| runs(&run(4.0, Some(0.01)), &run(speed, others), 0.05).cases[0].verdict;
+        assert_eq!(verdict(3.0, Some(0.02)), Verdict::Slower);
+        assert_eq!(verdict(3.0, None), Verdict::Slower);
+        assert_eq!(
+            verdict(3.0, Some(0.3)),
+            Verdict::CannotTell,
+            "a third less could be the others'"
+        );
+        assert_eq!(verdict(2.0, Some(0.3)), Verdict::Slower, "half of it could not");
+        assert_eq!(verdict(4.3, Some(f64::NAN)), Verdict::Faster, "no figure, no excuse");
+    }
 }

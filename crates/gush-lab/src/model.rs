@@ -167,6 +167,9 @@ pub struct Run {
     /// Somebody interrupted it: samples are missing.
     #[serde(default)]
     pub interrupted: bool,
+    /// The part of the processors' time that other programs and the hypervisor took while it ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub others: Option<f64>,
     /// The version of gush.
     pub gush: String,
     /// The command line.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::csv;
+use crate::error::words;
 use crate::model::Run;
 
 /// What the documents call themselves.
@@ -30,7 +31,7 @@ pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,sui
 #[non_exhaustive]
 pub enum TransferError {
     /// It cannot be read.
-    #[error("cannot read: {0}")]
+    #[error("cannot read: {}", words(.0))]
     Unreadable(#[source] io::Error),
     /// It is no export.
     #[error("is no export of gush lab: {0}")]
@@ -172,6 +173,9 @@ fn check(run: &Run) -> Result<(), String> {
         || run.id.starts_with("last")
     {
         return Err(format!("'{}' cannot be a run's id", run.id.escape_debug()));
+    }
+    if run.others.is_some_and(|others| !(0.0..=1.0).contains(&others)) {
+        return Err(format!("run {}: 'others' is no part of a whole", run.id));
     }
     for sample in &run.samples {
         for name in [&sample.suite, &sample.case] {

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gush_lab::Error;
 use gush_lab::case::Case;
@@ -34,10 +34,18 @@ impl Case for Script {
 }
 
 fn run(scripts: [Script; 2], time: Option<Duration>) -> (Outcome, Vec<String>) {
+    run_until(scripts, time, None)
+}
+
+fn run_until(
+    scripts: [Script; 2],
+    time: Option<Duration>,
+    end: Option<Instant>,
+) -> (Outcome, Vec<String>) {
     let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
     let told = RefCell::new(Vec::new());
-    let outcome = Runner { conditions: &conditions, rounds: 3, time }.run(&cases, |event| {
+    let outcome = Runner { conditions: &conditions, rounds: 3, time, end }.run(&cases, |event| {
         told.borrow_mut().push(match event {
             Event::Begins { case, round } => format!("{case} {round}"),
             Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
@@ -82,4 +90,11 @@ fn when_time_is_up_every_case_was_measured_once() {
     let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
     let (outcome, _) = run(scripts, Some(Duration::ZERO));
     assert_eq!((outcome.samples.len(), outcome.end), (2, End::OutOfTime));
+}
+
+#[test]
+fn nothing_begins_after_the_end() {
+    let scripts = [Script("a", "echo 1"), Script("b", "echo 2")];
+    let (outcome, told) = run_until(scripts, None, Some(Instant::now()));
+    assert_eq!((told.len(), outcome.samples.len(), outcome.end), (0, 0, End::OutOfTime));
 }

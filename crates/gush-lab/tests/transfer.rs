@@ -62,7 +62,8 @@ fn garbage_is_refused_with_a_sentence() {
 #[test]
 fn names_and_figures_that_would_do_harm_are_refused() {
     type Change = fn(&mut Value);
-    let changes: [(&str, Change); 9] = [
+    let changes: [(&str, Change); 10] = [
+        ("no part of a whole", |run| run["others"] = json!(7)),
         ("cannot be a run's id", |run| run["id"] = json!("")),
         ("cannot be a run's id", |run| run["id"] = json!("last~1")),
         ("cannot be a run's id", |run| run["id"] = json!("../../etc/passwd")),

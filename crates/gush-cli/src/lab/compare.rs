@@ -18,7 +18,8 @@ use crate::talk::{Talker, os_text};
 #[command(
     max_term_width = 100,
     after_help = "A run is its id, the start of it, last, or last~1 for the one before.\n\
-                  A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin."
+                  A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin, which is as \
+                  wide as other programs on the machine can have made the difference."
 )]
 pub struct Options {
     /// The run that is the measure
@@ -72,12 +73,22 @@ fn compared(options: &Options) -> Result<Comparison, StoreError> {
     Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
 }
 
+/// If others took more than this part, they widen the usual margin, and that is told.
+const DISTURBING: f64 = 0.05;
+
 fn table(comparison: &Comparison) -> String {
-    let Comparison { runs, margin, differences, cases, alone } = comparison;
+    let Comparison { runs, margin, others, differences, cases, alone } = comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
     for difference in differences {
         let [before, after] = &difference.values;
         text += &format!("differs: {}: {before} → {after}\n", difference.fact);
+    }
+    for (run, others) in runs.iter().zip(others).filter(|(_, others)| **others > DISTURBING) {
+        text += &format!(
+            "disturbed: others took {:.0} % of the processors' time while {run} was made: measure it again when \
+             the machine is quiet\n",
+            others * 100.0
+        );
     }
     let name = |case: &Compared| format!("{} {}", case.suite, case.case);
     let width = cases.iter().map(|case| name(case).len()).max().unwrap_or(0).max(4);

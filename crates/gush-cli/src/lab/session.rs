@@ -1,8 +1,9 @@
 //! A run from its first look at the machine to its last word, stored sample by sample.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use gush_lab::Error;
@@ -33,6 +34,15 @@ pub fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
 }
 
+/// When measuring ends before all rounds are taken.
+#[derive(Clone, Copy, Default)]
+pub struct Limits {
+    /// After so long every case is only measured once.
+    pub time: Option<Duration>,
+    /// Nothing begins after this moment.
+    pub end: Option<Instant>,
+}
+
 /// A run being made.
 pub struct Session {
     talker: Talker,
@@ -41,6 +51,7 @@ pub struct Session {
     run: Run,
     recording: Option<Recording>,
     wanted: usize,
+    not_reached: usize,
 }
 
 impl Session {
@@ -68,7 +79,8 @@ impl Session {
             warnings,
             ..Run::default()
         };
-        let mut session = Self { talker, conditions, watch, run, recording: None, wanted: 0 };
+        let mut session =
+            Self { talker, conditions, watch, run, recording: None, wanted: 0, not_reached: 0 };
         if !keep.no_store {
             let begun = path_of(keep.db.as_ref())
                 .and_then(|path| Store::open(&path))
@@ -85,18 +97,19 @@ impl Session {
             .ok()
     }
 
-    /// Measures `cases` in rounds, for about so long, and hands every sample to `show`.
+    /// Measures `cases` in rounds, within these limits, and hands every sample to `show`.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
         rounds: u32,
-        time: Option<Duration>,
+        limits: Limits,
         screen: &mut Screen,
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
         self.wanted += cases.len() * rounds as usize;
         let mut recording = self.recording.take();
-        let runner = Runner { conditions: &self.conditions, rounds, time };
+        let Limits { time, end } = limits;
+        let runner = Runner { conditions: &self.conditions, rounds, time, end };
         let outcome = runner.run(cases, |event| {
             let Some(sample) = screen.tell(event) else { return };
             show(screen, sample);
@@ -110,6 +123,16 @@ impl Session {
         self.run.samples.extend(outcome.samples);
         self.run.failures.extend(outcome.failures);
         self.run.interrupted |= outcome.end == End::Interrupted;
+        let told: HashSet<(&str, &str)> = (self.run.samples.iter().map(|s| (&*s.suite, &*s.case)))
+            .chain(self.run.failures.iter().map(|f| (&*f.suite, &*f.case)))
+            .collect();
+        let is_reached = |case: &dyn Case| told.contains(&(case.suite(), case.name()));
+        self.not_reached += cases.iter().filter(|case| !is_reached(case.as_ref())).count();
+    }
+
+    /// How many cases were neither measured nor failed, because the time was up or somebody interrupted.
+    pub fn not_reached(&self) -> usize {
+        self.not_reached
     }
 
     /// Was it interrupted?
@@ -136,6 +159,7 @@ impl Session {
     pub fn end(mut self) -> Ended {
         let warnings = self.watch.end(&self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
+        self.run.others = self.watch.others();
         self.run.finished = Some(Timestamp::now());
         let ended = self.recording.take().map(|recording| recording.end(&self.run));
         let store = ended.and_then(|ended| self.stored(ended));

@@ -12,7 +12,7 @@ use gush_lab::transfer;
 use super::limit;
 use super::reporting;
 use super::screen::Screen;
-use super::session::{Keep, Session};
+use super::session::{Keep, Limits, Session};
 use crate::talk::Talker;
 
 /// The options of every suite.
@@ -79,7 +79,7 @@ impl<'a> Suite<'a> {
         if csv {
             screen.print(self.view.csv_header());
         }
-        session.measure(&cases, rounds, None, &mut screen, |screen, sample| {
+        session.measure(&cases, rounds, Limits::default(), &mut screen, |screen, sample| {
             if csv {
                 screen.print(&self.view.csv_row(sample));
             }

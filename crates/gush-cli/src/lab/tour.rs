@@ -14,15 +14,15 @@ use gush_lab::transfer;
 
 use super::reporting;
 use super::screen::Screen;
-use super::session::{Keep, Session};
+use super::session::{Keep, Limits, Session};
 use super::suite::this_program;
 use crate::talk::Talker;
 
 /// What `gush lab` takes when no suite is named.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Measure every case N times, or fewer where a suite's time is up
-    #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Measure every case N times, or as often as there is time
+    #[arg(long, value_name = "N", default_value = "9", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Only these suites: pipe, memory, pages, copy, relay, matrix
     #[arg(long, value_name = "SUITE,…", value_delimiter = ',', value_parser = suites(), hide_possible_values = true)]
@@ -64,47 +64,46 @@ impl Shown {
     }
 }
 
-/// A suite on the way: at most so many rounds, and no new one after so much time.
+/// A suite on the way.
 struct Stop {
     suite: &'static str,
-    rounds: u32,
-    time_s: u64,
+    /// Whether more than one round of it would tell anything more.
+    is_repeated: bool,
     shown: fn(&Places<'_>) -> Result<Shown, Error>,
 }
 
-/// The way: a minute altogether, on two processors.
+/// The way.
 const STOPS: &[Stop] = &[
     Stop {
         suite: "pipe",
-        rounds: u32::MAX,
-        time_s: 12,
+        is_repeated: true,
         shown: |places| Ok(Shown::of(pipe::short(places.program), pipe::Ladder)),
     },
     Stop {
         suite: "memory",
-        rounds: u32::MAX,
-        time_s: 6,
+        is_repeated: true,
         shown: |places| {
             Ok(Shown::of(memory::cases(places.program, Some(256 << 20)), memory::Bandwidths))
         },
     },
-    Stop { suite: "pages", rounds: u32::MAX, time_s: 6, shown: lent_pages },
-    Stop { suite: "copy", rounds: u32::MAX, time_s: 12, shown: copies },
+    Stop { suite: "pages", is_repeated: true, shown: lent_pages },
+    Stop { suite: "copy", is_repeated: true, shown: copies },
     Stop {
         suite: "relay",
-        rounds: u32::MAX,
-        time_s: 6,
+        is_repeated: true,
         shown: |places| Ok(Shown::of(relay::cases(places.program, Some(256 << 20)), relay::Relays)),
     },
-    Stop { suite: "matrix", rounds: 1, time_s: 10, shown: cells },
+    Stop { suite: "matrix", is_repeated: false, shown: cells },
 ];
+
+/// After so much time no case is measured again.
+const ENOUGH: Duration = Duration::from_secs(36);
+/// After so much time nothing more is measured, so that a minute is kept on a busy machine, too.
+const LATE: Duration = Duration::from_secs(50);
 
 fn suites() -> PossibleValuesParser {
     PossibleValuesParser::new(STOPS.iter().map(|stop| stop.suite))
 }
-
-/// After so much time every suite is only measured once.
-const ENOUGH_S: u64 = 45;
 
 fn lent_pages(places: &Places<'_>) -> Result<Shown, Error> {
     let (cases, notes) = pages::cases(places.program, Some(256 << 20), &[]);
@@ -153,30 +152,37 @@ pub fn run(options: &Options) -> ExitCode {
     let mut screen = Screen::new(talker.clone(), options.rounds);
     let is_wanted =
         |suite: &str| options.only.is_empty() || options.only.iter().any(|s| s == suite);
+    let (mut once, mut repeated, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     for stop in STOPS.iter().filter(|stop| is_wanted(stop.suite)) {
-        if session.is_interrupted() {
-            break;
-        }
-        let Shown { cases, show, notes } = match (stop.shown)(&places) {
-            Ok(shown) => shown,
-            Err(error) => {
-                session.leave_out(stop.suite, &error);
-                continue;
+        match (stop.shown)(&places) {
+            Ok(Shown { cases, show, notes }) => {
+                notes.iter().for_each(|note| talker.say(note));
+                if stop.is_repeated { &mut repeated } else { &mut once }.extend(cases);
+                shows.push((stop.suite, show));
             }
-        };
-        for note in notes {
-            talker.say(note);
-        }
-        let known = session.samples().len();
-        let rounds = options.rounds.min(stop.rounds);
-        let left = Duration::from_secs(ENOUGH_S).saturating_sub(begun.elapsed());
-        let time = left.min(Duration::from_secs(stop.time_s));
-        session.measure(&cases, rounds, Some(time), &mut screen, |_, _| ());
-        let own = &session.samples()[known..];
-        if !options.json && !own.is_empty() {
-            screen.print(&format!("{}\n{}\n", stop.suite, show(own).trim_end()));
+            Err(error) => session.leave_out(stop.suite, &error),
         }
     }
+    let end = Some(begun + LATE);
+    // In rounds of all suites: what disturbs the machine for a while shows in each case's interval.
+    let time = Some(ENOUGH.saturating_sub(begun.elapsed()));
+    session.measure(&repeated, options.rounds, Limits { time, end }, &mut screen, |_, _| ());
+    session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
+    let left = session.not_reached();
+    if left > 0 && !session.is_interrupted() {
+        talker.say(format_args!(
+            "{left} cases were not reached within a minute: gush lab SUITE takes the time it needs"
+        ));
+    }
+    for (suite, show) in shows.iter().filter(|_| !options.json) {
+        let of_suite = |sample: &&Sample| sample.suite == *suite;
+        let own: Vec<Sample> = session.samples().iter().filter(of_suite).cloned().collect();
+        if !own.is_empty() {
+            screen.print(&format!("{suite}\n{}\n", show(&own).trim_end()));
+        }
+    }
+    // Their files go before the last word.
+    drop((once, repeated));
     let ended = session.end();
     if options.json {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());

@@ -74,7 +74,7 @@ pub struct Outcome {
 /// }
 /// let conditions = Conditions::look();
 /// let cases: [Box<dyn Case>; 1] = [Box::new(Nap)];
-/// let outcome = Runner { conditions: &conditions, rounds: 3, time: None }.run(&cases, |_| ());
+/// let outcome = Runner { conditions: &conditions, rounds: 3, time: None, end: None }.run(&cases, |_| ());
 /// assert_eq!((outcome.samples.len(), outcome.end), (3, End::Whole));
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +85,8 @@ pub struct Runner<'a> {
     pub rounds: u32,
     /// No measurement begins after so long; every case is measured once nevertheless.
     pub time: Option<Duration>,
+    /// Nothing begins after this moment, measured before or not.
+    pub end: Option<Instant>,
 }
 
 /// Why a pass over the cases stopped before its end.
@@ -155,10 +157,10 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
         if interrupt::requested() {
             return Err(End::Interrupted);
         }
-        match self.runner.time {
-            Some(time) if round > 1 && self.begun.elapsed() >= time => Err(End::OutOfTime),
-            _ => Ok(()),
-        }
+        let Runner { time, end, .. } = *self.runner;
+        let is_enough = round > 1 && time.is_some_and(|time| self.begun.elapsed() >= time);
+        let is_late = end.is_some_and(|end| Instant::now() >= end);
+        if is_enough || is_late { Err(End::OutOfTime) } else { Ok(()) }
     }
 
     fn once(&mut self, case: &dyn Case, round: u32) -> Result<(), Error> {

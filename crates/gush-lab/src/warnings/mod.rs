@@ -59,6 +59,28 @@ impl Watch {
         found.extend(of_samples(samples));
         found
     }
+
+    /// The part of the processors' time that other programs and the hypervisor have taken since.
+    ///
+    /// ```
+    /// let watch = gush_lab::warnings::Watch::begin();
+    /// assert!(watch.others().is_none_or(|part| (0.0..=1.0).contains(&part)));
+    /// ```
+    #[must_use]
+    pub fn others(&self) -> Option<f64> {
+        let now = Observed::look_in(Path::new("/"));
+        let [others, stolen] = taken(&self.idle[1], &now)?;
+        Some((others + stolen).clamp(0.0, 1.0))
+    }
+}
+
+/// Which parts of the processors' time other programs, and the hypervisor, took between two looks.
+fn taken(before: &Observed, after: &Observed) -> Option<[f64; 2]> {
+    let total_s = after.total_s - before.total_s;
+    let own_s = after.own_s - before.own_s;
+    let others_s = after.busy_s - before.busy_s - own_s;
+    let stolen_s = after.stolen_s - before.stolen_s;
+    (total_s > 0.0).then(|| [others_s / total_s, stolen_s / total_s])
 }
 
 /// What is set so that figures drift.
@@ -104,13 +126,7 @@ pub fn of_settings(observed: &Observed) -> Vec<Warning> {
 pub fn of_load(before: &Observed, after: &Observed, when: &str) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
     const STOLEN: f64 = 0.01;
-    let total_s = after.total_s - before.total_s;
-    if total_s <= 0.0 {
-        return Vec::new();
-    }
-    let own_s = after.own_s - before.own_s;
-    let others = (after.busy_s - before.busy_s - own_s) / total_s;
-    let stolen = (after.stolen_s - before.stolen_s) / total_s;
+    let Some([others, stolen]) = taken(before, after) else { return Vec::new() };
     let mut found = Vec::new();
     if others > OTHERS {
         found.push(Warning::new(
