@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# The README's picture: makes the report from runs and photographs the ladder in it.
+#
+#   docs/picture.sh [RUN|FILE…]     as gush lab report takes them; docs/report.json unless some are named
+#
+# GUSH is the program (cargo run --release unless given), PICTURE where the picture goes (docs/report.png).
+# Of the machine at hand, when it is quiet:
+#
+#   gush lab pipe && gush lab memory && gush lab export last last~1 --json >docs/report.json && docs/picture.sh
+set -euo pipefail
+
+here=$(cd "$(dirname "$0")" && pwd)
+picture=$(realpath -m "${PICTURE:-$here/report.png}")
+size=960,1110
+most_bytes=200000
+
+for browser in chromium chromium-browser google-chrome google-chrome-stable ''; do
+    if command -v "$browser" >/dev/null; then
+        break
+    fi
+done
+if [[ -z $browser ]]; then
+    echo "docs/picture.sh: no Chromium on this machine: install the package chromium" >&2
+    exit 1
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+if [[ $# -eq 0 ]]; then
+    set -- "$here/report.json"
+fi
+if [[ -n ${GUSH:-} ]]; then
+    gush=("$GUSH")
+else
+    gush=(cargo run --quiet --release --manifest-path "$here/../Cargo.toml" --)
+fi
+"${gush[@]}" lab report "$@" --report "$scratch/report.html" >/dev/null
+
+# A photograph begins where its page does; in a frame, that can be the ladder.
+printf '<!doctype html><body style="margin: 0"><iframe src="report.html#pipe" style="%s"></iframe>' \
+    "display: block; border: 0; width: ${size/,*/px}; height: ${size/*,/}px" >"$scratch/frame.html"
+timeout 120 "$browser" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+    --disable-background-networking --hide-scrollbars --disable-lcd-text --force-prefers-reduced-motion \
+    --user-data-dir="$scratch/profile" --window-size="$size" \
+    --screenshot="$scratch/report.png" "file://$scratch/frame.html" >/dev/null 2>"$scratch/browser" ||
+    { cat "$scratch/browser" >&2; exit 1; }
+
+bytes=$(stat -c %s "$scratch/report.png")
+if ((bytes > most_bytes)); then
+    echo "docs/picture.sh: the picture has $bytes bytes, and $most_bytes is the most" >&2
+    exit 1
+fi
+mv "$scratch/report.png" "$picture"
+echo "$picture"
