@@ -203,6 +203,31 @@ fn denied_calls_are_told_with_the_filter_that_denies_them() {
     }
 }
 
+/// Calls that have nothing to do with moving bytes may be denied just as well.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn whatever_a_filter_denies_the_rest_is_told() {
+    let dir = TempDir::new().unwrap();
+    let deny = match common::denier(dir.path()) {
+        Ok(deny) => deny,
+        Err(why) => return skipped(&why),
+    };
+    /// ioctl, fallocate, statx, statfs, fstatfs, prlimit64, sysinfo, uname, mlock, sched_getaffinity,
+    /// clone and clone3, pipe2, memfd_create, socketpair, faccessat2, unlink, getdents64.
+    const CALLS: &[&str] = &[
+        "16", "285", "332", "137", "138", "302", "99", "63", "149", "204", "56,435", "293", "319",
+        "53", "439", "87", "217",
+    ];
+    for calls in CALLS {
+        let mut denied = Command::new(&deny);
+        denied.args(["1", calls, env!("CARGO_BIN_EXE_gush"), "doctor", "--json"]).arg(dir.path());
+        let output = denied.output().unwrap();
+        assert!(!text(&output.stderr).contains("panicked"), "{calls}: {output:?}");
+        let found = json(&output);
+        assert!(!finding(&found["findings"], "splice").is_null(), "{calls}");
+    }
+}
+
 /// The program where anybody may run it, as somebody without privileges.
 fn as_nobody(dir: &Path) -> Command {
     const NOBODY: u32 = 65534;

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::fd::OwnedFd;
 
 use gush::Errno;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
-use rustix::process::{Resource, getrlimit};
 
 use super::finding::{Finding, size, words};
 
@@ -122,21 +122,39 @@ fn how_many() -> Finding {
     }
 }
 
+/// The soft and the hard limit, none where there is none; or why nobody tells.
+pub(super) fn limit_of(resource: Resource) -> nix::Result<[Option<u64>; 2]> {
+    let (soft, hard) = getrlimit(resource)?;
+    Ok([soft, hard].map(|limit| (limit != RLIM_INFINITY).then_some(limit)))
+}
+
 /// How many descriptors there may be.
 pub(super) fn descriptors() -> Finding {
     const TOPIC: &str = "descriptors";
     /// A thousand relayed connections: two sockets and two ends of a pipe each way.
     const ENOUGH: u64 = 6 * 1024;
-    let limit = getrlimit(Resource::Nofile);
     let open = fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let told =
         |limit: Option<u64>| limit.map_or("any number".to_owned(), |limit| limit.to_string());
+    let [soft, hard] = match limit_of(Resource::RLIMIT_NOFILE) {
+        Ok(limits) => limits,
+        Err(errno) => {
+            return Finding::unknown(
+                TOPIC,
+                format!(
+                    "{open} descriptors are open; how many are allowed is not told: {}",
+                    errno.desc()
+                ),
+                "a relay that runs out of them says so, and waits",
+            );
+        }
+    };
     let fact = format!(
         "{open} descriptors are open; {} are allowed, and up to {} on request",
-        told(limit.current),
-        told(limit.maximum)
+        told(soft),
+        told(hard)
     );
-    match limit.current {
+    match soft {
         Some(current) if current < ENOUGH => Finding::limited(
             TOPIC,
             fact,
@@ -145,7 +163,7 @@ pub(super) fn descriptors() -> Finding {
                 current.saturating_sub(16) / 6
             ),
         )
-        .remedy(match limit.maximum {
+        .remedy(match hard {
             Some(most) => format!("ulimit -n {most}; systemd: LimitNOFILE="),
             None => "ulimit -n 65536; systemd: LimitNOFILE=".to_owned(),
         }),

@@ -3,7 +3,7 @@
 use std::fs;
 
 use gush::{HUGE_PAGE_BYTES, Pages};
-use rustix::process::{Resource, getrlimit};
+use nix::sys::resource::Resource;
 
 use super::finding::{Finding, size, words};
 
@@ -87,8 +87,11 @@ fn range_of(line: &str) -> Option<std::ops::Range<usize>> {
 pub(super) fn locked() -> Finding {
     const TOPIC: &str = "locked-memory";
     const TRIED_BYTES: usize = 1 << 20;
-    let limit = getrlimit(Resource::Memlock).current;
-    let told = limit.map_or("any amount".to_owned(), size);
+    let told = match super::limits::limit_of(Resource::RLIMIT_MEMLOCK) {
+        Ok([Some(limit), _]) => size(limit),
+        Ok([None, _]) => "any amount".to_owned(),
+        Err(_) => "an unknown amount".to_owned(),
+    };
     let tried = Pages::new(TRIED_BYTES).and_then(|pages| pages.lock());
     match tried {
         Ok(()) => Finding::fine(

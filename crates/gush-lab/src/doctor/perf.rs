@@ -29,6 +29,8 @@ pub(super) fn profiling(status: &Status) -> Finding {
         .args(["stat", "-x,", "-e", "cpu-clock:k", "--", "true"])
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
+        // Of two pipes the standard library reads by turns, and panics where a filter denies it ioctl.
+        .stdout(Stdio::null())
         .output();
     let shown = program.display();
     match tried {
