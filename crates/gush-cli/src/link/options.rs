@@ -226,17 +226,21 @@ OPEN) are understood. A socket that systemd or another service manager hands
 over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
 ";
 
+/// An empty line before each heading: a manual page would else join it to the line above.
 const EXAMPLES: &str = "\
 Send a file, and receive it:
   gush link -u backup.tar tcp:10.0.0.2:9000
   gush link -u tcp-listen:9000 file:backup.tar,create,trunc
+
 Forward a port; serve a Unix socket on TCP, to this machine; serve a program:
   gush link tcp-listen:8080,fork,range=10.0.0.0/8 tcp:10.0.0.2:80
   gush link tcp-listen:127.0.0.1:2375,fork unix:/run/docker.sock
   gush link tcp-listen:7000,fork exec:'sort -u'
+
 Tee a stream to a log; talk to a server by hand:
   gush link -u --tee all.log tcp-listen:5140 -
   gush link - tcp:mail.example.org:25
+
 Tell a server who its clients are, end the silent ones, and count:
   gush link --proxy-protocol send -T 5m --metrics localhost:9100 \\
       tcp-listen:443,fork tcp:10.0.0.2:8443
