@@ -77,3 +77,17 @@ fn options_of_the_tour_do_not_go_with_a_suite() {
     assert_eq!(output.status.code(), Some(1));
     assert!(!output.stderr.is_empty() && output.stdout.is_empty());
 }
+
+#[test]
+fn a_report_does_not_grow_by_the_cells_of_earlier_matrices() {
+    let home = TempDir::new().unwrap();
+    let page = home.path().join("report.html");
+    let [first, second] = [(); 2].map(|()| {
+        let mut lab = gush();
+        lab.args(["lab", "matrix", "--only", "read-write", "--pairs", "pipe:*", "--report"]);
+        lab.arg(&page).env("XDG_DATA_HOME", home.path()).output().unwrap();
+        fs::read_to_string(&page).unwrap().len()
+    });
+    // With them it would be 15 KB, and a whole matrix is 300 times as large.
+    assert!(second < first + 4096, "{first} {second}");
+}
