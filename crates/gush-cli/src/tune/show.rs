@@ -30,7 +30,11 @@ impl<'a> Screen<'a> {
         let question = &answer.question;
         let what = match (answer.change(), &answer.best, &answer.skipped) {
             (Some((setting, compared)), ..) => {
-                format!("{} -> {setting}: {}", answer.table, figures(&compared))
+                let only = match answer.narrowed {
+                    true => format!(" (only {})", answer.class()),
+                    false => String::new(),
+                };
+                format!("{} -> {setting}{only}: {}", answer.table, figures(&compared))
             }
             (None, _, Some(why)) => format!("{} stays: {why}", answer.table),
             (None, Some((setting, compared)), None) => {
@@ -155,6 +159,7 @@ fn answer_record(answer: &Answer) -> Value {
         "at_least_bytes": answer.at_least_bytes,
         "below_bytes": answer.below_bytes,
         "table": answer.table,
+        "narrowed": answer.narrowed,
         "best": null,
         "changed": answer.change().is_some(),
         "skipped": answer.skipped,

@@ -7,7 +7,7 @@ use gush::Profile;
 use super::bench::{self, Bench};
 use super::decide::{self, Comparison};
 use super::place::Place;
-use super::question::{self, Question};
+use super::question;
 use crate::Error;
 
 /// Said of a choice that was not looked at more closely.
@@ -28,7 +28,7 @@ pub struct Checked {
 
 /// Measures every choice that the profile changes, for `time` in all, and tells each.
 ///
-/// Each class of sizes is measured where it was tuned and, again, at its lower end.
+/// Each class of sizes is measured where it was tuned and, again, at its ends.
 ///
 /// # Errors
 /// As [`super::measure`].
@@ -42,10 +42,7 @@ pub fn check(
     super::outlive_broken_pipes()?;
     let mut questions = Vec::new();
     for question in question::all(places) {
-        // Below this a class has no lower end worth the name.
-        if question.at_least_bytes >= 1 << 16 {
-            questions.push(Question { bytes: question.at_least_bytes, ..question.clone() });
-        }
+        questions.extend(question.ends());
         questions.push(question);
     }
     let mut all = Vec::new();

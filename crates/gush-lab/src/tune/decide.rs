@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::bench::Bench;
 use super::question::Question;
 use super::setting::Setting;
+use super::size;
 use crate::Error;
 use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Verdict};
 
@@ -73,6 +74,11 @@ pub struct Answer {
     pub best: Option<(Setting, Comparison)>,
     /// Why there is no answer, as a sentence.
     pub skipped: Option<String>,
+    /// Does it hold for less than was asked about, because it does not, or not surely, elsewhere?
+    pub narrowed: bool,
+    /// The lines of a rule that say what it is for.
+    #[serde(skip)]
+    pub(super) rule_for: String,
 }
 
 impl Answer {
@@ -87,6 +93,24 @@ impl Answer {
             table: "the table's choice".to_owned(),
             best: None,
             skipped: None,
+            narrowed: false,
+            rule_for: question.lines(),
+        }
+    }
+
+    fn narrow(&mut self, question: &Question) {
+        self.at_least_bytes = question.at_least_bytes;
+        self.below_bytes = question.below_bytes;
+        self.narrowed = true;
+        self.rule_for = question.lines();
+    }
+
+    /// The sizes that it stands for, in words.
+    #[must_use]
+    pub fn class(&self) -> String {
+        match self.below_bytes {
+            Some(below) => format!("{} to {}", size(self.at_least_bytes), size(below)),
+            None => format!("from {}", size(self.at_least_bytes)),
         }
     }
 
@@ -107,7 +131,8 @@ struct Trial {
 /// Answers a question within `time`, as far as that suffices.
 ///
 /// First all ways are tried in turn; then the fastest is compared with the table's choice by fresh
-/// samples of those two alone, because the best of many owes a part of its place to luck.
+/// samples of those two alone, because the best of many owes a part of its place to luck. What is surely
+/// faster must also do no harm at the ends of the class; from an end where it might, it is kept away.
 pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Error> {
     let start = Instant::now();
     let mut answer = Answer::open(question);
@@ -153,13 +178,57 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
         answer.skipped = Some("there was no time to try anything else".to_owned());
         return Ok(answer);
     };
-    let until = start + time;
+    let until = start + time / 4 * 3;
     let compared = compare(&bench, None, Some(&trial.profile), question.bytes, until)?;
     answer.best = compared.map(|comparison| (trial.setting, comparison));
     if answer.best.is_none_or(|(_, comparison)| comparison.rounds < FEWEST_SAMPLES) {
         answer.skipped = Some("there was no time for enough rounds".to_owned());
     }
+    if answer.change().is_some() {
+        let narrowed = confirm(question, &trial.profile, start + time)?;
+        if narrowed != *question {
+            answer.narrow(&narrowed);
+        }
+    }
     Ok(answer)
+}
+
+/// The class without those ends where the profile is not surely as fast as the table.
+fn confirm(question: &Question, profile: &Profile, until: Instant) -> Result<Question, Error> {
+    let mut narrowed = question.clone();
+    let ends = question.ends();
+    for (index, end) in ends.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now());
+        let share = left / (ends.len() - index) as u32;
+        let bench = Bench::new(end)?;
+        let until = Instant::now() + share;
+        let compared = compare(&bench, None, Some(profile), end.bytes, until)?;
+        if !compared.is_some_and(|compared| is_harmless(&compared)) {
+            narrowed = narrowed.without(end);
+        }
+    }
+    Ok(narrowed)
+}
+
+/// Surely not slower, but for the margin below which nobody cares.
+fn is_harmless(compared: &Comparison) -> bool {
+    compared.rounds >= FEWEST_SAMPLES && compared.ratio.low * (1.0 + MARGIN) >= 1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harmless_is_what_is_surely_not_slower() {
+        let compared = |seconds: f64, rounds: usize| {
+            let rounds: Vec<_> = (0..rounds).map(|_| (1.0, seconds)).collect();
+            Comparison::of(&rounds, 1 << 20).expect("rounds")
+        };
+        assert!(is_harmless(&compared(0.9, 10)) && is_harmless(&compared(1.02, 10)));
+        assert!(!is_harmless(&compared(1.2, 10)), "slower");
+        assert!(!is_harmless(&compared(0.9, FEWEST_SAMPLES - 1)), "too few rounds to be sure");
+    }
 }
 
 /// Takes both ways in turn, each first in every other round.

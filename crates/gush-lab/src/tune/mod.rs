@@ -49,9 +49,6 @@ pub struct Findings {
     processor_name: Option<String>,
     /// One for each question.
     pub answers: Vec<Answer>,
-    /// The lines of a rule for each answer that say what it is for.
-    #[serde(skip)]
-    rules: Vec<String>,
     /// About messages between sockets.
     pub messages: Vec<Message>,
 }
@@ -107,13 +104,11 @@ pub fn measure(
         tell(&answer);
         answers.push(answer);
     }
-    let rules = questions.iter().map(question::Question::lines).collect();
     Ok(Findings {
         made: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
         host: Host::here(),
         processor_name: processor_name(),
         answers,
-        rules,
         messages,
     })
 }

@@ -74,7 +74,11 @@ const FILE_TO_FILE: &[Class] = &[
     (48 * MIB, 16 * MIB, Some(128 * MIB)),
     (256 * MIB, 128 * MIB, None),
 ];
-const ACROSS: &[Class] = &[(4 * MIB, 0, Some(16 * MIB)), (64 * MIB, 16 * MIB, None)];
+const ACROSS: &[Class] = &[
+    (16 * KIB, 0, Some(64 * KIB)),
+    (4 * MIB, 64 * KIB, Some(16 * MIB)),
+    (64 * MIB, 16 * MIB, None),
+];
 const FILE_TO_STREAM: &[Class] = &[(64 * KIB, 0, Some(MIB)), (32 * MIB, MIB, None)];
 /// Of a stream nobody knows how much is coming.
 const STREAM: &[Class] = &[(48 * MIB, 0, None)];
@@ -126,6 +130,33 @@ impl Question {
             FEW..MANY => 5,
             MANY.. => 12,
         }
+    }
+
+    /// The same at the ends of its class: what holds for the size measured need not hold there. The upper
+    /// end is left out where it would take long.
+    pub(super) fn ends(&self) -> Vec<Self> {
+        const LEAST: u64 = 4 * KIB;
+        const MOST: u64 = 16 * MIB;
+        if self.source.place().is_none() {
+            return Vec::new();
+        }
+        let lower = Some(self.at_least_bytes.max(LEAST));
+        // One piece less than what the next class begins with.
+        let upper = self.below_bytes.filter(|below| *below <= MOST).map(|below| below - LEAST);
+        let at = |bytes: u64| Self { bytes, ..self.clone() };
+        let ends = [lower, upper].into_iter().flatten();
+        ends.filter(|bytes| *bytes != self.bytes).map(at).collect()
+    }
+
+    /// The class from the size measured on, away from an end where its answer might do harm.
+    pub(super) fn without(&self, end: &Self) -> Self {
+        let mut narrower = self.clone();
+        if end.bytes < self.bytes {
+            narrower.at_least_bytes = self.bytes;
+        } else {
+            narrower.below_bytes = Some(self.bytes + 4 * KIB);
+        }
+        narrower
     }
 
     /// Is it one file system on both sides?
@@ -233,6 +264,28 @@ mod tests {
                 assert!(setting::read(&text).is_ok(), "{question}, {setting}:\n{text}");
             }
         }
+    }
+
+    #[test]
+    fn a_class_can_be_kept_away_from_either_end() {
+        let classes = all(&places());
+        let one = |question: &&Question| {
+            question.at_least_bytes == MIB
+                && question.source.place().is_some()
+                && question.below_bytes.is_some()
+        };
+        let question = classes.iter().find(one).expect("such a class");
+        let [lower, upper] = &question.ends()[..] else { panic!("{question}: two ends") };
+        assert_eq!((lower.bytes, upper.bytes), (MIB, 16 * MIB - 4 * KIB));
+        let (above, below) = (question.without(lower), question.without(upper));
+        assert_eq!((above.at_least_bytes, above.below_bytes), (4 * MIB, Some(16 * MIB)));
+        assert_eq!((below.at_least_bytes, below.below_bytes), (MIB, Some(4 * MIB + 4 * KIB)));
+        let nothing = question.without(lower).without(upper);
+        assert!(
+            (nothing.at_least_bytes..nothing.below_bytes.unwrap_or(0)).contains(&question.bytes)
+        );
+        let stream = classes.iter().find(|question| question.source == End::Pipe);
+        assert!(stream.expect("a stream").ends().is_empty(), "nobody knows how much is coming");
     }
 
     #[test]

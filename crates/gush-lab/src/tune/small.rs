@@ -57,12 +57,12 @@ pub(super) fn messages(time: Duration) -> Result<Vec<Message>, Error> {
     Ok(all)
 }
 
-/// The largest size up to which reading and writing was never slower, if it was ever faster.
+/// The largest size up to which reading and writing was never slower; none where nothing was seen.
 pub(super) fn threshold_bytes(messages: &[Message]) -> Option<usize> {
     let not_slower = messages.iter().take_while(|message| message.read_write_is != Verdict::Slower);
     let small: Vec<_> = not_slower.collect();
-    let faster = small.iter().any(|message| message.read_write_is == Verdict::Faster);
-    small.last().filter(|_| faster).map(|message| message.bytes)
+    let seen = messages.iter().any(|message| message.read_write_is != Verdict::CannotTell);
+    small.last().filter(|_| seen).map(|message| message.bytes)
 }
 
 #[derive(Clone, Copy)]
@@ -146,7 +146,8 @@ mod tests {
         assert_eq!(threshold(&[Faster, CannotTell, Slower, Faster]), Some(2));
         assert_eq!(threshold(&[Faster, Faster]), Some(2));
         assert_eq!(threshold(&[Slower, Faster]), None);
-        assert_eq!(threshold(&[CannotTell, CannotTell, Slower]), None);
+        assert_eq!(threshold(&[CannotTell, CannotTell, Slower]), Some(2));
+        assert_eq!(threshold(&[CannotTell, CannotTell]), None);
         assert_eq!(threshold(&[]), None);
     }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use gush::Host;
 
-use super::{Findings, size};
+use super::Findings;
 
 /// A profile of these rules for this machine, without a word about where they come from.
 pub(super) fn of_rules(rules: &str) -> String {
@@ -41,13 +41,13 @@ pub(super) fn of(findings: &Findings) -> String {
     }
     let _ = write!(text, "\n{}", machine(&findings.host, findings.processor_name.as_deref()));
     let mut changes = 0;
-    for (lines, answer) in findings.rules.iter().zip(&findings.answers) {
+    for answer in &findings.answers {
         let Some((setting, comparison)) = answer.change() else { continue };
         changes += 1;
         let ratio = comparison.ratio;
         let _ = write!(
             text,
-            "\n# {}: {} {:.2} GiB/s, {setting} {:.2} GiB/s: {:.2} times [{:.2}, {:.2}], {} rounds\n{lines}{}",
+            "\n# {}: {} {:.2} GiB/s, {setting} {:.2} GiB/s: {:.2} times [{:.2}, {:.2}], {} rounds\n{}{}{}",
             answer.question,
             answer.table,
             comparison.before_gib_per_s,
@@ -56,6 +56,12 @@ pub(super) fn of(findings: &Findings) -> String {
             ratio.low,
             ratio.high,
             comparison.rounds,
+            if answer.narrowed {
+                "# (elsewhere in its class it is not, or not surely)\n"
+            } else {
+                ""
+            },
+            answer.rule_for,
             setting.lines(),
         );
     }
@@ -65,12 +71,8 @@ pub(super) fn of(findings: &Findings) -> String {
     }
     text += "\n# Measured, and left to the table:\n";
     for answer in findings.answers.iter().filter(|answer| answer.change().is_none()) {
-        let class = match answer.below_bytes {
-            Some(below) => format!("{} to {}", size(answer.at_least_bytes), size(below)),
-            None => format!("from {}", size(answer.at_least_bytes)),
-        };
         let why = answer.skipped.as_ref().map_or(String::new(), |why| format!(" ({why})"));
-        let _ = writeln!(text, "# {} ({class}): {}{why}", answer.question, answer.table);
+        let _ = writeln!(text, "# {} ({}): {}{why}", answer.question, answer.class(), answer.table);
     }
     text
 }
