@@ -62,7 +62,9 @@ impl<'a> Screen<'a> {
             return self.print(&record.to_string());
         }
         if let Some(bytes) = findings.small_message_bytes() {
-            self.print(&format!("messages between sockets up to {bytes} bytes are better copied"));
+            self.print(&format!(
+                "messages between sockets up to {bytes} bytes are no slower when copied"
+            ));
         }
         let rules = match changes {
             0 => "no rule: nothing is surely faster here than the table".to_owned(),

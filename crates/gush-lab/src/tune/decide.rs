@@ -117,7 +117,8 @@ impl Answer {
     /// The setting to be used instead of the table's choice, if one is surely faster.
     #[must_use]
     pub fn change(&self) -> Option<(Setting, Comparison)> {
-        self.best.filter(|(_, comparison)| comparison.verdict == Verdict::Faster)
+        let is_faster = |(_, compared): &(Setting, Comparison)| compared.verdict == Verdict::Faster;
+        self.best.filter(is_faster).filter(|_| self.skipped.is_none())
     }
 }
 
@@ -186,7 +187,10 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
     }
     if answer.change().is_some() {
         let narrowed = confirm(question, &trial.profile, start + time)?;
-        if narrowed != *question {
+        if narrowed.is_one_size() {
+            let why = "surely faster at this size alone, not at either end of its class";
+            answer.skipped = Some(why.to_owned());
+        } else if narrowed != *question {
             answer.narrow(&narrowed);
         }
     }
@@ -213,22 +217,6 @@ fn confirm(question: &Question, profile: &Profile, until: Instant) -> Result<Que
 /// Surely not slower, but for the margin below which nobody cares.
 fn is_harmless(compared: &Comparison) -> bool {
     compared.rounds >= FEWEST_SAMPLES && compared.ratio.low * (1.0 + MARGIN) >= 1.0
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn harmless_is_what_is_surely_not_slower() {
-        let compared = |seconds: f64, rounds: usize| {
-            let rounds: Vec<_> = (0..rounds).map(|_| (1.0, seconds)).collect();
-            Comparison::of(&rounds, 1 << 20).expect("rounds")
-        };
-        assert!(is_harmless(&compared(0.9, 10)) && is_harmless(&compared(1.02, 10)));
-        assert!(!is_harmless(&compared(1.2, 10)), "slower");
-        assert!(!is_harmless(&compared(0.9, FEWEST_SAMPLES - 1)), "too few rounds to be sure");
-    }
 }
 
 /// Takes both ways in turn, each first in every other round.
@@ -260,5 +248,21 @@ pub(super) fn told(report: &Report) -> String {
         Some(used) if used.threads > 1 => format!("{} threads {}", used.name, used.threads),
         Some(used) => used.name.to_string(),
         None => "nothing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn harmless_is_what_is_surely_not_slower() {
+        let compared = |seconds: f64, rounds: usize| {
+            let rounds: Vec<_> = (0..rounds).map(|_| (1.0, seconds)).collect();
+            Comparison::of(&rounds, 1 << 20).expect("rounds")
+        };
+        assert!(is_harmless(&compared(0.9, 10)) && is_harmless(&compared(1.02, 10)));
+        assert!(!is_harmless(&compared(1.2, 10)), "slower");
+        assert!(!is_harmless(&compared(0.9, FEWEST_SAMPLES - 1)), "too few rounds to be sure");
     }
 }

@@ -54,7 +54,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    /// Messages up to this size are better read and written than spliced, if that was seen.
+    /// Messages up to this size are no slower read and written than spliced, if anything was seen.
     #[must_use]
     pub fn small_message_bytes(&self) -> Option<usize> {
         small::threshold_bytes(&self.messages)

@@ -63,6 +63,9 @@ const MIB: u64 = 1 << 20;
 const FEW: u64 = 32 * MIB;
 const MANY: u64 = 128 * MIB;
 
+/// The smallest size that is measured, and what parts two that differ.
+const LEAST: u64 = 4 * KIB;
+
 /// Size measured, and the class that it stands for.
 type Class = (u64, u64, Option<u64>);
 
@@ -135,7 +138,6 @@ impl Question {
     /// The same at the ends of its class: what holds for the size measured need not hold there. The upper
     /// end is left out where it would take long.
     pub(super) fn ends(&self) -> Vec<Self> {
-        const LEAST: u64 = 4 * KIB;
         const MOST: u64 = 16 * MIB;
         if self.source.place().is_none() {
             return Vec::new();
@@ -154,9 +156,14 @@ impl Question {
         if end.bytes < self.bytes {
             narrower.at_least_bytes = self.bytes;
         } else {
-            narrower.below_bytes = Some(self.bytes + 4 * KIB);
+            narrower.below_bytes = Some(self.bytes + LEAST);
         }
         narrower
+    }
+
+    /// Was it kept away from both ends?
+    pub(super) fn is_one_size(&self) -> bool {
+        self.at_least_bytes == self.bytes && self.below_bytes == Some(self.bytes + LEAST)
     }
 
     /// Is it one file system on both sides?
@@ -281,6 +288,7 @@ mod tests {
         assert_eq!((above.at_least_bytes, above.below_bytes), (4 * MIB, Some(16 * MIB)));
         assert_eq!((below.at_least_bytes, below.below_bytes), (MIB, Some(4 * MIB + 4 * KIB)));
         let nothing = question.without(lower).without(upper);
+        assert!(nothing.is_one_size() && !above.is_one_size() && !below.is_one_size());
         assert!(
             (nothing.at_least_bytes..nothing.below_bytes.unwrap_or(0)).contains(&question.bytes)
         );
