@@ -218,3 +218,42 @@ fn the_samples_in_the_page_give_the_same_page() {
     let again: Vec<gush_lab::model::Run> = serde_json::from_value(list).unwrap();
     assert_eq!(report::html(&again), report::html(&runs()));
 }
+
+#[test]
+fn a_screen_reader_finds_its_way() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    let headings = browser
+        .value("[...document.querySelectorAll('h1, h2, h3, h4')].map((one) => +one.tagName[1])");
+    let levels: Vec<u64> =
+        headings.as_array().unwrap().iter().filter_map(serde_json::Value::as_u64).collect();
+    assert_eq!(levels.first(), Some(&1));
+    assert!(levels.len() > 8 && levels[1..].iter().all(|level| *level == 2), "{levels:?}");
+    for landmark in ["header", "nav[aria-label]", "main", "aside[aria-labelledby]"] {
+        let count = browser.value(&format!("document.querySelectorAll('{landmark}').length"));
+        assert_eq!(count, 1, "{landmark}");
+    }
+    let silent = "[...document.querySelectorAll('svg, img, input, figure, section, [role=region]')].filter((one) =>
+        !one.closest('[aria-hidden=true], [role=img] *') && one.closest('[role=img]') !== one
+        && !(one.alt || one.ariaLabel || one.labels?.length || one.getAttribute('aria-labelledby'))
+     ).map((one) => one.outerHTML.slice(0, 120))";
+    assert_eq!(browser.value(silent), serde_json::json!([]), "no name, and not hidden");
+    let lost = "[...document.querySelectorAll('[aria-labelledby]')]
+        .filter((one) => !document.getElementById(one.getAttribute('aria-labelledby'))).length";
+    assert_eq!(browser.value(lost), 0, "names that point nowhere");
+}
+
+#[test]
+fn the_names_of_lines_have_contrast_in_both_colours() {
+    let Some((mut browser, ..)) = page(1280, "light") else { return };
+    for colours in ["light", "dark"] {
+        browser.colours(colours);
+        browser.value(HELP);
+        let faint = browser.value(
+            "[...document.querySelectorAll('svg text')].filter(shown).map((one) => {
+                const [a, b] = [getComputedStyle(one).fill, ground(one)].map(light).sort((x, y) => y - x);
+                return [one.textContent, (a + 0.05) / (b + 0.05)];
+            }).filter(([, contrast]) => contrast < 4.5)",
+        );
+        assert_eq!(faint, serde_json::json!([]), "{colours}");
+    }
+}
