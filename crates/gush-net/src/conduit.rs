@@ -267,7 +267,12 @@ impl Shape {
         // TIOCGPTN: only a master has a number (ioctl_tty(2)).
         let is_master =
             manner.kind() == Kind::Terminal && rustix::pty::ptsname(fd, Vec::new()).is_ok();
-        Ok(Self { manner, ends_at_zero, is_master, size_bytes: Endpoint::of(&fd)?.size_bytes() })
+        let size_bytes = match manner.kind() {
+            // Not asked again: a link of many short connections would pay for it at each.
+            Kind::Stream | Kind::Datagram => 0,
+            _ => Endpoint::of(&fd)?.size_bytes(),
+        };
+        Ok(Self { manner, ends_at_zero, is_master, size_bytes })
     }
 }
 
