@@ -228,7 +228,7 @@ backend back
 SPLICE = "option splice-request\n    option splice-response"
 HAPROXIES = {
     "haproxy splice": {"splice": SPLICE, "pipes": ""},
-    "haproxy splice, 1 MiB pipes": {"splice": SPLICE, "pipes": "tune.pipesize 1048576"},
+    "haproxy splice with 1 MiB pipes": {"splice": SPLICE, "pipes": "tune.pipesize 1048576"},
     "haproxy splice-auto": {"splice": "option splice-auto", "pipes": ""},
 }
 
@@ -377,7 +377,7 @@ def many(bench):
             print(f"WRONG BYTES: {argv[0]}: {done['right']} of {clients} connections right")
         return {"seconds": done["seconds"], "KiB/connection": grown / 1024 / clients, "relay s": used}
 
-    relays = bench.without("socat -b 262144", "haproxy splice, 1 MiB pipes", "haproxy splice-auto")
+    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "haproxy splice-auto")
     columns = ["seconds", "KiB/connection", "relay s"]
     aims = [("haproxy splice", "seconds", "<=", 1)]
     bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure, aims)
@@ -398,7 +398,7 @@ def short(bench):
             print(f"LOST: {argv[0]}: {done['answered']} of {count} answered; {left} descriptors more than before")
         return done and {"seconds": done["seconds"], "relay s": used, "left": left}
 
-    relays = bench.without("socat -b 262144", "haproxy splice, 1 MiB pipes", "haproxy splice-auto")
+    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "haproxy splice-auto")
     bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds", "relay s", "left"], measure)
 
 
@@ -413,7 +413,7 @@ def pingpong(bench):
 
     columns = ["median_us", "p99_us", "p999_us"]
     aims = [("haproxy splice", "median_us", "<=", 1.1)]
-    relays = bench.without("haproxy splice, 1 MiB pipes", "haproxy splice-auto")
+    relays = bench.without("haproxy splice with 1 MiB pipes", "haproxy splice-auto")
     bench.compare("pingpong: 64 bytes there and back", relays, columns, measure, aims)
 
 
