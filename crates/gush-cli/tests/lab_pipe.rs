@@ -71,7 +71,8 @@ fn the_table_compares_with_the_first_case() {
     assert!(lines[0].starts_with("case "), "{text}");
     assert!(lines[1].starts_with("write-read ") && lines[1].contains(" 1.0x  yes "), "{text}");
     assert!(lines[2].starts_with("socket-read ") && lines[2].contains(" yes "), "{text}");
-    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[3].contains("physical limit"), "{text}");
+    assert_eq!(lines.len(), 4, "{text}");
 }
 
 #[test]
