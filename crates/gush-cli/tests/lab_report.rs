@@ -94,7 +94,7 @@ fn what_cannot_be_shown_is_told_in_a_sentence() {
     );
     assert_eq!(
         said(&["report", "/no/such.json"]),
-        "gush: lab: report: /no/such.json: cannot read: No such file or directory (os error 2)\n"
+        "gush: lab: report: /no/such.json: cannot read: No such file or directory\n"
     );
     assert_eq!(
         said(&["report", "-o", "/no/such/page.html"]),
