@@ -60,6 +60,8 @@ fn the_commands_of_the_readme_work() {
             .filter(|line| !line.starts_with(TEST))
             .map(|line| line.replace(RUN, "gush") + "\n")
             .collect();
+        // What a failing block leaves in the background would hold its output open.
+        let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
         let output = Command::new("bash")
             .args(["-euo", "pipefail", "-c", &script])
             .current_dir(clone.path())
