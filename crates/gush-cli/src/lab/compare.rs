@@ -28,9 +28,9 @@ pub struct Options {
     /// The run that is judged
     #[arg(value_name = "RUN")]
     second: String,
-    /// Leave differences up to so many percent undecided
-    #[arg(long, value_name = "PERCENT", default_value = "5", value_parser = percent)]
-    margin: f64,
+    /// Leave differences up to so many percent undecided [default: 5; 10 on a virtual machine]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    margin: Option<f64>,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -70,7 +70,9 @@ pub fn run(options: &Options) -> ExitCode {
 fn compared(options: &Options) -> Result<Comparison, StoreError> {
     let store = Store::read(&path_of(options.db.as_ref())?)?;
     let run = |word: &str| store.run(&store.find(word)?);
-    Ok(compare::runs(&run(&options.first)?, &run(&options.second)?, options.margin))
+    let (first, second) = (run(&options.first)?, run(&options.second)?);
+    let margin = options.margin.unwrap_or_else(|| compare::usual_margin(&first, &second));
+    Ok(compare::runs(&first, &second, margin))
 }
 
 /// If others took more than this part, they widen the usual margin, and that is told.

@@ -91,13 +91,13 @@ const STOPS: &[Stop] = &[
     Stop {
         suite: "relay",
         is_repeated: true,
-        shown: |places| Ok(Shown::of(relay::cases(places.program, Some(256 << 20)), relay::Relays)),
+        shown: |places| Ok(Shown::of(relay::cases(places.program, Some(128 << 20)), relay::Relays)),
     },
     Stop { suite: "matrix", is_repeated: false, shown: cells },
 ];
 
 /// After so much time no case is measured again.
-const ENOUGH: Duration = Duration::from_secs(36);
+const ENOUGH: Duration = Duration::from_secs(40);
 /// After so much time nothing more is measured, so that a minute is kept on a busy machine, too.
 const LATE: Duration = Duration::from_secs(50);
 

@@ -210,13 +210,21 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
     let odd: Vec<String> =
         cases.iter().filter_map(|(&(suite, case), own)| odd_rounds(suite, case, own)).collect();
     if !odd.is_empty() {
+        let more = match odd.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!(", and {more} more of {} cases", cases.len()),
+        };
+        let named = odd[..odd.len().min(MOST_NAMED)].join(", ");
         found.push(Warning::new(
-            format!("samples far from the others of their case: {}", odd.join(", ")),
+            format!("samples far from the others of their case: {named}{more}"),
             "something disturbed those rounds, or the case has two speeds: measure more rounds",
         ));
     }
     found
 }
+
+/// How many cases a warning names.
+const MOST_NAMED: usize = 6;
 
 fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
     if own.len() < stats::FEWEST_SAMPLES {

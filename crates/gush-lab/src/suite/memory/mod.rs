@@ -141,7 +141,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
 }
 
 /// How long each thread goes on, at least.
-const LEAST: Duration = Duration::from_millis(400);
+const LEAST: Duration = Duration::from_millis(150);
 
 /// The suite's CSV and table.
 #[derive(Clone, Copy, Debug)]
