@@ -100,8 +100,8 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
 /// The margin of two runs that nobody has set one for: 5 %, and 10 % on a virtual machine.
 ///
 /// A machine's neighbours take turns at its caches, its memory and its clock, and no counter of the guest
-/// tells of them. With 10 %, 1 to 2 % of the verdicts on unchanged cases were wrong where it was measured, and with
-/// 5 %, 6 % (`bench/agree.py`).
+/// tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with 10 % where it was measured,
+/// and 6 % with 5 % (`bench/agree.py`).
 #[must_use]
 pub fn usual_margin(before: &Run, after: &Run) -> f64 {
     let is_virtual =
