@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{gush, gush_as, noise};
+use common::{gush, gush_as, noise, skipped};
 use tempfile::TempDir;
 
 /// A home with a profile whose rules are these, for this machine unless another kernel is named.
@@ -53,6 +53,21 @@ fn cat_uses_the_profile_and_says_so() {
     assert!(said.contains("profile: rule 1, file to pipe: read-write, buffer 8 KiB"), "{said}");
     assert!(said.contains("picked read-write: 100000 bytes"), "{said}");
     assert!(said.contains("\"profile\":[\"rule 1, file to pipe: read-write, buffer 8 KiB\"]"));
+}
+
+#[test]
+fn a_filter_that_denies_uname_stops_no_move() {
+    const UNAME: &str = if cfg!(target_arch = "x86_64") { "63" } else { "160" };
+    let home = home(None, READ_WRITE);
+    let launcher = match common::denier(home.path()) {
+        Ok(launcher) => launcher,
+        Err(why) => return skipped(&why),
+    };
+    let mut command = Command::new(launcher);
+    command.args(["1", UNAME, env!("CARGO_BIN_EXE_gush")]);
+    let output = at_home(command, home.path(), &["cat", "--explain", "source"]);
+    assert_eq!(output.stdout, noise(100_000, 3), "{:?}", String::from_utf8_lossy(&output.stderr));
+    assert!(said(&output).contains("profile: rule 1"), "{output:?}");
 }
 
 #[test]
