@@ -239,8 +239,8 @@ fn as_nobody(dir: &Path) -> Command {
 
 #[test]
 fn an_unprivileged_user_hears_what_is_read_only_and_what_profiling_needs() {
-    if !rustix::process::geteuid().is_root() {
-        return skipped("becoming another user needs root");
+    if let Err(why) = common::nobody() {
+        return skipped(&why);
     }
     let dir = TempDir::new().unwrap();
     let [locked, readable] = ["locked", "readable"].map(|name| dir.path().join(name));

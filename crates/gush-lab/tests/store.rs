@@ -173,6 +173,18 @@ fn many_writers_at_once_lose_nothing() {
 }
 
 #[test]
+fn a_file_that_another_process_is_making_is_no_stranger() {
+    for _ in 0..40 {
+        let (_dir, path) = place();
+        thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| Store::open(&path).unwrap());
+            }
+        });
+    }
+}
+
+#[test]
 fn a_store_on_a_medium_that_cannot_be_written_can_be_read() {
     let (_dir, path) = place();
     let mut store = Store::open(&path).unwrap();

@@ -5,6 +5,7 @@ pub mod cp;
 pub mod link;
 
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -62,6 +63,18 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
     match major {
         Some(9..) if first.contains("GNU coreutils") => Ok(path),
         _ => Err(format!("{tool} is no GNU coreutils 9: '{first}'")),
+    }
+}
+
+/// Whether this process may become somebody without privileges, or the reason why not: the root of a
+/// container may lack the capabilities for it.
+pub fn nobody() -> Result<u32, String> {
+    const NOBODY: u32 = 65534;
+    match Command::new("true").uid(NOBODY).gid(NOBODY).status() {
+        Ok(_) => Ok(NOBODY),
+        Err(error) => {
+            Err(format!("becoming another user needs root and its capabilities: {error}"))
+        }
     }
 }
 

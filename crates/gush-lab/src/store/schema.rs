@@ -1,8 +1,10 @@
 //! The tables, how older files become newer ones, and which files are left alone.
 
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use super::{BUSY, StoreError, failed};
 
@@ -41,16 +43,31 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let mut connection = Connection::open(path).map_err(fails)?;
     connection.busy_timeout(BUSY).map_err(fails)?;
     is_ours(&connection, path)?;
-    // Readers then never wait, and a killed writer leaves whole rows. A file system that cannot do it
-    // keeps the rollback journal, which is as safe.
-    let _: String = connection
-        .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))
-        .map_err(fails)?;
+    write_ahead(&connection).map_err(fails)?;
     connection.pragma_update(None, "synchronous", "normal").map_err(fails)?;
     connection.pragma_update(None, "foreign_keys", true).map_err(fails)?;
     upgrade(&mut connection)
         .map_err(|error| failed(path, "cannot bring the store up to date", error))?;
     Ok(connection)
+}
+
+/// Readers then never wait, and a killed writer leaves whole rows. A file system that cannot do it keeps
+/// the rollback journal, which is as safe.
+///
+/// SQLite does not wait by itself here: of two that change the journal at once each could wait for the other.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
+    let until = Instant::now() + BUSY;
+    loop {
+        match connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(())) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < until =>
+            {
+                thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Opens the file to be read, also on a medium that cannot be written, where SQLite could not keep its
@@ -103,19 +120,25 @@ fn version(connection: &Connection) -> rusqlite::Result<usize> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
+/// The application's mark, how many tables there are, and the version: in one transaction, because another
+/// process may be making the file just now.
+fn marks(connection: &Connection) -> rusqlite::Result<(i32, u64, usize)> {
+    let reading = connection.unchecked_transaction()?;
+    let application = reading.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables = reading.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let version = version(&reading)?;
+    reading.finish()?;
+    Ok((application, tables, version))
+}
+
 /// Refuses a file that is something else's, or a newer gush's.
 fn is_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let fails = |error| failed(path, "cannot read the store", error);
     let foreign = |why: String| Err(StoreError::Foreign { path: path.to_owned(), why });
-    let application: i32 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(fails)?;
-    let tables: u64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .map_err(fails)?;
+    let (application, tables, version) = marks(connection).map_err(fails)?;
     if application != APPLICATION_ID && (application != 0 || tables > 0) {
         return foreign("is another program's database: name another file with --db".to_owned());
     }
-    let version = version(connection).map_err(fails)?;
     if version > STEPS.len() {
         return foreign(format!(
             "was written by a newer gush (version {version} of the store, this gush knows {}): update gush, or name \
