@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use common::cp::{script, stderr};
+use common::cp::stderr;
 use common::{noise, skipped, strace};
 
 #[test]
