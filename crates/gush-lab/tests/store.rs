@@ -185,6 +185,15 @@ fn a_file_that_another_process_is_making_is_no_stranger() {
 }
 
 #[test]
+fn an_empty_file_has_no_runs_yet() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("lab.sqlite3");
+    fs::write(&path, "").unwrap();
+    let said = Store::read(&path).unwrap_err().to_string();
+    assert!(said.ends_with("no runs yet: gush lab, or gush lab import, makes the first"), "{said}");
+}
+
+#[test]
 fn a_store_on_a_medium_that_cannot_be_written_can_be_read() {
     let (_dir, path) = place();
     let mut store = Store::open(&path).unwrap();

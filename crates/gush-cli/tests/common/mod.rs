@@ -70,6 +70,9 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
 /// container may lack the capabilities for it.
 pub fn nobody() -> Result<u32, String> {
     const NOBODY: u32 = 65534;
+    if !rustix::process::geteuid().is_root() {
+        return Err("becoming another user needs root".to_owned());
+    }
     match Command::new("true").uid(NOBODY).gid(NOBODY).status() {
         Ok(_) => Ok(NOBODY),
         Err(error) => {

@@ -74,11 +74,14 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<()> {
 /// book of readers, and nobody can change the file either.
 pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     let fails = |error| failed(path, "cannot open the store", error);
+    let none_yet = || {
+        let path = path.display();
+        StoreError::NoSuchRun(format!(
+            "{path}: no runs yet: gush lab, or gush lab import, makes the first"
+        ))
+    };
     if !path.exists() {
-        return Err(StoreError::NoSuchRun(format!(
-            "{}: no runs yet: gush lab, or gush lab import, makes the first",
-            path.display()
-        )));
+        return Err(none_yet());
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let try_open = |uri: String| {
@@ -93,7 +96,10 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
         other => other,
     };
     let connection = connection.map_err(fails)?;
-    is_ours(&connection, path)?;
+    // An empty file, which another process may be about to fill.
+    if is_ours(&connection, path)? == 0 {
+        return Err(none_yet());
+    }
     Ok(connection)
 }
 
@@ -131,8 +137,8 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i32, u64, usize)> {
     Ok((application, tables, version))
 }
 
-/// Refuses a file that is something else's, or a newer gush's.
-fn is_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Refuses a file that is something else's, or a newer gush's; else gives its version, 0 of an empty one.
+fn is_ours(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
     let fails = |error| failed(path, "cannot read the store", error);
     let foreign = |why: String| Err(StoreError::Foreign { path: path.to_owned(), why });
     let (application, tables, version) = marks(connection).map_err(fails)?;
@@ -146,7 +152,7 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<(), StoreError> {
             STEPS.len()
         ));
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Takes the missing steps, all or none; of two processes the second finds them taken.
