@@ -64,12 +64,6 @@ pub struct PairFindings {
     pub findings: Vec<Finding>,
 }
 
-/// As `uname -r` says it, from a file: rustix's uname(2) panics where a filter denies that.
-fn kernel_release() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-    text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
-}
-
 /// Looks at the kernel, at this process, and at `paths`: at each of them, and from each to each other.
 #[must_use]
 pub fn examine(paths: &[PathBuf]) -> Examination {
@@ -86,7 +80,7 @@ pub fn examine(paths: &[PathBuf]) -> Examination {
     let places: Vec<Place> = paths.iter().map(|path| Place::of(path)).collect();
     Examination {
         schema: 1,
-        kernel: kernel_release(),
+        kernel: gush::Host::here().kernel,
         findings,
         paths: places.iter().map(paths::examine).collect(),
         pairs: pairs::examine(&places),

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use crate::model::Machine;
 
 pub(crate) use cgroup::Cgroup;
-pub(crate) use processor::{Frequency, online};
+pub(crate) use processor::{Frequency, model, online};
 
 /// Looks at this machine.
 ///

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::read_line;
 
 /// The processor's name in `/proc/cpuinfo`; where there is none (arm64), its maker's and part's numbers.
-pub(super) fn model(cpuinfo: &Path) -> Option<String> {
+pub(crate) fn model(cpuinfo: &Path) -> Option<String> {
     let text = fs::read_to_string(cpuinfo).ok()?;
     let field = |name: &str| {
         text.lines().find_map(|line| {

@@ -15,7 +15,7 @@ use gush::Host;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::Error;
+use crate::{Error, machine};
 
 mod bench;
 mod check;
@@ -159,11 +159,10 @@ fn outlive_broken_pipes() -> Result<(), Error> {
         .map_err(|error| Error::failed("cannot watch for SIGPIPE", error))
 }
 
+/// The name goes into a comment of the profile, which is one line.
 fn processor_name() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("model name"))?;
-    let name = line.trim_start_matches([' ', '\t', ':']).trim();
-    (!name.is_empty() && !name.contains(char::is_control)).then(|| name.to_owned())
+    machine::model(Path::new("/proc/cpuinfo"))
+        .filter(|name| !name.is_empty() && !name.contains(char::is_control))
 }
 
 /// A size in the largest unit that keeps it whole.
