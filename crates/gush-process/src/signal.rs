@@ -1,0 +1,163 @@
+//! Signals: what a program that moves bytes must do with them.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::{mem, ptr, thread};
+
+use rustix::io::{self, Errno};
+
+use crate::start;
+use crate::{Termination, Then};
+
+/// Undoes what Rust's start-up code did to SIGPIPE: it ignores the signal.
+pub(crate) fn restore_sigpipe() {
+    if start::sigpipe_was_ignored() {
+        return;
+    }
+    // SAFETY: SIG_DFL is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Writes into what nobody reads fail with `EPIPE` instead of ending the process.
+pub(crate) fn ignore_sigpipe() {
+    // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+}
+
+/// Dies of SIGPIPE, unless it was ignored when the process started: then this returns.
+pub(crate) fn die_of_sigpipe() {
+    if !start::sigpipe_was_ignored() {
+        die_of(libc::SIGPIPE);
+    }
+}
+
+/// The signals that ask a program to end.
+const ENDING: [(libc::c_int, Termination); 3] = [
+    (libc::SIGINT, Termination::Interrupt),
+    (libc::SIGTERM, Termination::Terminate),
+    (libc::SIGHUP, Termination::HangUp),
+];
+
+/// Calls `respond` in a thread of its own with each ending signal that comes, and dies of the one that it says so for.
+///
+/// A thread, because a handler runs only when the interrupted call returns, and a non-fatal signal
+/// does not interrupt a long `copy_file_range`; the re-raised signal is fatal and does.
+/// A signal that is ignored when this is called (nohup) stays ignored.
+pub(crate) fn on_termination(
+    mut respond: impl FnMut(Termination) -> Then + Send + 'static,
+) -> io::Result<()> {
+    let mut set = empty_set();
+    for (signal, _) in ENDING {
+        if !is_ignored(signal) {
+            // SAFETY: `set` was initialised by sigemptyset.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+    }
+    let before = change_mask(libc::SIG_BLOCK, &set)?;
+    thread::Builder::new()
+        .name("gush-signals".into())
+        .stack_size(64 * 1024)
+        .spawn(move || {
+            let mut signal = 0;
+            // SAFETY: both pointers are to live locals.
+            while unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
+                let came = ENDING.iter().find(|(number, _)| *number == signal);
+                if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
+                    return die_of(signal);
+                }
+            }
+        })
+        .map(drop)
+        .or_else(|_| {
+            // Nobody waits for them, so they must end the process as usual.
+            change_mask(libc::SIG_SETMASK, &before)?;
+            Err(Errno::AGAIN)
+        })
+}
+
+/// Changes this thread's signal mask; answers the one before.
+fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+    let mut before = empty_set();
+    // SAFETY: both sets are initialised. The error is the answer itself: errno stays as it was.
+    match unsafe { libc::pthread_sigmask(how, set, &raw mut before) } {
+        0 => Ok(before),
+        errno => Err(Errno::from_raw_os_error(errno)),
+    }
+}
+
+/// Lets the child be asked to end, although this process holds those signals back (a mask is inherited: signal(7)).
+pub(crate) fn unblocked(command: &mut Command) {
+    let unblock = || {
+        let mut set = empty_set();
+        for (signal, _) in ENDING {
+            // SAFETY: `set` was initialised by sigemptyset.
+            unsafe { libc::sigaddset(&raw mut set, signal) };
+        }
+        change_mask(libc::SIG_UNBLOCK, &set)?;
+        Ok(())
+    };
+    // SAFETY: sigemptyset, sigaddset and pthread_sigmask are all that the child calls between fork and exec;
+    // they are async-signal-safe (signal-safety(7)), and nothing is allocated.
+    unsafe { command.pre_exec(unblock) };
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the whole set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+pub(crate) fn is_ignored(signal: libc::c_int) -> bool {
+    let mut old = mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only asks; the kernel fills `old`, whose zeroed state is valid too.
+    let old = unsafe {
+        libc::sigaction(signal, ptr::null(), old.as_mut_ptr());
+        old.assume_init()
+    };
+    old.sa_sigaction == libc::SIG_IGN
+}
+
+fn die_of(signal: libc::c_int) {
+    leave_files_to_a_child();
+    let mut set = empty_set();
+    // SAFETY: the default action of an ending signal is valid, `set` is initialised, and the
+    // signal is sent to this very process, which it ends.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::kill(libc::getpid(), signal);
+        // The first process of a container is not ended by signals that it has no handler for
+        // (pid_namespaces(7)): it ends with the status that a shell gives them.
+        if libc::getpid() == 1 {
+            libc::_exit(128 + signal);
+        }
+    }
+}
+
+/// Makes a child hold the open files until this process is gone.
+///
+/// The last close of an unlinked file frees its pages, 30 to 100 ms a gibibyte; who pressed Ctrl-C
+/// does not wait for that (invariant 7). The child then ends at once.
+fn leave_files_to_a_child() {
+    // SAFETY: getpid, setsid, close, getppid, nanosleep and _exit are all that the child calls, and
+    // each is async-signal-safe, as a child of a process with threads needs.
+    unsafe {
+        let parent = libc::getpid();
+        if libc::fork() != 0 {
+            return;
+        }
+        libc::setsid();
+        for standard in 0..3 {
+            libc::close(standard);
+        }
+        let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        while libc::getppid() == parent {
+            libc::nanosleep(&raw const pause, ptr::null_mut());
+        }
+        libc::_exit(0);
+    }
+}

@@ -1,0 +1,74 @@
+//! What the process was given, noted before Rust's start-up code changes it.
+//!
+//! That code ignores SIGPIPE and opens /dev/null for standard descriptors that are closed
+//! (`init` in `library/std/src/sys/pal/unix/mod.rs`), so a program could not tell any more. And what is
+//! open at that time is inherited, and nobody's in this process: no code of it has run.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::signal::is_ignored;
+
+/// Descriptors with higher numbers are left alone.
+const NUMBERS: usize = 1024;
+
+static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
+static NOTED: AtomicBool = AtomicBool::new(false);
+/// A bit for each descriptor that was open.
+static OPEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
+
+// The GNU C library calls .preinit_array before all constructors; only programs can have one (System V
+// ABI, "Initialization and Termination Functions"), so that nothing is noted, late and of somebody
+// else's descriptors, when a library is loaded by dlopen(3). Others, as musl, know .init_array only.
+//
+// SAFETY: what stands there is called once, in the C convention, with arguments that `note` does not
+// take; it makes two kinds of system calls and stores to atomics, which needs nothing set up.
+#[used]
+#[cfg(feature = "start")]
+#[cfg_attr(target_env = "gnu", unsafe(link_section = ".preinit_array"))]
+#[cfg_attr(not(target_env = "gnu"), unsafe(link_section = ".init_array"))]
+static NOTE: extern "C" fn() = note;
+
+#[cfg_attr(not(feature = "start"), allow(dead_code, reason = "called before main only"))]
+extern "C" fn note() {
+    SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    let mut asked = [libc::pollfd { fd: 0, events: 0, revents: 0 }; NUMBERS];
+    for (fd, ask) in (0..).zip(&mut asked) {
+        ask.fd = fd;
+    }
+    // One call tells of all (POLLNVAL, poll(2)), unless RLIMIT_NOFILE allows fewer: EINVAL.
+    // SAFETY: `asked` has NUMBERS entries.
+    let told = unsafe { libc::poll(asked.as_mut_ptr(), NUMBERS as libc::nfds_t, 0) } >= 0;
+    for (fd, ask) in asked.iter().enumerate() {
+        let is_open = match told {
+            true => ask.revents & libc::POLLNVAL == 0,
+            // SAFETY: F_GETFD takes no argument and touches nothing.
+            false => (unsafe { libc::fcntl(ask.fd, libc::F_GETFD) }) != -1,
+        };
+        if is_open {
+            OPEN[fd / 64].fetch_or(1 << (fd % 64), Ordering::Relaxed);
+        }
+    }
+    NOTED.store(true, Ordering::Relaxed);
+}
+
+pub(crate) fn sigpipe_was_ignored() -> bool {
+    SIGPIPE_IGNORED.load(Ordering::Relaxed)
+}
+
+pub(crate) fn was_closed(standard: usize) -> bool {
+    assert!(standard < 3, "there are three standard descriptors");
+    NOTED.load(Ordering::Relaxed) && !is_given(standard)
+}
+
+/// Was it open when the process started, and has nobody taken it since?
+pub(crate) fn is_given(number: usize) -> bool {
+    let word = OPEN.get(number / 64).map_or(0, |word| word.load(Ordering::Relaxed));
+    word & 1 << (number % 64) != 0
+}
+
+/// Makes it somebody's: from now on it is not given any more.
+pub(crate) fn claim(number: usize) {
+    if let Some(word) = OPEN.get(number / 64) {
+        word.fetch_and(!(1 << (number % 64)), Ordering::Relaxed);
+    }
+}
