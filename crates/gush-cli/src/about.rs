@@ -1,12 +1,12 @@
 //! What `gush` says about itself: help, version, manual pages and shell completions, all from the commands' own definitions.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use rustix::io::Errno;
 
 use crate::talk::Talker;
 use crate::{args, cat, cp, doctor, lab, link, pipe, tune};
@@ -26,17 +26,17 @@ struct Gush {
 #[derive(Subcommand)]
 enum Page {
     /// Write the manual pages into DIR, or gush(1) to standard output
-    #[command(hide = true)]
+    #[command(display_order = 1000)]
     Man { dir: Option<PathBuf> },
-    /// Print completions for SHELL
-    #[command(hide = true)]
+    /// Print completions for SHELL, to be read by it at its start
+    #[command(display_order = 1001)]
     Completions { shell: Shell },
 }
 
 /// Every command under its one definition.
 fn everything() -> clap::Command {
     Gush::command().subcommands([
-        cp::command(),
+        cp::command("gush cp"),
         cat::command(),
         pipe::command(),
         lab::command(),
@@ -57,23 +57,33 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Ok(page) => page,
         Err(status) => return status,
     };
-    let written = match page.page {
-        Page::Man { dir: Some(dir) } => clap_mangen::generate_to(everything(), dir),
-        Page::Man { dir: None } => print(|out| clap_mangen::Man::new(everything()).render(out)),
-        Page::Completions { shell } => print(|out| {
-            clap_complete::generate(shell, &mut everything(), "gush", out);
-            Ok(())
-        }),
-    };
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", crate::talk::os_text(&error))),
+    let mut text = Vec::new();
+    let talker = Talker::new(match page.page {
+        Page::Man { .. } => "gush man",
+        Page::Completions { .. } => "gush completions",
+    });
+    match page.page {
+        Page::Man { dir: Some(dir) } => {
+            let made = match dir.metadata() {
+                Ok(present) if !present.is_dir() => Err(Errno::NOTDIR.into()),
+                _ => std::fs::create_dir_all(&dir),
+            };
+            return match made.and_then(|()| clap_mangen::generate_to(everything(), &dir)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    talker.say_failed(&dir, "cannot write the manual pages", &error);
+                    ExitCode::FAILURE
+                }
+            };
+        }
+        Page::Man { dir: None } => {
+            if let Err(error) = clap_mangen::Man::new(everything()).render(&mut text) {
+                return talker.fail(format_args!("write error: {}", crate::talk::os_text(&error)));
+            }
+        }
+        Page::Completions { shell } => {
+            clap_complete::generate(shell, &mut everything(), "gush", &mut text);
+        }
     }
-}
-
-fn print(fill: impl FnOnce(&mut Vec<u8>) -> io::Result<()>) -> io::Result<()> {
-    let mut page = Vec::new();
-    fill(&mut page)?;
-    io::stdout().lock().write_all(&page)?;
-    io::stdout().lock().flush()
+    talker.page(&text)
 }

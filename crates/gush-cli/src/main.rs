@@ -2,6 +2,9 @@
 //!
 //! Arguments in, exit status out; one module a command. Called by the name `cp` or `cat` the program *is* that command.
 
+#[cfg(test)]
+use gush_test as _;
+
 mod about;
 mod args;
 mod cat;
@@ -21,7 +24,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    gush::process::restore_sigpipe();
+    gush_process::restore_sigpipe();
     let mut words = env::args_os();
     let called_as = words.next().unwrap_or_default();
     match Path::new(&called_as).file_name().and_then(OsStr::to_str) {

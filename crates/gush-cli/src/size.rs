@@ -1,4 +1,5 @@
 //! Sizes as GNU tools read them: `64`, `4K` and `4KiB` (4096), `4KB` (4000), `K` (1024), up to the largest 64-bit number.
+//! Beyond GNU, a number with a unit may have a fraction: `1.5M`.
 
 use std::fmt;
 
@@ -7,6 +8,8 @@ use std::fmt;
 pub enum SizeError {
     /// No digits, or something after the number that is no unit.
     NotASize,
+    /// A fraction of a number of bytes.
+    Fraction,
     /// The number with its unit does not fit 64 bits (or this machine's memory).
     TooLarge,
     /// Zero where nothing could ever move.
@@ -16,7 +19,8 @@ pub enum SizeError {
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotASize => "not a size: write digits and at most one unit, such as 512, 64K, 64KiB (1024) or 64KB (1000)",
+            Self::NotASize => "not a size: write digits and at most one unit, such as 512, 1.5M, 64K, 64KiB (1024) or 64KB (1000)",
+            Self::Fraction => "a number of bytes has no fraction: write a whole number, or a unit after it, such as 1.5M",
             Self::TooLarge => "value too large: sizes end at 18446744073709551615 bytes",
             Self::Zero => "must be more than zero",
         })
@@ -25,10 +29,11 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Reads a size in bytes.
+/// Reads a size in bytes; what a fraction leaves of a byte is dropped.
 ///
 /// # Errors
-/// [`SizeError::NotASize`] for anything GNU tools would not read, [`SizeError::TooLarge`] past 64 bits.
+/// [`SizeError::NotASize`] for anything GNU tools would not read but a fraction, [`SizeError::Fraction`] for one
+/// without a unit, [`SizeError::TooLarge`] past 64 bits.
 pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
     // strtoumax, which GNU tools use, skips white space and takes a plus sign.
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
@@ -38,21 +43,44 @@ pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
         None => text,
     };
     let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (digits, unit) = text.split_at(unit_start);
+    let (digits, rest) = text.split_at(unit_start);
     if text.is_empty() {
         return Err(SizeError::NotASize);
     }
+    let (fraction, unit) = fraction(digits, rest)?;
     let factor = unit_bytes(unit)?;
     let number = match digits {
         "" => 1,
         _ => digits.parse::<u64>().map_err(|_| SizeError::TooLarge)?,
     };
     let factor_bytes = match factor {
-        _ if number == 0 => 0,
+        _ if number == 0 && fraction.is_empty() => 0,
+        Some(1) if !fraction.is_empty() => return Err(SizeError::Fraction),
         Some(factor_bytes) => factor_bytes,
         None => return Err(SizeError::TooLarge),
     };
-    number.checked_mul(factor_bytes).ok_or(SizeError::TooLarge)
+    let whole_bytes = number.checked_mul(factor_bytes).ok_or(SizeError::TooLarge)?;
+    whole_bytes.checked_add(part_of(factor_bytes, fraction)).ok_or(SizeError::TooLarge)
+}
+
+/// The digits after a point that follows `digits`, and what stands after them.
+fn fraction<'a>(digits: &str, rest: &'a str) -> Result<(&'a str, &'a str), SizeError> {
+    let Some(after) = rest.strip_prefix('.') else { return Ok(("", rest)) };
+    let unit_start = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
+    match after.split_at(unit_start) {
+        ("", _) => Err(SizeError::NotASize),
+        _ if digits.is_empty() => Err(SizeError::NotASize),
+        parts => Ok(parts),
+    }
+}
+
+/// The whole bytes in the fraction with these decimal digits of `factor_bytes`.
+fn part_of(factor_bytes: u64, fraction: &str) -> u64 {
+    // Eighteen digits are good to two bytes in an exbibyte, and keep the product within 128 bits.
+    let digits = &fraction[..fraction.len().min(18)];
+    let Ok(numerator) = digits.parse::<u128>() else { return 0 };
+    let part_bytes = numerator * u128::from(factor_bytes) / 10_u128.pow(digits.len() as u32);
+    u64::try_from(part_bytes).unwrap_or(u64::MAX)
 }
 
 /// Reads the size in bytes of something held in memory, a buffer or a pipe: never zero.
@@ -77,6 +105,20 @@ pub fn rate_bytes_per_second(text: &str) -> Result<u64, SizeError> {
         bytes => Ok(bytes),
     }
 }
+
+/// Reads a number of threads; 0 leaves it to the program.
+///
+/// # Errors
+/// What to write instead.
+pub fn threads(text: &str) -> Result<usize, &'static str> {
+    match text.parse() {
+        Ok(number) if number <= MOST_THREADS => Ok(number),
+        _ => Err("not a number of threads: write a whole number from 0 to 1024"),
+    }
+}
+
+/// More would only cost memory.
+const MOST_THREADS: usize = 1024;
 
 /// The bytes in one `unit`, or `None` for a unit that 64 bits cannot hold.
 fn unit_bytes(unit: &str) -> Result<Option<u64>, SizeError> {
@@ -136,6 +178,13 @@ mod tests {
             ("15E", 15 << 60),
             ("0Q", 0),
             ("18446744073709551615", u64::MAX),
+            ("1.5M", 3 << 19),
+            ("0.5KiB", 512),
+            ("1.25kB", 1250),
+            ("1.0001K", 1024),
+            ("15.5E", 31 << 59),
+            ("0.0009765625K", 1),
+            ("0.999999999999999999999999E", (1 << 60) - 2),
         ] {
             assert_eq!(size_bytes(text), Ok(bytes), "{text}");
         }
@@ -153,10 +202,17 @@ mod tests {
     #[test]
     fn what_is_no_size_is_refused() {
         for text in [
-            "", " ", "+", "-5", "1.5", "0x10", "1KK", "1bB", "1Ki", "1 K", "1é", "é", "1e", "1p",
-            "+K", "--1",
+            "", " ", "+", "-5", "1.M", ".5M", "1.5.5M", "1,5M", "0x10", "1KK", "1bB", "1Ki", "1 K",
+            "1é", "é", "1e", "1p", "+K", "--1",
         ] {
             assert_eq!(size_bytes(text), Err(SizeError::NotASize), "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_have_no_fraction() {
+        for text in ["1.5", "0.5c", "1.5B"] {
+            assert_eq!(size_bytes(text), Err(SizeError::Fraction), "{text}");
         }
     }
 
@@ -166,6 +222,14 @@ mod tests {
         assert_eq!(rate_bytes_per_second("10MB"), Ok(10_000_000));
         assert_eq!(rate_bytes_per_second("0"), Err(SizeError::Zero));
         assert_eq!(rate_bytes_per_second("/s"), Err(SizeError::NotASize));
+    }
+
+    #[test]
+    fn threads_are_a_whole_number() {
+        assert_eq!((threads("0"), threads("1024")), (Ok(0), Ok(1024)));
+        for text in ["", "-1", "x", "1.5", "1025", "99999999999999999999"] {
+            assert!(threads(text).unwrap_err().contains("whole number from 0 to 1024"), "{text}");
+        }
     }
 
     #[test]

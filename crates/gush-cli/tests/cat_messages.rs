@@ -145,10 +145,7 @@ fn an_empty_file_may_be_its_own_output() {
 #[test]
 fn misuse_points_to_the_help() {
     let output = gush().args(["cat", "--nope"]).output().unwrap();
-    assert!(
-        said(&output).starts_with("gush: cat: unexpected argument '--nope' found\n"),
-        "{output:?}"
-    );
+    assert!(said(&output).starts_with("gush: cat: unrecognized option '--nope'\n"), "{output:?}");
     assert!(said(&output).ends_with("Try 'gush cat --help' for more information.\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
@@ -157,7 +154,8 @@ fn misuse_points_to_the_help() {
 fn sizes_that_are_none_are_refused_and_explained() {
     for (option, why) in [
         ("--buffer-size=16E", "value too large"),
-        ("--buffer-size=1.5", "not a size"),
+        ("--buffer-size=1.5", "a number of bytes has no fraction"),
+        ("--buffer-size=1.5X", "not a size"),
         ("--pipe-size=0", "must be more than zero"),
         ("--limit=0/s", "must be more than zero"),
     ] {
@@ -165,6 +163,33 @@ fn sizes_that_are_none_are_refused_and_explained() {
         assert!(said(&output).contains(why), "{option}: {output:?}");
         assert_eq!(output.status.code(), Some(1));
     }
+}
+
+#[test]
+fn a_full_disk_and_a_refusal_are_told_with_the_systems_words_and_a_remedy() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("a"), "some\n").unwrap();
+    for flags in [&[][..], &["-n"], &["--json"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output =
+            gush().arg("cat").args(flags).arg("a").current_dir(&dir).stdout(full).output().unwrap();
+        let hint = "the target is full: free some space on its file system, if it is a file";
+        let line = format!("gush: cat: write error: No space left on device ({hint})\n");
+        assert!(said(&output).ends_with(&line), "{flags:?}: {}", said(&output));
+        if flags == ["--json"] {
+            let record: serde_json::Value =
+                serde_json::from_str(said(&output).lines().next().unwrap()).unwrap();
+            assert_eq!(record["error"]["path"], "standard output");
+            assert_eq!(record["error"]["hint"], hint);
+        }
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        gush_as("cat", dir.path()).arg("a").current_dir(&dir).stdout(full).output().unwrap();
+    assert_eq!(said(&output), "cat: write error: No space left on device\n");
+    let output =
+        gush().args(["cat", "--method=copy-file-range", "a"]).current_dir(&dir).output().unwrap();
+    assert!(said(&output).contains(": EINVAL: Invalid argument (choose another"), "{output:?}");
 }
 
 #[test]

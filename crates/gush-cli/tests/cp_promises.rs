@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-use common::cp::{fails, names, succeeds, with_files};
+use common::cp::{fails, names, script, stderr, succeeds, with_files};
 use common::{gush, noise, skipped, strace};
 
 /// Only to end a test that hangs.
@@ -136,9 +136,10 @@ fn atomic_breaks_no_rule_about_same_files_and_read_only_ones() {
     fs::hard_link(dir.path().join("a"), dir.path().join("b")).unwrap();
     let said = fails(dir.path(), &["--atomic", "a", "b"]);
     assert_eq!(said, "gush: cp: 'a' and 'b' are the same file\n");
-    let said = fails(dir.path(), &["--atomic", "a", "/dev/null"]);
-    assert!(said.contains("/dev/null: cannot be replaced: not a regular file"), "{said}");
-    assert_eq!(names(dir.path()), ["a", "b"]);
+    let _null = gush_test::device("null", dir.path());
+    let said = fails(dir.path(), &["--atomic", "a", "null"]);
+    assert!(said.contains("null: cannot be replaced: not a regular file"), "{said}");
+    assert_eq!(names(dir.path()), ["a", "b", "null"]);
 }
 
 #[test]
@@ -259,8 +260,18 @@ fn verify_compares_what_storage_holds() {
     }
     succeeds(dir.path(), &["--verify", "--atomic", "--fsync", "-p", "a", "c"]);
     assert!(fs::read(dir.path().join("c")).unwrap() == content);
-    let said = fails(dir.path(), &["--verify", "a", "/dev/null"]);
-    assert!(said.contains("/dev/null: cannot verify: not a regular file"), "{said}");
+    let _null = gush_test::device("null", dir.path());
+    let said = fails(dir.path(), &["--verify", "a", "null"]);
+    assert!(said.contains("null: cannot verify: not a regular file"), "{said}");
+    // Opening the FIFO would wait for its reader.
+    for (promise, why) in [
+        ("--verify", "cannot verify: not a regular file"),
+        ("--fsync", "cannot sync: neither a file nor a block device"),
+    ] {
+        let text = format!("rm -f p; mkfifo p; timeout 60 $G cp {promise} a p");
+        let output = script(dir.path(), &text);
+        assert_eq!(stderr(&output), format!("gush: cp: p: {why}\n"));
+    }
 }
 
 #[test]
@@ -340,4 +351,21 @@ fn a_close_that_fails_leaves_the_old_file_with_atomic() {
     assert_eq!(said, "gush: cp: b: cannot close: Disk quota exceeded\n");
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old");
     assert_eq!(names(dir.path()), ["a", "b", "log"]);
+}
+
+#[test]
+fn an_atomic_copy_needs_no_descriptor_beyond_its_two_files() {
+    let content = noise(300_000, 1);
+    let dir = with_files(&[("a", &content)]);
+    for (options, old) in [("", false), ("-p", false), ("-p", true), ("--fsync", true)] {
+        let target = dir.path().join("b");
+        let _ = fs::remove_file(&target);
+        if old {
+            fs::write(&target, "old").unwrap();
+        }
+        let text = format!("ulimit -n 5; \"$G\" cp --atomic {options} a b");
+        let output = script(dir.path(), &text);
+        assert!(output.status.success(), "{options}: {}", stderr(&output));
+        assert!(fs::read(&target).unwrap() == content, "{options}");
+    }
 }

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::process::{Command, Output, Stdio};
 
-use common::cp::cp;
-use common::{gush, gush_as, skipped};
+use common::cp::{cp, script, with_files, with_mounts};
+use common::{gush, gush_as, noise, skipped};
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -27,6 +27,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
     fs::write(dir.path().join("a"), "x").unwrap();
     fs::create_dir(dir.path().join("d")).unwrap();
     symlink("nowhere", dir.path().join("dangling")).unwrap();
+    let _full = gush_test::device("full", dir.path());
     for (arguments, message) in [
         (["no", "b"], "no: cannot stat: No such file or directory"),
         (["a", "a"], "'a' and 'a' are the same file"),
@@ -39,7 +40,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
             "dangling: not written through a dangling symbolic link \
              (--remove-destination replaces the link)",
         ),
-        (["a", "/dev/full"], "/dev/full: write failed on the target: No space left on device"),
+        (["a", "full"], "full: write failed on the target: No space left on device"),
     ] {
         let output = cp(dir.path(), &arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
@@ -47,6 +48,61 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
         assert!(said.starts_with(&format!("gush: cp: {message}")), "{arguments:?}: {said}");
         assert_eq!(said.lines().count(), 1, "{said}");
     }
+}
+
+#[test]
+fn a_full_disk_is_the_targets_and_no_refusal_of_the_method() {
+    let dir = with_files(&[("big", &noise(3 << 20, 4))]);
+    let mut text = "mount -t tmpfs -o size=1m none m".to_owned();
+    for method in ["mmap-copy", "read-mmap"] {
+        text += &format!(
+            "; $G cp --method {method} big m/new; echo old >m/old; $G cp --method {method} big m/old; rm m/*"
+        );
+    }
+    let Some(output) = with_mounts(dir.path(), &text) else { return };
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 4, "{said}");
+    for line in said.lines() {
+        assert!(line.starts_with("gush: cp: m/new: ") || line.starts_with("gush: cp: m/old: "));
+        assert!(line.contains("No space left on device (the target is full: free some"), "{said}");
+        assert!(!line.contains("refused") && !line.contains("another method"), "{said}");
+    }
+}
+
+#[test]
+fn a_refusal_names_both_files() {
+    let dir = with_files(&[("a", &noise(1 << 20, 4))]);
+    let text = "mount -t tmpfs none m; $G cp --reflink=always a m/b";
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    let said = stderr(&output);
+    assert!(said.starts_with("gush: cp: a -> m/b: reflink is refused here: "), "{said}");
+}
+
+#[test]
+fn atomic_tells_that_the_directory_is_in_the_way() {
+    let dir = with_files(&[]);
+    let text = r#"
+        chmod 755 . && mkdir nop sticky && chmod 1777 sticky && echo x >a && echo x >nop/t && echo x >sticky/t
+        chmod 666 nop/t sticky/t && cp "$G" gush && chmod 755 gush || exit 99
+        setpriv --reuid 65534 --regid 65534 --clear-groups true || { echo no other user; exit; }
+        for target in nop/t sticky/t nop/new; do
+            setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp --atomic a $target
+        done"#;
+    let output = script(dir.path(), text);
+    if !output.stdout.is_empty() {
+        return skipped(&format!("another user: {}", stderr(&output)));
+    }
+    let in_place = "; without --atomic the file is written in place";
+    let nop = "the directory 'nop' must be writable";
+    let sticky = "the directory 'sticky' is sticky: who does not own the file cannot replace it";
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "gush: cp: nop/t: cannot create: Permission denied ({nop}{in_place})\n\
+             gush: cp: sticky/t: cannot create: Operation not permitted ({sticky}{in_place})\n\
+             gush: cp: nop/new: cannot create: Permission denied ({nop})\n"
+        )
+    );
 }
 
 #[test]
@@ -145,6 +201,7 @@ fn json_is_one_object_a_file_with_its_error() {
         "method",
         "methods",
         "fallbacks",
+        "verified",
         "blake3",
         "backup",
         "warnings",
@@ -158,14 +215,15 @@ fn json_is_one_object_a_file_with_its_error() {
 fn json_tells_fallbacks_with_their_errno_and_bytes_before_a_failure() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), "12345").unwrap();
-    let record = &json(&cp(dir.path(), &["--json", "a", "/dev/full"]))[0];
+    let _full = gush_test::device("full", dir.path());
+    let record = &json(&cp(dir.path(), &["--json", "a", "full"]))[0];
     assert_eq!(record["error"]["errno"], 28);
     assert_eq!(record["error"]["delivered_bytes"], 0);
     let record = &json(&cp(dir.path(), &["--json", "a", "b"]))[0];
     let tmp = rustix::fs::statfs(dir.path()).unwrap();
     const EXT: i64 = 0xEF53;
     if tmp.f_type != EXT {
-        return skipped("only ext file systems are known to refuse reflinks");
+        return common::not_applicable("only ext file systems are known to refuse reflinks");
     }
     assert_eq!(record["fallbacks"][0]["method"], "reflink");
     assert_eq!(record["fallbacks"][0]["errno"], 95);
@@ -209,6 +267,34 @@ fn debug_and_explain_tell_what_really_happened() {
 }
 
 #[test]
+fn explain_names_the_file_in_each_line_and_tells_what_was_not_followed() {
+    let dir = with_files(&[("a", &noise(100_000, 3))]);
+    fs::File::create(dir.path().join("holes")).unwrap().set_len(50 << 20).unwrap();
+    let words = ["--explain", "--verify", "--threads=2", "--pipe-size=3000", "--buffer-size=1T"];
+    let said = stderr(&cp(dir.path(), &[&words[..], &["a", "b"]].concat()));
+    let (sizes, lines): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.starts_with("gush: cp: --"));
+    assert_eq!(
+        sizes,
+        [
+            "gush: cp: --buffer-size is cut to 4194304 bytes",
+            "gush: cp: --pipe-size makes no pipe smaller than the kernel did (64 KiB)"
+        ]
+    );
+    assert!(
+        lines.len() > 3 && lines.iter().all(|line| line.starts_with("gush: cp: a: ")),
+        "{said}"
+    );
+    assert!(said.contains("a: --threads 2 was not followed: "), "{said}");
+    assert!(said.contains("a: verified: the target was read again; blake3 "), "{said}");
+    let said = stderr(&cp(dir.path(), &["--explain", "holes", "b"]));
+    assert!(!said.contains("holes kept") || said.contains("moved 0 bytes in"), "{said}");
+    let words = ["--explain", "--threads=2", "--method=sendfile", "a", "b"];
+    let said = stderr(&cp(dir.path(), &words));
+    assert!(said.contains("1 step;") && said.contains("sendfile takes one"), "{said}");
+}
+
+#[test]
 fn progress_shows_only_where_it_is_wanted() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), vec![b'x'; 3000]).unwrap();
@@ -216,7 +302,57 @@ fn progress_shows_only_where_it_is_wanted() {
         assert_eq!(stderr(&cp(dir.path(), &[quiet, "--limit=6000", "a", "b"])), "", "{quiet}");
     }
     let said = stderr(&cp(dir.path(), &["--progress=always", "--limit=1000", "a", "b"]));
-    assert!(said.starts_with("gush: cp: a: ") && said.contains('%'), "{said}");
+    assert!(said.starts_with("gush: cp: a: ") && said.lines().count() > 1, "{said}");
+    for words in [&["--limit=1000"][..], &[]] {
+        let said = stderr(&cp(dir.path(), &[&["--progress=always", "a", "b"], words].concat()));
+        assert!(said.ends_with("a: 2.93 KiB of 2.93 KiB, 100%\n"), "{said}");
+    }
+}
+
+/// The widest row that a terminal of so many columns is asked to show.
+fn widest_row(columns: usize, name: &str) -> Option<usize> {
+    let dir = with_files(&[(name, &noise(3 << 20, 9))]);
+    let command = format!(
+        "stty rows 24 cols {columns}; '{}' cp --progress --limit=2M '{name}' b",
+        env!("CARGO_BIN_EXE_gush")
+    );
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(dir.path())
+        .env("GUSH_NO_PROFILE", "1")
+        // Without it no bar is drawn on any terminal.
+        .env("TERM", "xterm")
+        .output();
+    let shown = match output {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(why) => {
+            skipped(&format!("script: {why}"));
+            return None;
+        }
+    };
+    assert!(shown.contains('%'), "{shown:?}");
+    // What stands between two commands of the terminal, or two line ends, is on one row.
+    let rows = shown.split(['\r', '\n', '\x1b']).map(|row| match row.strip_prefix('[') {
+        Some(row) => {
+            row.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').chars().skip(1).count()
+        }
+        None => row.chars().count(),
+    });
+    rows.max()
+}
+
+#[test]
+fn progress_fits_the_terminal() {
+    for (columns, name) in [
+        (80, "a"),
+        (80, "a name as long as films have them (2026) [2160p].mkv"),
+        (120, "a name as long as films have them (2026) [2160p].mkv"),
+        (40, "a name as long as films have them (2026) [2160p].mkv"),
+        (20, "a"),
+    ] {
+        let Some(widest) = widest_row(columns, name) else { return };
+        assert!(widest <= columns, "{widest} of {columns}: {name}");
+    }
 }
 
 #[test]

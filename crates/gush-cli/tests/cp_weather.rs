@@ -3,9 +3,10 @@
 mod common;
 
 use std::fs;
+use std::process::Stdio;
 
-use common::cp::{script, stderr, stdout, with_mounts};
-use common::{noise, skipped};
+use common::cp::{script, stderr, stdout, with_files, with_mounts};
+use common::{copied_gush, gush, nobody, noise, skipped};
 
 #[test]
 fn a_full_file_system_says_how_far_it_got() {
@@ -88,8 +89,8 @@ fn what_a_user_may_not_read_or_write_is_told() {
         lines,
         [
             "gush: cp: ../a: cannot open for reading: Permission denied",
-            "gush: cp: ../b: cannot open for writing: Permission denied (-f replaces it)",
-            "gush: cp: ../b: cannot open for writing: Permission denied (-f replaces it)",
+            "gush: cp: ../b: cannot open for writing: Permission denied",
+            "gush: cp: ../b: cannot open for writing: Permission denied",
             "gush: cp: ../e/x: cannot create: Permission denied",
         ]
     );
@@ -147,11 +148,134 @@ fn a_growing_and_a_shrinking_source_end_well() {
         );
         let output = script(dir.path(), &shrinking);
         let said = stderr(&output);
-        // The end may simply come sooner; what may not come is a signal.
-        match stdout(&output).as_str() {
-            "0\n" => assert_eq!(said, "", "{method}"),
-            "1\n" => assert!(said.starts_with("gush: cp: "), "{method}: {said}"),
-            other => panic!("{method}: {other:?} {said}"),
+        assert_eq!(stdout(&output), "0\n", "{method}: {said}");
+        assert!(said.contains("warning: changed while it was being copied"), "{method}: {said}");
+    }
+}
+
+#[test]
+fn a_backup_is_undone_where_the_copy_lacks_what_was_required() {
+    let dir = with_files(&[("a", b"new")]);
+    let Some(output) = with_mounts(
+        dir.path(),
+        "mount -t ramfs none m && echo old >m/b && setfattr -n user.x -v y a || exit 99
+         \"$G\" cp -b --preserve=xattr a m/b; echo $? $(ls m) $(cat m/b)",
+    ) else {
+        return;
+    };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no ramfs, or no attributes: {}", stderr(&output)));
+    }
+    assert_eq!(
+        stderr(&output),
+        "gush: cp: m/b: cannot preserve attribute user.x: Operation not supported\n\
+         gush: cp: m/b: not replaced: the copy lacked what was required, and the old file is back\n"
+    );
+    assert_eq!(stdout(&output), "1 b old\n");
+}
+
+#[test]
+fn a_copy_that_lacks_what_was_required_gets_no_second_name() {
+    let dir = with_files(&[("x", b"x")]);
+    let Some(output) = with_mounts(
+        dir.path(),
+        "mount -t ramfs none m && setfattr -n user.x -v y x && ln x y || exit 99
+         \"$G\" cp --preserve=links,xattr x y m; echo $? $(stat -c %h m/x m/y)",
+    ) else {
+        return;
+    };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no ramfs, or no attributes: {}", stderr(&output)));
+    }
+    assert_eq!(stdout(&output), "1 1 1\n", "{}", stderr(&output));
+}
+
+#[test]
+fn a_list_that_the_target_refuses_gives_the_group_nothing_more() {
+    let dir = with_files(&[("a", b"a")]);
+    let Some(output) = with_mounts(
+        dir.path(),
+        "mount -t ramfs none m && chmod 640 a && setfacl -m u:12:rwx a || exit 99
+         \"$G\" cp -p a m/b; echo $? $(stat -c %a a m/b)",
+    ) else {
+        return;
+    };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no ramfs, or no lists: {}", stderr(&output)));
+    }
+    let said = "gush: cp: m/b: cannot preserve permissions: Operation not supported\n";
+    assert_eq!(stderr(&output), said);
+    assert_eq!(stdout(&output), "1 670 640\n");
+}
+
+#[test]
+fn the_remedy_that_is_told_for_a_target_is_one_that_helps() {
+    let dir = with_files(&[("a", b"a"), ("b", b"b")]);
+    for (flag, remedy) in [
+        ("i", "it is immutable: chattr -i lifts that"),
+        ("a", "it is append-only: chattr -a lifts that"),
+    ] {
+        let output = script(
+            dir.path(),
+            &format!(
+                "chattr +{flag} b || exit 99; \"$G\" cp a b; \"$G\" cp -f a b; \
+                 \"$G\" cp --remove-destination a b; \"$G\" cp -b a b; chattr -{flag} b; cat b"
+            ),
+        );
+        if output.status.code() == Some(99) {
+            return skipped(&format!("chattr: {}", stderr(&output)));
         }
+        let said =
+            |what: &str| format!("gush: cp: b: {what}: Operation not permitted ({remedy})\n");
+        let expected =
+            ["cannot open for writing", "cannot remove", "cannot remove", "cannot back up"];
+        assert_eq!(stderr(&output), expected.map(said).concat());
+        assert_eq!(stdout(&output), "b");
+    }
+}
+
+#[test]
+fn force_is_no_remedy_in_a_directory_that_lets_nothing_be_removed() {
+    let user = match nobody() {
+        Ok(user) => user,
+        Err(why) => return skipped(&why),
+    };
+    let dir = with_files(&[("a", b"a"), ("b", b"b")]);
+    copied_gush(dir.path());
+    for (mode, owner, hint) in [
+        ("755", 0, ""),
+        ("1777", 0, ""),
+        ("777", 0, " (-f replaces it)"),
+        ("700", user, " (-f replaces it)"),
+    ] {
+        let output = script(
+            dir.path(),
+            &format!(
+                "chmod {mode} .; chown {owner} .
+                 setpriv --reuid={user} --regid={user} --clear-groups ./gush cp a b"
+            ),
+        );
+        let said = format!("gush: cp: b: cannot open for writing: Permission denied{hint}\n");
+        assert_eq!(stderr(&output), said, "{mode}");
+    }
+}
+
+#[test]
+fn a_mapped_target_that_is_truncated_is_blamed_itself() {
+    for method in ["mmap-copy", "read-mmap"] {
+        let dir = with_files(&[("a", &noise(8 << 20, 3))]);
+        let mut command = gush();
+        command.args(["cp", "--method", method, "--limit=2M", "a", "b"]).current_dir(dir.path());
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let target = dir.path().join("b");
+        while fs::metadata(&target).map_or(0, |file| file.len()) < 8 << 20 {
+            std::thread::yield_now();
+        }
+        fs::File::options().write(true).open(&target).unwrap().set_len(0).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{method}: {said}");
+        assert!(said.starts_with(&format!("gush: cp: b: {method} cannot go on")), "{said}");
+        assert!(said.contains("the target was truncated, or its file system is full"), "{said}");
     }
 }

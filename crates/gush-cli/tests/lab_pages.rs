@@ -39,7 +39,7 @@ fn csv_has_the_cost_of_every_kind_of_memory() {
             let own = rows.iter().find(|row| (row[0], row[3]) == (name, round));
             let Some(row) = own else {
                 assert!(page != "4096", "{name}: {output:?}");
-                skipped(&format!("no huge pages here: {}", self::text(&output.stderr)));
+                common::not_applicable(&format!("no huge pages: {}", self::text(&output.stderr)));
                 continue;
             };
             assert_eq!((row[1], row[2], row[7]), (memory, page, "67108864"));

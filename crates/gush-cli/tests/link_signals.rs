@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 use common::link::{Running, echo, eventually};
-use rustix::process::Signal;
+use common::skipped;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -121,15 +124,44 @@ fn no_program_that_it_started_is_left() {
     }
 }
 
+/// As `nohup` ignores SIGHUP, and a script's `&` SIGINT: GNU's programs keep them ignored, too.
 #[test]
-fn a_hang_up_that_is_ignored_stays_ignored() {
-    let mut command = std::process::Command::new("sh");
-    let line = "trap '' HUP; exec \"$0\" link --log info \"$@\"";
+fn a_hang_up_or_interrupt_that_was_ignored_stays_ignored() {
+    let mut command = Command::new("sh");
+    let line = "trap '' HUP INT; exec \"$0\" link --log info \"$@\"";
     command.args(["-c", line, env!("CARGO_BIN_EXE_gush"), LISTEN, &format!("tcp:{}", echo())]);
     let mut link = Running::of(command);
     let mut client = served(&link);
-    link.signal(Signal::HUP);
-    client.write_all(b"!").unwrap();
-    client.read_exact(&mut [0]).unwrap();
-    assert!(link.is_running());
+    for signal in [Signal::HUP, Signal::INT] {
+        link.signal(signal);
+        client.write_all(b"!").unwrap();
+        client.read_exact(&mut [0]).unwrap();
+        assert!(link.is_running());
+    }
+    link.signal(Signal::TERM);
+    drop(client);
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+}
+
+#[test]
+fn as_the_first_process_of_a_container_it_ends_when_it_is_asked_to() {
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", env!("CARGO_BIN_EXE_gush")]);
+    if !Command::new("unshare")
+        .args(["--pid", "--fork", "true"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
+        return skipped("no process number namespaces");
+    }
+    command.args(["link", "--log", "info", "tcp-listen:127.0.0.1:0", "pipe:"]);
+    let link = Running::of(command);
+    link.place();
+    let outer = link.pid().as_raw_nonzero();
+    let children = fs::read_to_string(format!("/proc/{outer}/task/{outer}/children")).unwrap();
+    let first = Pid::from_raw(children.trim().parse().unwrap()).unwrap();
+    kill_process(first, Signal::HUP).unwrap();
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(128 + Signal::HUP.as_raw()), "{said}");
 }

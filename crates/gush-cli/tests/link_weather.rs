@@ -34,7 +34,9 @@ fn apart(dir: &Path, script: &str) -> Option<Output> {
         skipped("no networks of one's own: unshare or ip is missing, or not allowed");
         return None;
     }
-    Some(unshare().args(["sh", "-c", script, env!("CARGO_BIN_EXE_gush")]).output().unwrap())
+    // A script that waits for words which never come ends as a failure.
+    let words = ["timeout", "60", "sh", "-c", script, env!("CARGO_BIN_EXE_gush")];
+    Some(unshare().args(words).output().unwrap())
 }
 
 fn text(output: &Output) -> String {
@@ -53,6 +55,7 @@ fn a_refused_connection_is_told_at_once_and_waited_out_with_retry() {
     let (status, _, said) = Running::start(&["-u", "null:", &patient]).finish();
     assert_eq!(status.code(), Some(1));
     assert_eq!(said.matches("trying again in 20ms").count(), 2, "{said}");
+    assert!(said.ends_with("(nobody listens there; start the server)\n"), "{said}");
 
     let endless = format!("tcp:{place},retry=forever,interval=20ms");
     let link = Running::start(&["-u", "exec:'echo at last'", &endless]);

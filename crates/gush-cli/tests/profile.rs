@@ -102,7 +102,9 @@ fn a_profile_of_another_kernel_is_not_used_and_that_is_said() {
 fn cp_uses_the_profile_where_it_names_the_file_system() {
     let probe = tempfile::tempfile().unwrap();
     let Some(system) = gush::Endpoint::of(&probe).unwrap().local_file_system() else {
-        return common::skipped("the file system of temporary files has no name in profiles");
+        return common::not_applicable(
+            "the file system of temporary files has no name in profiles",
+        );
     };
     let rules = format!(
         "[[rule]]\nsource = 'file'\ntarget = 'file'\nsource_file_system = '{system}'\n\

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use common::skipped;
 use tempfile::TempDir;
 
 const RUN: &str = "cargo run --release --";
-const TEST: &str = "cargo test --workspace";
+const TEST: &str = "cargo test --workspace --no-fail-fast";
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -48,6 +49,10 @@ fn the_commands_of_the_readme_work() {
             fs::copy(entry.path(), clone.path().join(entry.file_name())).unwrap();
         }
     }
+    // Cargo has made it when it runs the first command.
+    fs::create_dir(clone.path().join("target")).unwrap();
+    let before = top_names(clone.path());
+    let data = TempDir::new().unwrap();
     let programs = TempDir::new().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), programs.path().join("gush")).unwrap();
     let path =
@@ -62,15 +67,29 @@ fn the_commands_of_the_readme_work() {
             .collect();
         // What a failing block leaves in the background would hold its output open.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
-        let output = Command::new("bash")
-            .args(["-euo", "pipefail", "-c", &script])
-            .current_dir(clone.path())
-            .env("PATH", &path)
-            .env("XDG_DATA_HOME", clone.path())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{block}\n{}", String::from_utf8_lossy(&output.stderr));
+        // A reader may try a block twice; those of the lab take long, and leave nothing behind.
+        let times = if block.contains(" link ") || block.contains(" man ") { 2 } else { 1 };
+        for _ in 0..times {
+            let output = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &script])
+                .current_dir(clone.path())
+                .env("PATH", &path)
+                .env("XDG_DATA_HOME", data.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{block}\n{said}");
+        }
     }
+    // Beside what .gitignore names, the commands leave nothing in the clone.
+    for name in top_names(clone.path()).difference(&before) {
+        assert!(name.ends_with(".copy") || name == "target", "{name} is left untracked");
+    }
+}
+
+fn top_names(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 #[test]
@@ -87,5 +106,6 @@ fn the_readme_names_the_two_commands_that_do_everything() {
 #[test]
 fn ci_runs_the_test_command_of_the_readme() {
     let ci = fs::read_to_string(repository().join(".ci/run")).unwrap();
-    assert!(ci.lines().any(|line| line == TEST), ".ci/run does not run `{TEST}`");
+    let runs = |line: &str| line == TEST || line == format!("{TEST} --no-fail-fast");
+    assert!(ci.lines().any(runs), ".ci/run does not run `{TEST}`");
 }

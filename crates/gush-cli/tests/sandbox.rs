@@ -2,9 +2,14 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
 
 use common::{noise, skipped};
 use tempfile::TempDir;
@@ -20,7 +25,6 @@ const CALLS: &[(&str, u32, Option<&str>)] = &[
     ("vmsplice", 278, Some("vmsplice")),
     ("fallocate", 285, Some("read-mmap")),
     ("pipe2", 293, Some("splice")),
-    ("preadv2", 327, None),
     ("copy_file_range", 326, Some("copy-file-range")),
     ("statx", 332, None),
     ("io_uring_setup", 425, Some("uring")),
@@ -32,6 +36,7 @@ const CALLS: &[(&str, u32, Option<&str>)] = &[];
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 const ENOSYS: i32 = 38;
+const EOPNOTSUPP: i32 = 95;
 
 /// The launcher, or none, which is told.
 fn launcher(dir: &Path) -> Option<PathBuf> {
@@ -48,26 +53,173 @@ fn denied(launcher: &Path, errno: i32, number: u32, words: &[&Path]) -> Output {
         .unwrap()
 }
 
+/// What `auto` is tried on: the words, and what standard input and standard output are.
+#[derive(Clone, Copy, Debug)]
+enum Trial {
+    CopySmall,
+    CopyLarge,
+    /// Read back past the page cache.
+    CopyVerified,
+    CatFile,
+    /// From a pipe into a pipe.
+    CatPipe,
+    /// From a socket into a socket.
+    CatSocket,
+}
+
+const TRIALS: [Trial; 6] = [
+    Trial::CopySmall,
+    Trial::CopyLarge,
+    Trial::CopyVerified,
+    Trial::CatFile,
+    Trial::CatPipe,
+    Trial::CatSocket,
+];
+
+const SMALL_BYTES: usize = 70_000;
+
+/// A directory with two sources and all bytes of the larger.
+fn sources() -> (TempDir, Vec<u8>) {
+    let dir = TempDir::new().unwrap();
+    let bytes = noise(17 << 20, 1);
+    fs::write(dir.path().join("small"), &bytes[..SMALL_BYTES]).unwrap();
+    fs::write(dir.path().join("large"), &bytes).unwrap();
+    (dir, bytes)
+}
+
+/// Runs `gush` behind `wrapper` as the trial says; answers how it ended, and what arrived.
+fn tried(trial: Trial, dir: &Path, mut wrapper: Command) -> (Output, Vec<u8>) {
+    let target = dir.join("target");
+    let _ = fs::remove_file(&target);
+    wrapper.arg(env!("CARGO_BIN_EXE_gush")).current_dir(dir).env("LC_ALL", "C.UTF-8");
+    wrapper.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let small = fs::read(dir.join("small")).unwrap();
+    let output = match trial {
+        Trial::CopySmall => wrapper.args(["cp", "small", "target"]).output().unwrap(),
+        Trial::CopyLarge => wrapper.args(["cp", "large", "target"]).output().unwrap(),
+        Trial::CopyVerified => {
+            wrapper.args(["cp", "--verify", "small", "target"]).output().unwrap()
+        }
+        Trial::CatFile => {
+            return arrived_on_stdout(wrapper.args(["cat", "small"]).output().unwrap());
+        }
+        Trial::CatPipe => {
+            let (reader, mut writer) = std::io::pipe().unwrap();
+            let feeder = thread::spawn(move || writer.write_all(&small));
+            let output = wrapper.arg("cat").stdin(reader).output().unwrap();
+            drop(wrapper);
+            let _ = feeder.join().unwrap();
+            return arrived_on_stdout(output);
+        }
+        Trial::CatSocket => {
+            let (near, mut far) = UnixStream::pair().unwrap();
+            let (target, mut arrivals) = UnixStream::pair().unwrap();
+            let feeder = thread::spawn(move || far.write_all(&small));
+            let drain = thread::spawn(move || {
+                let mut all = Vec::new();
+                arrivals.read_to_end(&mut all).map(|_| all)
+            });
+            wrapper.arg("cat").stdin(OwnedFd::from(near)).stdout(OwnedFd::from(target));
+            let output = wrapper.output().unwrap();
+            drop(wrapper);
+            let _ = feeder.join().unwrap();
+            return (output, drain.join().unwrap().unwrap());
+        }
+    };
+    (output, fs::read(&target).unwrap_or_default())
+}
+
+fn arrived_on_stdout(output: Output) -> (Output, Vec<u8>) {
+    let arrived = output.stdout.clone();
+    (output, arrived)
+}
+
+/// Which of the calls a trial makes when they are allowed (strace -c would leave out what it has no
+/// time for, so its log is read).
+fn calls_of(trial: Trial, dir: &Path) -> Result<HashSet<&'static str>, String> {
+    common::strace(&[])?;
+    let log = dir.join("log");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-o"]).arg(&log);
+    let (output, _) = tried(trial, dir, strace);
+    assert!(output.status.success(), "{trial:?} under strace: {output:?}");
+    let log = fs::read_to_string(&log).unwrap();
+    let made = |call: &str| log.lines().any(|line| line.contains(&format!(" {call}(")));
+    Ok(CALLS.iter().map(|&(call, ..)| call).filter(|call| made(call)).collect())
+}
+
 #[test]
 fn auto_goes_round_what_a_filter_denies() {
-    let dir = TempDir::new().unwrap();
+    let (dir, bytes) = sources();
     let Some(launcher) = launcher(dir.path()) else { return };
-    let bytes = noise(17 << 20, 1);
-    let [small, large, target] = ["small", "large", "target"].map(|name| dir.path().join(name));
-    fs::write(&small, &bytes[..70_000]).unwrap();
-    fs::write(&large, &bytes).unwrap();
-    for &(call, number, _) in CALLS {
-        for errno in [EPERM, ENOSYS, EACCES] {
-            for source in [&small, &large] {
-                let _ = fs::remove_file(&target);
-                let output = denied(&launcher, errno, number, &[Path::new("cp"), source, &target]);
-                assert!(output.status.success(), "{call} denied with {errno}: {output:?}");
-                let same = fs::read(&target).unwrap() == fs::read(source).unwrap();
-                assert!(same, "{call} denied with {errno}");
+    let mut denied_somewhere = HashSet::new();
+    for trial in TRIALS {
+        let calls = match calls_of(trial, dir.path()) {
+            Ok(calls) => calls,
+            Err(why) => return skipped(&why),
+        };
+        let whole =
+            if matches!(trial, Trial::CopyLarge) { &bytes[..] } else { &bytes[..SMALL_BYTES] };
+        for &(call, number, _) in CALLS.iter().filter(|(call, ..)| calls.contains(call)) {
+            denied_somewhere.insert(call);
+            for errno in [EPERM, ENOSYS, EACCES] {
+                let mut wrapper = Command::new(&launcher);
+                wrapper.args([errno.to_string(), number.to_string()]);
+                let (output, arrived) = tried(trial, dir.path(), wrapper);
+                let name = format!("{trial:?}, {call} denied with {errno}");
+                assert!(
+                    output.status.success(),
+                    "{name}: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+                assert!(arrived == whole, "{name}: {} bytes arrived", arrived.len());
             }
-            let output = denied(&launcher, errno, number, &[Path::new("cat"), &small]);
-            assert!(output.status.success(), "cat, {call} denied with {errno}: {output:?}");
-            assert!(output.stdout == bytes[..70_000], "cat, {call} denied with {errno}");
+        }
+    }
+    // A call that nothing here makes would be denied in vain.
+    let in_vain: Vec<_> = CALLS
+        .iter()
+        .filter(|(call, _, method)| method.is_none() && !denied_somewhere.contains(call))
+        .collect();
+    assert!(in_vain.is_empty(), "nothing calls {in_vain:?}");
+}
+
+/// Without splice a pipe is read and a FIFO written by calls that never wait; those are denied too.
+#[test]
+fn a_move_from_and_to_pipes_and_sockets_goes_round_a_denied_call_that_never_waits() {
+    const SPLICE: u32 = 275;
+    const NEVER_WAITING: &[(&str, u32, Trial)] = &[
+        ("preadv2", 327, Trial::CatPipe),
+        ("pwritev2", 328, Trial::CatPipe),
+        ("recvfrom", 45, Trial::CatSocket),
+        ("sendto", 44, Trial::CatSocket),
+    ];
+    let (dir, bytes) = sources();
+    let Some(launcher) = launcher(dir.path()) else { return };
+    let deny = |errno: i32, numbers: &[u32]| {
+        let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+        let mut wrapper = Command::new(&launcher);
+        wrapper.args([errno.to_string(), numbers.join(",")]);
+        wrapper
+    };
+    if let Err(why) = common::strace(&[]) {
+        return skipped(&why);
+    }
+    for &(call, number, trial) in NEVER_WAITING {
+        // First without the denial, to see that the call is made at all.
+        let log = dir.path().join("log");
+        let mut counted = deny(EPERM, &[SPLICE]);
+        counted.args(["strace", "-f", "-o"]).arg(&log);
+        let (output, _) = tried(trial, dir.path(), counted);
+        assert!(output.status.success(), "{trial:?} without splice: {output:?}");
+        let log = fs::read_to_string(&log).unwrap();
+        let times = log.lines().filter(|line| line.contains(&format!(" {call}("))).count();
+        assert!(times > 0, "{trial:?} does not call {call}:\n{log}");
+        for errno in [EPERM, ENOSYS, EACCES, EOPNOTSUPP] {
+            let (output, arrived) = tried(trial, dir.path(), deny(errno, &[SPLICE, number]));
+            let name = format!("{trial:?}, {call} denied with {errno}");
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            assert!(arrived == bytes[..SMALL_BYTES], "{name}: {} bytes arrived", arrived.len());
         }
     }
 }
@@ -109,7 +261,6 @@ fn a_pipe_writer_without_vmsplice_says_so_or_goes_another_way() {
     let dir = TempDir::new().unwrap();
     let Some(launcher) = launcher(dir.path()) else { return };
     const VMSPLICE: &str = "278";
-    const EOPNOTSUPP: i32 = 95;
     for errno in [EPERM, ENOSYS, EOPNOTSUPP] {
         let text = |technique: &str| {
             let script = format!(

@@ -9,6 +9,9 @@
 //! assert_eq!(ladder[0].name, "write-read");
 //! ```
 
+#[cfg(test)]
+use gush_test as _;
+
 pub mod affinity;
 pub mod case;
 pub mod compare;

@@ -1,5 +1,6 @@
 //! What is told of a stored recording. `GUSH_BLESS=1 cargo test -p gush-lab --test explain` writes it anew.
 
+use gush_test as _;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};

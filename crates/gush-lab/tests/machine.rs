@@ -1,5 +1,6 @@
 //! The fingerprint, and what is counted while something is measured, from stored /proc and /sys files.
 
+use gush_test as _;
 use std::fs;
 use std::path::Path;
 

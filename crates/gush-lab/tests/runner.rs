@@ -1,5 +1,6 @@
 //! The runner: rounds in turn, every sample told at once, a case that dies left out.
 
+use gush_test as _;
 use std::cell::RefCell;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

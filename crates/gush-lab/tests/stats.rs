@@ -3,6 +3,7 @@
 use gush_lab::stats::{
     Estimate, Verdict, median, modified_z_scores, outliers, paired_ratio, ratio,
 };
+use gush_test as _;
 use proptest::prelude::*;
 use serde::Deserialize;
 

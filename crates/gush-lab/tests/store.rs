@@ -1,5 +1,6 @@
 //! The store keeps what it was given, and leaves alone what it cannot read.
 
+use gush_test as _;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;

@@ -2,6 +2,7 @@
 
 use gush_lab::model::Run;
 use gush_lab::transfer::{self, TransferError};
+use gush_test as _;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gush::{Endpoint, Kind, Port};
+use gush::flow::Stance;
+use gush::{Endpoint, Kind};
 use rustix::fs::OFlags;
-use rustix::net::{Shutdown, SocketType, sockopt};
+use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
 
 use crate::tap::{Shape, Tap};
@@ -259,20 +260,13 @@ impl Descriptor {
 impl Shape {
     /// Looks at a descriptor.
     pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let manner = Port::of(&fd)?.manner();
-        let ends_at_zero = match manner.kind() {
-            Kind::Datagram => sockopt::socket_type(fd)? == SocketType::SEQPACKET,
-            _ => true,
-        };
-        // TIOCGPTN: only a master has a number (ioctl_tty(2)).
-        let is_master =
-            manner.kind() == Kind::Terminal && rustix::pty::ptsname(fd, Vec::new()).is_ok();
-        let size_bytes = match manner.kind() {
+        let stance = Stance::of(&fd)?;
+        let size_bytes = match stance.kind() {
             // Not asked again: a link of many short connections would pay for it at each.
             Kind::Stream | Kind::Datagram => 0,
             _ => Endpoint::of(&fd)?.size_bytes(),
         };
-        Ok(Self { manner, ends_at_zero, is_master, size_bytes })
+        Ok(Self { stance, size_bytes })
     }
 }
 

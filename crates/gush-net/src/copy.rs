@@ -3,9 +3,9 @@
 use std::future::poll_fn;
 
 use crate::counts::Way;
+use crate::drive::Driver;
 use crate::ends::{Source, Target};
 use crate::error::{End, Ended, Error, Passed, Totals};
-use crate::flow::Flow;
 use crate::options::Options;
 use crate::silence::Silence;
 use crate::tap::Tap;
@@ -43,7 +43,7 @@ where
 {
     let source = opened(source.reader(), End::A)?;
     let target = opened(target.writer(), End::B)?;
-    drive(Flow::new(Way::Forward, options), source, target, options).await
+    drive(Driver::new(Way::Forward, options), source, target, options).await
 }
 
 /// The tap of an end, if it was opened for that direction.
@@ -58,7 +58,7 @@ pub(crate) fn opened(tap: std::io::Result<Option<Tap<'_>>>, end: End) -> Result<
 
 /// Runs one flow to its end.
 pub(crate) async fn drive(
-    mut flow: Flow,
+    mut flow: Driver,
     mut source: Tap<'_>,
     mut target: Tap<'_>,
     options: &Options,

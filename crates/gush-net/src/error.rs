@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use gush::{MethodName, Side};
+use gush::{MethodName, Refusal, Side};
 
 use crate::counts::Way;
 
@@ -83,7 +83,7 @@ pub struct Totals {
 #[derive(Debug)]
 enum Cause {
     Failed(&'static str, End),
-    Refused(MethodName, &'static str),
+    Refused(Refusal),
     Truncated { expected_bytes: u64 },
 }
 
@@ -101,6 +101,9 @@ enum Cause {
 /// let error = gush_net::copy(&mut zeros, &mut full, &options).await.unwrap_err();
 /// assert_eq!(error.end(), Some(gush_net::End::B));
 /// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::StorageFull);
+/// let error = std::io::Error::from(error);
+/// assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+/// assert!(error.downcast::<gush_net::Error>().is_ok());
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
@@ -116,8 +119,9 @@ impl Error {
         Self::new(Cause::Failed(call, end), Some(io))
     }
 
-    pub(crate) fn refused(method: MethodName, why: &'static str, io: Option<io::Error>) -> Self {
-        Self::new(Cause::Refused(method, why), io)
+    pub(crate) fn refused(refusal: Refusal) -> Self {
+        let io = refusal.errno.map(io::Error::from);
+        Self::new(Cause::Refused(refusal), io)
     }
 
     pub(crate) fn truncated(expected_bytes: u64) -> Self {
@@ -136,8 +140,8 @@ impl Error {
     /// The end that the error concerns, where it concerns one.
     #[must_use]
     pub fn end(&self) -> Option<End> {
-        match self.cause {
-            Cause::Failed(_, end) => Some(end),
+        match &self.cause {
+            Cause::Failed(_, end) => Some(*end),
             Cause::Refused(..) => None,
             Cause::Truncated { .. } => Some(End::A),
         }
@@ -146,7 +150,7 @@ impl Error {
     /// The name of the system call that failed, where one did.
     #[must_use]
     pub fn call(&self) -> Option<&'static str> {
-        match self.cause {
+        match &self.cause {
             Cause::Failed(call, _) => Some(call),
             Cause::Refused(..) | Cause::Truncated { .. } => None,
         }
@@ -196,7 +200,9 @@ impl Error {
             BrokenPipe => Some("the peer reads no more"),
             TimedOut => Some("the peer no longer answers; is the network up?"),
             ConnectionRefused => Some("nobody receives at that port"),
-            StorageFull => Some("free some space on the target's file system"),
+            StorageFull => {
+                Some("the target is full: free some space on its file system, if it is a file")
+            }
             _ if self.io.as_ref().and_then(io::Error::raw_os_error) == Some(EMSGSIZE) => {
                 Some("the message is larger than one datagram of that socket may be")
             }
@@ -211,7 +217,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Failed(call, end) => write!(f, "{call} failed on {end}")?,
-            Cause::Refused(method, why) => write!(f, "{method} cannot serve this: {why}")?,
+            Cause::Refused(refusal) => refusal.fmt(f)?,
             Cause::Truncated { expected_bytes } => {
                 write!(f, "the file ended before {expected_bytes} bytes were sent")?;
             }
@@ -231,5 +237,19 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.io.as_ref().map(|io| io as _)
+    }
+}
+
+/// Of the same kind, with this error inside; never `Interrupted`, at which the standard library begins anew.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        let kind = match (error.io.as_ref().map(io::Error::kind), &error.cause) {
+            (Some(io::ErrorKind::Interrupted), _) => io::ErrorKind::Other,
+            (Some(kind), _) => kind,
+            (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
+            (None, Cause::Truncated { .. }) => io::ErrorKind::UnexpectedEof,
+            (None, Cause::Failed(..)) => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
     }
 }

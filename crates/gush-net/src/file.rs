@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 
 use crate::copy::{drive, opened};
 use crate::counts::Way;
+use crate::drive::Driver;
 use crate::ends::{Source, Target};
 use crate::error::{End, Error, Totals};
-use crate::flow::Flow;
 use crate::options::Options;
 use crate::tap::Tap;
 
@@ -63,8 +63,8 @@ where
     let source = Tap::file(file.as_fd(), begin).map_err(|io| Error::failed("fstat", End::A, io))?;
     let target = opened(target.writer(), End::B)?;
     let size_bytes = source.shape.size_bytes;
-    let mut flow = Flow::new(Way::Forward, options);
-    flow.remaining_bytes = end.map(|end| end.saturating_sub(begin));
+    let mut flow = Driver::new(Way::Forward, options);
+    flow.length_bytes = end.map(|end| end.saturating_sub(begin));
     let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
     let totals = drive(flow, source, target, options).await?;
     if totals.ended == crate::Ended::Closed && totals.forward.bytes < expected_bytes {
@@ -110,5 +110,5 @@ where
     let source = opened(source.reader(), End::A)?;
     let target =
         Tap::file(file.as_fd(), offset).map_err(|io| Error::failed("fstat", End::B, io))?;
-    drive(Flow::new(Way::Forward, options), source, target, options).await
+    drive(Driver::new(Way::Forward, options), source, target, options).await
 }

@@ -9,22 +9,24 @@
 //! - Bytes are counted while they move ([`Counts`]), in the result and in the error.
 //! - The end of one side's data is passed on once everything before it is delivered.
 //! - A peer that stops reading stops its sender: at most one pipe or buffer is in flight each way.
-//! - Pipes come from one pool with a budget ([`pipe_usage`]); without one, bytes are copied.
+//! - Pipes come from one pool with a budget ([`gush::pipe::Pool::shared`]); without one, bytes are copied.
 //! - A splice into a socket whose peer has gone raises SIGPIPE, as no flag can forbid. Rust's start-up
-//!   code ignores it; a program that restores it ([`gush::process::restore_sigpipe`]) must not relay.
+//!   code ignores it; a program that restores it ([`gush_process::restore_sigpipe`]) must not relay.
+
+#[cfg(test)]
+use gush_test as _;
 
 pub mod address;
 mod conduit;
 mod copy;
 mod counts;
+mod drive;
 mod ends;
 mod error;
 mod file;
-mod flow;
 pub mod link;
 pub mod open;
 mod options;
-mod pool;
 pub mod proxy;
 mod relay;
 mod silence;
@@ -38,5 +40,4 @@ pub use ends::{Duplex, Source, Target};
 pub use error::{End, Ended, Error, Passed, Totals};
 pub use file::{recv_file, send_file};
 pub use options::Options;
-pub use pool::{PipeUsage, pipe_usage};
 pub use relay::{Relay, copy_bidirectional};

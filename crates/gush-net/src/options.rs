@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gush::flow::Terms;
 use gush::{Choice, Rate};
 
 use crate::counts::{Counts, Way};
@@ -51,12 +52,6 @@ impl ShortMessage {
 
     pub(crate) fn bytes(self) -> usize {
         self.0
-    }
-
-    /// A splice that gave less moved a short message: the next goes through memory again. Well below
-    /// the other limit, so that a stream in between does not change its way with every piece.
-    pub(crate) fn worth_bytes(self) -> usize {
-        self.0 / 4
     }
 }
 
@@ -118,8 +113,7 @@ impl Options {
     /// 16 KiB unless it is said, and 4 to 64 KiB in any case.
     ///
     /// ```
-    /// let measured = gush::Profile::of_user().and_then(|profile| profile.small_message_bytes());
-    /// let options = gush_net::Options::new().short_message_bytes(measured.unwrap_or(16 << 10));
+    /// let options = gush_net::Options::new().short_message_bytes(8 << 10);
     /// ```
     #[must_use]
     pub fn short_message_bytes(mut self, bytes: usize) -> Self {
@@ -140,6 +134,20 @@ impl Options {
     #[must_use]
     pub fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
+    }
+}
+
+impl Options {
+    /// What the flow of one direction is to know of these.
+    pub(crate) fn terms(&self) -> Terms {
+        Terms {
+            choice: self.choice,
+            isolated: self.isolated,
+            through_memory: self.observer.is_some(),
+            never_held: true,
+            short_bytes: self.short_message.bytes(),
+            ..Terms::default()
+        }
     }
 }
 
@@ -167,6 +175,5 @@ mod tests {
         let short = |bytes| Options::new().short_message_bytes(bytes).short_message.bytes();
         assert_eq!([short(0), short(8 << 10), short(usize::MAX)], [4 << 10, 8 << 10, 64 << 10]);
         assert_eq!(Options::new().short_message.bytes(), 16 << 10);
-        assert_eq!(Options::new().short_message.worth_bytes(), 4 << 10);
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use gush::Side;
 
 use crate::counts::Way;
+use crate::drive::{Driver, Failure};
 use crate::ends::Duplex;
 use crate::error::{End, Ended, Error, Totals};
-use crate::flow::{Failure, Flow};
 use crate::options::Options;
 use crate::silence::Silence;
 use crate::tap::Tap;
@@ -102,8 +102,8 @@ where
 #[derive(Debug)]
 pub struct Relay {
     options: Options,
-    forward: Flow,
-    back: Flow,
+    forward: Driver,
+    back: Driver,
     silence: Silence,
     failed: Option<(Way, Failure)>,
 }
@@ -122,8 +122,8 @@ impl Relay {
     pub fn new(options: &Options) -> Self {
         Self {
             options: options.clone(),
-            forward: Flow::new(Way::Forward, options),
-            back: Flow::new(Way::Back, options),
+            forward: Driver::new(Way::Forward, options),
+            back: Driver::new(Way::Back, options),
             silence: Silence::default(),
             failed: None,
         }

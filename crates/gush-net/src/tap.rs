@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll, ready};
 
-use gush::{Errno, Kind, Manner, Port};
+use gush::flow::Stance;
+use gush::{Errno, Kind, Port};
 use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
@@ -17,11 +18,7 @@ use crate::conduit::{self, Descriptor};
 /// What is known of a descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
-    pub(crate) manner: Manner,
-    /// Is a read of 0 bytes its end? An empty datagram is none.
-    pub(crate) ends_at_zero: bool,
-    /// The master of a pseudo-terminal, which has no half-close but an end-of-file character.
-    pub(crate) is_master: bool,
+    pub(crate) stance: Stance,
     /// Of a file, when it was looked at.
     pub(crate) size_bytes: u64,
 }
@@ -47,11 +44,11 @@ pub struct Tap<'a> {
 
 impl<'a> Tap<'a> {
     pub(crate) fn tcp(stream: &'a TcpStream) -> Self {
-        Self { shape: stream_shape(stream.as_fd()), watch: Watch::Tcp(stream) }
+        Self { shape: stream_shape(), watch: Watch::Tcp(stream) }
     }
 
     pub(crate) fn unix(stream: &'a UnixStream) -> Self {
-        Self { shape: stream_shape(stream.as_fd()), watch: Watch::Unix(stream) }
+        Self { shape: stream_shape(), watch: Watch::Unix(stream) }
     }
 
     pub(crate) fn lent(descriptor: &'a Descriptor) -> Self {
@@ -67,20 +64,16 @@ impl<'a> Tap<'a> {
     /// A file, from or to an offset in bytes.
     pub(crate) fn file(fd: BorrowedFd<'a>, at: u64) -> io::Result<Self> {
         let shape = Shape::of(fd)?;
-        let manner = shape.manner.on(fd).at(at).manner();
-        Ok(Self { watch: Watch::Always(fd), shape: Shape { manner, ..shape } })
+        let stance = shape.stance.at(at);
+        Ok(Self { watch: Watch::Always(fd), shape: Shape { stance, ..shape } })
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        self.shape.manner.kind()
+        self.shape.stance.kind()
     }
 
-    /// The port, to ask about it.
-    pub(crate) fn port(&self) -> Port<'_> {
-        self.shape.manner.on(self.fd())
-    }
-
-    fn fd(&self) -> BorrowedFd<'_> {
+    #[inline]
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watch {
             Watch::Tcp(stream) => stream.as_fd(),
             Watch::Unix(stream) => stream.as_fd(),
@@ -90,20 +83,13 @@ impl<'a> Tap<'a> {
         }
     }
 
-    /// Makes one call on the port, unless it is known not to be ready.
+    /// Makes one call, unless the descriptor is known not to be ready.
     pub(crate) fn attempt<T>(
-        &mut self,
+        &self,
         interest: Interest,
-        call: impl FnOnce(&mut Port<'_>) -> Result<T, Errno>,
+        call: impl FnOnce() -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let mut manner = self.shape.manner;
-        let fd = self.fd();
-        let made = || {
-            let mut port = manner.on(fd);
-            let answer = call(&mut port);
-            manner = port.manner();
-            answer.map_err(io::Error::from)
-        };
+        let made = || call().map_err(io::Error::from);
         let answer = match &self.watch {
             Watch::Tcp(stream) => stream.try_io(interest, made),
             Watch::Unix(stream) => stream.try_io(interest, made),
@@ -114,7 +100,6 @@ impl<'a> Tap<'a> {
             },
             Watch::Always(_) => made(),
         };
-        self.shape.manner = manner;
         // What tokio answers for "not ready" has no number.
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
@@ -148,8 +133,8 @@ impl<'a> Tap<'a> {
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         match self.kind() {
             Kind::Stream => conduit::shut(self.fd()),
-            Kind::Datagram if self.shape.ends_at_zero => conduit::shut(self.fd()),
-            Kind::Terminal if self.shape.is_master => end_of_file(&mut self.port(), self.fd()),
+            Kind::Datagram if self.shape.stance.ends_at_zero() => conduit::shut(self.fd()),
+            Kind::Terminal if self.shape.stance.is_master() => end_of_file(self.fd()),
             _ => {
                 if let Watch::Slot(slot) = &mut self.watch {
                     **slot = None;
@@ -172,16 +157,15 @@ fn try_io<T>(
 }
 
 /// tokio's own streams are non-blocking.
-fn stream_shape(fd: BorrowedFd<'_>) -> Shape {
-    let manner = Port::of_nonblocking_stream(fd).manner();
-    Shape { manner, ends_at_zero: true, is_master: false, size_bytes: 0 }
+fn stream_shape() -> Shape {
+    Shape { stance: Stance::known(Kind::Stream, true), size_bytes: 0 }
 }
 
 /// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
 ///
 /// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
 /// nothing has no such character: it would be one more byte of data.
-fn end_of_file(port: &mut Port<'_>, master: BorrowedFd<'_>) -> io::Result<()> {
+fn end_of_file(master: BorrowedFd<'_>) -> io::Result<()> {
     const EOT: u8 = 4;
     // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
     let settings = rustix::termios::tcgetattr(master)?;
@@ -192,7 +176,7 @@ fn end_of_file(port: &mut Port<'_>, master: BorrowedFd<'_>) -> io::Result<()> {
         );
         return Ok(());
     }
-    match port.write(if keeps_lines { &[EOT, EOT] } else { &[EOT] }) {
+    match Port::of(&master)?.write(if keeps_lines { &[EOT, EOT] } else { &[EOT] }) {
         // The slave has gone, or takes nothing more.
         Ok(_) | Err(Errno::IO | Errno::AGAIN) => Ok(()),
         Err(errno) => Err(errno.into()),

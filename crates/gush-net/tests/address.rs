@@ -1,6 +1,7 @@
 //! The grammar of addresses: what is understood, what is refused and where the message points, and that nothing
 //! makes it panic.
 
+use gush_test as _;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
@@ -127,6 +128,14 @@ fn create_is_a_file_made_anew() {
 }
 
 #[test]
+fn a_word_that_means_nothing_is_a_file_and_so_is_any_behind_a_slash() {
+    for text in ["notes", "./pty", "/tmp/tcp", "dir/exec", "gopen:pty", "pty.txt"] {
+        assert!(matches!(parsed(text).target(), Target::Path(_)), "{text}");
+        assert_eq!(parsed(&parsed(text).to_string()), parsed(text), "{text}");
+    }
+}
+
+#[test]
 fn messages_point_at_the_wrong_piece() {
     let cases = [
         ("", "", "an address is missing"),
@@ -134,6 +143,15 @@ fn messages_point_at_the_wrong_piece() {
         ("data:5", "data", "is written ./data:5"),
         ("tcp", "", "tcp needs more, after a colon: tcp:HOST:PORT"),
         ("file", "", "a file of this name is written ./file"),
+        (
+            "pty",
+            "pty",
+            "an option: exec:COMMAND,pty, shell:COMMAND,pty; a file of this name is written ./pty",
+        ),
+        ("PTY", "PTY", "a file of this name is written ./PTY"),
+        ("append", "append", "is no address but an option: PATH,append, file:PATH,append"),
+        ("readline", "readline", "as socat has; a file of this name is written ./readline"),
+        ("udp4-datagram,fork", "udp4-datagram", "./udp4-datagram"),
         ("tcp:", "", "a host and a port are needed"),
         ("tcp:localhost", "localhost", "a host and a port are needed"),
         ("tcp::80", "", "a host is missing"),

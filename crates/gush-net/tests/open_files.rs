@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use gush_net::open::{End, How, OpenError};
 use gush_net::{Conduit, Options, copy};
-use open_common::{one, one_as, run, skipped, talk};
+use open_common::{one, one_as, run, talk};
 
 /// Writes `text` to the address, one way.
 async fn write(address: &str, text: &str) -> Result<(), OpenError> {
@@ -126,21 +126,31 @@ fn our_own_descriptors_are_not_to_be_had_by_number() {
 
 #[test]
 fn an_inherited_descriptor_is_read_and_taken_once() {
-    use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
-    let file = tempfile::tempfile().unwrap();
-    // As a shell passes it on: without close-on-exec.
-    let passed = rustix::io::dup(file.as_fd()).unwrap();
-    (&file).write_all(b"passed on").unwrap();
-    std::io::Seek::rewind(&mut (&file)).unwrap();
-    let number = passed.into_raw_fd();
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(b"passed on").unwrap();
+    let child = std::process::Command::new("bash")
+        .args(["-c", "exec \"$@\" 7<\"$0\""])
+        .arg(file.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "in_a_child_it_is_read_and_taken_once", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(child.status.success() && said[0].contains("1 passed"), "{}", said.concat());
+}
+
+#[test]
+#[ignore = "run by a test, in a process of its own"]
+fn in_a_child_it_is_read_and_taken_once() {
+    use std::os::fd::AsRawFd;
     run(async {
-        let again = one_as(&format!("fd:{number}"), How::default().read_only()).await.unwrap();
-        assert_ne!(again.conduit.read_fd().unwrap().as_raw_fd(), number);
+        let again = one_as("fd:7", How::default().read_only()).await.unwrap();
+        assert_ne!(again.conduit.read_fd().unwrap().as_raw_fd(), 7);
         assert_eq!(drain(again).await, "passed on");
-        let taken = one_as(&number.to_string(), How::default().read_only().once()).await.unwrap();
-        assert_eq!(taken.conduit.read_fd().unwrap().as_raw_fd(), number);
+        let taken = one_as("7", How::default().read_only().once()).await.unwrap();
+        assert_eq!(taken.conduit.read_fd().unwrap().as_raw_fd(), 7);
         drop(taken);
-        assert!(one(&format!("fd:{number}")).await.is_err());
+        assert!(one("fd:7").await.is_err());
     });
 }
 
@@ -230,9 +240,8 @@ fn a_file_that_may_not_be_written_says_how_to_open_it() {
     let path = dir.path().join("file");
     fs::write(&path, "text").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-    if File::options().write(true).open(&path).is_ok() {
-        return skipped("root may write everything");
-    }
-    let error = run(one(&format!("file:{}", path.display()))).unwrap_err();
-    assert!(error.hint().unwrap().contains("rdonly"), "{error}");
+    gush_test::without_privilege(|| {
+        let error = run(one(&format!("file:{}", path.display()))).unwrap_err();
+        assert!(error.hint().unwrap().contains("rdonly"), "{error}");
+    });
 }

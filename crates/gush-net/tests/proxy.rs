@@ -1,6 +1,7 @@
 //! The PROXY protocol: what is sent can be read, what is malformed is refused, and not a byte of the data behind a
 //! header is taken.
 
+use gush_test as _;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;

@@ -172,16 +172,20 @@ fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
 
 #[test]
 fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
-    let idle = Duration::from_millis(400);
+    let idle = Duration::from_secs(1);
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
-    for _ in 0..12 {
-        thread::sleep(Duration::from_millis(100));
+    // All of it takes longer than the limit, and no pause does.
+    for _ in 0..6 {
+        thread::sleep(Duration::from_millis(250));
         bridge.client.write_all(b"still here").unwrap();
+        let mut heard = [0; 10];
+        bridge.server.read_exact(&mut heard).expect("the relay is alive");
+        assert_eq!(&heard, b"still here");
     }
     drop(bridge.client);
     drop(bridge.server);
-    let ended = bridge.relay.join().unwrap();
-    assert!(ended.map_or(true, |totals| totals.ended == Ended::Closed));
+    let totals = bridge.relay.join().unwrap().expect("both peers closed");
+    assert_eq!((totals.ended, totals.forward.bytes), (Ended::Closed, 60));
 }
 
 #[test]

@@ -5,12 +5,14 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
-use gush_net::{Options, Way, pipe_usage};
+use gush::pipe::Pool;
+use gush_net::{Options, Way};
 
 /// Runs one of the tests below, which are ignored in this process, in one of its own.
 fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<ExitStatus> {
@@ -20,7 +22,12 @@ fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<Exit
     if let Some(uid) = uid {
         command.uid(uid).gid(uid).current_dir("/");
     }
-    command.status()
+    let output = command.output()?;
+    if !gush_test::one_test_ran(&output) {
+        eprintln!("{}", String::from_utf8_lossy(&output.stdout));
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(output.status)
 }
 
 fn alone() -> bool {
@@ -74,11 +81,11 @@ fn alone_relays_leave_no_descriptor_behind() {
     for _ in 0..3 {
         one_of_each();
     }
-    let (before, usage) = (descriptors(), pipe_usage());
+    let (before, usage) = (descriptors(), Pool::shared().usage());
     for _ in 0..40 {
         one_of_each();
     }
-    let (after, used) = (descriptors(), pipe_usage());
+    let (after, used) = (descriptors(), Pool::shared().usage());
     assert_eq!(used.in_use, 0, "{used:?}");
     // Idle pipes are kept on purpose: two descriptors each.
     assert_eq!(before - 2 * usage.idle, after - 2 * used.idle, "{usage:?} then {used:?}");
@@ -191,6 +198,83 @@ fn alone_a_user_without_pipes_relays_all_the_same() {
         let totals = player.join().expect("every byte right");
         assert_eq!(totals.forward.method, Some(gush::MethodName::ReadWrite));
     }
-    let usage = pipe_usage();
+    let usage = Pool::shared().usage();
     assert_eq!((usage.in_use, usage.bytes), (0, 0), "two slots are no pipe");
+}
+
+#[test]
+fn a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
+    let test = "alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are";
+    assert!(in_a_process_of_its_own(test, None).expect("started").success());
+}
+
+#[test]
+#[ignore = "run by a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are"]
+fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
+    if !alone() {
+        return;
+    }
+    /// The end that the copy reads or writes, and the far one, as descriptors.
+    fn ends(kind: &str) -> (OwnedFd, OwnedFd) {
+        match kind {
+            "pipe" => {
+                let (reader, writer) = std::io::pipe().expect("a pipe");
+                (reader.into(), writer.into())
+            }
+            "unix" => {
+                let (near, far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+                (near.into(), far.into())
+            }
+            _ => {
+                let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+                let address = listener.local_addr().expect("an address");
+                let far = std::net::TcpStream::connect(address).expect("a connection");
+                (listener.accept().expect("a client").0.into(), far.into())
+            }
+        }
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads");
+    let mut far_ends = Vec::new();
+    let mut stuck = Vec::new();
+    for from in ["pipe", "unix", "tcp"] {
+        for to in ["pipe", "unix", "tcp"] {
+            for is_stuck in [false, true] {
+                let (source, feeder) = ends(from);
+                let (target, taker) = match to {
+                    "pipe" => {
+                        let (taker, target) = ends(to);
+                        (target, taker)
+                    }
+                    _ => ends(to),
+                };
+                let options = Options::new();
+                if is_stuck {
+                    // More than the target holds, and nobody reads: it waits for its target.
+                    stuck.push(options.counts());
+                    let mut feeder = std::fs::File::from(feeder.try_clone().expect("a descriptor"));
+                    std::thread::spawn(move || feeder.write_all(&vec![7; 64 << 20]));
+                }
+                runtime.spawn(async move {
+                    let mut source = gush_net::Conduit::new(source).expect("an end").read_only();
+                    let mut target = gush_net::Conduit::new(target).expect("an end").write_only();
+                    let _cut = gush_net::copy(&mut source, &mut target, &options).await;
+                });
+                far_ends.push((feeder, taker));
+            }
+        }
+    }
+    // Until nothing moves any more: two looks at the counts, some time apart, that are the same.
+    let moved = || stuck.iter().map(|counts| counts.delivered_bytes(Way::Forward)).collect();
+    let mut before: Vec<u64> = Vec::new();
+    while before.is_empty() || before.contains(&0) || before != moved() {
+        before = moved();
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    let worked = ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    let worked = ticks() - worked;
+    assert!(worked <= 5, "computed for {worked} ticks in a second of silence");
+    runtime.shutdown_background();
+    drop(far_ends);
 }

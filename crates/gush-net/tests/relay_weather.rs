@@ -134,6 +134,30 @@ fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
     let _ended = relay.join().unwrap();
 }
 
+/// A record without bytes would be the end to the reader of a SOCK_SEQPACKET socket.
+#[test]
+fn an_empty_datagram_does_not_end_a_seqpacket_stream() {
+    let (sender, near) = udp_pair();
+    let (far, reader) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::SEQPACKET,
+        rustix::net::SocketFlags::CLOEXEC,
+        None,
+    )
+    .expect("a pair");
+    let relay = spawn_relay(near.into(), far, Options::new().idle(Duration::from_secs(2)));
+    for piece in ["one", "", "two"] {
+        sender.send(piece.as_bytes()).unwrap();
+    }
+    let mut buf = [0; 100];
+    for piece in ["one", "two"] {
+        let got = rustix::io::read(&reader, &mut buf).expect("a record");
+        assert_eq!(&buf[..got], piece.as_bytes());
+    }
+    drop((sender, reader));
+    let _ended = relay.join().unwrap();
+}
+
 #[test]
 fn datagrams_become_a_stream_and_a_stream_becomes_datagrams() {
     let ((sender, near), (far, mut stream)) = (udp_pair(), pair(Wire::Tcp));

@@ -29,28 +29,24 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on SIGINT, SIGTERM and SIGHUP remove temporary names before they end the process.
+/// Removes every temporary name, and lets nobody make another: for a program that ends now, of a signal.
 ///
-/// For programs that copy with [`atomic`](crate::Options::atomic); call it before starting other
-/// threads. Without it such a signal may leave a file named `.NAME.gush-XXXXXX`.
+/// Programs that copy with [`atomic`](crate::Options::atomic) call it from the thread that waits for
+/// SIGINT, SIGTERM and SIGHUP. Without it such a signal may leave a file named `.NAME.gush-XXXXXX`.
+/// Whoever copies atomically afterwards waits for ever.
 ///
-/// # Errors
-/// `EAGAIN` when no thread could be started.
-///
+/// ```no_run
+/// gush_tree::remove_temporaries();
+/// std::process::abort();
 /// ```
-/// gush_tree::remove_temporaries_on_termination()?;
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn remove_temporaries_on_termination() -> Result<(), Errno> {
-    gush::process::on_termination(|| {
-        let pending = pending();
-        for Pending { dir, name, .. } in pending.iter() {
-            let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
-            let _ = fs::unlinkat(dir, name, AtFlags::empty());
-        }
-        // Nobody may make another name before the process has ended.
-        mem::forget(pending);
-    })
+pub fn remove_temporaries() {
+    let pending = pending();
+    for Pending { dir, name, .. } in pending.iter() {
+        let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
+        let _ = fs::unlinkat(dir, name, AtFlags::empty());
+    }
+    // Nobody may make another name before the process has ended.
+    mem::forget(pending);
 }
 
 /// A temporary name beside a target; dropping it removes it.

@@ -31,9 +31,13 @@ pub struct Error(Box<Parts>);
 #[derive(Debug)]
 struct Parts {
     path: PathBuf,
+    /// The target, where the error concerns `path` and the target together.
+    onto: Option<PathBuf>,
     what: Cow<'static, str>,
     names_its_paths: bool,
     declined: bool,
+    untouched: bool,
+    unstable: bool,
     delivered_bytes: Option<u64>,
     lost_bytes: u64,
     hint: Option<Cow<'static, str>>,
@@ -44,9 +48,12 @@ impl Error {
     fn new(path: &Path, what: Cow<'static, str>, os: Option<io::Error>) -> Self {
         Self(Box::new(Parts {
             path: path.to_path_buf(),
+            onto: None,
             what,
             names_its_paths: false,
             declined: false,
+            untouched: false,
+            unstable: false,
             delivered_bytes: None,
             lost_bytes: 0,
             hint: None,
@@ -83,21 +90,53 @@ impl Error {
         error
     }
 
+    /// The source changed, and that is a failure ([`Options::stable`](crate::Options::stable)).
+    pub(crate) fn unstable(path: &Path, change: String) -> Self {
+        let mut error = Self::new(path, change.into(), None);
+        error.0.unstable = true;
+        error
+    }
+
     /// The engine gave up in the middle.
     pub(crate) fn engine(path: &Path, error: &gush::Error) -> Self {
-        let os = error.io_error().map(|os| {
-            os.raw_os_error().map_or_else(|| os.kind().into(), io::Error::from_raw_os_error)
-        });
-        let mut ours = Self::new(path, engine_text(error).into(), os);
+        let os = error.errno().map(io::Error::from);
+        let mut ours = Self::new(path, error.what().to_string().into(), os);
         ours.0.delivered_bytes = Some(error.delivered_bytes());
         ours.0.lost_bytes = error.in_flight_bytes();
+        let refused = error.is_refused() || error.call() == Some(gush::Call::Fallocate);
+        ours.0.untouched = refused && error.delivered_bytes() == 0 && !error.lost_old_content();
+        if error.lost_old_content() && error.delivered_bytes() == 0 {
+            ours.0.what = format!("{}; the old content is gone", ours.0.what).into();
+        }
         ours.0.hint = error.hint().map(Into::into);
         ours
+    }
+
+    /// The error concerns the path and `target` together, such as a way of copying refused between the two.
+    pub(crate) fn onto(mut self, target: &Path) -> Self {
+        self.0.onto = Some(target.to_path_buf());
+        self
     }
 
     pub(crate) fn hinting(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.0.hint = Some(hint.into());
         self
+    }
+
+    /// Was the way of copying, or the space that was asked for, refused before the first byte?
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.0.untouched
+    }
+
+    /// Did the source change?
+    pub(crate) fn is_unstable(&self) -> bool {
+        self.0.unstable
+    }
+
+    /// With what became of the target, and what the user can do.
+    pub(crate) fn adding(mut self, outcome: &str, hint: &'static str) -> Self {
+        self.0.what = format!("{}; {outcome}", self.0.what).into();
+        self.hinting(hint)
     }
 
     /// The path that the operation concerned, as the user wrote it.
@@ -137,21 +176,15 @@ impl Error {
     }
 }
 
-/// The engine's sentence without its byte count, which this error tells in its own place.
-fn engine_text(error: &gush::Error) -> String {
-    let text = error.to_string();
-    let counts = error.delivered_bytes() > 0 || error.in_flight_bytes() > 0;
-    match text.rsplit_once(" after ").filter(|_| counts) {
-        Some((what, _)) => what.to_owned(),
-        None => text,
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = &*self.0;
         if !parts.names_its_paths {
-            write!(f, "{}: ", quote::if_needed(&parts.path))?;
+            write!(f, "{}", quote::if_needed(&parts.path))?;
+            if let Some(target) = &parts.onto {
+                write!(f, " -> {}", quote::if_needed(target))?;
+            }
+            f.write_str(": ")?;
         }
         f.write_str(&parts.what)?;
         match parts.delivered_bytes {
@@ -180,7 +213,7 @@ impl std::error::Error for Error {
 }
 
 /// The operating system's words alone, as C programs print them.
-fn os_text(error: &io::Error) -> String {
+pub(crate) fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {
         Some(end) => text[..end].to_owned(),
@@ -204,5 +237,19 @@ mod tests {
     fn a_refusal_of_two_paths_names_each_once() {
         let error = Error::about_both(Path::new("a"), "'a' and 'b' are the same file".into());
         assert_eq!(error.to_string(), "'a' and 'b' are the same file");
+    }
+
+    #[test]
+    fn the_engines_bytes_are_told_once() {
+        let (zeros, null) = (
+            std::fs::File::open("/dev/zero").unwrap(),
+            std::fs::File::create("/dev/null").unwrap(),
+        );
+        let mut stop = |_: &gush::Progress| gush::Control::Stop;
+        let mover = gush::Mover::new(&zeros, &null).length_bytes(7);
+        let error = mover.observe(&mut stop).run().unwrap_err();
+        let error = Error::engine(Path::new("a"), &error);
+        assert_eq!(error.what(), "stopped by the observer");
+        assert_eq!(error.to_string(), "a: stopped by the observer after 7 bytes");
     }
 }

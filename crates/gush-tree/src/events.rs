@@ -16,7 +16,7 @@ use crate::Error;
 ///     }
 /// }
 /// ```
-pub trait Events {
+pub trait Events: Send {
     /// The target is about to be made; `backup` is what the existing one was renamed to.
     fn starts(&mut self, _source: &Path, _target: &Path, _backup: Option<&Path>) {}
 

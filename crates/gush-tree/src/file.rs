@@ -1,16 +1,18 @@
 //! One file's whole story: may it be copied, what must make room, and which room does it.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use gush::{Refusals, Report};
-use rustix::fs::{FileType, Stat};
+use rustix::fs::{self, FileType, Stat};
+use rustix::io::retry_on_intr;
 
 use crate::error::Error;
 use crate::events::Events;
 use crate::memory::Memory;
 use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options};
-use crate::place::{Place, kind};
+use crate::place::{FileId, Place, kind, same_file};
 use crate::room::Look;
 use crate::{links, open, regular, special};
 
@@ -44,12 +46,17 @@ pub struct Done {
     pub action: Action,
     /// What the engine did, if data moved.
     pub report: Option<Report>,
-    /// The blake3 digest of source and target, if that was verified.
+    /// The target was re-read and holds what the source holds.
+    pub verified: bool,
+    /// The blake3 digest of source and target, if that was verified by their hashes: files with large holes
+    /// are compared instead.
     pub digest: Option<gush::Digest>,
     /// Where the file is that the target was before.
     pub backup: Option<PathBuf>,
     /// Nothing that was required is missing; the events told what is.
     pub complete: bool,
+    /// The file that was made or written, for later names of the same source.
+    made: Option<FileId>,
 }
 
 /// What was made of a source.
@@ -69,7 +76,15 @@ pub enum Action {
 
 impl Done {
     fn new(action: Action) -> Self {
-        Self { action, report: None, digest: None, backup: None, complete: true }
+        Self {
+            action,
+            report: None,
+            verified: false,
+            digest: None,
+            backup: None,
+            complete: true,
+            made: None,
+        }
     }
 }
 
@@ -195,7 +210,7 @@ impl<'o> Copier<'o> {
         };
         self.memory.check_link_just_made(options, &source, &target)?;
         events.starts(source.shown, target.shown, room.backup.as_deref());
-        let earlier = self.memory.earlier(options, &source_stat, &target);
+        let earlier = self.memory.earlier(&source_stat, &target);
         let job = Job {
             options,
             source,
@@ -206,10 +221,7 @@ impl<'o> Copier<'o> {
             refusals: &self.refusals,
         };
         let result = match earlier {
-            Some(earlier) => {
-                let first = Place { dir: target.dir, name: &earlier, shown: &earlier };
-                links::hard(&job, first, false, true).map(|()| Done::new(Action::HardLinked))
-            }
+            Some(earlier) => links::again(&job, &earlier).map(|()| Done::new(Action::HardLinked)),
             None => make(&job, follow, events),
         };
         // Data syncs its directory itself, between its other steps.
@@ -218,8 +230,18 @@ impl<'o> Copier<'o> {
             false => Ok(done),
         });
         match result {
+            // As GNU: what lacks something that was required has failed.
+            Ok(done) if !done.complete && room.undo(&target, events) => {
+                let text =
+                    "not replaced: the copy lacked what was required, and the old file is back";
+                Err(Error::refusal(target.shown, text))
+            }
             Ok(done) => {
                 self.memory.remember_target(&target);
+                if let (Some(made), true) = (done.made, done.complete) {
+                    let is_link = done.action == Action::SymbolicLinked;
+                    self.memory.remember_copy(options, &source_stat, &target, (made, is_link));
+                }
                 Ok(Done { backup: room.backup, ..done })
             }
             Err(error) => {
@@ -237,7 +259,8 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     match options.make {
         Make::SymbolicLink => {
             links::symbolic(job)?;
-            return Ok(Done::new(Action::SymbolicLinked));
+            let made = job.target.stat(false).ok().map(|stat| FileId::of(&stat));
+            return Ok(Done { made, ..Done::new(Action::SymbolicLinked) });
         }
         Make::HardLink => {
             let replaces = options.force || options.ask || job.displaces;
@@ -249,23 +272,33 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     if options.reads(source_kind) {
         let copied = regular::copy(job, events)?;
         return Ok(Done {
+            verified: copied.report.is_some() && options.verify,
             report: copied.report,
             digest: copied.digest,
             complete: copied.complete,
+            made: copied.made,
             ..Done::new(Action::Copied)
         });
     }
     let is_link = source_kind == FileType::Symlink;
+    let replaced = "skipped: it was replaced while being copied";
+    let (source, _) = pin(job.source, replaced, |found| same_file(found, &job.source_stat))?;
     let provisional_bits = match is_link {
-        true => links::copy(job).map(|()| 0)?,
+        true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,
     };
+    // What was just made has one name. A file that took that name meanwhile keeps its own metadata.
+    let replaced = "got no attributes: another file took its name after it was made";
+    let (target, target_stat) = pin(job.target, replaced, |found| {
+        let alike = (kind(found), found.st_rdev) == (source_kind, job.source_stat.st_rdev);
+        alike && found.st_nlink == 1
+    })?;
     let complete = Transfer {
         options,
-        source: Handle::Name { place: job.source, is_link },
+        source: Handle::Pinned { fd: source.as_fd(), is_link },
         source_stat: &job.source_stat,
         source_shown: job.source.shown,
-        target: Handle::Name { place: job.target, is_link },
+        target: Handle::Pinned { fd: target.as_fd(), is_link },
         target_shown: job.target.shown,
         target_stat: None,
         created: true,
@@ -273,5 +306,18 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     }
     .apply(events);
     let action = if is_link { Action::SymbolicLinked } else { Action::Recreated };
-    Ok(Done { complete, ..Done::new(action) })
+    Ok(Done { complete, made: Some(FileId::of(&target_stat)), ..Done::new(action) })
+}
+
+/// Holds on to what has this name, if it is what it must be.
+fn pin(
+    place: Place<'_>,
+    replaced: &'static str,
+    is_right: impl Fn(&Stat) -> bool,
+) -> Result<(OwnedFd, Stat), Error> {
+    let pinned = place.pin().and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)));
+    match pinned.map_err(|errno| Error::os(place.shown, "cannot stat", errno))? {
+        (stat, fd) if is_right(&stat) => Ok((fd, stat)),
+        _ => Err(Error::refusal(place.shown, replaced)),
+    }
 }

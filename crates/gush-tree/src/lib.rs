@@ -29,6 +29,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(test)]
+use gush_test as _;
+
 mod atomic;
 mod backup;
 mod data;
@@ -45,12 +48,14 @@ mod parents;
 mod place;
 pub mod quote;
 mod regular;
+mod remedy;
 mod room;
 mod same;
 mod special;
+mod stable;
 mod xattr;
 
-pub use atomic::remove_temporaries_on_termination;
+pub use atomic::remove_temporaries;
 pub use backup::{Backup, BackupControl};
 pub use error::Error;
 pub use events::{Events, Question};

@@ -1,15 +1,43 @@
 //! Links made instead of copies, and symbolic links copied as links.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags};
+use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::atomic;
 use crate::error::Error;
 use crate::file::Job;
-use crate::place::{Place, same_file};
+use crate::memory::Earlier;
+use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
+
+/// `target` becomes another name of what this command copied before, unless another file has that
+/// name by now.
+pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
+    let first = Place { dir: job.target.dir, name: &earlier.name, shown: &earlier.shown };
+    let what = || format!("cannot create hard link to {}", quote::always(first.shown));
+    let failed = |errno| Error::os(job.target.shown, what(), errno);
+    let flags = if earlier.is_link { OFlags::NOFOLLOW } else { OFlags::empty() };
+    let fd = first.open(OFlags::PATH | flags, Mode::empty()).map_err(failed)?;
+    let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+    if FileId::of(&found) != earlier.file {
+        let text = format!("{}: another file has that name by now", what());
+        return Err(Error::refusal(job.target.shown, text));
+    }
+    let link = |place: &Place<'_>| {
+        let path = proc_path(fd.as_fd());
+        let by_path = || fs::linkat(CWD, &path, place.dir, place.name, AtFlags::SYMLINK_FOLLOW);
+        let by_fd = || fs::linkat(&fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
+        match retry_on_intr(by_path) {
+            // No /proc; the other way needs a capability or Linux 6.10 (open(2) on O_PATH).
+            Err(Errno::NOENT) => retry_on_intr(by_fd),
+            done => done,
+        }
+    };
+    make(&job.target, true, link).map_err(failed)
+}
 
 /// `target` becomes another name of `source`, a file that the message calls `shown`.
 pub(crate) fn hard(
@@ -54,11 +82,10 @@ pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
     })
 }
 
-/// `target` becomes a symbolic link with the same text as `source`.
-pub(crate) fn copy(job: &Job<'_>) -> Result<(), Error> {
-    let source = job.source;
-    let text = retry_on_intr(|| fs::readlinkat(source.dir, source.name, Vec::new()))
-        .map_err(|errno| Error::os(source.shown, "cannot read symbolic link", errno))?;
+/// `target` becomes a symbolic link with the same text as the source, which `source` holds.
+pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
+    let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new()))
+        .map_err(|errno| Error::os(job.source.shown, "cannot read symbolic link", errno))?;
     let link =
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
     make(&job.target, job.may_replace_link(), link)

@@ -14,8 +14,19 @@ use crate::quote;
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     several: Option<Several>,
-    /// The first target of each source that has more names, for `--preserve=links`.
-    linked: HashMap<FileId, PathBuf>,
+    /// The first copy of each source that may have more names, for `--preserve=links`.
+    linked: HashMap<FileId, Earlier>,
+}
+
+/// A copy that succeeded: its name, and which file it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Earlier {
+    pub(crate) name: PathBuf,
+    /// What the user calls it.
+    pub(crate) shown: PathBuf,
+    pub(crate) file: FileId,
+    /// It is a symbolic link itself, not what its name leads to.
+    pub(crate) is_link: bool,
 }
 
 /// What is remembered so that several sources do not overwrite each other.
@@ -79,18 +90,28 @@ impl Memory {
     }
 
     /// The target that this same source became before, by another name.
-    pub(crate) fn earlier(
+    pub(crate) fn earlier(&self, source: &Stat, target: &Place<'_>) -> Option<Earlier> {
+        let first = self.linked.get(&FileId::of(source))?;
+        (first.name != target.name).then(|| first.clone())
+    }
+
+    /// A copy succeeded, as the file `made`; more names of its source shall become names of that.
+    pub(crate) fn remember_copy(
         &mut self,
         options: &Options,
         source: &Stat,
         target: &Place<'_>,
-    ) -> Option<PathBuf> {
+        (made, is_link): (FileId, bool),
+    ) {
         let may_return = source.st_nlink > 1 || options.dereference != Dereference::Never;
-        if !options.preserve.links || options.make == Make::HardLink || !may_return {
-            return None;
+        let links = options.preserve.links && options.make != Make::HardLink;
+        if self.several.is_some() && links && may_return {
+            self.linked.entry(FileId::of(source)).or_insert_with(|| Earlier {
+                name: target.name.into(),
+                shown: target.shown.into(),
+                file: made,
+                is_link,
+            });
         }
-        self.several.as_ref()?;
-        let first = self.linked.entry(FileId::of(source)).or_insert_with(|| target.name.into());
-        (first != target.name).then(|| first.clone())
     }
 }

@@ -5,16 +5,15 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
-use std::sync::OnceLock;
 
-use rustix::fs::{self, AtFlags, Gid, Mode, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 
 use crate::error::Error;
 use crate::events::Events;
 use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
-use crate::place::Place;
+use crate::place::{Place, proc_path};
 use crate::xattr::{self, Holder};
 
 /// Set-user-id, set-group-id and sticky: worthless, or dangerous, with another owner.
@@ -24,9 +23,10 @@ const SPECIAL_BITS: u32 = 0o7000;
 #[derive(Clone, Copy)]
 pub(crate) enum Handle<'a> {
     Open(BorrowedFd<'a>),
-    /// A symbolic link or a special file, by name and without following it.
-    Name {
-        place: Place<'a>,
+    /// A symbolic link, a special file or a directory that is held by an `O_PATH` descriptor: its
+    /// name may have become another file's by now.
+    Pinned {
+        fd: BorrowedFd<'a>,
         is_link: bool,
     },
 }
@@ -35,16 +35,18 @@ impl<'a> Handle<'a> {
     fn holder(self) -> Holder<'a> {
         match self {
             Self::Open(fd) => Holder::Open(fd),
-            Self::Name { place, .. } => Holder::Name(place.path()),
+            Self::Pinned { fd, .. } => Holder::Pinned(proc_path(fd)),
         }
     }
 
     fn set_times(self, times: &Timestamps) -> io::Result<()> {
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::futimens(fd, times),
-            Self::Name { place, .. } => {
-                fs::utimensat(place.dir, place.name, times, AtFlags::SYMLINK_NOFOLLOW)
-            }
+            Self::Pinned { fd, .. } => match fs::utimensat(fd, c"", times, AtFlags::EMPTY_PATH) {
+                // The flag came with Linux 5.8 (utimensat(2)).
+                Err(Errno::INVAL) => fs::utimensat(CWD, proc_path(fd), times, AtFlags::empty()),
+                done => done,
+            },
         })
     }
 
@@ -52,22 +54,27 @@ impl<'a> Handle<'a> {
         let (user, group) = (user.map(Uid::from_raw), Some(Gid::from_raw(group)));
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fchown(fd, user, group),
-            Self::Name { place, .. } => {
-                fs::chownat(place.dir, place.name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            Self::Pinned { fd, .. } => fs::chownat(fd, c"", user, group, AtFlags::EMPTY_PATH),
+        })
+    }
+
+    pub(crate) fn set_mode(self, bits: u32) -> io::Result<()> {
+        let mode = Mode::from_bits_retain(bits & 0o7777);
+        retry_on_intr(|| match self {
+            Self::Open(fd) => fs::fchmod(fd, mode),
+            // fchmod(2) refuses O_PATH; fchmodat2(2) came with Linux 6.6 only. As glibc's fchmodat
+            // does it: without /proc there is no way.
+            Self::Pinned { fd, .. } => {
+                fs::chmod(proc_path(fd), mode).map_err(|errno| match errno {
+                    Errno::NOENT => Errno::OPNOTSUPP,
+                    errno => errno,
+                })
             }
         })
     }
 
-    fn set_mode(self, bits: u32) -> io::Result<()> {
-        let mode = Mode::from_bits_retain(bits & 0o7777);
-        retry_on_intr(|| match self {
-            Self::Open(fd) => fs::fchmod(fd, mode),
-            Self::Name { place, .. } => fs::chmodat(place.dir, place.name, mode, AtFlags::empty()),
-        })
-    }
-
     fn is_link(self) -> bool {
-        matches!(self, Self::Name { is_link: true, .. })
+        matches!(self, Self::Pinned { is_link: true, .. })
     }
 }
 
@@ -223,7 +230,15 @@ impl Transfer<'_> {
 
     fn keep_mode(&self, bits: u32) -> io::Result<()> {
         match self.source.holder().get(xattr::ACL) {
-            Ok(acl) => self.target.holder().set(xattr::ACL, &acl)?,
+            Ok(acl) => {
+                if let Err(errno) = self.target.holder().set(xattr::ACL, &acl) {
+                    // The group's bits of the mode are the list's mask: without the list they would
+                    // give the group what the list may deny.
+                    let group = xattr::group_bits(&acl).unwrap_or(0) << 3;
+                    self.target.set_mode(bits & (!0o070 | group))?;
+                    return Err(errno);
+                }
+            }
             Err(errno) if xattr::is_absence(errno) => drop_acl(&self.target.holder())?,
             Err(errno) => return Err(errno),
         }
@@ -291,12 +306,12 @@ pub(crate) fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
-/// The process's umask, asked once: asking means setting it for a moment.
+/// The umask of this thread. umask(2) can only be asked by setting it, which for that moment gives
+/// files that other threads create the wrong mode; proc(5) tells it (since Linux 4.7).
 pub(crate) fn umask() -> u32 {
-    static UMASK: OnceLock<u32> = OnceLock::new();
-    *UMASK.get_or_init(|| {
-        let mask = process::umask(Mode::empty());
-        process::umask(mask);
-        mask.bits()
-    })
+    // Where nobody tells, no permission is given that the umask could withhold.
+    const STRICTEST: u32 = 0o077;
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(STRICTEST)
 }

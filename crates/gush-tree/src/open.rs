@@ -1,6 +1,7 @@
 //! Opening source and target so that nobody can slip another file in between.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -9,8 +10,8 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::Job;
 use crate::options::Dereference;
-use crate::place::{kind, same_file};
-use crate::quote;
+use crate::place::{Place, kind, same_file};
+use crate::{quote, remedy};
 
 /// Opens the source for reading; the stat that comes back is of what was opened.
 pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
@@ -37,7 +38,8 @@ pub(crate) struct Opened {
     pub(crate) existing: Option<Stat>,
 }
 
-/// Opens the existing target, or creates it, as plain `cp` does; an existing one is now empty.
+/// Opens the existing target, or creates it, as plain `cp` does; an existing one keeps its content until the
+/// engine knows what takes its place.
 pub(crate) fn target(
     job: &Job<'_>,
     source: &Stat,
@@ -46,17 +48,30 @@ pub(crate) fn target(
 ) -> Result<Opened, Error> {
     if let Some(expected) = &job.existing {
         match open_existing(job, expected) {
-            Ok(fd) => return empty(job, source, expected, fd),
+            Ok(fd) => return not_the_source(job, source, expected, fd),
             Err(Errno::NOENT) => {}
             Err(_) if job.options.force => match job.target.unlink() {
                 Ok(()) => events.removed(job.target.shown),
                 Err(Errno::NOENT) => {}
-                Err(errno) => return Err(Error::os(job.target.shown, "cannot remove", errno)),
+                Err(errno) => return Err(remedy::not_changed(&job.target, "cannot remove", errno)),
             },
             Err(errno) => return Err(cannot_write(job, errno)),
         }
     }
     create(job, creation_mode).map(|fd| Opened { fd, existing: None })
+}
+
+/// Is the target to be replaced by name, once the new file is whole? That is so where `--force` would remove
+/// a target that cannot be opened, and the method that was named may yet be refused.
+pub(crate) fn gives_way(job: &Job<'_>) -> bool {
+    let options = job.options;
+    job.existing.as_ref().is_some_and(|expected| {
+        options.force
+            && !options.atomic
+            && options.may_be_refused()
+            && kind(expected) == FileType::RegularFile
+            && open_existing(job, expected).is_err()
+    })
 }
 
 fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
@@ -71,8 +86,13 @@ fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Truncates the target, but only once it is certain that it is not the source.
-fn empty(job: &Job<'_>, source: &Stat, expected: &Stat, fd: OwnedFd) -> Result<Opened, Error> {
+/// The target, once it is certain that it is neither the source nor another file than before.
+fn not_the_source(
+    job: &Job<'_>,
+    source: &Stat,
+    expected: &Stat,
+    fd: OwnedFd,
+) -> Result<Opened, Error> {
     let shown = job.target.shown;
     let stat =
         retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;
@@ -81,10 +101,6 @@ fn empty(job: &Job<'_>, source: &Stat, expected: &Stat, fd: OwnedFd) -> Result<O
     }
     if !same_file(&stat, expected) {
         return Err(Error::refusal(shown, "skipped: it was replaced while being copied to"));
-    }
-    if job.options.data && kind(&stat) == FileType::RegularFile && stat.st_size > 0 {
-        retry_on_intr(|| fs::ftruncate(&fd, 0))
-            .map_err(|errno| Error::os(shown, "cannot truncate", errno))?;
     }
     Ok(Opened { fd, existing: Some(stat) })
 }
@@ -118,10 +134,40 @@ pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
     Error::os(job.target.shown, "cannot create", errno)
 }
 
+/// A file that was to appear whole could not be made, or not take the target's name.
+pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
+    let error = cannot_create(job, errno);
+    let parent = Place { name: job.target.parent(), ..job.target };
+    let shown = match job.target.shown.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let is_sticky = || {
+        parent.stat(true).is_ok_and(|stat| Mode::from_raw_mode(stat.st_mode).contains(Mode::SVTX))
+    };
+    let directory = quote::always(shown);
+    let why = match errno {
+        Errno::ACCESS => format!("the directory {directory} must be writable"),
+        Errno::PERM if is_sticky() => {
+            format!(
+                "the directory {directory} is sticky: who does not own the file cannot replace it"
+            )
+        }
+        _ => return error,
+    };
+    match (&job.existing, job.options.atomic) {
+        (Some(_), true) => error.hinting(why + "; without --atomic the file is written in place"),
+        _ => error.hinting(why),
+    }
+}
+
 pub(crate) fn cannot_write(job: &Job<'_>, errno: Errno) -> Error {
     let error = Error::os(job.target.shown, "cannot open for writing", errno);
     match errno {
-        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => error.hinting("-f replaces it"),
+        Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(&job.target) {
+            Some(remedy) => error.hinting(remedy),
+            None => error,
+        },
         _ => error,
     }
 }

@@ -45,6 +45,9 @@ pub struct Options {
     pub sync: bool,
     /// Re-read the target and compare hashes.
     pub verify: bool,
+    /// A source that changes while it is copied is a failure, and not only worth a warning. Its size and times tell;
+    /// stores through a shared mapping may change neither.
+    pub stable: bool,
     /// How the engine moves the bytes.
     pub moving: Moving,
 }
@@ -66,12 +69,42 @@ impl Default for Options {
             atomic: false,
             sync: false,
             verify: false,
+            stable: false,
             moving: Moving::default(),
         }
     }
 }
 
 impl Options {
+    /// May a copy be refused before its first byte, because of how it was asked for?
+    pub(crate) fn may_be_refused(&self) -> bool {
+        let moving = &self.moving;
+        self.data
+            && self.make == Make::Copy
+            && (moving.choice != gush::Choice::Auto
+                || moving.reflink == Reflink::Always
+                || moving.space == Some(gush::Space::Reserve))
+    }
+
+    /// May a file get a temporary name on its way, which [`remove_temporaries`] would remove?
+    ///
+    /// Atomic copies do, and those that take an existing target's place only if the method that was named
+    /// serves.
+    ///
+    /// [`remove_temporaries`]: crate::remove_temporaries
+    ///
+    /// ```
+    /// let mut options = gush_tree::Options::default();
+    /// assert!(!options.makes_temporaries());
+    /// options.atomic = true;
+    /// assert!(options.makes_temporaries());
+    /// ```
+    #[must_use]
+    pub fn makes_temporaries(&self) -> bool {
+        let removes = self.remove_first || self.force || self.preserve.links;
+        self.atomic || (removes && self.may_be_refused())
+    }
+
     /// Is a source of this kind opened and read, rather than linked or made anew?
     pub(crate) fn reads(&self, source_kind: FileType) -> bool {
         let like_files = self.specials == Specials::Read && source_kind != FileType::Symlink;

@@ -1,10 +1,11 @@
 //! The directories of `--parents`: made like those of the source, put right when the file is there.
 
 use std::ffi::OsString;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use rustix::fs::{self, FileType, Mode, Stat};
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
@@ -31,7 +32,7 @@ use crate::place::{Place, kind};
 /// let name = source.strip_prefix("/")?;
 /// let parents = Parents::make(&options, (dir.as_fd(), &target), &source, name, &mut ())?;
 /// assert!(target.join(name).parent().unwrap().is_dir());
-/// assert!(parents.finish(&options, dir.as_fd(), &mut ()));
+/// assert!(parents.finish(&options, &mut ()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -39,13 +40,17 @@ pub struct Parents {
     waiting: Vec<Waiting>,
 }
 
+/// How a directory is held: one that may be entered but not read can be, too.
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
 #[derive(Debug)]
 struct Waiting {
     source: PathBuf,
-    /// Below the target directory.
-    name: PathBuf,
-    shown: PathBuf,
     source_stat: Stat,
+    source_fd: OwnedFd,
+    shown: PathBuf,
+    /// The directory itself: its name may be another's when the attributes are set.
+    fd: Arc<OwnedFd>,
     /// What the mode must become, when making it writable changed it.
     restore_bits: Option<u32>,
 }
@@ -75,31 +80,45 @@ impl Parents {
         let preserve = &options.preserve;
         let keeps_any = preserve.owner || preserve.times || preserve.mode == ModeRule::Keep;
         let (mut below, mut original) = (PathBuf::new(), root_of(source));
+        let mut parent: Option<Arc<OwnedFd>> = None;
         for component in above.components() {
             below.push(component);
             original.push(component);
             let shown = dir_shown.join(&below);
-            let place = Place { dir, name: &below, shown: &shown };
-            let there = place.stat(true).ok();
-            if there.is_some_and(|stat| kind(&stat) != FileType::Directory) {
-                return Err(Error::refusal(&shown, "exists but is not a directory"));
-            }
-            if there.is_some() && !keeps_any {
-                continue;
-            }
-            let source_stat = directory_stat(&original)?;
-            let restore_bits = match there {
-                Some(_) => None,
-                None => make_directory(options, &place, &source_stat)?,
+            let place = Place {
+                dir: parent.as_ref().map_or(dir, |fd| fd.as_fd()),
+                name: Path::new(&component),
+                shown: &shown,
             };
-            if there.is_none() {
-                events.made_directory(&original, &shown);
-            }
+            let found = match place.open(DIRECTORY, Mode::empty()) {
+                Ok(fd) if !keeps_any => {
+                    parent = Some(Arc::new(fd));
+                    continue;
+                }
+                Ok(fd) => Some(fd),
+                Err(Errno::NOTDIR) => {
+                    return Err(Error::refusal(&shown, "exists but is not a directory"));
+                }
+                Err(_) => None,
+            };
+            let (source_stat, source_fd) = source_directory(&original)?;
+            let (fd, restore_bits) = match found {
+                Some(fd) => (fd, None),
+                None => {
+                    let made = make_directory(options, &place, &source_stat)?;
+                    events.made_directory(&original, &shown);
+                    made
+                }
+            };
+            let fd = Arc::new(fd);
+            parent = Some(Arc::clone(&fd));
+            let source = original.clone();
             parents.waiting.push(Waiting {
-                source: original.clone(),
-                name: below.clone(),
-                shown,
+                source,
                 source_stat,
+                source_fd,
+                shown,
+                fd,
                 restore_bits,
             });
         }
@@ -107,20 +126,20 @@ impl Parents {
     }
 
     /// Gives the directories their attributes, deepest first; `false` when something failed.
-    pub fn finish(self, options: &Options, dir: BorrowedFd<'_>, events: &mut dyn Events) -> bool {
+    pub fn finish(self, options: &Options, events: &mut dyn Events) -> bool {
         let mut attributes = options.clone();
         attributes.preserve.required = true;
         // As GNU: times, owner and mode only.
         attributes.preserve.xattrs = Xattrs::Leave;
         let mut complete = true;
         for waiting in self.waiting.iter().rev() {
-            let place = Place { dir, name: &waiting.name, shown: &waiting.shown };
+            let target = Handle::Pinned { fd: waiting.fd.as_fd(), is_link: false };
             complete &= Transfer {
                 options: &attributes,
-                source: Handle::Name { place: Place::here(&waiting.source), is_link: false },
+                source: Handle::Pinned { fd: waiting.source_fd.as_fd(), is_link: false },
                 source_stat: &waiting.source_stat,
                 source_shown: &waiting.source,
-                target: Handle::Name { place, is_link: false },
+                target,
                 target_shown: &waiting.shown,
                 target_stat: None,
                 created: false,
@@ -129,7 +148,7 @@ impl Parents {
             .apply(events);
             if let (Some(bits), true) =
                 (waiting.restore_bits, options.preserve.mode != ModeRule::Keep)
-                && let Err(errno) = chmod(&place, bits)
+                && let Err(errno) = target.set_mode(bits)
             {
                 events.warns(&Error::os(&waiting.shown, "cannot preserve permissions", errno));
                 complete = false;
@@ -144,12 +163,10 @@ fn root_of(source: &Path) -> PathBuf {
     PathBuf::from(OsString::from(if source.is_absolute() { "/" } else { "" }))
 }
 
-fn directory_stat(path: &Path) -> Result<Stat, Error> {
-    let stat = Place::here(path).stat(true).and_then(|stat| match kind(&stat) {
-        FileType::Directory => Ok(stat),
-        _ => Err(Errno::NOTDIR),
-    });
-    stat.map_err(|errno| Error::os(path, "cannot get attributes", errno))
+fn source_directory(path: &Path) -> Result<(Stat, OwnedFd), Error> {
+    let fd = Place::here(path).open(DIRECTORY, Mode::empty());
+    fd.and_then(|fd| Ok((retry_on_intr(|| fs::fstat(&fd))?, fd)))
+        .map_err(|errno| Error::os(path, "cannot get attributes", errno))
 }
 
 /// Makes one directory that this process can write to; tells which mode it must get in the end.
@@ -157,7 +174,7 @@ fn make_directory(
     options: &Options,
     place: &Place<'_>,
     source: &Stat,
-) -> Result<Option<u32>, Error> {
+) -> Result<(OwnedFd, Option<u32>), Error> {
     let preserve = &options.preserve;
     let bits = source.st_mode & 0o7777;
     let withheld = match (preserve.owner, preserve.mode) {
@@ -168,17 +185,19 @@ fn make_directory(
     let asked = if preserve.mode == ModeRule::Fresh { 0o777 } else { bits } & !withheld;
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::from_bits_retain(asked)))
         .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
-    let made = place.stat(false).map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
+    // Not through a link that took its name.
+    let fd = place
+        .open(DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+        .map_err(|errno| Error::os(place.shown, "cannot open the new directory", errno))?;
+    let made = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
     let made_bits = made.st_mode & 0o7777;
     if made_bits & 0o700 != 0o700 {
-        chmod(place, made_bits | 0o700)
+        Handle::Pinned { fd: fd.as_fd(), is_link: false }
+            .set_mode(made_bits | 0o700)
             .map_err(|errno| Error::os(place.shown, "cannot set permissions", errno))?;
     }
-    let wanted = made_bits | (withheld & !umask());
-    Ok((wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted))
-}
-
-fn chmod(place: &Place<'_>, bits: u32) -> Result<(), Errno> {
-    let mode = Mode::from_bits_retain(bits);
-    retry_on_intr(|| fs::chmodat(place.dir, place.name, mode, fs::AtFlags::empty()))
+    let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
+    let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
+    Ok((fd, restore_bits))
 }

@@ -75,31 +75,48 @@ impl<'a> Place<'a> {
         retry_on_intr(|| fs::renameat(self.dir, self.name, self.dir, name))
     }
 
-    /// Renames to a name that nothing has yet.
+    /// Renames to a name that nothing has yet, in one step that no other process comes between.
     pub(crate) fn rename_to_new(&self, name: &Path) -> io::Result<()> {
         let new_only = RenameFlags::NOREPLACE;
         let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
         match retry_on_intr(rename) {
-            // The file system cannot promise it: look first.
-            Err(Errno::INVAL | Errno::NOSYS) => match (Place { name, ..*self }).stat(false) {
-                Ok(_) => Err(Errno::EXIST),
-                Err(_) => self.rename_to(name),
-            },
+            // NFS, and FUSE file systems without the call (rename(2)).
+            Err(Errno::INVAL | Errno::NOSYS) => self.link_then_unlink(name),
             other => other,
         }
+    }
+
+    /// link(2) fails where the name is taken, as a rename that replaces nothing would.
+    fn link_then_unlink(&self, name: &Path) -> io::Result<()> {
+        let new = Place { name, ..*self };
+        let link = || fs::linkat(self.dir, self.name, self.dir, name, AtFlags::empty());
+        let renamed = match retry_on_intr(link) {
+            Ok(()) => match self.unlink() {
+                // Someone removed the old name first: the new one may be the file's last.
+                Err(Errno::NOENT) => return Ok(()),
+                unlinked => unlinked,
+            },
+            // No hard links here: take the name by an empty file, which is ours to replace.
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                new.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::empty())?;
+                self.rename_to(name)
+            }
+            Err(errno) => return Err(errno),
+        };
+        if renamed.is_err() {
+            let _ = new.unlink();
+        }
+        renamed
+    }
+
+    /// Holds on to what has this name, itself and not what a link leads to, without opening it.
+    pub(crate) fn pin(&self) -> io::Result<OwnedFd> {
+        self.open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
     }
 
     /// The same directory, another last component; only for names that have one.
     pub(crate) fn sibling(&self, name: &OsStr) -> PathBuf {
         self.name.with_file_name(name)
-    }
-
-    /// A path for calls that take no directory.
-    pub(crate) fn path(&self) -> PathBuf {
-        match self.name.is_absolute() || self.dir.as_raw_fd() == CWD.as_raw_fd() {
-            true => self.name.to_path_buf(),
-            false => PathBuf::from(proc_path(self.dir)).join(self.name),
-        }
     }
 
     /// The directory that holds the last component.

@@ -6,18 +6,18 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use gush::Report;
-use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::atomic::Staged;
 use crate::data;
-use crate::error::Error;
+use crate::error::{Error, os_text};
 use crate::events::Events;
 use crate::file::Job;
 use crate::metadata::{self, Handle, Transfer};
 use crate::open::{self, Opened};
-use crate::options::Reflink;
-use crate::place::{Place, kind, proc_path, same_file};
+use crate::place::{FileId, Place, kind, proc_path, same_file};
+use crate::stable;
 
 /// What a copy of data came to.
 pub(crate) struct Copied {
@@ -25,14 +25,22 @@ pub(crate) struct Copied {
     pub(crate) digest: Option<gush::Digest>,
     /// Nothing that was required is missing.
     pub(crate) complete: bool,
+    /// The target, where that is needed for `--preserve=links`.
+    pub(crate) made: Option<FileId>,
 }
 
 /// Copies the source's data, and the metadata that is asked for.
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
+    refuse_unkept_promises(job)?;
     let (source, source_stat) = open::source(job)?;
+    let source_stat = match job.options.stable {
+        true => stable::when_quiet(job, source.as_fd(), source_stat)?,
+        false => source_stat,
+    };
     let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
-    if !job.options.atomic {
+    let job = &Job { displaces: job.displaces || open::gives_way(job), ..*job };
+    if !job.options.atomic && !job.displaces {
         let opened = open::target(job, &source_stat, mode, events)?;
         let file = File { job, source: source.as_fd(), source_stat, provisional };
         return file.write_in_place(opened, events);
@@ -57,12 +65,24 @@ struct File<'a> {
 impl File<'_> {
     fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Copied, Error> {
         let Opened { fd, existing } = opened;
-        let created = existing.is_none();
-        let filled = self.fill(fd.as_fd(), events);
-        if filled.is_err() && created && self.job.options.moving.reflink == Reflink::Always {
-            // Nothing was cloned into it; GNU leaves no empty file behind either.
-            let _ = self.job.target.unlink();
-        }
+        let filled = self.fill(fd.as_fd(), events).map_err(|error| match &existing {
+            Some(_) if error.is_unstable() => error
+                .adding("the target holds what was read of it", "with --atomic the old file stays"),
+            None if error.is_unstable() => {
+                const LEFT: &str = "the new file was not removed";
+                let outcome = match self.remove_new(fd.as_fd()) {
+                    Ok(true) => "the new file was removed".to_owned(),
+                    Ok(false) => format!("{LEFT}: it no longer has its name, or has it by a link"),
+                    Err(errno) => format!("{LEFT}: {}", os_text(&errno.into())),
+                };
+                error.adding(&outcome, "copy it again")
+            }
+            _ if error.is_untouched() => {
+                self.leave_as_it_was(fd.as_fd(), existing.as_ref());
+                error
+            }
+            _ => error,
+        });
         let mut copied = filled?;
         copied.complete = self.finish(fd.as_fd(), existing, events)?;
         open::close(self.job, fd)?;
@@ -70,6 +90,33 @@ impl File<'_> {
             open::sync_directory(self.job)?;
         }
         Ok(copied)
+    }
+
+    /// After a refusal: a new file is removed, an existing one has its times again, which reserving space
+    /// changes even where it fails (`ext4_fallocate` of `fs/ext4/extents.c`). The refusal is told in any case.
+    fn leave_as_it_was(&self, target: BorrowedFd<'_>, existing: Option<&Stat>) {
+        let Some(old) = existing else {
+            let _ = self.remove_new(target);
+            return;
+        };
+        let Ok(now) = retry_on_intr(|| fs::fstat(target)) else { return };
+        if (now.st_mtime, now.st_mtime_nsec) != (old.st_mtime, old.st_mtime_nsec) {
+            let omitted = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT };
+            let modified = Timespec { tv_sec: old.st_mtime, tv_nsec: old.st_mtime_nsec as _ };
+            let times = Timestamps { last_access: omitted, last_modification: modified };
+            let _ = fs::futimens(target, &times);
+        }
+    }
+
+    /// Removes a new file; answers whether it had its name still. That may be another file's by now, or a
+    /// link's through which the file was created.
+    fn remove_new(&self, target: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let now = retry_on_intr(|| fs::fstat(target))?;
+        match self.job.target.stat(false) {
+            Ok(named) if same_file(&named, &now) => self.job.target.unlink().map(|()| true),
+            Ok(_) | Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn write_atomically(&self, mode: Mode, events: &mut dyn Events) -> Result<Copied, Error> {
@@ -82,16 +129,22 @@ impl File<'_> {
         }
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
         let staged =
-            Staged::create(job.target, mode).map_err(|errno| open::cannot_create(job, errno))?;
-        let mut copied = self.fill(staged.fd(), events)?;
+            Staged::create(job.target, mode).map_err(|errno| open::cannot_replace(job, errno))?;
+        let mut copied =
+            self.fill(staged.fd(), events).map_err(|error| match error.is_unstable() {
+                true => error.adding("no copy was made", "copy it again"),
+                false => error,
+            })?;
         if let Some(stat) = &inherited {
             self.inherit(staged.fd(), stat)?;
         }
         copied.complete = self.finish(staged.fd(), inherited, events)?;
-        // A close is what makes NFS tell of writes that failed; it must not come after the rename.
-        let again = retry_on_intr(|| rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0))
-            .map_err(|errno| Error::os(job.target.shown, "cannot close", errno))?;
-        open::close(job, again)?;
+        // A close is what makes NFS tell of writes that failed; it must not come after the rename. Where no
+        // descriptor is left to be closed, fsync tells of them, too.
+        match rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0) {
+            Ok(again) => open::close(job, again)?,
+            Err(_) => sync(job, staged.fd())?,
+        }
         let replaces = inherited.is_some() || job.displaces;
         if let (Some(backup), true) = (&job.options.backup, job.displaces) {
             let kept = match backup.link_aside(&job.target) {
@@ -100,7 +153,7 @@ impl File<'_> {
             };
             kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
         }
-        let fd = staged.commit(replaces).map_err(|errno| open::cannot_create(job, errno))?;
+        let fd = staged.commit(replaces).map_err(|errno| open::cannot_replace(job, errno))?;
         open::close(job, fd)?;
         if job.options.sync {
             open::sync_directory(job)?;
@@ -108,16 +161,36 @@ impl File<'_> {
         Ok(copied)
     }
 
-    /// Moves the data, and reads it back if asked to.
+    /// Moves the data, reads it back if asked to, and looks whether the source stayed as it was.
     fn fill(&self, target: BorrowedFd<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
-        let mut copied = Copied { report: None, digest: None, complete: true };
-        if self.job.options.data {
-            let report = data::move_all(self.job, self.source, target, events)?;
-            if self.job.options.verify {
-                copied.digest = Some(data::verify(self.job, self.source, target, &report)?);
-            }
-            copied.report = Some(report);
+        let job = self.job;
+        let mut copied = Copied { report: None, digest: None, complete: true, made: None };
+        if job.options.preserve.links {
+            copied.made = retry_on_intr(|| fs::fstat(target)).ok().map(|stat| FileId::of(&stat));
         }
+        if !job.options.data {
+            return Ok(copied);
+        }
+        let report = data::move_all(job, self.source, target, events)?;
+        let verified =
+            job.options.verify.then(|| data::verify(job, self.source, target, &report)).transpose();
+        let change = stable::change(job, self.source, &self.source_stat)?;
+        match (verified, change) {
+            (Err(error), Some(_)) => {
+                return Err(error.hinting("the source changed meanwhile: copy it again"));
+            }
+            (verified, None) => copied.digest = verified?.flatten(),
+            (Ok(_), Some(change)) if job.options.stable => {
+                return Err(Error::unstable(job.source.shown, change));
+            }
+            (Ok(verified), Some(change)) => {
+                let text = format!("warning: {change}; the copy holds what was read of it");
+                let warning = Error::refusal(job.source.shown, text);
+                events.warns(&warning.hinting("--stable makes this a failure"));
+                copied.digest = verified.flatten();
+            }
+        }
+        copied.report = Some(report);
         Ok(copied)
     }
 
@@ -157,10 +230,31 @@ impl File<'_> {
         };
         let complete = transfer.apply(events);
         if job.options.sync {
-            retry_on_intr(|| fs::fsync(target))
-                .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
+            sync(job, target)?;
         }
         Ok(complete)
+    }
+}
+
+fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
+    retry_on_intr(|| fs::fsync(target))
+        .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))
+}
+
+/// What could not be promised of the target is refused before the first byte goes there.
+fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
+    let Some(kind) = job.existing.filter(|_| !job.displaces).map(|stat| kind(&stat)) else {
+        return Ok(());
+    };
+    let refuse = |what| Err(Error::refusal(job.target.shown, what));
+    match kind {
+        FileType::RegularFile => Ok(()),
+        _ if job.options.verify => refuse("cannot verify: not a regular file"),
+        // fsync(2): EINVAL on what has no storage.
+        FileType::CharacterDevice | FileType::Fifo | FileType::Socket if job.options.sync => {
+            refuse("cannot sync: neither a file nor a block device")
+        }
+        _ => Ok(()),
     }
 }
 

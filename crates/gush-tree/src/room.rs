@@ -13,6 +13,7 @@ use crate::memory::Memory;
 use crate::options::{Dereference, Options, Update};
 use crate::place::{Place, kind};
 use crate::quote;
+use crate::remedy;
 use crate::same::{self, Verdict};
 
 /// Room made for the target.
@@ -29,15 +30,19 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Gives the backup its old name again.
-    pub(crate) fn undo(&self, target: &Place<'_>, events: &mut dyn Events) {
-        let Some(shown) = self.backup.as_deref().filter(|_| self.can_undo) else { return };
+    /// Gives the backup its old name again; `false` where there is none.
+    pub(crate) fn undo(&self, target: &Place<'_>, events: &mut dyn Events) -> bool {
+        let Some(shown) = self.backup.as_deref().filter(|_| self.can_undo) else { return false };
         let name = target.sibling(shown.file_name().unwrap_or_default());
         let backup = Place { name: &name, shown, ..*target };
         match backup.rename_to(target.name) {
-            Ok(()) => events.backup_undone(shown, target.shown),
+            Ok(()) => {
+                events.backup_undone(shown, target.shown);
+                true
+            }
             Err(errno) => {
                 events.warns(&Error::os(target.shown, "cannot undo the backup", errno));
+                false
             }
         }
     }
@@ -117,20 +122,18 @@ impl Look<'_> {
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
         }
-        if kind(existing) == FileType::Directory && options.backup.is_none() {
+        if kind(existing) == FileType::Directory {
             return both(format!("cannot overwrite directory {to} with non-directory {from}"));
         }
         if self.was_just_made(existing) {
             return both(format!("will not overwrite just-created {to} with {from}"));
         }
         let mut room = Room { existing: Some(*existing), ..Room::default() };
-        if let Some(backup) =
-            options.backup.as_ref().filter(|_| kind(existing) != FileType::Directory)
-        {
+        if let Some(backup) = &options.backup {
             if backup.would_destroy(&target, &source, source_stat) {
                 return both(format!("backing up {to} might destroy source; {from} not copied"));
             }
-            let failed = |errno| Error::os(target.shown, "cannot back up", errno);
+            let failed = |errno| remedy::not_changed(&target, "cannot back up", errno);
             if options.atomic && options.reads(kind(source_stat)) {
                 room.displaces = true;
                 room.backup = Some(backup.name_for(&target).map_err(failed)?);
@@ -141,13 +144,14 @@ impl Look<'_> {
             }
             room.backup = room.backup.take().map(|name| shown_beside(&target, &name));
         } else if self.goes_first(existing) {
-            if options.atomic {
+            let waits = options.may_be_refused() && options.reads(kind(source_stat));
+            if options.atomic || waits {
                 room.displaces = true;
             } else {
                 match target.unlink() {
                     Ok(()) => events.removed(target.shown),
                     Err(Errno::NOENT) => {}
-                    Err(errno) => return Err(Error::os(target.shown, "cannot remove", errno)),
+                    Err(errno) => return Err(remedy::not_changed(&target, "cannot remove", errno)),
                 }
                 room.existing = None;
             }

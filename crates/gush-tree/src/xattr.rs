@@ -2,7 +2,6 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::BorrowedFd;
-use std::path::PathBuf;
 
 use rustix::fs::{self, XattrFlags};
 use rustix::io::{self, Errno, retry_on_intr};
@@ -21,8 +20,9 @@ const PERMISSIONS: [&CStr; 4] =
 pub(crate) enum Holder<'a> {
     /// An open file.
     Open(BorrowedFd<'a>),
-    /// A name whose last component is not followed: symbolic links and special files.
-    Name(PathBuf),
+    /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. It leads to just
+    /// that file, and ends there even at a symbolic link (proc(5) on magic links).
+    Pinned(String),
 }
 
 impl Holder<'_> {
@@ -30,28 +30,28 @@ impl Holder<'_> {
         // Large enough for nearly all; the kernel says ERANGE where not.
         self.sized(256, |buffer| match self {
             Self::Open(fd) => fs::fgetxattr(fd, name, buffer),
-            Self::Name(path) => fs::lgetxattr(path, name, buffer),
+            Self::Pinned(path) => fs::getxattr(path, name, buffer),
         })
     }
 
     pub(crate) fn set(&self, name: &CStr, value: &[u8]) -> io::Result<()> {
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fsetxattr(fd, name, value, XattrFlags::empty()),
-            Self::Name(path) => fs::lsetxattr(path, name, value, XattrFlags::empty()),
+            Self::Pinned(path) => fs::setxattr(path, name, value, XattrFlags::empty()),
         })
     }
 
     pub(crate) fn remove(&self, name: &CStr) -> io::Result<()> {
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fremovexattr(fd, name),
-            Self::Name(path) => fs::lremovexattr(path, name),
+            Self::Pinned(path) => fs::removexattr(path, name),
         })
     }
 
     pub(crate) fn list(&self) -> io::Result<Vec<CString>> {
         let names = self.sized(1024, |buffer| match self {
             Self::Open(fd) => fs::flistxattr(fd, buffer),
-            Self::Name(path) => fs::llistxattr(path, buffer),
+            Self::Pinned(path) => fs::listxattr(path, buffer),
         })?;
         let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
         Ok(names.filter_map(|name| CString::new(name).ok()).collect())
@@ -74,6 +74,17 @@ impl Holder<'_> {
             }
         }
     }
+}
+
+/// What an access control list gives the owning group: `rwx` as three bits.
+///
+/// A list is a version of four bytes and entries of eight: tag, permissions, id, little-endian
+/// (`struct posix_acl_xattr_entry`, include/uapi/linux/posix_acl_xattr.h).
+pub(crate) fn group_bits(acl: &[u8]) -> Option<u32> {
+    const ACL_GROUP_OBJ: u16 = 0x04;
+    let entries = acl.get(4..)?.chunks_exact(8);
+    let mut pairs = entries.map(|e| [[e[0], e[1]], [e[2], e[3]]].map(u16::from_le_bytes));
+    pairs.find(|[tag, _]| *tag == ACL_GROUP_OBJ).map(|[_, bits]| u32::from(bits) & 0o7)
 }
 
 /// Does this error only say that there is nothing, or nothing to put it in?

@@ -24,6 +24,10 @@ impl fmt::Display for Digest {
 pub(crate) struct Tap(Arc<Mutex<blake3::Hasher>>);
 
 impl Tap {
+    pub(crate) fn if_wanted(wanted: bool) -> Option<Self> {
+        wanted.then(Self::default)
+    }
+
     pub(crate) fn show(&self, bytes: &[u8]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
     }

@@ -5,12 +5,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::{self, Errno};
 use rustix::net::SocketType;
-use rustix::net::sockopt;
 
 use crate::sys::{self, Call};
 
 /// The kinds that the plan tells apart.
+///
+/// ```
+/// let (reader, _writer) = std::io::pipe()?;
+/// assert_eq!(gush::Endpoint::of(&reader)?.kind(), gush::Kind::Pipe);
+/// let made_up = std::fs::File::open("/proc/version")?;
+/// assert_eq!(gush::Endpoint::of(&made_up)?.kind(), gush::Kind::Pseudo);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Kind {
     /// A regular file whose size and offsets mean something.
     File,
@@ -36,6 +44,11 @@ pub enum Kind {
 
 impl Kind {
     /// Can it be idle, so that one must poll before splicing from it (invariant 5)?
+    ///
+    /// ```
+    /// assert!(gush::Kind::Terminal.can_idle());
+    /// assert!(!gush::Kind::File.can_idle());
+    /// ```
     #[must_use]
     pub fn can_idle(self) -> bool {
         !matches!(self, Kind::File | Kind::Pseudo | Kind::Block | Kind::Directory)
@@ -81,7 +94,7 @@ impl<'fd> Endpoint<'fd> {
     pub(crate) fn look(fd: BorrowedFd<'fd>) -> Result<Self, (Call, Errno)> {
         let by = |call| move |errno| (call, errno);
         let stat = sys::file::fstat(fd).map_err(by(Call::Fstat))?;
-        let flags = rustix::fs::fcntl_getfl(fd).map_err(by(Call::GetFlags))?;
+        let flags = sys::file::flags(fd).map_err(by(Call::GetFlags))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let position = match file_type {
             FileType::RegularFile | FileType::BlockDevice => {
@@ -105,6 +118,16 @@ impl<'fd> Endpoint<'fd> {
             device: stat.st_dev,
             inode: stat.st_ino,
         })
+    }
+
+    /// Looks at the size of a file again; answers whether it is smaller than it was.
+    pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
+        let size_bytes = sys::file::size_bytes(self.fd)?;
+        let has_shrunk = self.kind == Kind::File && size_bytes < self.size_bytes;
+        if has_shrunk {
+            self.size_bytes = size_bytes;
+        }
+        Ok(has_shrunk)
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'fd> {
@@ -171,6 +194,14 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// Can bytes be written at a named offset? `O_APPEND` ignores offsets (pwrite(2), "BUGS").
+    ///
+    /// ```
+    /// let file = tempfile::NamedTempFile::new()?;
+    /// let added_to = std::fs::File::options().append(true).open(file.path())?;
+    /// let end = gush::Endpoint::of(&added_to)?;
+    /// assert!(end.has_offsets() && end.is_append() && !end.takes_offsets());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn takes_offsets(&self) -> bool {
         self.has_offsets() && !self.is_append()
@@ -182,7 +213,7 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// The name of its file system, where that is one whose copies this machine makes itself: the names
-    /// that a [`crate::Profile`] knows.
+    /// that a rule of a profile can name.
     ///
     /// ```
     /// let dev = std::fs::File::open("/proc/version")?;
@@ -196,31 +227,42 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// All names that [`Endpoint::local_file_system`] can answer.
+    #[cfg(feature = "profile")]
     pub(crate) fn local_file_systems() -> impl Iterator<Item = &'static str> {
         LOCAL.iter().map(|(_, name)| *name)
     }
 
     /// What its blocks say about holes: fewer of them than the size needs make it worth asking.
     ///
-    /// Two kinds of file are not believed when SEEK_HOLE speaks: those on FUSE (a virtiofs called a
-    /// full file one hole), and those without any block (inline data, network file systems), unless
-    /// a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
+    /// A file without any block (inline data, network file systems) is believed to be one hole only
+    /// if a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
     /// the very pages that a read would find.
     pub(crate) fn holes(&self) -> HoleReport {
         if self.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
             return HoleReport::None;
         }
         let believed = match self.file_system() {
-            Some(FUSE_MAGIC) => false,
             Some(TMPFS_MAGIC) => true,
+            file_system if hides_data(file_system) => false,
             _ => self.allocated_bytes > 0 || sys::file::extent_count(self.fd) == Ok(0),
         };
         if believed { HoleReport::Believed } else { HoleReport::Suspect }
     }
 
+    /// May the kernel share blocks, or copy by itself, from this file to the other? Within what fstat(2)
+    /// calls one device, and between two where the file system is one that spans several: the call then
+    /// says EXDEV if it cannot.
+    pub(crate) fn may_be_on_one_file_system(&self, other: &Endpoint<'_>) -> bool {
+        let spans = |magic| SPANNING.iter().any(|(known, _)| *known == magic);
+        self.device == other.device
+            || self
+                .file_system()
+                .is_some_and(|magic| spans(magic) && other.file_system() == Some(magic))
+    }
+
     /// The magic number of its file system (statfs(2)).
     fn file_system(&self) -> Option<u64> {
-        rustix::fs::fstatfs(self.fd).ok().map(|fs| fs.f_type as u64 & 0xffff_ffff)
+        sys::file::file_system(self.fd).ok()
     }
 
     /// Is it the same file as the other (device and inode)?
@@ -241,18 +283,41 @@ pub(crate) enum HoleReport {
     Suspect,
 }
 
-/// Magic numbers of `include/uapi/linux/magic.h`.
+/// Does SEEK_HOLE call data a hole on a file system with this magic number, or on one that has none?
+///
+/// FUSE: a virtiofs called a full file one hole. ZFS: before 2.1.14 and 2.2.2 a file that had just been
+/// written could show holes where its data were not yet on disk (openzfs issue 15526).
+fn hides_data(file_system: Option<u64>) -> bool {
+    const HIDING: [u64; 2] = [FUSE_MAGIC, ZFS_MAGIC];
+    file_system.is_none_or(|magic| HIDING.contains(&magic))
+}
+
+/// Magic numbers of `include/uapi/linux/magic.h`; ZFS's is of `include/os/linux/zfs/sys/zfs_vfsops_os.h`
+/// in its own sources.
 const FUSE_MAGIC: u64 = 0x6573_5546;
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+const BTRFS_MAGIC: u64 = 0x9123_683e;
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+const ZFS_MAGIC: u64 = 0x2fc1_2fc1;
+/// File systems that share blocks, or copy inside the kernel or on the server, between files whose
+/// `st_dev` differ.
+const SPANNING: &[(u64, &str)] = &[
+    (BTRFS_MAGIC, "btrfs: each subvolume has a device number"),
+    (ZFS_MAGIC, "ZFS: so has each dataset of a pool"),
+    (OVERLAY_MAGIC, "overlay: a file can show the number of its layer"),
+    (0x6969, "NFS: two mounts can be of one server"),
+    (0xff53_4d42, "SMB1: so can these"),
+    (0xfe53_4d42, "SMB2: and these"),
+];
 /// ext2 and ext3 have ext4's. What an overlay stands on may be a server's.
 const LOCAL: &[(u64, &str)] = &[
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
+    (BTRFS_MAGIC, "btrfs"),
     (0xf2f5_2010, "f2fs"),
     (0x8584_58f6, "ramfs"),
     (TMPFS_MAGIC, "tmpfs"),
-    (0x794c_7630, "overlay"),
+    (OVERLAY_MAGIC, "overlay"),
 ];
 
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
@@ -270,11 +335,13 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Optio
         FileType::Fifo => Kind::Pipe,
         FileType::BlockDevice => Kind::Block,
         FileType::Directory => Kind::Directory,
-        FileType::CharacterDevice if rustix::termios::isatty(fd) => Kind::Terminal,
+        FileType::CharacterDevice if sys::file::is_terminal(fd) => Kind::Terminal,
         FileType::CharacterDevice => Kind::Character,
-        FileType::Socket => match sockopt::socket_type(fd) {
+        FileType::Socket => match sys::socket::type_of(fd) {
             Ok(SocketType::STREAM) => Kind::Stream,
-            _ => Kind::Datagram,
+            Ok(_) => Kind::Datagram,
+            // A stream's end must not be taken for an empty datagram.
+            Err(_) => Kind::Other,
         },
         _ => Kind::Other,
     }
@@ -297,8 +364,7 @@ fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
     ];
     stat.st_blocks == 0
         && (0..=65536).contains(&stat.st_size)
-        && rustix::fs::fstatfs(fd)
-            .is_ok_and(|fs| MADE_UP.contains(&(fs.f_type as u64 & 0xffff_ffff)))
+        && sys::file::file_system(fd).is_ok_and(|magic| MADE_UP.contains(&magic))
 }
 
 /// fstat says 0 for a block device; its end says the size.
@@ -307,4 +373,17 @@ fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u
     let end = sys::file::seek(fd, SeekFrom::End(0))?;
     sys::file::seek(fd, SeekFrom::Start(position))?;
     Ok(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holes_of_fuse_and_zfs_and_of_what_cannot_be_named_are_not_believed() {
+        assert!(hides_data(Some(FUSE_MAGIC)) && hides_data(Some(0x2fc1_2fc1)) && hides_data(None));
+        for (magic, name) in LOCAL {
+            assert!(!hides_data(Some(*magic)), "{name}");
+        }
+    }
 }

@@ -22,6 +22,8 @@ enum Cause {
     SameFile,
     #[error("stopped by the observer")]
     Stopped,
+    #[error("cancelled from another thread")]
+    Cancelled,
 }
 
 fn side_name(side: Side) -> &'static str {
@@ -47,12 +49,46 @@ fn side_name(side: Side) -> &'static str {
 /// assert!(error.source().is_none());
 /// # Ok::<(), std::io::Error>(())
 /// ```
+///
+/// Its text leaves the operating system's words to the source, which whoever prints a whole chain of errors
+/// would else say twice. A program that prints the text alone adds them:
+///
+/// ```
+/// let full = std::fs::File::options().write(true).open("/dev/full")?;
+/// let error = gush::copy(&std::fs::File::open("/proc/version")?, &full).unwrap_err();
+/// let said = match error.io_error() {
+///     Some(os) => format!("{error}: {os}"),
+///     None => error.to_string(),
+/// };
+/// assert!(said.starts_with("write failed on the target"));
+/// assert!(said.ends_with(": No space left on device (os error 28)"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// As a [`std::io::Error`], which `?` makes of it, it keeps its text and its [kind](Self::kind), and it is
+/// still there as a whole. Only [`std::io::Error::raw_os_error`] answers `None`, as for every wrapped error:
+/// ask [`Error::errno`].
+///
+/// ```
+/// fn copy_to_a_full_disk() -> std::io::Result<()> {
+///     let full = std::fs::File::options().write(true).open("/dev/full")?;
+///     gush::copy(&std::fs::File::open("/proc/version")?, &full)?;
+///     Ok(())
+/// }
+///
+/// let error = copy_to_a_full_disk().unwrap_err();
+/// assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+/// let error = error.downcast::<gush::Error>().unwrap();
+/// assert_eq!(error.errno(), Some(gush::Errno::NOSPC));
+/// assert_eq!(error.side(), Some(gush::Side::Target));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("{cause}{}", Progress(*.delivered_bytes, *.in_flight_bytes))]
 pub struct Error {
     cause: Box<Cause>,
     delivered_bytes: u64,
     in_flight_bytes: u64,
+    lost_old_content: bool,
     #[source]
     io: Option<io::Error>,
 }
@@ -77,6 +113,7 @@ impl Error {
             cause: Box::new(cause),
             delivered_bytes: 0,
             in_flight_bytes: 0,
+            lost_old_content: false,
             io: errno.map(io::Error::from),
         }
     }
@@ -102,17 +139,50 @@ impl Error {
         Self::new(Cause::Stopped, None)
     }
 
+    pub(crate) fn cancelled() -> Self {
+        Self::new(Cause::Cancelled, None)
+    }
+
     pub(crate) fn after(mut self, delivered_bytes: u64, in_flight_bytes: u64) -> Self {
         self.delivered_bytes = delivered_bytes;
         self.in_flight_bytes = in_flight_bytes;
         self
     }
 
-    /// The system call that failed, if one did.
+    pub(crate) fn having_cut(mut self, lost_old_content: bool) -> Self {
+        self.lost_old_content = lost_old_content;
+        self
+    }
+
+    /// The sentence without the bytes: which operation failed on which side, or why it was not tried.
+    ///
+    /// ```
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let error = gush::copy(&std::fs::File::open("/proc/version")?, &full).unwrap_err();
+    /// assert_eq!(error.what().to_string(), "write failed on the target");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn what(&self) -> impl std::fmt::Display + '_ {
+        &self.cause
+    }
+
+    /// The system call that failed or was refused, if one was made.
+    ///
+    /// ```
+    /// use gush::{Call, Choice, Errno, MethodName, Mover, Side};
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let source = std::fs::File::open("/proc/version")?;
+    /// let by_name = Choice::Only(MethodName::ReadWrite);
+    /// let error = Mover::new(&source, &full).method(by_name).run().unwrap_err();
+    /// assert_eq!(error.call(), Some(Call::Write));
+    /// assert_eq!((error.side(), error.errno()), (Some(Side::Target), Some(Errno::NOSPC)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn call(&self) -> Option<Call> {
         match *self.cause {
             Cause::Failed(fault) => Some(fault.call),
+            Cause::Refused(ref refusal) => refusal.call,
             _ => None,
         }
     }
@@ -122,7 +192,39 @@ impl Error {
     pub fn side(&self) -> Option<Side> {
         match *self.cause {
             Cause::Failed(fault) => Some(fault.side),
+            // Only a mapped target gives up by EFAULT, and only the target's space is reserved.
+            Cause::Refused(ref refusal)
+                if refusal.errno == Some(Errno::FAULT) || refusal.lacks_room() =>
+            {
+                Some(Side::Target)
+            }
             _ => None,
+        }
+    }
+
+    /// What the kernel answered to [`Error::call`].
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match *self.cause {
+            Cause::Failed(fault) => Some(fault.errno),
+            Cause::Refused(ref refusal) => refusal.errno,
+            _ => None,
+        }
+    }
+
+    /// The kind of the [`std::io::Error`] that this becomes: the errno's; without one `Unsupported` for a
+    /// refusal and `InvalidInput` for a file copied onto itself.
+    ///
+    /// Never `Interrupted`: the standard library's loops would begin anew.
+    #[must_use]
+    pub fn kind(&self) -> io::ErrorKind {
+        match (self.io.as_ref().map(io::Error::kind), &*self.cause) {
+            (Some(io::ErrorKind::Interrupted), _) => io::ErrorKind::Other,
+            (Some(kind), _) => kind,
+            (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
+            (None, Cause::FalseEnd(_)) => io::ErrorKind::UnexpectedEof,
+            (None, Cause::SameFile) => io::ErrorKind::InvalidInput,
+            (None, Cause::Failed(_) | Cause::Stopped | Cause::Cancelled) => io::ErrorKind::Other,
         }
     }
 
@@ -133,18 +235,52 @@ impl Error {
     }
 
     /// The bytes taken from a source that cannot give them again, and not delivered (invariant 1).
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let (source, mut filler) = std::io::pipe()?;
+    /// filler.write_all(b"taken from the pipe")?;
+    /// drop(filler);
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let error = gush::copy(&source, &full).unwrap_err();
+    /// assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (0, 19));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn in_flight_bytes(&self) -> u64 {
         self.in_flight_bytes
     }
 
-    /// Did the observer end the move?
+    /// Was old content of the target cut off, as [`Mover::replace`](crate::Mover::replace) asks for, before the
+    /// move ended?
+    #[must_use]
+    pub fn lost_old_content(&self) -> bool {
+        self.lost_old_content
+    }
+
+    /// Did somebody end the move: its observer, or another thread by a [`Cancel`](crate::Cancel)?
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        matches!(*self.cause, Cause::Stopped)
+        matches!(*self.cause, Cause::Stopped | Cause::Cancelled)
+    }
+
+    /// Did another thread end the move, by a [`Cancel`](crate::Cancel)?
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        matches!(*self.cause, Cause::Cancelled)
     }
 
     /// Was a method that was asked for by name refused (invariant 6)?
+    ///
+    /// ```
+    /// use gush::{Choice, MethodName, Mover};
+    /// let (source, target) = (std::fs::File::open("/dev/zero")?, tempfile::tempfile()?);
+    /// let by_name = Choice::Only(MethodName::Reflink);
+    /// let error = Mover::new(&source, &target).method(by_name).run().unwrap_err();
+    /// assert!(error.is_refused());
+    /// assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(*self.cause, Cause::Refused(_) | Cause::FalseEnd(_))
@@ -166,28 +302,64 @@ impl Error {
     }
 
     /// What the user can do, where there is something.
+    ///
+    /// ```
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let error = gush::copy(&std::fs::File::open("/proc/version")?, &full).unwrap_err();
+    /// let hint = "the target is full: free some space on its file system, if it is a file";
+    /// assert_eq!(error.hint(), Some(hint));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         match *self.cause {
+            Cause::Refused(ref refusal) if refusal.lacks_room() => {
+                refusal.errno.and_then(|errno| hint_for(Side::Target, errno))
+            }
             Cause::Refused(_) | Cause::FalseEnd(_) => {
                 Some("choose another method, or auto, which falls back by itself")
             }
-            Cause::Failed(fault) => hint_for(fault),
-            Cause::SameFile | Cause::Stopped => None,
+            Cause::Failed(fault) => hint_for(fault.side, fault.errno),
+            Cause::SameFile | Cause::Stopped | Cause::Cancelled => None,
         }
     }
 }
 
-fn hint_for(fault: Fault) -> Option<&'static str> {
-    match (fault.side, fault.errno) {
-        (Side::Target, Errno::NOSPC) => Some("free some space on the target's file system"),
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        io::Error::new(error.kind(), error)
+    }
+}
+
+/// What a user can do about a call that failed on one side, where there is something; [`Error::hint`] for
+/// programs that read and write by themselves.
+///
+/// ```
+/// use gush::{Errno, Side};
+/// assert!(gush::hint_for(Side::Target, Errno::NOSPC).unwrap().contains("free some space"));
+/// assert_eq!(gush::hint_for(Side::Source, Errno::NOSPC), None);
+/// ```
+#[must_use]
+pub fn hint_for(side: Side, errno: Errno) -> Option<&'static str> {
+    match (side, errno) {
+        (Side::Target, Errno::NOSPC) => {
+            Some("the target is full: free some space on its file system, if it is a file")
+        }
         (Side::Target, Errno::DQUOT) => Some("the user's quota on the target is used up"),
         (Side::Target, Errno::FBIG) => {
             Some("the target's file system or the limit on file size (ulimit -f) allows no more")
         }
         (Side::Source, Errno::FAULT) => Some("the source was truncated while it was being copied"),
         (Side::Target, Errno::FAULT) => Some("the target was truncated while it was being written"),
-        (_, Errno::IO) => Some("the device or its connection is failing; see the kernel's log"),
+        (Side::Source, Errno::MSGSIZE) => Some(
+            "the next datagram is longer than what is left of the length, or than there is room for",
+        ),
+        (Side::Target, Errno::MSGSIZE) => {
+            Some("the target takes no datagram of that size; a smaller buffer makes smaller ones")
+        }
+        (_, Errno::IO) => Some(
+            "a file of /proc or /sys may not allow this; a device that fails is told of in the kernel's log",
+        ),
         _ => None,
     }
 }

@@ -5,8 +5,9 @@ use rustix::io::Errno;
 use crate::port::Side;
 use crate::sys::Call;
 
-/// A system call that failed, and the side it failed on.
+/// A system call that failed, and the side it failed on; a [`Flow`](crate::flow::Flow) fails with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The call.
     pub call: Call,

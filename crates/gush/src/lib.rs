@@ -20,8 +20,11 @@
 //! ```
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
-//! Its techniques are [`Method`]s whose [`Transfer`]s move in steps that never wait; the blocking
-//! [`Mover`] is one driver of them.
+//! Its techniques have [names](MethodName), move in steps that never wait, and cannot be added to from
+//! outside; the blocking [`Mover`] is one driver of them. Whoever waits in another way drives a
+//! [`flow::Flow`].
+//!
+//! A move may go to another thread, and be ended from another: [`Cancel`].
 //!
 //! # What holds
 //! 1. Nothing is lost and nothing arrives twice: what was taken from the source is delivered or counted.
@@ -34,15 +37,59 @@
 //! 8. Memory does not grow with the data: at most 16 MiB.
 //! 9. The kernel is asked, not guessed.
 //!
+//! # Features
+//! None is on by default; what is left out is refused, with that as the reason.
+//!
+//! | feature | brings | needs |
+//! |---|---|---|
+//! | `uring` | the method `uring` | io-uring |
+//! | `digest` | `Mover::digest`, `Report::digest`, `digest_of`: blake3 | blake3 |
+//! | `profile` | `Profile`, `Mover::profile`: what `gush tune` measured | serde, toml |
+//! | `faults` | `faults`: a test answers the engine's system calls | |
+//!
 //! # Sharing
 //! By default a file may be sent into a pipe or socket by reference: if somebody writes to the file
 //! before the reader has taken the bytes, the reader sees the new ones. Ask for [`Mover::isolated`]
 //! where that must not be.
+//!
+//! # What it does to your descriptors
+//! Descriptors are borrowed: none is closed, and those that a move opens are closed before it ends.
+//!
+//! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves that behind the last
+//!   byte moved, also when it fails. With an offset the position stays. While a sparse file is read the position
+//!   moves to and fro all the same (SEEK_DATA and SEEK_HOLE of lseek(2)), which others see who share the
+//!   description; at the end it is where it belongs. So it is after [`first_difference`].
+//! - *O_NONBLOCK.* It is set on nothing but a target that is a socket, and only while somebody
+//!   [observes](Mover::observe) or may [cancel](Mover::cancelled_by) the move: a splice would hold the thread
+//!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Of two such
+//!   moves at once into one socket, the first that ends takes the flag from the other, which may be held from then on.
+//!   A terminal is opened once more instead, and its flags stay.
+//! - *Pipes grow.* One that is spliced from or into, or written to by a [`pipe::Writer`], is made as large as 1 MiB,
+//!   but at most a sixteenth of what the user may have in pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
+//!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
+//! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
+//!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.
+//! - *Size.* A file that is a target becomes shorter only by [`Mover::replace`].
+//!
+//! # The process
+//! Linking the engine runs nothing before main, and using it changes no disposition of a signal, with one
+//! exception: the method `mmap-copy`, which is used only where it is asked for by name, borrows SIGBUS while
+//! it copies. It puts the previous disposition back afterwards, and hands every SIGBUS to it that is no fault
+//! in the mapped files. A move on several threads starts threads, and ends them before it returns.
 
+#[cfg(test)]
+use gush_test as _;
+
+mod cancel;
+#[cfg(feature = "digest")]
+mod digest;
+#[cfg(not(feature = "digest"))]
+#[path = "digest/absent.rs"]
 mod digest;
 mod endpoint;
 mod error;
 mod fault;
+pub mod flow;
 pub mod hugepage;
 mod kernel;
 mod method;
@@ -51,7 +98,10 @@ mod pages;
 pub mod pipe;
 mod plan;
 mod port;
-pub mod process;
+#[cfg(feature = "profile")]
+mod profile;
+#[cfg(not(feature = "profile"))]
+#[path = "profile/absent.rs"]
 mod profile;
 mod progress;
 mod report;
@@ -60,22 +110,25 @@ mod sys;
 mod tuning;
 mod wait;
 
+pub use cancel::Cancel;
+#[cfg(feature = "digest")]
 pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
-pub use error::Error;
+pub use error::{Error, hint_for};
 pub use fault::Fault;
 pub use kernel::{Kernel, Vmsplice, is_refusal};
-pub use method::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, UnknownMethod, errno_name,
-};
+pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::{Manner, Port, Side};
+pub use port::{Port, Side};
+#[cfg(feature = "profile")]
 pub use profile::{Host, Profile, ProfileError};
 pub use progress::{Control, Limiter, Progress, Rate};
 pub use report::{MethodUse, Report};
+#[cfg(feature = "digest")]
 pub use reread::digest_of;
+pub use reread::first_difference;
 pub use rustix::io::Errno;
 #[cfg(feature = "faults")]
 pub use sys::faults;

@@ -9,10 +9,10 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 use rustix::io;
-use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+use rustix::mm::Advice;
 use rustix::pipe::SpliceFlags;
 
 use crate::sys;
@@ -35,9 +35,9 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 ///
 /// Lent memory has no way to be written:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0594
 /// let lent = gush::Pages::new(4096).unwrap().lend();
-/// lent.as_mut_slice()[0] = 1;
+/// lent.as_slice()[0] = 1;
 /// ```
 #[derive(Debug)]
 pub struct Pages {
@@ -45,9 +45,9 @@ pub struct Pages {
     len_bytes: usize,
 }
 
-// SAFETY: the mapping is owned, and reached only through the borrow rules of the slices.
+// SAFETY: the mapping is owned, seen alike by every thread, and reached only through borrows of `self`.
 unsafe impl Send for Pages {}
-// SAFETY: shared references only read.
+// SAFETY: a shared reference gives shared slices, and no way to write.
 unsafe impl Sync for Pages {}
 
 impl Pages {
@@ -57,16 +57,9 @@ impl Pages {
     /// `ENOMEM` from mmap(2).
     pub fn new(len_bytes: usize) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
-        let len_bytes = len_bytes.max(1).next_multiple_of(page_bytes);
-        // SAFETY: a new private mapping at an address of the kernel's choice.
-        let base = unsafe {
-            mm::mmap_anonymous(
-                ptr::null_mut(),
-                len_bytes,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::PRIVATE,
-            )
-        }?;
+        let len_bytes =
+            len_bytes.max(1).checked_next_multiple_of(page_bytes).ok_or(io::Errno::NOMEM)?;
+        let base = sys::map::anonymous(len_bytes)?;
         let base = NonNull::new(base.cast()).ok_or(io::Errno::NOMEM)?;
         Ok(Self { base, len_bytes })
     }
@@ -76,12 +69,21 @@ impl Pages {
     ///
     /// # Errors
     /// `ENOMEM` from mmap(2); `EINVAL` from a kernel without transparent huge pages.
+    ///
+    /// ```
+    /// let pages = gush::Pages::huge(gush::HUGE_PAGE_BYTES)?;
+    /// assert_eq!(pages.address() as usize % gush::HUGE_PAGE_BYTES, 0);
+    /// # Ok::<(), gush::Errno>(())
+    /// ```
     pub fn huge(len_bytes: usize) -> io::Result<Self> {
-        let len_bytes = len_bytes.max(1).next_multiple_of(HUGE_PAGE_BYTES);
-        let mut pages = Self::new(len_bytes + HUGE_PAGE_BYTES)?;
+        let len_bytes = len_bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES);
+        let with_slack =
+            |len_bytes: usize| Some((len_bytes, len_bytes.checked_add(HUGE_PAGE_BYTES)?));
+        let (len_bytes, mapped_bytes) = len_bytes.and_then(with_slack).ok_or(io::Errno::NOMEM)?;
+        let mut pages = Self::new(mapped_bytes)?;
         pages.trim_to_alignment(len_bytes)?;
         // SAFETY: the advice concerns this owned mapping, and keeps its content.
-        unsafe { mm::madvise(pages.base.as_ptr().cast(), len_bytes, Advice::LinuxHugepage) }?;
+        unsafe { sys::map::advise(pages.base.as_ptr().cast(), len_bytes, Advice::LinuxHugepage) }?;
         Ok(pages)
     }
 
@@ -89,16 +91,26 @@ impl Pages {
     fn trim_to_alignment(&mut self, len_bytes: usize) -> io::Result<()> {
         let start = self.base.as_ptr() as usize;
         let head = start.next_multiple_of(HUGE_PAGE_BYTES) - start;
-        let tail = self.len_bytes - head - len_bytes;
-        for (offset, unmapped) in [(head + len_bytes, tail), (0, head)] {
-            if unmapped > 0 {
-                // SAFETY: both ends lie inside the owned mapping, outside what is kept.
-                unsafe { mm::munmap(self.base.as_ptr().add(offset).cast(), unmapped) }?;
-            }
+        self.unmap_from(head + len_bytes)?;
+        if head > 0 {
+            // SAFETY: the first `head` bytes are owned, and given up below; nothing refers into them.
+            unsafe { sys::map::unmap(self.base.as_ptr().cast(), head) }?;
+            // SAFETY: `head` is less than what is mapped, so the pointer stays in it and is not null.
+            self.base = unsafe { self.base.add(head) };
+            self.len_bytes = len_bytes;
         }
-        // SAFETY: `head` lies inside the mapping, so the pointer stays in it and is not null.
-        self.base = unsafe { self.base.add(head) };
-        self.len_bytes = len_bytes;
+        Ok(())
+    }
+
+    /// Keeps the first `len_bytes` only.
+    fn unmap_from(&mut self, len_bytes: usize) -> io::Result<()> {
+        if len_bytes < self.len_bytes {
+            // SAFETY: the range lies inside the owned mapping, and is given up below; nothing refers into it.
+            let tail = unsafe { self.base.add(len_bytes) };
+            // SAFETY: as above.
+            unsafe { sys::map::unmap(tail.as_ptr().cast(), self.len_bytes - len_bytes) }?;
+            self.len_bytes = len_bytes;
+        }
         Ok(())
     }
 
@@ -108,7 +120,7 @@ impl Pages {
     /// `ENOMEM` or `EPERM` when `RLIMIT_MEMLOCK` is too small.
     pub fn lock(&self) -> io::Result<()> {
         // SAFETY: locking changes neither content nor mapping.
-        unsafe { mm::mlock(self.base.as_ptr().cast(), self.len_bytes) }
+        unsafe { sys::map::lock(self.base.as_ptr().cast(), self.len_bytes) }
     }
 
     /// Where the memory begins, for whoever looks its pages up in `/proc/self/pagemap`.
@@ -178,12 +190,26 @@ impl Pages {
     fn renew(self) -> io::Result<Self> {
         // SAFETY: the range is an owned private mapping without references into it.
         let dropped = unsafe {
-            mm::madvise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
+            sys::map::advise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
         };
         if dropped.is_ok() { Ok(self) } else { Pages::new(self.len_bytes) }
     }
 
     /// Stops all writing, so that the pages may be lent.
+    ///
+    /// ```
+    /// let mut pages = gush::Pages::new(4096)?;
+    /// pages.as_mut_slice()[..3].copy_from_slice(b"abc");
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// let lent = pages.lend();
+    /// let put = lent.splice_into(std::os::fd::AsFd::as_fd(&writer), 0..3, false)?;
+    /// assert_eq!(put, 3);
+    /// let _fresh = lent.renew()?; // whoever holds the old pages keeps what was in them
+    /// let mut seen = [0; 3];
+    /// std::io::Read::read_exact(&mut reader, &mut seen)?;
+    /// assert_eq!(&seen, b"abc");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn lend(self) -> Lent {
         Lent(self)
@@ -193,11 +219,17 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         // SAFETY: the mapping is owned; a page that the kernel still holds lives on without it.
-        let _ = unsafe { mm::munmap(self.base.as_ptr().cast::<c_void>(), self.len_bytes) };
+        let _ = unsafe { sys::map::unmap(self.base.as_ptr().cast::<c_void>(), self.len_bytes) };
     }
 }
 
 /// Memory whose pages may be in the kernel's hands: it can be read, lent and given away.
+///
+/// ```
+/// let lent = gush::Pages::new(4096)?.lend();
+/// assert_eq!(lent.as_slice()[0], 0);
+/// # Ok::<(), gush::Errno>(())
+/// ```
 #[derive(Debug)]
 pub struct Lent(Pages);
 
@@ -272,20 +304,22 @@ impl Lent {
 /// Memory that is lent piece by piece from its start: what is lent can be read, the rest written.
 ///
 /// ```
-/// let mut strip = gush::Strip::new(gush::Pages::new(8192)?);
+/// let page_bytes = rustix::param::page_size();
+/// let mut strip = gush::Strip::new(gush::Pages::new(2 * page_bytes)?);
 /// strip.rest_mut()[..3].copy_from_slice(b"abc");
 /// strip.lend(3);
 /// assert_eq!(&strip.lent()[..3], b"abc");
-/// assert_eq!(strip.rest().len(), 8192 - rustix::param::page_size());
+/// assert_eq!(strip.rest().len(), page_bytes);
 /// # Ok::<(), gush::Errno>(())
 /// ```
 ///
 /// What is lent has no way to be written:
 ///
-/// ```compile_fail
+/// ```compile_fail,E0499
 /// let mut strip = gush::Strip::new(gush::Pages::new(8192).unwrap());
+/// let rest = strip.rest_mut();
 /// strip.lend(3);
-/// strip.lent_mut()[0] = 1;
+/// rest[0] = 1;
 /// ```
 #[derive(Debug)]
 pub struct Strip {
@@ -349,5 +383,52 @@ impl Strip {
     /// As [`Lent::renew`].
     pub fn renew(self) -> io::Result<Self> {
         self.pages.renew().map(Self::new)
+    }
+}
+
+#[cfg(all(test, feature = "faults"))]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::*;
+    use crate::faults::{Plan, Verdict};
+    use crate::{Call, Errno};
+
+    fn is_mapped(address: usize) -> bool {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("proc");
+        maps.lines().any(|line| {
+            let (start, end) =
+                line.split(' ').next().and_then(|range| range.split_once('-')).expect("a range");
+            let number = |text| usize::from_str_radix(text, 16).expect("an address");
+            (number(start)..number(end)).contains(&address)
+        })
+    }
+
+    #[test]
+    fn memory_that_could_not_be_trimmed_takes_no_memory_of_others_with_it() {
+        // No multiple of a huge page: the kernel aligns those by itself since Linux 6.7.
+        let mut pages = Pages::new(2 * HUGE_PAGE_BYTES + 4096).expect("memory");
+        while pages.address().is_multiple_of(HUGE_PAGE_BYTES) {
+            pages = Pages::new(2 * HUGE_PAGE_BYTES + 4096).expect("memory");
+        }
+        let (tell, told) = mpsc::channel();
+        let plan = Plan::new(move |call, nth| {
+            if (call, nth) != (Call::Munmap, 1) {
+                return Verdict::Go;
+            }
+            // Others take the addresses that the first call gave up, before the second one fails.
+            let others = || (0..2000).map(|_| Pages::new(4096)).collect::<io::Result<Vec<_>>>();
+            let others = thread::spawn(others).join().expect("a thread").expect("memory");
+            tell.send(others).expect("a test that listens");
+            Verdict::Fail(Errno::NOMEM)
+        });
+        let guard = plan.install();
+        assert_eq!(pages.trim_to_alignment(HUGE_PAGE_BYTES).err(), Some(Errno::NOMEM));
+        drop(pages);
+        drop(guard);
+        for other in told.recv().expect("others") {
+            assert!(is_mapped(other.address()), "{:x} is gone", other.address());
+        }
     }
 }

@@ -15,8 +15,8 @@ pub(crate) const PARALLEL_BYTES: u64 = 16 << 20;
 struct Row {
     source: &'static [Kind],
     target: &'static [Kind],
-    /// Both on one file system.
-    same_device: bool,
+    /// Both on one file system, as far as can be said without trying.
+    one_file_system: bool,
     /// That file system is known to copy in this machine's memory: no server, no sharing of blocks.
     local: bool,
     at_least_bytes: u64,
@@ -31,7 +31,7 @@ impl Row {
     const ANY: Row = Row {
         source: &[],
         target: &[],
-        same_device: false,
+        one_file_system: false,
         local: false,
         at_least_bytes: 0,
         at_least_threads: 1,
@@ -54,7 +54,7 @@ static TABLE: &[Row] = &[
     Row {
         source: &[File],
         target: &[File],
-        same_device: true,
+        one_file_system: true,
         local: true,
         at_least_bytes: PARALLEL_BYTES,
         at_least_threads: 2,
@@ -64,7 +64,7 @@ static TABLE: &[Row] = &[
     Row {
         source: &[File],
         target: &[File],
-        same_device: true,
+        one_file_system: true,
         methods: &[Reflink, CopyFileRange, ReadWrite],
         also: &[Sendfile, Splice, MmapWrite],
         ..Row::ANY
@@ -114,7 +114,7 @@ pub(crate) fn methods_for(
     let row = TABLE.iter().find(|row| {
         fits(row.source, source.kind())
             && fits(row.target, target.kind())
-            && (!row.same_device || source.device() == target.device())
+            && (!row.one_file_system || source.may_be_on_one_file_system(target))
             && expected_bytes >= row.at_least_bytes
             && threads >= row.at_least_threads
             && (!row.local || target.is_local())
@@ -132,6 +132,16 @@ pub(crate) fn methods_for(
         }
     }
     Cow::Owned(methods)
+}
+
+/// The methods for two kinds that move one stream of bytes, in the order to try them: rows that ask for
+/// one file system or a size are about ranges of files, which a flow does not move.
+pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] {
+    let fits = |kinds: &[Kind], kind| kinds.is_empty() || kinds.contains(&kind);
+    let row = TABLE
+        .iter()
+        .find(|row| fits(row.source, source) && fits(row.target, target) && !row.one_file_system);
+    row.unwrap_or(&Row::ANY).methods
 }
 
 /// Refusals remembered for endpoint pairs (invariant 3), to be shared by the moves of one run.
@@ -202,6 +212,6 @@ mod tests {
     #[test]
     fn the_last_row_fits_everything() {
         let last = TABLE.last().expect("a table");
-        assert!(last.source.is_empty() && last.target.is_empty() && !last.same_device);
+        assert!(last.source.is_empty() && last.target.is_empty() && !last.one_file_system);
     }
 }

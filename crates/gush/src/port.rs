@@ -8,12 +8,21 @@ use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 
 use crate::endpoint::{Endpoint, Kind};
+use crate::kernel::is_refusal;
 use crate::sys::data::{self, Nowait};
 use crate::sys::file;
 use crate::sys::map::Window;
 use crate::sys::pipe::is_ready;
+use crate::sys::socket;
 
 /// Which end of a move something concerns.
+///
+/// ```
+/// let directory = std::fs::File::open("/")?;
+/// let error = gush::copy(&directory, &tempfile::tempfile()?).unwrap_err();
+/// assert_eq!(error.side(), Some(gush::Side::Source));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Where the bytes come from.
@@ -43,21 +52,13 @@ pub struct Port<'fd> {
     nonblocking: bool,
     append: bool,
     direct: bool,
-    /// It answered EOPNOTSUPP to `RWF_NOWAIT`: named FIFOs do, pipes since Linux 6.4 do not
-    /// (`fifo_open` and `create_pipe_files` of `fs/pipe.c`).
+    /// It refused the call that never waits (see [`Port::must_poll_from_now_on`]).
     waits: bool,
 }
 
 /// How a [`Port`] is touched, and where it stands, apart from its descriptor.
-///
-/// ```
-/// let file = tempfile::tempfile()?;
-/// let manner = gush::Port::of(&file)?.at(7).manner();
-/// assert_eq!(manner.on(std::os::fd::AsFd::as_fd(&file)).offset(), Some(7));
-/// # Ok::<(), std::io::Error>(())
-/// ```
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub(crate) struct Manner {
     at: Option<u64>,
     kind: Kind,
     nonblocking: bool,
@@ -68,16 +69,40 @@ pub struct Manner {
 
 impl Manner {
     /// The port again, on the descriptor that it was asked of.
-    #[must_use]
-    pub fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
+    pub(crate) fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
         let Self { at, kind, nonblocking, append, direct, waits } = self;
         Port { fd, at, kind, nonblocking, append, direct, waits }
     }
 
     /// What the descriptor is.
-    #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// A descriptor of a kind that the caller knows, used at its own position; no call is made.
+    pub(crate) fn known(kind: Kind, nonblocking: bool) -> Self {
+        Self { at: None, kind, nonblocking, append: false, direct: false, waits: false }
+    }
+
+    pub(crate) fn at(self, offset: u64) -> Self {
+        Self { at: Some(offset), ..self }
+    }
+
+    /// Where the next call reads or writes, if not at the descriptor's own position.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.at
+    }
+
+    pub(crate) fn is_nonblocking(&self) -> bool {
+        self.nonblocking
+    }
+
+    pub(crate) fn is_append(&self) -> bool {
+        self.append
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
     }
 }
 
@@ -90,54 +115,33 @@ impl<'fd> Port<'fd> {
         Endpoint::of(fd).map(|endpoint| Self::new(&endpoint, None))
     }
 
-    /// A connected stream socket with O_NONBLOCK, which the caller knows it to be: no call is made.
-    #[must_use]
-    pub fn of_nonblocking_stream(fd: BorrowedFd<'fd>) -> Self {
-        let (kind, at) = (Kind::Stream, None);
-        Self { fd, at, kind, nonblocking: true, append: false, direct: false, waits: false }
-    }
-
     /// The same, at an offset in bytes, which moves on with every call.
+    ///
+    /// ```
+    /// let file = tempfile::tempfile()?;
+    /// let mut port = gush::Port::of(&file)?.at(4096);
+    /// port.write(b"abc")?;
+    /// port.write(b"def")?;
+    /// let mut text = [0; 6];
+    /// gush::Port::of(&file)?.at(4096).read(&mut text)?;
+    /// assert_eq!(&text, b"abcdef");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn at(self, offset: u64) -> Self {
         Self { at: Some(offset), ..self }
     }
 
     /// What is known of it apart from the descriptor, for who owns that and may close it.
-    #[must_use]
-    pub fn manner(&self) -> Manner {
+    pub(crate) fn manner(&self) -> Manner {
         let Self { at, kind, nonblocking, append, direct, waits, .. } = *self;
         Manner { at, kind, nonblocking, append, direct, waits }
-    }
-
-    /// Where the next call reads or writes, if not at the descriptor's own position.
-    #[must_use]
-    pub fn offset(&self) -> Option<u64> {
-        self.at
     }
 
     /// What the descriptor is.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
-    }
-
-    /// Does the descriptor itself have O_NONBLOCK?
-    #[must_use]
-    pub fn is_nonblocking(&self) -> bool {
-        self.nonblocking
-    }
-
-    /// Was it opened with O_APPEND, so that no page can be spliced into it?
-    #[must_use]
-    pub fn is_append(&self) -> bool {
-        self.append
-    }
-
-    /// Does it have O_DIRECT, so that a stream's odd pieces cannot be spliced into it?
-    #[must_use]
-    pub fn is_direct(&self) -> bool {
-        self.direct
     }
 
     pub(crate) fn new(endpoint: &Endpoint<'fd>, at: Option<u64>) -> Self {
@@ -155,7 +159,9 @@ impl<'fd> Port<'fd> {
     pub(crate) fn nowait(&self) -> Nowait {
         match self.kind {
             // Also where it is non-blocking: `send` with MSG_NOSIGNAL raises no SIGPIPE.
-            Kind::Stream | Kind::Datagram => Nowait::Socket,
+            Kind::Stream if !self.waits => Nowait::Socket,
+            // No plain read tells that it has cut a datagram.
+            Kind::Datagram => Nowait::Socket,
             _ if self.nonblocking => Nowait::Plain,
             Kind::Pipe if !self.waits => Nowait::Pipe,
             _ => Nowait::Plain,
@@ -167,17 +173,26 @@ impl<'fd> Port<'fd> {
         !self.nonblocking && self.nowait() == Nowait::Plain && self.kind.can_idle()
     }
 
-    /// `RWF_NOWAIT` was refused: from here on the pipe is polled before it is touched.
-    fn must_poll_from_now_on(&mut self) -> bool {
-        let learned = self.nowait() == Nowait::Pipe;
+    /// Was the call refused that never waits? Then the descriptor is polled from here on, and read and
+    /// written plainly.
+    ///
+    /// `RWF_NOWAIT`: named FIFOs answer EOPNOTSUPP, pipes since Linux 6.4 do not (`fifo_open` and
+    /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one that does not
+    /// know the flag EINVAL (preadv2(2)), and a seccomp filter what it was told to, mostly EPERM or
+    /// ENOSYS; filters for processes that inherit their sockets deny recvfrom and sendto.
+    fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
+        let learned = self.at.is_none() && self.nowait() != Nowait::Plain && is_refusal(errno);
+        let learned = learned && self.kind != Kind::Datagram;
         self.waits |= learned;
         learned
     }
 
-    /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end.
+    /// Reads once, without waiting: at most `buf.len()` bytes, 0 at the end. From a datagram socket 0
+    /// is an empty datagram, and only from a SOCK_SEQPACKET socket the end.
     ///
     /// # Errors
-    /// `EAGAIN` when there is nothing now; else what the kernel answered.
+    /// `EAGAIN` when there is nothing now; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
+    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else what the kernel answered.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
             Ok(0) if self.is_seqpacket() && !buf.is_empty() => {
@@ -190,6 +205,7 @@ impl<'fd> Port<'fd> {
     fn read_once(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = match (self.at, self.nowait()) {
             (Some(at), _) => data::pread(self.fd, buf, at),
+            (None, Nowait::Socket) if self.kind == Kind::Datagram => data::recv_whole(self.fd, buf),
             (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::read_nowait(self.fd, buf),
             (None, Nowait::Plain) => {
@@ -198,7 +214,7 @@ impl<'fd> Port<'fd> {
             }
         };
         let got = match got {
-            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => return self.read_once(buf),
+            Err(errno) if self.must_poll_from_now_on(errno) => return self.read_once(buf),
             Err(Errno::INVAL) if self.direct => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
             }
@@ -210,7 +226,7 @@ impl<'fd> Port<'fd> {
 
     /// Looks at the next bytes of a file or socket without moving on; `None` where looking would take
     /// them.
-    pub fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
+    pub(crate) fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
         match (at, self.kind) {
             (Some(at), _) => Some(data::pread(self.fd, buf, at)),
             (None, Kind::Stream | Kind::Datagram) => Some(match data::recv_peek(self.fd, buf) {
@@ -223,9 +239,30 @@ impl<'fd> Port<'fd> {
         }
     }
 
+    /// The size of the next datagram, which stays where it is; `None` for what has no boundaries.
+    ///
+    /// ```
+    /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
+    /// far.send(b"hello")?;
+    /// assert_eq!(gush::Port::of(&near)?.next_datagram_bytes(), Some(Ok(5)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
+        let size = |port: &Self| data::recv_size(port.fd);
+        (self.kind == Kind::Datagram).then(|| match size(self) {
+            Ok(0) if self.is_seqpacket() => self.clone().surely(|port| size(port)),
+            answer => answer,
+        })
+    }
+
+    /// Is a read of 0 bytes its end? An empty datagram is none.
+    pub(crate) fn ends_at_zero(&self) -> bool {
+        self.kind != Kind::Datagram || self.is_seqpacket()
+    }
+
     fn is_seqpacket(&self) -> bool {
-        self.kind == Kind::Datagram
-            && rustix::net::sockopt::socket_type(self.fd) == Ok(SocketType::SEQPACKET)
+        self.kind == Kind::Datagram && socket::type_of(self.fd) == Ok(SocketType::SEQPACKET)
     }
 
     /// A 0 from a SOCK_SEQPACKET socket is asked for once more: a last record and the close behind it
@@ -257,7 +294,7 @@ impl<'fd> Port<'fd> {
             }
         };
         let put = match put {
-            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => return self.write(buf),
+            Err(errno) if self.must_poll_from_now_on(errno) => return self.write(buf),
             Err(Errno::INVAL) if self.direct && !self.append => {
                 self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
             }
@@ -275,7 +312,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// `EAGAIN` when the one has nothing or the other no room, which the answer does not tell apart;
     /// else what the kernel answered.
-    pub fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
+    pub(crate) fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
         crate::sys::pipe::splice(
             self.fd,
@@ -292,7 +329,7 @@ impl<'fd> Port<'fd> {
     ///
     /// # Errors
     /// `EAGAIN` when a non-blocking target has no room now; else what the kernel answered.
-    pub fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
+    pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         file::sendfile(self.fd, self.at.as_mut(), target.fd, most)
     }
 
@@ -309,7 +346,7 @@ impl<'fd> Port<'fd> {
             _ => len,
         };
         match window.write(offset, len, self.fd, self.at, nowait) {
-            Err(Errno::OPNOTSUPP) if self.must_poll_from_now_on() => {
+            Err(errno) if self.must_poll_from_now_on(errno) => {
                 self.write_window(window, offset, len)
             }
             answer => answer.inspect(|&put| self.advance(put)),

@@ -5,6 +5,17 @@ use std::time::{Duration, Instant};
 use crate::method::MethodName;
 
 /// A moment of a move, shown to its observer.
+///
+/// ```
+/// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
+/// gush::Mover::new(&source, &target)
+///     .observe(&mut |seen| {
+///         println!("{} of {:?} bytes by {}", seen.bytes, seen.expected_bytes, seen.method);
+///         gush::Control::Continue
+///     })
+///     .run()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Progress {
@@ -20,6 +31,7 @@ pub struct Progress {
 
 /// What an observer says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Control {
     /// Go on.
     Continue,

@@ -3,11 +3,20 @@
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(feature = "digest")]
 use crate::digest::Digest;
 use crate::method::{MethodName, Refusal};
 use crate::sys::Counts;
 
 /// What one method did in a move.
+///
+/// ```
+/// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
+/// for used in gush::copy(&source, &target)?.methods {
+///     println!("{}: {} bytes in {} steps, {:?}", used.name, used.bytes, used.steps, used.calls);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MethodUse {
@@ -24,6 +33,15 @@ pub struct MethodUse {
 }
 
 /// The account of a finished move.
+///
+/// ```
+/// use gush::MethodName;
+/// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
+/// let report = gush::copy(&source, &target)?;
+/// assert_eq!(report.bytes, target.metadata()?.len());
+/// assert_eq!(report.main_method(), Some(MethodName::ReadWrite));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -40,6 +58,8 @@ pub struct Report {
     /// What the user's profile had to say, in sentences; nothing without one.
     pub profile: Vec<String>,
     /// The hash of all bytes, if [`crate::Mover::digest`] asked for it and every method saw them.
+    /// With the feature `digest`.
+    #[cfg(feature = "digest")]
     pub digest: Option<Digest>,
 }
 
@@ -80,7 +100,8 @@ impl fmt::Display for Explanation<'_> {
             }
         }
         for used in &report.methods {
-            write!(f, "picked {}: {} bytes in {} steps", used.name, used.bytes, used.steps)?;
+            let steps = if used.steps == 1 { "step" } else { "steps" };
+            write!(f, "picked {}: {} bytes in {} {steps}", used.name, used.bytes, used.steps)?;
             if used.threads > 1 {
                 write!(f, " on {} threads", used.threads)?;
             }
@@ -93,6 +114,7 @@ impl fmt::Display for Explanation<'_> {
         if report.hole_bytes > 0 {
             writeln!(f, "holes kept: {} bytes", report.hole_bytes)?;
         }
-        write!(f, "moved {} bytes in {:.6} s", report.bytes, report.elapsed.as_secs_f64())
+        let moved_bytes = report.bytes.saturating_sub(report.hole_bytes);
+        write!(f, "moved {moved_bytes} bytes in {:.6} s", report.elapsed.as_secs_f64())
     }
 }

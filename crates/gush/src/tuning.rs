@@ -18,7 +18,18 @@ pub enum Advice {
 }
 
 /// The target's space, before its content comes (fallocate(2) with `FALLOC_FL_KEEP_SIZE`).
+///
+/// ```
+/// use gush::{Mover, Space, Tuning};
+/// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+/// source.set_len(1 << 20)?;
+/// let reserving = Tuning::default().space(Space::Reserve);
+/// let report = Mover::new(&source, &target).tuning(reserving).run()?;
+/// assert_eq!((report.bytes, target.metadata()?.len()), (1 << 20, 1 << 20));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Space {
     /// Found as it is needed.
     #[default]
@@ -75,13 +86,20 @@ impl Tuning {
     pub const MOST_BUFFER_BYTES: usize = 4 << 20;
 
     /// Bytes of one buffer, or of one mapped window; at least 1, at most [`Self::MOST_BUFFER_BYTES`].
+    ///
+    /// ```
+    /// use gush::Tuning;
+    /// let tuning = Tuning::default().buffer_bytes(usize::MAX);
+    /// assert_eq!(tuning.get_buffer_bytes(), Some(Tuning::MOST_BUFFER_BYTES));
+    /// ```
     #[must_use]
     pub fn buffer_bytes(mut self, bytes: usize) -> Self {
         self.buffer_bytes = Some(bytes.clamp(1, Self::MOST_BUFFER_BYTES));
         self
     }
 
-    /// Bytes asked for a private pipe, or for the pipe that is an endpoint.
+    /// Bytes asked for a private pipe, or for the pipe that is an endpoint, which stays that large. No pipe
+    /// is made smaller: 1 leaves an endpoint as it is.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);

@@ -11,7 +11,7 @@ mod common;
 #[path = "../examples/fizzbuzz/lines.rs"]
 mod lines;
 
-use common::say_skipped;
+use common::skipped;
 use lines::Lines;
 
 fn naive(from: u64, lines: u64) -> Vec<u8> {
@@ -132,7 +132,7 @@ fn program() -> Option<Command> {
     let path: PathBuf =
         test.ancestors().nth(2).expect("a target directory").join("examples/fizzbuzz");
     if !path.exists() {
-        say_skipped("the example is not built (cargo build --example fizzbuzz)");
+        skipped("the example is not built (cargo build --example fizzbuzz)");
         return None;
     }
     Some(Command::new(path))
@@ -157,7 +157,7 @@ fn each_technique_pipes_the_same_lines() {
         let output = program.output().expect("a run");
         let errors = String::from_utf8_lossy(&output.stderr);
         if technique.ends_with("fresh") && !output.status.success() {
-            say_skipped(&format!("{technique}: {errors}"));
+            skipped(&format!("{technique}: {errors}"));
             continue;
         }
         assert!(output.status.success() && errors.is_empty(), "{technique}: {errors}");

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use common::child;
-use gush::{Choice, Control, MethodName, Mover, Tuning};
+use gush::{Choice, Control, Errno, MethodName, Mover, Pages, Tuning};
 use rustix::fs::FallocateFlags;
 
 const DATA_BYTES: u64 = 512 << 20;
@@ -103,4 +103,12 @@ fn invariant_8_memory_stays_within_16_mib_from_endless_devices() {
     measure(&[Sendfile, Splice, Vmsplice, ReadWrite], "devices", "0");
     measure(&[Sendfile, Splice, Vmsplice, ReadWrite], "devices", "1");
     measure(&[Splice, Vmsplice, ReadWrite], "zero-to-file", "1");
+}
+
+#[test]
+fn more_memory_than_there_are_addresses_is_refused() {
+    assert_eq!(Pages::new(usize::MAX).err(), Some(Errno::NOMEM));
+    for len_bytes in [usize::MAX, usize::MAX - (2 << 20), usize::MAX - (4 << 20) + 2] {
+        assert_eq!(Pages::huge(len_bytes).err(), Some(Errno::NOMEM), "{len_bytes}");
+    }
 }

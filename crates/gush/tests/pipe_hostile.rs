@@ -10,8 +10,8 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-use common::{noise, within};
-use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
+use common::{noise, skipped, within};
+use gush::pipe::{PipeLoan, Pool, Reservoir, Technique, Writer};
 use gush::{Errno, Wait};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
@@ -140,7 +140,7 @@ fn invariant_4_what_was_committed_arrives_whatever_the_reader_does() {
                     match Writer::with(to, technique) {
                         Ok(writer) => send(&mut writer.wait(wait), &sent),
                         Err((_, errno)) => {
-                            common::say_skipped(&format!("{technique:?}: {errno}"));
+                            skipped(&format!("{technique:?}: {errno}"));
                             return (Vec::new(), Vec::new());
                         }
                     }
@@ -178,11 +178,16 @@ fn what_was_poured_stays_after_the_reservoir_is_gone() {
 
 #[test]
 fn a_pipe_that_holds_bytes_is_nobody_elses() {
-    let pool = Pool::new(64 << 10, 4);
-    let pipes: Vec<Pipe> = (0..3).map(|_| pool.take().expect("pipe")).collect();
-    pipes.into_iter().for_each(|pipe| pool.give_back(pipe));
-    assert_eq!(pool.idle(), 3);
+    let pool = Pool::of(1 << 20, 4, 64 << 10);
+    let mut pipes: Vec<PipeLoan> = std::iter::from_fn(|| pool.take()).take(3).collect();
+    let (mut writer, reader) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    writer.write_all(b"somebody's").expect("room");
+    let mut port = gush::Port::of(&reader).expect("a port");
+    assert_eq!(pipes[0].fill(&mut port, 64), Ok(10));
+    let kept = pipes.len() - 1;
+    drop(pipes);
+    assert_eq!((pool.usage().in_use, pool.usage().idle), (0, kept), "the full one was closed");
     let again = pool.take().expect("pipe");
-    assert!(again.is_empty() && again.capacity_bytes() >= 64 << 10);
-    assert_eq!(pool.idle(), 2);
+    assert!(again.is_empty());
+    assert_eq!(pool.usage().idle, kept - 1);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Source, SourceKind, Target, TargetKind, is_root, noise, say_skipped, within};
+use common::{Source, SourceKind, Target, TargetKind, is_root, noise, skipped, within};
 use gush::{Choice, Errno, MethodName, Mover, Tuning};
 
 /// What is to come of a named method.
@@ -178,7 +178,7 @@ fn check_all(choice: Choice, answer: impl Fn(SourceKind, TargetKind) -> Answer) 
 #[test]
 fn every_method_serves_the_pairs_of_the_table_and_leaves_the_others_untouched() {
     if !is_root() {
-        say_skipped("rows and columns of block devices: a loop device needs root");
+        skipped("rows and columns of block devices: a loop device needs root");
     }
     let wrong: Vec<_> = MethodName::ALL
         .iter()

@@ -3,15 +3,13 @@
 mod common;
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{
     Drainer, Ending, Source, SourceKind, Target, TargetKind, ends_within, noise, open_source,
     open_target, within,
 };
-use gush::faults::{Plan, Verdict};
-use gush::{Call, Choice, Control, Errno, MethodName, Mover, Tuning, Wait};
+use gush::{Choice, Control, Errno, MethodName, Mover, Tuning, Wait};
 use rustix::fs::OFlags;
 
 /// Long enough to be idle for sure, many times the slice after which an observer is asked.
@@ -33,36 +31,6 @@ const IDLE: [SourceKind; 7] = [
     SourceKind::Udp,
     SourceKind::Terminal,
 ];
-
-#[test]
-fn invariant_5_poll_comes_before_every_splice_from_what_can_idle() {
-    let from = [SourceKind::UnixStream, SourceKind::Tcp, SourceKind::Seqpacket];
-    let to = [TargetKind::Pipe, TargetKind::File, TargetKind::UnixStream, TargetKind::Null];
-    for (from, to) in from.into_iter().flat_map(|from| to.map(|to| (from, to))) {
-        let calls = within(30, &format!("{from:?} -> {to:?}"), move || {
-            let source = Source::new(from, &noise(1, 50_000), 1, true).expect("a source");
-            let target = Target::new(to, b"", 2, false).expect("a target");
-            let seen = Arc::new(Mutex::new(Vec::new()));
-            let log = seen.clone();
-            let _guard = Plan::new(move |call, _| {
-                log.lock().expect("log").push(call);
-                Verdict::Go
-            })
-            .install();
-            let splice = Choice::Only(MethodName::Splice);
-            Mover::new(&source.fd, &target.fd).method(splice).run().expect("a splice");
-            seen.lock().expect("log").clone()
-        });
-        // Through a private pipe every other splice is the one out of it.
-        let through = to != TargetKind::Pipe;
-        let polled = calls.iter().zip(&calls[1..]).filter(|&(_, &call)| call == Call::Splice);
-        let unpolled = polled
-            .enumerate()
-            .filter(|&(nth, (&before, _))| before != Call::Poll && !(through && nth % 2 == 1))
-            .count();
-        assert_eq!(unpolled, 0, "{from:?} -> {to:?}: {calls:?}");
-    }
-}
 
 /// Splicing from an idle terminal or socket into a pipe holds that pipe's lock while it waits; a
 /// non-blocking read of the pipe by somebody else would then hang.

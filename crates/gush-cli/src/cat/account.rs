@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use gush::Report;
-use gush_tree::quote;
 use serde_json::{Value, json};
 
 use super::options::Options;
@@ -14,7 +13,7 @@ use crate::talk::{Talker, os_text};
 /// Tells what `options` ask for about the operand `name`.
 pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, talker: &Talker) {
     if let (true, Ok(shown)) = (options.explain, outcome) {
-        talker.say(format_args!("{}: {}", quote::if_needed(name.as_ref()), explained(shown)));
+        talker.say_lines(name, explained(shown));
     }
     if options.json {
         talker.print(format_args!("{}\n", record(name, outcome)));
@@ -49,19 +48,25 @@ fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
             }
         }
         Err(trouble) => {
-            let (what, error) = match trouble {
-                Trouble::Unopened(error) => ("open failed".to_owned(), Some(error)),
-                Trouble::Source { what, error } => (what.clone(), Some(error)),
-                Trouble::Refused(why) => (why.clone(), None),
-                Trouble::Target { delivered_bytes, error, .. } => {
+            let (what, error, hint) = match trouble {
+                Trouble::Unopened(error) => ("open failed".to_owned(), Some(error), None),
+                Trouble::Source { what, error, hint } => (what.clone(), Some(error), *hint),
+                Trouble::Refused(why) => (why.clone(), None, None),
+                Trouble::Target { delivered_bytes, error, hint, .. } => {
                     record["bytes"] = (*delivered_bytes).into();
-                    ("write error".to_owned(), Some(error))
+                    ("write error".to_owned(), Some(error), *hint)
                 }
             };
+            let path = match trouble {
+                Trouble::Target { .. } => "standard output".into(),
+                _ => name.to_string_lossy(),
+            };
             record["error"] = json!({
+                "path": path,
                 "what": what,
                 "message": error.map(os_text),
                 "errno": error.and_then(std::io::Error::raw_os_error),
+                "hint": hint,
             });
         }
     }

@@ -31,13 +31,13 @@ pub fn command() -> clap::Command {
 
 /// Runs `cat` with `words`, the arguments after its name, and speaks to the user as `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let options: Options = match args::parse(command(), words, as_name) {
+    let options: Options = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
         Ok(options) => options,
         Err(status) => return status,
     };
     let talker = Talker::new(as_name);
     let target = rustix::stdio::stdout();
-    let stat = if gush::process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
+    let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
     let target_stat = match stat {
         Ok(stat) => stat,
         Err(errno) => return talker.fail(format_args!("standard output: {}", errno_text(errno))),
@@ -100,11 +100,18 @@ impl Cat<'_> {
         let talker = self.talker;
         match trouble {
             Trouble::Unopened(error) => talker.say_failed_open(name, &error),
-            Trouble::Source { what, error } => talker.say_failed(name, what, &error),
+            Trouble::Source { what, error, hint } => {
+                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                let (name, why) = (quote::if_needed(name.as_ref()), os_text(&error));
+                talker.say(format_args!("{name}: {what}: {why}{hint}"));
+            }
             Trouble::Refused(why) => {
                 talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))
             }
-            Trouble::Target { delivered_bytes, lost_bytes, error } => {
+            Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
+                // GNU cat's words are all that is said under its name.
+                let hint = hint.filter(|_| !talker.is_familiar());
+                let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
                 let after = match delivered_bytes {
                     0 => String::new(),
                     _ => format!(
@@ -116,7 +123,7 @@ impl Cat<'_> {
                     0 => String::new(),
                     _ => format!("; {lost_bytes} more were read and not delivered"),
                 };
-                talker.say(format_args!("write error{after}{lost}: {}", os_text(&error)));
+                talker.say(format_args!("write error{after}{lost}: {}{hint}", os_text(&error)));
                 return Failure::Output;
             }
         }

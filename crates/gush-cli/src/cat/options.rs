@@ -17,7 +17,7 @@ use crate::size::{memory_bytes, rate_bytes_per_second};
     max_term_width = 100,
     disable_help_flag = true,
     disable_version_flag = true,
-    after_help = "Sizes and rates: 512, 64K or 64KiB (1024), 64KB (1000), and so on with M, G, T, P, E.\n\
+    after_help = "Sizes and rates: 512, 1.5M, 64K or 64KiB (1024), 64KB (1000), and so on with M, G, T, P, E.\n\
                   A file that changes while its bytes wait in a pipe may show the change there; --isolated forbids it."
 )]
 pub struct Options {
@@ -71,10 +71,10 @@ pub struct Options {
     /// Use no method that shares pages with the source
     #[arg(long, help_heading = BEYOND)]
     pub isolated: bool,
-    /// Bytes moved at a time through memory
+    /// Bytes moved at a time through memory, 4M at most
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub buffer_size: Option<usize>,
-    /// Bytes that pipes on the way should hold
+    /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
     /// Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)
@@ -95,6 +95,19 @@ fn method_parser() -> impl TypedValueParser<Value = Choice> {
     let auto = PossibleValue::new("auto");
     PossibleValuesParser::new(std::iter::once(auto).chain(methods)).try_map(|name| name.parse())
 }
+
+/// The long options of GNU cat.
+pub const GNU: &[&str] = &[
+    "help",
+    "number",
+    "number-nonblank",
+    "show-all",
+    "show-ends",
+    "show-nonprinting",
+    "show-tabs",
+    "squeeze-blank",
+    "version",
+];
 
 const BEYOND: &str = "Beyond GNU cat";
 
@@ -127,7 +140,7 @@ impl Options {
     pub fn text_conflict(&self) -> Option<&'static str> {
         match self.method {
             Choice::Auto | Choice::Only(MethodName::ReadWrite) => None,
-            Choice::Only(_) => Some(
+            _ => Some(
                 "--method moves bytes as they are: with -A, -b, -e, -E, -n, -s, -t, -T and -v only read-write can serve",
             ),
         }

@@ -12,6 +12,7 @@ use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
 use crate::profile;
+use crate::talk::os_text;
 
 /// Bytes of text read at a time, unless the user says how many.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
@@ -20,12 +21,12 @@ const TEXT_BUFFER_BYTES: usize = 128 << 10;
 pub enum Trouble {
     /// The operand could not be opened.
     Unopened(io::Error),
-    /// The operand failed: what did, and how.
-    Source { what: String, error: io::Error },
+    /// The operand failed: what did, how, and what the user can do, where there is something.
+    Source { what: String, error: io::Error, hint: Option<&'static str> },
     /// It cannot be moved as asked, and why.
     Refused(String),
     /// Standard output failed after so many bytes of this operand; others were read from it in vain.
-    Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error },
+    Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error, hint: Option<&'static str> },
 }
 
 /// What became of an operand.
@@ -117,14 +118,16 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     match (error.side(), error.io_error()) {
         (Some(Side::Source), Some(cause)) => {
-            Trouble::Source { what: error.to_string() + &hint, error: copy_of(cause) }
+            Trouble::Source { what: error.to_string(), error: copy_of(cause), hint: error.hint() }
         }
         (Some(Side::Target), Some(cause)) => Trouble::Target {
             delivered_bytes: error.delivered_bytes(),
             // A file still has them.
             lost_bytes: if source.is_regular() { 0 } else { error.in_flight_bytes() },
             error: copy_of(cause),
+            hint: error.hint(),
         },
+        (None, Some(cause)) => Trouble::Refused(format!("{error}: {}{hint}", os_text(cause))),
         _ => Trouble::Refused(error.to_string() + &hint),
     }
 }
@@ -164,10 +167,13 @@ impl<'a> Text<'a> {
         match ended {
             Ok(()) => Ok(Shown { bytes, elapsed: start.elapsed(), report: None }),
             Err(End::Source(error)) => {
-                Err(Trouble::Source { what: format!("read failed after {bytes} bytes"), error })
+                let what = format!("read failed after {bytes} bytes");
+                Err(Trouble::Source { what, error, hint: None })
             }
             Err(End::Target(error)) => {
-                Err(Trouble::Target { delivered_bytes: bytes, lost_bytes: 0, error })
+                let errno = gush::Errno::from_io_error(&error);
+                let hint = errno.and_then(|errno| gush::hint_for(Side::Target, errno));
+                Err(Trouble::Target { delivered_bytes: bytes, lost_bytes: 0, error, hint })
             }
         }
     }

@@ -21,7 +21,7 @@ impl Source {
     /// What `open` and `fstat` say, and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
         let file = if name == "-" { None } else { Some(File::open(name)?) };
-        if file.is_none() && gush::process::was_closed(0) {
+        if file.is_none() && gush_process::was_closed(0) {
             return Err(Errno::BADF.into());
         }
         let stat = fstat(fd_of(file.as_ref()))?;

@@ -3,17 +3,50 @@
 use std::ffi::OsString;
 
 use clap::builder::OsStringValueParser;
-use clap::{Arg, ArgAction, Command, value_parser};
+use clap::{Arg, ArgAction, Command};
 
 const AFTER_HELP: &str = "\
 ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
 timestamps, links, context, xattr and all.
 
-Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q.
+Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
 
 CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
 (numbered if numbered backups exist, else simple), simple or never. The suffix of simple backups is \
 '~', or what -S or the environment's SIMPLE_BACKUP_SUFFIX says.";
+
+/// The long options of GNU cp.
+pub const GNU: &[&str] = &[
+    "archive",
+    "attributes-only",
+    "backup",
+    "context",
+    "copy-contents",
+    "debug",
+    "dereference",
+    "force",
+    "help",
+    "interactive",
+    "link",
+    "no-clobber",
+    "no-dereference",
+    "no-preserve",
+    "no-target-directory",
+    "one-file-system",
+    "parents",
+    "preserve",
+    "recursive",
+    "reflink",
+    "remove-destination",
+    "sparse",
+    "strip-trailing-slashes",
+    "suffix",
+    "symbolic-link",
+    "target-directory",
+    "update",
+    "verbose",
+    "version",
+];
 
 /// The notes, and what each method does.
 fn after_help() -> String {
@@ -25,16 +58,16 @@ fn after_help() -> String {
     )
 }
 
-/// The definition of `gush cp`.
-pub fn command() -> Command {
+/// The definition of `gush cp`, as it is called.
+pub fn command(as_name: &str) -> Command {
     Command::new("cp")
         .about("Copy files by the fastest sound way")
         .version(env!("CARGO_PKG_VERSION"))
-        .override_usage(
-            "cp [OPTION]... [-T] SOURCE DEST\n       \
-             cp [OPTION]... SOURCE... DIRECTORY\n       \
-             cp [OPTION]... -t DIRECTORY SOURCE...",
-        )
+        .override_usage(format!(
+            "{as_name} [OPTION]... [-T] SOURCE DEST\n       \
+             {as_name} [OPTION]... SOURCE... DIRECTORY\n       \
+             {as_name} [OPTION]... -t DIRECTORY SOURCE...",
+        ))
         .after_help(after_help())
         .max_term_width(100)
         .disable_help_flag(true)
@@ -89,7 +122,8 @@ fn placement() -> Vec<Arg> {
             .value_hint(clap::ValueHint::DirPath),
         flag("no-target-directory", "Treat DEST as a normal file").short('T'),
         flag("parents", "Make the full source name under DIRECTORY"),
-        flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE"),
+        // A beginning that was its own before there was --stable.
+        flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE").alias("st"),
         flag("recursive", "Copy directories (not supported yet), make special files anew")
             .short('R')
             .visible_short_alias('r'),
@@ -138,10 +172,7 @@ fn metadata() -> Vec<Arg> {
             .action(ArgAction::SetTrue),
         optional("preserve", "ATTR_LIST", "mode,ownership,timestamps", "Keep these attributes")
             .action(ArgAction::Append),
-        // Beginnings that were its own before there was --no-profile.
-        value("no-preserve", "ATTR_LIST", "Do not keep these attributes")
-            .aliases(["no-p", "no-pr"])
-            .action(ArgAction::Append),
+        value("no-preserve", "ATTR_LIST", "Do not keep these attributes").action(ArgAction::Append),
         optional("context", "CTX", "", "Set the SELinux context to CTX, or to the default")
             .short('Z'),
     ]
@@ -149,9 +180,20 @@ fn metadata() -> Vec<Arg> {
 
 fn promises() -> Vec<Arg> {
     vec![
-        flag("atomic", "Show the old file or the whole new one under DEST, never less"),
+        flag(
+            "atomic",
+            "Show the old file or the whole new one under DEST, never less. DEST becomes a new file: hard links \
+             keep the old one, the owner may change, and the directory must be writable",
+        ),
         flag("fsync", "Have the file and its directory on stable storage before success is told"),
-        flag("verify", "Re-read the target from storage and compare blake3 hashes"),
+        flag(
+            "verify",
+            "Re-read the target from storage and compare, by blake3 hashes or around holes",
+        ),
+        flag(
+            "stable",
+            "Fail if SOURCE changes while it is copied, as its size and times tell (stores through a shared mapping may change neither); with --atomic nothing is published then",
+        ),
         flag("isolated", "Use no method by which later writes to SOURCE can show in the copy"),
     ]
 }
@@ -165,11 +207,12 @@ fn moving() -> Vec<Arg> {
             "NAME",
             "Move the bytes by this method or fail: auto, reflink, splice, ...",
         ),
-        value("threads", "N", "Threads for one large file (0: the engine's choice)")
-            .value_parser(value_parser!(usize)),
+        value("threads", "N", "Threads for one large file (0: the engine's choice). Of a copy that is killed, the more threads the \
+             more may be missing, in pieces of 2 MiB. reflink, sendfile and splice take one")
+            .value_parser(crate::size::threads),
         value("limit", "RATE", "Move at most RATE bytes a second"),
-        value("buffer-size", "SIZE", "Size of one buffer or mapped window"),
-        value("pipe-size", "SIZE", "Size of the pipe that splice goes through"),
+        value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
+        value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
         value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),
         flag("preallocate", "Reserve the target's space before copying"),
         flag("no-profile", "Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)"),
@@ -182,8 +225,17 @@ fn telling() -> Vec<Arg> {
         flag("verbose", "Tell what is done").short('v'),
         flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
         flag("explain", "Tell on standard error which methods were picked and refused, and why"),
-        optional("progress", "WHEN", "auto", "Show progress: auto (on a terminal), always, never"),
-        flag("json", "Print one JSON object a file on standard output"),
+        optional(
+            "progress",
+            "WHEN",
+            "auto",
+            "Show progress: auto (on a terminal, after half a second), always, never",
+        ),
+        flag(
+            "json",
+            "Print one JSON object for each file that is tried on standard output, which is then no DEST; the \
+             lines of -v go to standard error",
+        ),
         Arg::new("help").long("help").help("Print help").action(ArgAction::Help),
         Arg::new("version").long("version").help("Print version").action(ArgAction::Version),
     ]

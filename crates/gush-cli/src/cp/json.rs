@@ -27,7 +27,9 @@ pub struct Record {
     /// What the user's profile had to say.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     profile: Vec<String>,
-    /// The hash of source and target, if that was verified.
+    /// The target was re-read and holds what the source holds.
+    verified: bool,
+    /// The hash of source and target, if that was verified by their hashes.
     blake3: Option<String>,
     backup: Option<String>,
     warnings: Vec<String>,
@@ -83,6 +85,7 @@ impl Record {
             methods: Vec::new(),
             fallbacks: Vec::new(),
             profile: Vec::new(),
+            verified: false,
             blake3: None,
             backup: None,
             warnings,
@@ -106,6 +109,7 @@ impl Record {
             Action::Recreated => "recreated",
             Action::Skipped => "skipped",
         };
+        self.verified = done.verified;
         self.blake3 = done.digest.map(|digest| digest.to_string());
         self.backup = done.backup.as_ref().map(|path| path.to_string_lossy().into_owned());
         let Some(report) = &done.report else { return };

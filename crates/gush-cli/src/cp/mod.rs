@@ -29,7 +29,7 @@ use settings::Settings;
 /// Copies as `words` say; `as_name` is what the user called this by.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let talker = Talker::new(as_name);
-    let words: Words = match args::parse(command(), words, as_name) {
+    let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
         Ok(words) => words,
         Err(status) => return status,
     };
@@ -50,8 +50,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Err(NamingError::Usage(text)) => return misuse(text),
         Err(NamingError::Target(error)) => return talker.fail(error),
     };
-    if settings.options.atomic
-        && let Err(errno) = gush_tree::remove_temporaries_on_termination()
+    if settings.options.makes_temporaries()
+        && let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries)
     {
         let why = crate::talk::errno_text(errno);
         return talker.fail(format_args!("cannot watch for signals: {why}"));
@@ -124,7 +124,7 @@ fn into_directory(
                 false => Parents::default(),
             };
             let result = copier.copy(Place::here(source), target, teller);
-            let complete = parents.finish(options, dir, teller);
+            let complete = parents.finish(options, teller);
             result.map(|mut done| {
                 done.complete &= complete;
                 done

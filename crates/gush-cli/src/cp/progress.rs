@@ -10,7 +10,7 @@ use gush_tree::quote;
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
-use crate::talk::Talker;
+use crate::talk::{self, Talker};
 
 /// What is over sooner needs no bar.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
@@ -56,12 +56,21 @@ impl Display {
         }
     }
 
-    /// The file is done, or failed: the bar makes room for messages.
-    pub fn end(&mut self) {
-        if let Kind::Bar(bar) = &mut self.kind
-            && let Some(bar) = bar.take()
-        {
-            bar.finish_and_clear();
+    /// The file is done, with so many bytes, or failed: the bar makes room for messages.
+    pub fn end(&mut self, done_bytes: Option<u64>) {
+        match &mut self.kind {
+            Kind::Nothing => {}
+            Kind::Bar(bar) => {
+                if let Some(bar) = bar.take() {
+                    bar.finish_and_clear();
+                }
+            }
+            // A log shall show that the copy came to its end.
+            Kind::Lines { talker, .. } => {
+                if let Some(bytes) = done_bytes.map(HumanBytes) {
+                    talker.say(format_args!("{}: {bytes} of {bytes}, 100%", self.name));
+                }
+            }
         }
     }
 
@@ -83,18 +92,35 @@ impl Display {
     }
 }
 
+/// Columns that a line's figures take at most: `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
+const FIGURES_COLUMNS: usize = 58;
+/// The shortest bar that shows something, with its brackets.
+const BAR_COLUMNS: usize = 12;
+
 fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
+    let columns = talk::columns();
+    let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
+    let name = talk::shortened(name, name_columns);
+    let bar_fits = name.chars().count() + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
     let (bar, template) = match progress.expected_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),
-            "{prefix} [{bar:30}] {percent}% {bytes} of {total_bytes}, {rate}, {left} left",
+            match (bar_fits, name_columns + FIGURES_COLUMNS <= columns) {
+                (true, _) => {
+                    "{prefix} [{wide_bar}] {percent}% {bytes} of {total_bytes}, {rate}, {left} left"
+                }
+                (false, true) => {
+                    "{prefix} {percent}% {bytes} of {total_bytes}, {rate}, {left} left"
+                }
+                (false, false) => "{prefix} {percent}%",
+            },
         ),
         None => (ProgressBar::no_length(), "{prefix} {bytes}, {rate}, {elapsed}"),
     };
     let style = ProgressStyle::with_template(template);
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style.with_key("rate", write_rate).with_key("left", write_left))
-        .with_prefix(name.to_owned())
+        .with_prefix(name)
         .with_elapsed(progress.elapsed)
 }
 

@@ -1,16 +1,16 @@
 //! What is told while files are copied: GNU's `-v` and `--debug` lines, questions, warnings.
 
 use std::fmt::Display;
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead};
 use std::path::Path;
 
-use gush::{Control, Errno, Holes, MethodName, Progress, Report};
+use gush::{Control, Holes, MethodName, Progress, Report};
 use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
 
 use super::json::Record;
 use super::progress;
 use super::settings::Telling;
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, os_text, write_line};
 
 /// Tells one command's user about one file after the other.
 #[derive(Debug)]
@@ -45,18 +45,19 @@ impl<'a> Teller<'a> {
         options: &Options,
         result: &Result<Done, Error>,
     ) -> bool {
-        self.display.end();
+        let report = result.as_ref().ok().and_then(|done| done.report.as_ref());
+        self.display.end(report.map(|report| report.bytes));
         if let Err(error) = result
             && !error.is_declined()
         {
             self.talker.say(error);
         }
-        if let Ok(Done { report, action, .. }) = result {
-            if self.telling.debug && *action == gush_tree::Action::Skipped {
+        if let Ok(done) = result {
+            if self.telling.debug && done.action == gush_tree::Action::Skipped {
                 self.line(format_args!("skipped {}", quote::always(target)));
             }
-            if let Some(report) = report {
-                self.explain(source, options, report);
+            if let Some(report) = &done.report {
+                self.explain(source, options, report, done);
             }
         }
         if self.telling.json {
@@ -68,21 +69,19 @@ impl<'a> Teller<'a> {
         result.as_ref().is_ok_and(|done| done.complete)
     }
 
-    /// Flushes standard output; `true` if everything was told.
-    pub fn finish(mut self) -> bool {
-        if let Err(error) = io::stdout().flush() {
-            self.out_fails(&error);
-        }
+    /// `true` if everything was told.
+    pub fn finish(self) -> bool {
         !self.out_failed
     }
 
-    fn explain(&mut self, source: &Path, options: &Options, report: &Report) {
+    fn explain(&mut self, source: &Path, options: &Options, report: &Report, done: &Done) {
         if self.telling.debug {
             self.line(debug_line(options, report));
         }
         if self.telling.explain {
-            let source = quote::if_needed(source);
-            self.talker.say(format_args!("{source}: {}", report.explain()));
+            self.talker.say_lines(source, report.explain());
+            let notes = unused_threads(options, report).into_iter().chain(verification(done));
+            notes.for_each(|note| self.talker.say_lines(source, note));
         }
     }
 
@@ -95,18 +94,10 @@ impl<'a> Teller<'a> {
     }
 
     fn write_out(&mut self, line: &str) {
-        let written = match gush::process::was_closed(1) {
-            true => Err(Errno::BADF.into()),
-            false => writeln!(io::stdout(), "{line}"),
-        };
-        if let Err(error) = written {
-            self.out_fails(&error);
-        }
-    }
-
-    fn out_fails(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.out_failed, true) {
-            self.talker.say(format_args!("write error: {}", os_text(error)));
+        if let Err(error) = write_line(line)
+            && !std::mem::replace(&mut self.out_failed, true)
+        {
+            self.talker.say(format_args!("write error: {}", os_text(&error)));
         }
     }
 }
@@ -219,6 +210,28 @@ fn debug_line(options: &Options, report: &Report) -> String {
     let offload = state(MethodName::CopyFileRange, "avoided");
     let reflink = state(MethodName::Reflink, "no");
     format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
+}
+
+/// Says that several threads were asked for, and one did it all.
+fn unused_threads(options: &Options, report: &Report) -> Option<String> {
+    let wanted = options.moving.threads;
+    let used = report.methods.iter().map(|used| used.threads).max()?;
+    (wanted > 1 && used <= 1).then(|| {
+        let name = report.main_method().filter(|name| !name.is_parallel());
+        let why = name
+            .map_or("the file is too small, or its bytes must pass in order".to_owned(), |name| {
+                format!("{name} takes one")
+            });
+        format!("--threads {wanted} was not followed: {why}")
+    })
+}
+
+/// Says what `--verify` found.
+fn verification(done: &Done) -> Option<String> {
+    done.verified.then(|| match done.digest {
+        Some(digest) => format!("verified: the target was read again; blake3 {digest}"),
+        None => "verified: the target was read again and compared with the source".to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
+use gush::{Advice, Choice, Holes, Kernel, MethodName, Rate, Space, Tuning};
 use gush_tree::{
     Backup, BackupControl, Dereference, Make, Moving, Naming, Options, Preserve, Reflink, Specials,
     Update, quote,
@@ -13,6 +13,7 @@ use gush_tree::{
 use super::attributes::Attributes;
 use super::choice::pick;
 use super::command::Words;
+use crate::args::nearest;
 use crate::{profile, size};
 
 /// Everything that the command line says.
@@ -91,12 +92,21 @@ impl Settings {
         options.atomic = words.has("atomic");
         options.sync = words.has("fsync");
         options.verify = words.has("verify");
+        options.stable = words.has("stable");
         if options.verify && (!options.data || options.make != Make::Copy) {
             return Err(
                 "--verify needs data to compare: it excludes --attributes-only, -l and -s".into()
             );
         }
+        if options.stable && (!options.data || options.make != Make::Copy) {
+            return Err(
+                "--stable needs data to copy: it excludes --attributes-only, -l and -s".into()
+            );
+        }
         options.moving = moving(words)?;
+        if words.has("explain") {
+            warnings.extend(sizes_not_followed(words)?);
+        }
         Ok(Self {
             options,
             naming: naming(words)?,
@@ -198,7 +208,13 @@ fn moving(words: &Words) -> Result<Moving, String> {
     moving.reflink = choose(words, "reflink", Reflink::Auto, &reflinks)?;
     moving.holes = choose(words, "sparse", Holes::Keep, &holes)?;
     if let Some(text) = words.text("method") {
-        moving.choice = parse("--method", text, |text| text.parse::<Choice>())?;
+        let names = MethodName::ALL.iter().map(|name| name.as_str()).chain(["auto"]);
+        moving.choice = parse("--method", text, |text| {
+            text.parse::<Choice>().map_err(|why| match nearest(text, names) {
+                Some(name) => format!("{why}; did you mean '{name}'?"),
+                None => why.to_string(),
+            })
+        })?;
     }
     match (moving.reflink, moving.holes) {
         (Reflink::Always, Holes::Make | Holes::Fill) => {
@@ -244,6 +260,30 @@ fn tuning(words: &Words) -> Result<Tuning, String> {
         tuning = tuning.pipe_bytes(parse("--pipe-size", text, size::memory_bytes)?);
     }
     Ok(tuning)
+}
+
+/// Says which sizes are cut, or are those that a pipe has anyway.
+fn sizes_not_followed(words: &Words) -> Result<Vec<String>, String> {
+    const PIPE_BYTES_AT_BIRTH: usize = 16 << 12;
+    let size = |option: &str| {
+        let text = words.text(option);
+        text.map(|text| parse(&format!("--{option}"), text, size::memory_bytes)).transpose()
+    };
+    let mut notes = Vec::new();
+    if size("buffer-size")?.is_some_and(|bytes| bytes > Tuning::MOST_BUFFER_BYTES) {
+        notes.push(format!("--buffer-size is cut to {} bytes", Tuning::MOST_BUFFER_BYTES));
+    }
+    let most_bytes = Kernel::get().pipe_max_bytes();
+    match size("pipe-size")? {
+        Some(bytes) if bytes < PIPE_BYTES_AT_BIRTH => {
+            notes.push("--pipe-size makes no pipe smaller than the kernel did (64 KiB)".into());
+        }
+        Some(bytes) if bytes > most_bytes => notes.push(format!(
+            "--pipe-size above {most_bytes} bytes (fs.pipe-max-size) may not be permitted; the pipe is smaller then"
+        )),
+        _ => {}
+    }
+    Ok(notes)
 }
 
 fn parse<T, E: std::fmt::Display>(

@@ -3,7 +3,7 @@
 mod text;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use clap::{CommandFactory, Parser};
 use gush_lab::doctor::{Examination, examine};
 
 use crate::args;
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, os_text, write_line};
 
 /// Say what this kernel, this process and these paths allow: fact, consequence, remedy
 #[derive(Debug, Parser)]
@@ -48,10 +48,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
     let examination = examine(&paths);
     let shown = if json { as_json(&examination) } else { Ok(text::of(&examination)) };
-    let printed = shown.and_then(|shown| {
-        let mut stdout = io::stdout().lock();
-        writeln!(stdout, "{}", shown.trim_end()).and_then(|()| stdout.flush())
-    });
+    let printed = shown.and_then(|shown| write_line(shown.trim_end()));
     match printed {
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
         Ok(()) if asked && examination.paths.iter().any(|path| !path.usable) => ExitCode::FAILURE,

@@ -2,7 +2,7 @@
 //! traced and what is profiled is the same.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use gush_lab::{Error, count, once};
 
 use super::copy::word;
 use super::suite::this_program;
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, os_text, write_line};
 
 /// Measure once, in this process, and print the figures as JSON
 #[derive(Debug, Parser)]
@@ -122,12 +122,8 @@ fn measure(options: Options) -> Result<Measured, Error> {
 }
 
 fn print(measured: &Measured, talker: &Talker) -> ExitCode {
-    let mut stdout = io::stdout().lock();
-    let printed = serde_json::to_writer(&mut stdout, measured)
-        .map_err(io::Error::from)
-        .and_then(|()| writeln!(stdout))
-        .and_then(|()| stdout.flush());
-    match printed {
+    let line = serde_json::to_string(measured).map_err(io::Error::from);
+    match line.and_then(|line| write_line(&line)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
     }

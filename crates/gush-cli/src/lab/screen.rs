@@ -1,11 +1,11 @@
 //! What is shown while cases run: which one, on a terminal; what failed; rows as they come.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
-use crate::talk::Talker;
+use crate::talk::{Talker, columns, shortened, write_line};
 
 /// Standard output for figures, standard error for talk.
 pub struct Screen {
@@ -43,11 +43,12 @@ impl Screen {
             return;
         }
         self.clear();
-        if round == 0 {
-            self.talker.print(format_args!("warming up: {case}"));
-        } else {
-            self.talker.print(format_args!("round {round} of {}: {case}", self.rounds));
-        }
+        let line = match round {
+            0 => format!("warming up: {case}"),
+            _ => format!("round {round} of {}: {case}", self.rounds),
+        };
+        // A line that wraps cannot be cleared.
+        self.talker.print(shortened(&line, columns().saturating_sub(1)));
     }
 
     /// Takes the line of progress away.
@@ -64,8 +65,7 @@ impl Screen {
         if self.write_error.is_some() {
             return;
         }
-        let mut stdout = io::stdout().lock();
-        self.write_error = writeln!(stdout, "{line}").and_then(|()| stdout.flush()).err();
+        self.write_error = write_line(line).err();
     }
 
     /// Whether everything could be printed.

@@ -19,7 +19,7 @@ use gush_tree::quote;
 
 use crate::args;
 use crate::profile;
-use crate::talk::{Talker, errno_text};
+use crate::talk::{Talker, errno_text, os_text};
 use options::{Format, Options};
 use progress::Display;
 
@@ -40,7 +40,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(why) => return talker.fail(why),
     };
     // A client that has gone is one connection's failure.
-    gush::process::ignore_sigpipe();
+    gush_process::ignore_sigpipe();
     let stop = Stop::new();
     let watch = match signals::watch(&stop, link.listens()) {
         Ok(watch) => watch,
@@ -60,7 +60,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => {
             // As filters do; where SIGPIPE was ignored from the start, as `cat` does then.
-            gush::process::die_of_sigpipe();
+            gush_process::die_of_sigpipe();
             talker.fail(failure)
         }
         Err(failure) => talker.fail(failure),
@@ -87,7 +87,7 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
         tee: options.tee.as_deref().map(tee).transpose()?,
         tee_back: options.tee_back.as_deref().map(tee).transpose()?,
         metrics: options.metrics.clone(),
-        threads: options.threads.map(usize::from),
+        threads: options.threads.filter(|threads| *threads > 0),
         on_end: on_end(options, talker),
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
@@ -107,7 +107,7 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     let tee = Tee::append_to(path)
-        .map_err(|error| format!("{}: open: {error}", quote::if_needed(path)))?;
+        .map_err(|error| format!("{}: open: {}", quote::if_needed(path), os_text(&error)))?;
     Ok(Arc::new(tee))
 }
 

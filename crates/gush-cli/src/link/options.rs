@@ -61,9 +61,9 @@ pub struct Options {
         value_delimiter = ','
     )]
     pub proxy_protocol: Vec<ProxyProtocol>,
-    /// Serve clients on at most N threads; one a processor if it is not said
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub threads: Option<u16>,
+    /// Serve clients on at most N threads; 0, or no such option, means one a processor
+    #[arg(long, value_name = "N", value_parser = crate::size::threads)]
+    pub threads: Option<usize>,
 
     /// Show progress: auto (on a terminal), always, never
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
@@ -94,7 +94,7 @@ pub struct Options {
     pub log_format: LogFormat,
 
     /// Print version
-    #[arg(long, action = ArgAction::Version)]
+    #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 }
 

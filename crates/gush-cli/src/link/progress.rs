@@ -64,7 +64,7 @@ impl Display {
 }
 
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg}");
+    let style = ProgressStyle::with_template("{spinner} {wide_msg}");
     ProgressBar::no_length().with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
 }
 

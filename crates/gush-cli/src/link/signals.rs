@@ -4,8 +4,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use gush::process::{Termination, Then, on_each_termination};
 use gush_net::link::Stop;
+use gush_process::{Termination, Then, on_each_termination};
 use tracing::info;
 
 /// A link that was told to end has so long to give its account; then the process dies as it is.

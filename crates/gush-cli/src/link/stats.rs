@@ -58,7 +58,7 @@ pub fn explained(record: &Record) -> String {
         Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
         None => format!("{name} nothing"),
     };
-    let pipes = gush_net::pipe_usage();
+    let pipes = gush::pipe::Pool::shared().usage();
     format!(
         "{}: {}, {}; pipes of this process: {} in use, {} idle, {} of {} bytes",
         record.id,

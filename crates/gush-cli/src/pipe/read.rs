@@ -1,6 +1,5 @@
 //! `gush pipe read`.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
@@ -9,7 +8,7 @@ use gush_lab::pipe::{HoldBy, ReadOptions, Reading, Taking, Waiting, read};
 
 use super::shared::{Shared, complain};
 use crate::size::size_bytes;
-use crate::talk::{Talker, os_text};
+use crate::talk::Talker;
 
 /// Take bytes out of the pipe on standard input, and print how fast they came
 #[derive(Debug, Parser)]
@@ -83,16 +82,12 @@ pub fn run(options: &Options) -> ExitCode {
         }
     };
     let line = if options.csv { csv(&resolved, &reading) } else { reading.to_string() };
-    let mut stdout = io::stdout().lock();
-    match writeln!(stdout, "{line}").and_then(|()| stdout.flush()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
-    }
+    talker.page(format!("{line}\n").as_bytes())
 }
 
 fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading), Error> {
     let resolved = options.resolve()?;
-    if gush::process::was_closed(0) {
+    if gush_process::was_closed(0) {
         return Err(Error::Refused(
             "standard input is closed: connect the two, gush pipe write | gush pipe read"
                 .to_owned(),

@@ -82,7 +82,7 @@ pub fn run(options: &Options) -> ExitCode {
 
 fn run_or_fail(options: &Options, talker: &Talker) -> Result<(), Error> {
     let resolved = options.resolve()?;
-    if gush::process::was_closed(1) {
+    if gush_process::was_closed(1) {
         return Err(Error::Refused(
             "standard output is closed: connect the two, gush pipe write | gush pipe read"
                 .to_owned(),

@@ -1,6 +1,6 @@
 //! What `gush tune` shows: a line a question as it is answered, then what follows from it.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,7 +8,7 @@ use gush_lab::stats::Verdict;
 use gush_lab::tune::{Answer, Checked, Comparison, Findings};
 use serde_json::{Value, json};
 
-use crate::talk::{Talker, os_text};
+use crate::talk::{Talker, os_text, write_line};
 
 /// The questions' width: `file on ext4 to file on tmpfs, 256 MiB` and longer names still.
 const WIDTH: usize = 40;
@@ -129,8 +129,7 @@ impl<'a> Screen<'a> {
 
     fn print(&mut self, line: &str) {
         if self.write_error.is_none() {
-            let mut stdout = io::stdout().lock();
-            self.write_error = writeln!(stdout, "{line}").and_then(|()| stdout.flush()).err();
+            self.write_error = write_line(line).err();
         }
     }
 

@@ -120,10 +120,12 @@ impl Running {
 
     /// Waits for its end: status, standard output, standard error.
     pub fn finish(mut self) -> (ExitStatus, Vec<u8>, String) {
-        let mut output = Vec::new();
-        if let Some(mut stdout) = self.child.stdout.take() {
-            stdout.read_to_end(&mut output).unwrap();
-        }
+        let stdout = self.child.stdout.take();
+        let reader = thread::spawn(move || {
+            let mut output = Vec::new();
+            stdout.map(|mut stdout| stdout.read_to_end(&mut output).unwrap());
+            output
+        });
         let start = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -132,6 +134,9 @@ impl Running {
             assert!(start.elapsed() < PATIENCE, "does not end:\n{}", self.said());
             thread::sleep(Duration::from_millis(5));
         };
+        // What it has started may hold its standard output a moment longer.
+        eventually("its standard output ends", || reader.is_finished());
+        let output = reader.join().unwrap();
         self.heard.take().unwrap().join().unwrap();
         (status, output, self.said())
     }

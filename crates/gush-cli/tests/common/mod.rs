@@ -1,13 +1,15 @@
 //! What the tests of the commands share.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
+pub mod as_gnu;
 pub mod cp;
 pub mod link;
 
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+pub use gush_test::{not_applicable, skipped};
 
 /// The built program, with nothing of the caller's terminal or locale in its way.
 pub fn gush() -> Command {
@@ -43,12 +45,6 @@ pub fn gush_as(name: &str, dir: &Path) -> Command {
     command
 }
 
-/// Says, past the test runner's capture, that the running test could not test, and why.
-pub fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
-}
-
 /// The path of GNU's `tool` of version 9 or later, or the reason why there is none to compare with.
 pub fn gnu(tool: &str) -> Result<PathBuf, String> {
     let found =
@@ -79,6 +75,30 @@ pub fn nobody() -> Result<u32, String> {
             Err(format!("becoming another user needs root and its capabilities: {error}"))
         }
     }
+}
+
+/// The same command, killed with all that it has started if it still runs after so long, which `timeout` says on
+/// standard error: a guard against hanging. Its standard input is empty.
+pub fn bounded(seconds: u32, command: &Command) -> Command {
+    let seconds = seconds.to_string();
+    within(&["timeout", "--verbose", "--signal=KILL", &seconds], command)
+}
+
+/// The same command behind the words of another; its standard input is empty.
+pub fn within(words: &[&str], command: &Command) -> Command {
+    let mut outer = Command::new(words[0]);
+    outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    if let Some(dir) = command.get_current_dir() {
+        outer.current_dir(dir);
+    }
+    outer.stdin(Stdio::null());
+    outer
 }
 
 /// `strace` with `options` before the program, or the reason why it cannot trace here.

@@ -4,14 +4,18 @@
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
+mod crossed;
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use cases::{Case, DATA, LINKING, METADATA, PLAIN, REPLACING};
-use common::{gnu, gush, skipped};
+use cases::{Case, DATA, LINKING, METADATA, PLAIN, REPLACING, VARYING};
+use common::as_gnu::agree;
+use common::{gnu, gush, nobody, not_applicable, skipped};
+use crossed::{DIFFERENCES, OPTIONS, SENTENCES, SITUATIONS, Situation};
 
 #[test]
 fn naming_is_gnus() {
@@ -38,13 +42,135 @@ fn data_and_holes_are_gnus() {
     compare_all(DATA);
 }
 
+#[test]
+fn every_situation_with_every_set_of_options_is_gnus() {
+    let compared = cross(SITUATIONS, OPTIONS, None, &[]);
+    assert!(compared.is_none_or(|cases| cases > 2000), "{compared:?}");
+}
+
+#[test]
+fn what_nobody_may_not_is_gnus() {
+    match nobody() {
+        Ok(user) => drop(cross(crossed::AS_NOBODY, OPTIONS, Some(user), &[])),
+        Err(why) => skipped(&why),
+    }
+}
+
+#[test]
+fn writing_through_dangling_links_where_posix_is_asked_for_is_gnus() {
+    let dangling = |(title, ..): &&Situation| title.contains("dangling");
+    let situations: Vec<_> = SITUATIONS.iter().filter(dangling).copied().collect();
+    cross(&situations, OPTIONS, None, &[("POSIXLY_CORRECT", "1")]);
+}
+
+#[test]
+fn holes_and_clones_of_every_layout_are_gnus() {
+    cross(crossed::LAYOUTS, crossed::HOLES, None, &[]);
+}
+
+/// Runs every set of options in every situation, as `user` if that is not this process's; tells how many cases that was.
+fn cross(
+    situations: &[Situation],
+    options: &[&[&str]],
+    user: Option<u32>,
+    environment: &[(&str, &str)],
+) -> Option<usize> {
+    let cp = match gnu("cp") {
+        Ok(cp) => cp,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    if let Some(other) = other_version(&cp) {
+        not_applicable(&format!("the sentences and differences are GNU cp 9.1's, this is {other}"));
+        return None;
+    }
+    let programs = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(programs.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let copied = common::copied_gush(programs.path());
+    let run = |mut command: Command, template: &Path, words: &[&str]| {
+        let dir = tempfile::tempdir().unwrap();
+        let copied = Command::new(&cp).arg("-aT").args([template, dir.path()]).status();
+        assert!(copied.unwrap().success());
+        command.args(words).current_dir(dir.path()).stdin(Stdio::null());
+        command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").envs(environment.to_vec());
+        for name in ["VERSION_CONTROL", "SIMPLE_BACKUP_SUFFIX"] {
+            command.env_remove(name);
+        }
+        if environment.is_empty() {
+            command.env_remove("POSIXLY_CORRECT");
+        }
+        if let Some(user) = user {
+            command.uid(user).gid(user);
+        }
+        (command.output().unwrap(), tree_of(dir.path(), false))
+    };
+    let mut wrong = Vec::new();
+    let mut compared = 0;
+    for (title, script, operands) in situations {
+        let template = tempfile::tempdir().unwrap();
+        if script.contains("mknod")
+            && gush_test::device("null", tempfile::tempdir().unwrap().path()).is_symlink()
+        {
+            skipped(&format!("{title}: no permission to make a device"));
+            continue;
+        }
+        let script = format!(
+            "set -e; umask 022; chmod 755 .; {script}
+             find . -newermt 2010-01-01 -exec touch -h -d 2010-01-01 {{}} +"
+        );
+        let made = Command::new("bash").args(["-c", &script]).current_dir(template.path()).status();
+        assert!(made.unwrap().success(), "{title}");
+        for set in options {
+            let words = [*set, &["-v"], operands].concat();
+            let differs = |(option, situation, _): &&(&str, &str, &str)| {
+                *set == [*option] && title.contains(situation)
+            };
+            if DIFFERENCES.iter().any(|row| differs(&row)) {
+                continue;
+            }
+            compared += 1;
+            let (theirs, their_tree) = run(Command::new(&cp), template.path(), &words);
+            let mut command = Command::new(&copied);
+            command.arg("cp");
+            let (ours, our_tree) = run(command, template.path(), &words);
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (their_words, our_words) = (
+                text(&theirs.stderr).replace(cp.to_str().unwrap(), "cp"),
+                text(&ours.stderr).replace("gush: cp:", "cp:").replace("gush cp", "cp"),
+            );
+            // Who declines ends with 1 since GNU cp 9.2.
+            let declined = their_words.ends_with("? ");
+            let same = (declined || theirs.status.code() == ours.status.code())
+                && theirs.stdout == ours.stdout
+                && their_tree == our_tree;
+            let agreed = agree(SENTENCES, &their_words, &our_words);
+            if !same || agreed.is_err() {
+                wrong.push(format!(
+                    "{title}: cp {}\n  GNU  {theirs:?}\n       {their_tree:?}\n  gush {ours:?}\n       {our_tree:?}\n  {agreed:?}",
+                    words.join(" ")
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared} differ:\n\n{}", wrong.len(), wrong.join("\n"));
+    Some(compared)
+}
+
 fn compare_all(cases: &[Case]) {
     let cp = match gnu("cp") {
         Ok(cp) => cp,
         Err(why) => return skipped(&why),
     };
+    let other = other_version(&cp);
     let mut wrong = Vec::new();
     for case in cases {
+        if let (Some(other), Some((_, why))) = (&other, VARYING.iter().find(|row| row.0 == case.0))
+        {
+            not_applicable(&format!("{}: {why}, and this is {other}", case.0));
+            continue;
+        }
         if let Some(tool) = missing_tool(case.1) {
             skipped(&format!("{}: no {tool}, or no permission", case.0));
             continue;
@@ -54,6 +180,14 @@ fn compare_all(cases: &[Case]) {
         }
     }
     assert!(wrong.is_empty(), "{} of {} differ:\n\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+}
+
+/// The version of a GNU cp that is not 9.1.
+fn other_version(cp: &Path) -> Option<String> {
+    let said = Command::new(cp).arg("--version").output().unwrap().stdout;
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let version = said.lines().next()?.rsplit(' ').next()?;
+    (version != "9.1").then(|| version.to_owned())
 }
 
 /// The first program that a script needs and this machine lacks.
@@ -117,6 +251,11 @@ fn run(
 
 /// Every file below `root` and all that must be equal about it.
 fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
+    tree_of(root, true)
+}
+
+/// As [`tree`], without looking for attributes where nothing made any.
+fn tree_of(root: &Path, with_attributes: bool) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut by_inode = BTreeMap::new();
     let mut waiting = vec![root.to_path_buf()];
@@ -155,7 +294,7 @@ fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
                     about.gid(),
                     about.nlink(),
                     first.display(),
-                    attributes(&path),
+                    if with_attributes { attributes(&path) } else { String::new() },
                 ),
             );
             if kind.is_dir() {

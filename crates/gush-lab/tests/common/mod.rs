@@ -1,9 +1,9 @@
 //! What the tests of the report share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
-use std::io::Write;
-
 use gush_lab::model::Run;
+#[allow(unused_imports, reason = "each test program uses a part of it")]
+pub use gush_test::{not_applicable, skipped};
 
 /// Three runs of one machine and one of another, as an export has them.
 pub fn runs() -> Vec<Run> {
@@ -15,10 +15,4 @@ pub fn runs() -> Vec<Run> {
 /// The newest of them, which has every suite.
 pub fn one() -> Run {
     runs().pop().unwrap()
-}
-
-/// Says, past the test runner's capture, that the running test could not test, and why.
-pub fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }

@@ -126,7 +126,8 @@ fn columns(text: &str) -> usize {
 pub(super) fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
     let near = names.map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), name));
     match near.min() {
-        Some((distance, name)) if distance <= 1 + name.len() / 4 => {
+        // Of a single letter nothing is left that could be near.
+        Some((distance, name)) if distance <= 1 + name.len() / 4 && distance < word.len() => {
             format!("; did you mean '{name}'?")
         }
         _ => String::new(),

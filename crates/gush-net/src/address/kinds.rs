@@ -215,6 +215,81 @@ pub(super) const KEYWORDS: &[(&str, Kind, Form)] = &[
     ("null", Kind::Null, Form::Plain),
 ];
 
+/// Keywords of socat 1.8 for kinds that are not among ours: who writes one alone does not mean a file.
+const OF_SOCAT: &[&str] = &[
+    "abstract-recv",
+    "abstract-recvfrom",
+    "abstract-sendto",
+    "dccp",
+    "dccp-connect",
+    "dccp-listen",
+    "dtls",
+    "dtls-connect",
+    "dtls-listen",
+    "if",
+    "interface",
+    "ip",
+    "ip-datagram",
+    "ip-recv",
+    "ip-recvfrom",
+    "ip-sendto",
+    "ip4",
+    "ip6",
+    "openssl",
+    "openssl-connect",
+    "openssl-dtls-client",
+    "openssl-dtls-server",
+    "openssl-listen",
+    "posixmq",
+    "proxy",
+    "proxy-connect",
+    "pty",
+    "readline",
+    "sctp",
+    "sctp-connect",
+    "sctp-listen",
+    "sctp4",
+    "sctp6",
+    "socket-connect",
+    "socket-datagram",
+    "socket-listen",
+    "socket-recv",
+    "socket-recvfrom",
+    "socket-sendto",
+    "socketpair",
+    "socks",
+    "socks4",
+    "socks4a",
+    "socks5",
+    "ssl",
+    "ssl-listen",
+    "stderr",
+    "tun",
+    "udp-datagram",
+    "udp-recv",
+    "udp-recvfrom",
+    "udp-sendto",
+    "udp4-datagram",
+    "udp4-recv",
+    "udp4-recvfrom",
+    "udp4-sendto",
+    "udp6-datagram",
+    "udp6-recv",
+    "udp6-recvfrom",
+    "udp6-sendto",
+    "udplite",
+    "unix-recv",
+    "unix-recvfrom",
+    "unix-sendto",
+    "vsock",
+    "vsock-connect",
+    "vsock-listen",
+];
+
+pub(super) fn is_of_socat(word: &str) -> bool {
+    OF_SOCAT.iter().any(|name| name.eq_ignore_ascii_case(word))
+}
+
 pub(super) fn keyword(word: &str) -> Option<(Kind, Form)> {
     let found = KEYWORDS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(word));
     found.map(|&(_, kind, form)| (kind, form))
@@ -223,6 +298,11 @@ pub(super) fn keyword(word: &str) -> Option<(Kind, Form)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_keyword_of_ours_is_not_one_that_is_missing() {
+        assert!(OF_SOCAT.iter().all(|name| keyword(name).is_none()));
+    }
 
     #[test]
     fn rows_stand_in_the_order_of_their_kinds() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::Address;
 use super::argument::{bind, command, descriptor, inherited, local, path, remote, unix_name};
 use super::error::{AddressError, Fault, did_you_mean, fault};
-use super::kinds::{Form, KEYWORDS, Kind, keyword};
+use super::kinds::{Form, KEYWORDS, Kind, is_of_socat, keyword};
 use super::options::{self, Opt, Options, Row};
 use super::scan::{find, pieces, unquoted};
 use super::target::{Family, Standard, Target};
@@ -70,10 +70,16 @@ fn classify(text: &str, head: Range<usize>) -> Result<Head, Fault> {
         let argument = colon.map_or(head.end, |colon| colon + 1)..head.end;
         return Ok(Head { kind, form, argument, has_colon: colon.is_some() });
     }
-    if colon.is_none() || text[word.clone()].contains('/') {
+    let name = &text[word.clone()];
+    if colon.is_none() {
+        return match reserved(name) {
+            Some(message) => fault(word, message),
+            None => Ok(path),
+        };
+    }
+    if name.contains('/') {
         return Ok(path);
     }
-    let name = &text[word.clone()];
     let message = match did_you_mean(name, KEYWORDS.iter().map(|(name, ..)| *name)).as_str() {
         "" => format!(
             "there is no kind of address '{name}'; a file of this name is written ./{whole}"
@@ -81,6 +87,20 @@ fn classify(text: &str, head: Range<usize>) -> Result<Head, Fault> {
         hint => format!("there is no kind of address '{name}'{hint}"),
     };
     fault(word, message)
+}
+
+/// Why a word alone, such as `pty`, is not taken for the name of a file.
+fn reserved(word: &str) -> Option<String> {
+    let file = format!("a file of this name is written ./{word}");
+    if let Some(row) = options::named(word) {
+        let kinds: Vec<_> = row.kinds.iter().map(|kind| kind.grammar()).collect();
+        let usage = row.usage();
+        return Some(format!(
+            "'{word}' alone is no address but an option: {}; {file}",
+            kinds.iter().map(|kind| format!("{kind},{usage}")).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    is_of_socat(word).then(|| format!("gush has no kind of address '{word}', as socat has; {file}"))
 }
 
 /// Is this text read as a path by itself, without a keyword?

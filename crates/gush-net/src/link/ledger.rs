@@ -9,7 +9,9 @@ use prometheus::{
 };
 
 use super::record::{Ending, Record};
-use crate::{Counts, Way, pipe_usage};
+use gush::pipe::Pool;
+
+use crate::{Counts, Way};
 
 /// Upper bounds of the durations' histogram, in seconds: a request, a download, a session of a day.
 const SECONDS: [f64; 12] =
@@ -183,7 +185,7 @@ impl Ledger {
         }
         let refused = self.refused.with_label_values(&["range"]);
         refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
-        let usage = pipe_usage();
+        let usage = Pool::shared().usage();
         for (gauge, value) in
             self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])
         {

@@ -17,21 +17,28 @@
 //! let link = Link::new(listen, connect, Settings::default())?;
 //! let stop = Stop::new();
 //!
-//! std::thread::scope(|scope| -> std::io::Result<()> {
-//!     scope.spawn(|| link.run(&stop));
-//!     while !front.exists() {
-//!         std::thread::yield_now();
-//!     }
-//!     let mut client = UnixStream::connect(&front)?;
-//!     let (mut served, _) = server.accept()?;
-//!     client.write_all(b"hello")?;
-//!     client.shutdown(std::net::Shutdown::Write)?;
-//!     let mut heard = String::new();
-//!     served.read_to_string(&mut heard)?;
-//!     assert_eq!(heard, "hello");
+//! let heard = std::thread::scope(|scope| -> std::io::Result<String> {
+//!     let running = scope.spawn(|| link.run(&stop));
+//!     let talk = || {
+//!         // The name of a Unix socket is there a moment before anybody listens on it.
+//!         let mut client = loop {
+//!             match UnixStream::connect(&front) {
+//!                 Err(_) if !running.is_finished() => std::thread::yield_now(),
+//!                 connected => break connected?,
+//!             }
+//!         };
+//!         client.write_all(b"hello")?;
+//!         client.shutdown(std::net::Shutdown::Write)?;
+//!         let mut heard = String::new();
+//!         server.accept()?.0.read_to_string(&mut heard)?;
+//!         Ok(heard)
+//!     };
+//!     let heard = talk();
+//!     // Also where talking failed: the scope waits until the link has ended.
 //!     stop.drain();
-//!     Ok(())
+//!     heard
 //! })?;
+//! assert_eq!(heard, "hello");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -78,14 +78,15 @@ impl Settings {
         let back = (!self.one_way).then(|| (b.read_fd(), a.write_fd()));
         for (source, target) in [Some((a.read_fd(), b.write_fd())), back].into_iter().flatten() {
             if ends::is_same_file(source, target) {
-                let why = format!("{}: input is output: it would grow without end", second.peer);
+                let why = format!("{}: input is output: it would read what it writes", second.peer);
                 return Err(Failure::new(why, None));
             }
         }
-        let copies = [(&self.tee, a.read_fd()), (&self.tee_back, b.read_fd())];
-        for (tee, source) in copies {
+        let copies = [(&self.tee, a.read_fd(), first), (&self.tee_back, b.read_fd(), second)];
+        for (tee, source, end) in copies {
             if tee.as_ref().is_some_and(|tee| ends::is_same_file(source, Some(tee.fd()))) {
-                let why = "the copy would go into the file that it is a copy of";
+                let why =
+                    format!("{}: the copy would go into the file that it is a copy of", end.peer);
                 return Err(Failure::new(why, None));
             }
         }

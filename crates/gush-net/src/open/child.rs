@@ -63,9 +63,9 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         }
         command.current_dir(directory);
     }
-    gush::process::unblocked(&mut command);
+    gush_process::unblocked(&mut command);
     if pty || options.is_on(Opt::Setsid) {
-        gush::process::in_new_session(&mut command, pty);
+        gush_process::in_new_session(&mut command, pty);
     } else {
         command.process_group(0);
     }

@@ -26,14 +26,19 @@ pub(super) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenE
 }
 
 pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
             Some(libc::ECONNREFUSED) => {
                 Some("the socket is there, but nobody listens on it any more; start the server")
             }
+            Some(libc::ENOENT) if retried => Some("start the server first"),
             Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
             Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
             Some(libc::EPROTOTYPE) => Some("it is a datagram socket; streams cannot connect to it"),
+            Some(libc::EAGAIN) if retried => {
+                Some("its queue is full: the server accepts too slowly")
+            }
             Some(libc::EAGAIN) => {
                 Some("its queue is full: the server accepts too slowly; wait with retry=N")
             }
@@ -114,7 +119,7 @@ async fn one(
     kind: SocketType,
 ) -> Result<End, OpenError> {
     let fail = |error: io::Error| {
-        let hint = hint(&error);
+        let hint = hint(&error, options.has(Opt::Retry));
         let error = OpenError::new(format!("connect to {address}"), error);
         if let Some(hint) = hint { error.hinted(hint) } else { error }
     };
@@ -165,8 +170,12 @@ fn bind(
     rustix::net::bind(fd, local).map_err(fail)
 }
 
-fn hint(error: &io::Error) -> Option<&'static str> {
+/// What the user can do; waiting is not advised to those who have `retried`.
+fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
+        libc::ECONNREFUSED if retried => "nobody listens there; start the server",
+        libc::ENETUNREACH if retried => "this machine has no route there; check the network",
+        libc::EHOSTUNREACH if retried => "the host is down, or a firewall refuses",
         libc::ECONNREFUSED => "nobody listens there; start the server, or wait for it with retry=N",
         libc::ENETUNREACH => {
             "this machine has no route there; check the network, or wait for it with retry=N"

@@ -19,7 +19,7 @@ use super::{End, How, Peer, connect};
 use crate::address::{Opt, Options, UnixName};
 use crate::conduit::Conduit;
 
-const NO_BYTES: &str = "a directory has no bytes; `gush cp -r` copies it";
+const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
 
 /// The longest pause between two looks whether somebody reads a FIFO.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);

@@ -3,8 +3,6 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use gush::process;
-
 use super::error::OpenError;
 use super::{End, How, Peer};
 use crate::address::{Inherited, Standard};
@@ -40,7 +38,7 @@ pub(super) fn stdio(which: Standard, how: &How) -> Result<End, OpenError> {
 fn standard(number: usize, how: &How) -> Result<OwnedFd, OpenError> {
     let name = ["standard input", "standard output"][number];
     let fail = |error: io::Error| OpenError::new(format!("take {name}"), error);
-    if process::was_closed(number) {
+    if gush_process::was_closed(number) {
         return Err(OpenError::said("open", format!("{name} is closed"))
             .hinted("`<&-` or `>&-` closes it in a shell"));
     }
@@ -73,8 +71,11 @@ pub(super) fn numbered(number: i32, how: &How) -> Result<End, OpenError> {
 }
 
 fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
-    let taken =
-        if once { process::take_inherited(number) } else { process::duplicate_inherited(number) };
+    // Standard error stays whose it is: the program's.
+    let taken = match once && number > 2 {
+        true => gush_process::take_inherited(number),
+        false => gush_process::duplicate_inherited(number),
+    };
     taken.map_err(|errno| {
         OpenError::new(format!("take descriptor {number}"), errno).hinted(format!(
             "the shell opens it for the program, as in `gush link ... {number}<>file`"

@@ -1,5 +1,5 @@
 //! Peers, relays between them, and bytes that can be checked.
-#![allow(dead_code)]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -10,12 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gush_net::{Conduit, Counts, Error, Options, Totals, Way};
-
-/// Says, past the test runner's capture, that the running test could not test, and why.
-pub fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
-}
+pub use gush_test::{not_applicable, skipped};
 
 /// The kinds of stream that a relay has at its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,9 +166,16 @@ pub fn spawn_relay(a: OwnedFd, b: OwnedFd, options: Options) -> JoinHandle<Resul
     })
 }
 
-/// Runs a future on this thread.
+/// Runs a future on this thread. A relay that hangs is dropped after two minutes: its peers see their
+/// connections end, and the test fails.
 pub fn run<F: Future>(future: F) -> F::Output {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut future = std::pin::pin!(future);
+        let ended = tokio::time::timeout(Duration::from_secs(120), &mut future).await;
+        // Told before the future is dropped: then the test fails by what its peers see.
+        ended.expect("it hangs: it has not ended after 120 s")
+    })
 }
 
 /// Bytes that look random and can be checked at any place: what is lost, doubled or displaced shows.

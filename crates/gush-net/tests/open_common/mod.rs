@@ -1,5 +1,5 @@
 //! Addresses opened, and talked to through a relay.
-#![allow(dead_code, reason = "each test program uses a part of it")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -9,12 +9,7 @@ use std::time::{Duration, Instant};
 use gush_net::address::Address;
 use gush_net::open::{End, How, Listener, OpenError, Opened, Peer, open};
 use gush_net::{Conduit, Options, copy_bidirectional};
-
-/// Says, past the test runner's capture, that the running test could not test, and why.
-pub fn skipped(why: &str) {
-    let test = std::thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
-}
+pub use gush_test::{not_applicable, skipped};
 
 /// Runs `work` on a runtime of its own; what takes longer than this hangs.
 pub fn run<T>(work: impl Future<Output = T>) -> T {

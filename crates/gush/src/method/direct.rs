@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::OFlags;
 use rustix::io::{self, Errno};
 
 use super::{
@@ -87,10 +87,9 @@ impl Method for Direct {
 }
 
 fn alignment(endpoint: &Endpoint<'_>) -> u64 {
-    rustix::fs::statx(endpoint.fd(), "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN)
+    sys::file::direct_alignment(endpoint.fd())
         .ok()
-        .filter(|statx| StatxFlags::from_bits_retain(statx.stx_mask).contains(StatxFlags::DIOALIGN))
-        .map(|statx| u64::from(statx.stx_dio_offset_align.max(statx.stx_dio_mem_align)))
+        .flatten()
         .filter(|alignment| alignment.is_power_of_two())
         .map_or(COMMON_ALIGNMENT, |alignment| alignment.max(512))
 }

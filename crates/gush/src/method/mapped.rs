@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{self, Errno};
 
 use super::{MethodName, Pair, Refusal, Step, call_bytes, source_offset, target_offset};
 use crate::endpoint::{Endpoint, Kind};
@@ -38,7 +38,9 @@ impl<'fd> MappedSource<'fd> {
     pub(super) fn next(&mut self, budget_bytes: u64) -> Result<(&Window, usize, usize), Step> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;
-            let size_bytes = self.size_bytes()?;
+            let size_bytes = self
+                .size_bytes()
+                .map_err(|errno| Step::from_errno(Call::Fstat, Side::Source, errno))?;
             let len = call_bytes(size_bytes.saturating_sub(self.at), self.window_bytes);
             if len == 0 {
                 return Err(Step::Dry);
@@ -76,13 +78,11 @@ impl<'fd> MappedSource<'fd> {
         pair.source_at.map(|at| self.at = at).is_some()
     }
 
-    fn size_bytes(&self) -> Result<u64, Step> {
+    fn size_bytes(&self) -> io::Result<u64> {
         if self.endpoint.kind() == Kind::Block {
             return Ok(self.endpoint.size_bytes());
         }
-        sys::file::fstat(self.endpoint.fd())
-            .map(|stat| u64::try_from(stat.st_size).unwrap_or(0))
-            .map_err(|errno| Step::from_errno(Call::Fstat, Side::Source, errno))
+        sys::file::size_bytes(self.endpoint.fd())
     }
 }
 
@@ -150,10 +150,8 @@ impl<'fd> MappedTarget<'fd> {
                 return Step::Moved(bytes as u64);
             }
         }
-        match sys::file::fstat(self.endpoint.fd()) {
-            Ok(stat) if u64::try_from(stat.st_size).unwrap_or(0) < self.at => {
-                target_fault(Call::Mmap)
-            }
+        match sys::file::size_bytes(self.endpoint.fd()) {
+            Ok(size_bytes) if size_bytes < self.at => target_fault(Call::Mmap),
             _ => Step::Moved(bytes as u64),
         }
     }

@@ -5,10 +5,10 @@
 
 use rustix::io::Errno;
 
-use super::mapped::{MappedSource, MappedTarget, WINDOW_BYTES, source_fault};
+use super::mapped::{MappedSource, MappedTarget, WINDOW_BYTES, source_fault, target_fault};
 use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer};
+use crate::fault::Fault;
 use crate::port::Side;
-use crate::sys::Call;
 use crate::sys::map::FilledBy;
 use crate::tuning::Tuning;
 
@@ -62,8 +62,11 @@ impl Transfer for Copying<'_> {
                 Step::Moved(_) => self.source.took(copied),
                 step => step,
             },
-            Err(Errno::FAULT) => source_fault(Call::Memcpy),
-            Err(errno) => Step::from_errno(Call::Memcpy, Side::Source, errno),
+            Err(Fault { call, side, errno: Errno::FAULT }) => match side {
+                Side::Source => source_fault(call),
+                Side::Target => target_fault(call),
+            },
+            Err(Fault { call, side, errno }) => Step::from_errno(call, side, errno),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Method`] says whether it serves a pair of endpoints and starts a [`Transfer`]; the transfer
 //! moves bytes in steps that never wait. Whoever drives it (the blocking [`crate::Mover`], an
-//! asynchronous relay, a test by hand) does the waiting.
+//! asynchronous relay, a test by hand) does the waiting. No method can be plugged in from outside: the
+//! invariants of a move rest on those that are here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,6 +18,8 @@ use crate::port::Side;
 use crate::sys::Call;
 use crate::tuning::Tuning;
 
+#[cfg(any(test, not(feature = "uring")))]
+mod absent;
 mod copy_file_range;
 mod direct;
 mod mapped;
@@ -27,11 +30,21 @@ mod read_write;
 mod reflink;
 mod sendfile;
 mod splice;
+mod streamed;
+#[cfg(feature = "uring")]
 mod uring;
 mod vmsplice;
 mod zeros;
 
 pub(crate) use zeros::punch;
+
+#[cfg(feature = "uring")]
+const URING: uring::Uring = uring::Uring;
+#[cfg(not(feature = "uring"))]
+const URING: absent::Absent = absent::Absent {
+    name: MethodName::Uring,
+    why: "this program was built without io_uring (the feature uring of the library gush)",
+};
 
 macro_rules! methods {
     ($($variant:ident $name:literal $method:path, $what:literal;)+) => {
@@ -61,14 +74,20 @@ macro_rules! methods {
             }
 
             /// What it does, in a line.
+            ///
+            /// ```
+            /// for name in gush::MethodName::ALL {
+            ///     println!("{name:16} {}", name.summary());
+            /// }
+            /// assert_eq!(gush::MethodName::Splice.as_str(), "splice");
+            /// ```
             #[must_use]
             pub fn summary(self) -> &'static str {
                 match self { $(MethodName::$variant => $what,)+ }
             }
 
             /// The technique itself.
-            #[must_use]
-            pub fn method(self) -> &'static dyn Method {
+            pub(crate) fn method(self) -> &'static dyn Method {
                 match self { $(MethodName::$variant => &$method,)+ }
             }
         }
@@ -96,8 +115,46 @@ methods! {
         "Reads into a buffer and writes from it: works everywhere";
     Direct "direct" direct::Direct,
         "Reads and writes past the page cache: O_DIRECT";
-    Uring "uring" uring::Uring,
+    Uring "uring" URING,
         "Keeps several reads and writes under way: io_uring";
+}
+
+impl MethodName {
+    /// Do the bytes pass through this process, so that they can be hashed on the way?
+    ///
+    /// ```
+    /// use gush::MethodName;
+    /// assert!(MethodName::ReadWrite.sees_bytes());
+    /// assert!(!MethodName::Splice.sees_bytes());
+    /// ```
+    #[must_use]
+    pub fn sees_bytes(self) -> bool {
+        self.method().traits().sees_bytes
+    }
+
+    /// Can a later write to a source file show in what was "already sent" to a pipe or socket?
+    ///
+    /// ```
+    /// use gush::MethodName;
+    /// assert!(MethodName::Sendfile.shares_source());
+    /// assert!(!MethodName::ReadWrite.shares_source());
+    /// ```
+    #[must_use]
+    pub fn shares_source(self) -> bool {
+        self.method().traits().shares_source
+    }
+
+    /// May ranges of one file be moved on several threads at once?
+    ///
+    /// ```
+    /// use gush::MethodName;
+    /// assert!(MethodName::ReadWrite.is_parallel());
+    /// assert!(!MethodName::Reflink.is_parallel());
+    /// ```
+    #[must_use]
+    pub fn is_parallel(self) -> bool {
+        self.method().traits().parallel
+    }
 }
 
 impl fmt::Display for MethodName {
@@ -107,6 +164,11 @@ impl fmt::Display for MethodName {
 }
 
 /// A name that no technique has.
+///
+/// ```
+/// let unknown = "rsync".parse::<gush::MethodName>().unwrap_err();
+/// assert!(unknown.to_string().starts_with("no method is called 'rsync'; there are auto, reflink,"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no method is called '{0}'; there are auto, {names}", names = all_names())]
 pub struct UnknownMethod(String);
@@ -130,54 +192,68 @@ impl FromStr for MethodName {
 
 /// Two endpoints, and the part of the source that is to go from one to the other.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair<'fd> {
+pub(crate) struct Pair<'fd> {
     /// Where the bytes come from.
-    pub source: Endpoint<'fd>,
+    pub(crate) source: Endpoint<'fd>,
     /// Where they go.
-    pub target: Endpoint<'fd>,
+    pub(crate) target: Endpoint<'fd>,
     /// The source offset in bytes, or `None` for the descriptor's own position.
-    pub source_at: Option<u64>,
+    pub(crate) source_at: Option<u64>,
     /// The target offset in bytes, or `None` for the descriptor's own position.
-    pub target_at: Option<u64>,
+    pub(crate) target_at: Option<u64>,
     /// How many bytes are to move, or `None` for all up to the end.
-    pub length_bytes: Option<u64>,
+    pub(crate) length_bytes: Option<u64>,
 }
 
 /// What a technique does to its user, and what it asks of whoever drives it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traits {
+pub(crate) struct Traits {
     /// A later write to the source file can show in what was "already sent".
-    pub shares_source: bool,
+    pub(crate) shares_source: bool,
     /// Holes of the source stay holes by themselves.
-    pub keeps_holes: bool,
+    pub(crate) keeps_holes: bool,
     /// The bytes pass through this process, so they can be hashed on the way.
-    pub sees_bytes: bool,
+    pub(crate) sees_bytes: bool,
     /// Ranges of one file may be moved by several transfers at once.
-    pub parallel: bool,
+    pub(crate) parallel: bool,
     /// Several transfers at once are faster than one.
-    pub gains_from_threads: bool,
+    pub(crate) gains_from_threads: bool,
     /// Its own calls are reads: they see the end themselves.
-    pub proves_end: bool,
+    pub(crate) proves_end: bool,
     /// The source offset must be named: the descriptor's own position will not do.
-    pub needs_source_offset: bool,
+    pub(crate) needs_source_offset: bool,
     /// The target offset must be named.
-    pub needs_target_offset: bool,
+    pub(crate) needs_target_offset: bool,
     /// The target must be used at its own position.
-    pub needs_own_target_position: bool,
+    pub(crate) needs_own_target_position: bool,
     /// The target file must have its full size before the transfer starts.
-    pub needs_target_size: bool,
+    pub(crate) needs_target_size: bool,
     /// Bytes can reach the target behind some that have not arrived.
-    pub writes_ahead: bool,
+    pub(crate) writes_ahead: bool,
     /// Everything moves in one step, whatever the budget.
-    pub whole: bool,
+    pub(crate) whole: bool,
 }
 
 /// Why a technique cannot move this, here; nothing was touched (invariant 3).
+///
+/// ```
+/// use gush::{Call, Choice, Errno, MethodName, Mover};
+/// let (source, target) = (std::fs::File::open("/dev/zero")?, tempfile::tempfile()?);
+/// std::io::Write::write_all(&mut (&target), b"x")?;
+/// let by_name = Choice::Only(MethodName::CopyFileRange);
+/// let error = Mover::new(&source, &target).method(by_name).run().unwrap_err();
+/// let refusal = error.refusal().unwrap();
+/// assert_eq!((refusal.call, refusal.errno), (Some(Call::CopyFileRange), Some(Errno::INVAL)));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The technique.
     pub method: MethodName,
-    /// What the kernel answered, where it was asked.
+    /// The call that the kernel refuses, where the kernel is the reason.
+    pub call: Option<Call>,
+    /// What the kernel answers to the call.
     pub errno: Option<Errno>,
     /// The reason, or the call that was refused.
     pub why: Cow<'static, str>,
@@ -185,11 +261,17 @@ pub struct Refusal {
 
 impl Refusal {
     pub(crate) fn because(method: MethodName, why: &'static str) -> Self {
-        Self { method, errno: None, why: Cow::Borrowed(why) }
+        Self { method, call: None, errno: None, why: Cow::Borrowed(why) }
     }
 
     pub(crate) fn by_kernel(method: MethodName, call: Call, errno: Errno) -> Self {
-        Self { method, errno: Some(errno), why: Cow::Borrowed(call.name()) }
+        let why = Cow::Borrowed(call.name());
+        Self { method, call: Some(call), errno: Some(errno), why }
+    }
+
+    /// Is the target full, or as large as it may become? Then another method finds no more room.
+    pub(crate) fn lacks_room(&self) -> bool {
+        matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
     }
 
     /// The symbolic name of the errno, such as `EXDEV`, where the kernel answered one.
@@ -202,6 +284,16 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.errno {
+            // Only a mapped target makes a method give up this way.
+            Some(Errno::FAULT) => write!(
+                f,
+                "{} cannot go on: {}: EFAULT: the target was truncated, or its file system is full",
+                self.method, self.why
+            ),
+            Some(errno) if self.lacks_room() => {
+                let name = errno_name(errno);
+                write!(f, "{} finds no room for the target: {}: {name}", self.method, self.why)
+            }
             Some(errno) => {
                 write!(f, "{} is refused here: {}: {}", self.method, self.why, errno_name(errno))
             }
@@ -211,6 +303,11 @@ impl fmt::Display for Refusal {
 }
 
 /// The name of an errno as the manual pages write it.
+///
+/// ```
+/// assert_eq!(gush::errno_name(gush::Errno::XDEV), "EXDEV");
+/// assert_eq!(gush::errno_name(gush::Errno::from_raw_os_error(4000)), "errno 4000");
+/// ```
 #[must_use]
 pub fn errno_name(errno: Errno) -> String {
     const NAMES: &[(Errno, &str)] = &[
@@ -254,7 +351,7 @@ pub fn errno_name(errno: Errno) -> String {
 
 /// What one step did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     /// So many bytes reached the target; 0 when a signal interrupted the step.
     Moved(u64),
     /// A call other than `read` answered 0: perhaps the end; only a `read` can prove it (invariant 2).
@@ -290,7 +387,7 @@ impl Step {
 }
 
 /// A technique.
-pub trait Method: fmt::Debug + Sync {
+pub(crate) trait Method: fmt::Debug + Sync {
     /// Its name.
     fn name(&self) -> MethodName;
 
@@ -313,6 +410,15 @@ pub trait Method: fmt::Debug + Sync {
         Ok(())
     }
 
+    /// Asks the kernel, by a call that changes nothing, whether it serves; `false` where only a first step
+    /// can tell.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn is_served(&self, _pair: &Pair<'_>) -> Result<bool, Refusal> {
+        Ok(false)
+    }
+
     /// Makes ready to move.
     ///
     /// # Errors
@@ -325,7 +431,7 @@ pub trait Method: fmt::Debug + Sync {
 }
 
 /// A technique at work on one pair.
-pub trait Transfer {
+pub(crate) trait Transfer {
     /// Moves at most `budget_bytes`, without waiting for a side that can be idle.
     fn step(&mut self, budget_bytes: u64) -> Step;
 

@@ -6,9 +6,12 @@
 
 use std::os::fd::BorrowedFd;
 
+use rustix::io::Errno;
+
 use super::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
 };
+use crate::kernel::is_refusal;
 use crate::port::Side;
 use crate::sys::{self, Call};
 use crate::tuning::Tuning;
@@ -28,6 +31,20 @@ impl Method for Reflink {
             needs_target_offset: true,
             whole: true,
             ..Traits::default()
+        }
+    }
+
+    /// A clone of nothing, the range behind the source's end: every check of files and file system comes
+    /// before its length is looked at (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS servers
+    /// answer EINVAL to an empty range.
+    fn is_served(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
+        let (source, target) = (pair.source.fd(), pair.target.fd());
+        match sys::file::ficlone_range(source, pair.source.size_bytes(), 0, target, 0) {
+            Ok(()) => Ok(true),
+            Err(errno) if errno != Errno::INVAL && is_refusal(errno) => {
+                Err(Refusal::by_kernel(self.name(), Call::FicloneRange, errno))
+            }
+            Err(_) => Ok(false),
         }
     }
 
@@ -56,8 +73,8 @@ struct Sharing<'fd> {
 
 impl Transfer for Sharing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
-        let size_bytes = match sys::file::fstat(self.source) {
-            Ok(stat) => u64::try_from(stat.st_size).unwrap_or(0),
+        let size_bytes = match sys::file::size_bytes(self.source) {
+            Ok(size_bytes) => size_bytes,
             Err(errno) => return Step::from_errno(Call::Fstat, Side::Source, errno),
         };
         let left = size_bytes.saturating_sub(self.source_at);

@@ -7,7 +7,7 @@
 
 use rustix::io::Errno;
 
-use super::splice::{empty, takes_splices};
+use super::splice::takes_splices;
 use super::{
     Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, splices_fit_direct,
 };
@@ -90,9 +90,17 @@ struct Lending<'fd> {
 impl Lending<'_> {
     fn take_from_source(&mut self, budget_bytes: u64) -> Result<(), Step> {
         let Memory::Ours(pages) = &mut self.memory else { return Ok(()) };
-        let most = call_bytes(budget_bytes, pages.len_bytes());
+        let room = pages.len_bytes().min(self.pipe.capacity_bytes());
+        if let Some(fault) = fits_whole(&self.source, &self.target, room, budget_bytes) {
+            return Err(Step::Refused(fault));
+        }
+        let most = match self.source.kind {
+            Kind::Datagram => pages.len_bytes(),
+            _ => call_bytes(budget_bytes, pages.len_bytes()),
+        };
         match self.source.read(&mut pages.as_mut_slice()[..most]) {
-            Ok(0) => return Err(Step::End),
+            Ok(0) if self.source.ends_at_zero() => return Err(Step::End),
+            Ok(0) => return Err(Step::Moved(0)),
             Ok(filled) => {
                 self.tuning.show(&pages.as_slice()[..filled]);
                 if let Memory::Ours(pages) = std::mem::replace(&mut self.memory, Memory::Gone) {
@@ -207,4 +215,49 @@ impl Transfer for Lending<'_> {
             Err(errno) => Step::from_errno_final(Call::Write, Side::Target, errno),
         }
     }
+}
+
+/// Refuses a datagram that the empty pipe has no room for: the splice would cut it. A slot takes a page
+/// of it (`copy_splice_read` of `fs/splice.c`); into a unix datagram socket each slot becomes a message
+/// of its own (`tests/datagrams.rs`).
+fn fits_whole(
+    source: &Port<'_>,
+    target: &Port<'_>,
+    room_bytes: usize,
+    datagram_bytes: u64,
+) -> Option<Fault> {
+    let most = match target.kind {
+        Kind::Datagram => room_bytes.min(page_bytes()),
+        _ => room_bytes,
+    };
+    let cut = source.kind == Kind::Datagram && datagram_bytes > most as u64;
+    cut.then_some(Fault { call: Call::Splice, side: Side::Source, errno: Errno::MSGSIZE })
+}
+
+/// Empties a private pipe into a target as far as the target takes it; leaves `keep` bytes at most
+/// when `most` says so.
+fn empty(pipe: &mut Pipe, target: &mut Port<'_>, most: u64) -> Step {
+    let mut moved = 0;
+    while !pipe.is_empty() && moved < most {
+        let step = match target.is_writable() {
+            Ok(true) => match pipe.empty_into(target, most - moved) {
+                // A target that takes nothing of something never will.
+                Ok(0) => Step::Refused(Fault {
+                    call: Call::Splice,
+                    side: Side::Target,
+                    errno: Errno::IO,
+                }),
+                Ok(put) => Step::Moved(put as u64),
+                Err(errno) => Step::from_errno(Call::Splice, Side::Target, errno),
+            },
+            Ok(false) => Step::WouldBlock(Side::Target),
+            Err(errno) => Step::from_errno(Call::Poll, Side::Target, errno),
+        };
+        match step {
+            Step::Moved(put) if put > 0 => moved += put,
+            _ if moved > 0 => break,
+            step => return step,
+        }
+    }
+    Step::Moved(moved)
 }

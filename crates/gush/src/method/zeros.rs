@@ -1,12 +1,17 @@
-//! Finding zero blocks, and leaving them out of a target.
+//! Finding runs of zeros, and leaving them out of a target.
 
-use rustix::fs::{FallocateFlags, SeekFrom};
+use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
 
 use crate::port::Port;
 use crate::sys;
 
-/// The first stretch of a buffer that is all data or all zero blocks.
+/// A run of zeros is looked for in units of this size, which lie at its multiples in the target: the
+/// smallest block that file systems commonly allocate. `st_blksize` is no such unit: it is the size for
+/// fast transfers (stat(2)), 1 MiB on NFS, 2 MiB on a tmpfs with huge pages.
+pub(super) const UNIT_BYTES: usize = 4096;
+
+/// The first stretch of a buffer that is all data or all zeros.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Run {
     /// So many bytes to write.
@@ -15,40 +20,27 @@ pub(super) enum Run {
     Zeros(usize),
 }
 
-/// Splits off the first run; only whole blocks of `block_bytes` count as zeros.
-pub(super) fn first_run(bytes: &[u8], block_bytes: usize) -> Run {
-    let mut blocks = bytes.chunks(block_bytes);
-    let is_hole = |block: &[u8]| block.len() == block_bytes && is_zero(block);
-    let first = blocks.next().unwrap_or_default();
-    let zero = is_hole(first);
-    let len = first.len()
-        + blocks.take_while(|block| is_hole(block) == zero).map(<[u8]>::len).sum::<usize>();
+/// Splits off the first run of bytes that go to offset `at`; only whole units count as zeros, and
+/// what the buffer holds of a unit at its two ends.
+pub(super) fn first_run(bytes: &[u8], at: u64) -> Run {
+    let into_unit = usize::try_from(at % UNIT_BYTES as u64).unwrap_or(0);
+    let (head, rest) = bytes.split_at(bytes.len().min(UNIT_BYTES - into_unit));
+    let zero = is_zero(head);
+    let alike = rest.chunks(UNIT_BYTES).take_while(|unit| is_zero(unit) == zero);
+    let len = head.len() + alike.map(<[u8]>::len).sum::<usize>();
     if zero { Run::Zeros(len) } else { Run::Data(len) }
 }
 
 fn is_zero(bytes: &[u8]) -> bool {
     // Folding over 64-byte pieces lets the compiler use vector registers and still stop early.
-    bytes.chunks(64).all(|piece| piece.iter().fold(0, |bits, byte| bits | byte) == 0)
-}
-
-/// Moves the target on by `len` bytes without writing; old content there is punched out.
-pub(super) fn leave_out(target: &mut Port<'_>, len: usize) -> io::Result<usize> {
-    let at = match target.at {
-        Some(at) => at,
-        None => sys::file::seek(target.fd, SeekFrom::Current(0))?,
-    };
-    punch(target, at, len as u64)?;
-    match &mut target.at {
-        Some(at) => *at += len as u64,
-        None => drop(sys::file::seek(target.fd, SeekFrom::Start(at + len as u64))?),
-    }
-    Ok(len)
+    !bytes.is_empty()
+        && bytes.chunks(64).all(|piece| piece.iter().fold(0, |bits, byte| bits | byte) == 0)
 }
 
 /// Makes `len` bytes at `at` read as zeros: nothing to do beyond the end of the file, else a hole is
 /// punched, or zeros are written where the file system cannot.
 pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<()> {
-    let size_bytes = u64::try_from(sys::file::fstat(target.fd)?.st_size).unwrap_or(0);
+    let size_bytes = sys::file::size_bytes(target.fd)?;
     let len = len.min(size_bytes.saturating_sub(at));
     if len == 0 {
         return Ok(());
@@ -78,11 +70,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_zero_blocks_are_left_out() {
-        assert_eq!(first_run(&[0; 10], 4), Run::Zeros(8));
-        assert_eq!(first_run(&[0, 0, 0], 4), Run::Data(3));
-        assert_eq!(first_run(&[1, 0, 0, 0, 0, 0, 0, 0], 4), Run::Data(4));
-        assert_eq!(first_run(&[1, 0, 0, 0, 0, 0, 0, 1], 4), Run::Data(8));
-        assert_eq!(first_run(&[], 4), Run::Data(0));
+    fn a_run_ends_at_the_next_unit_of_the_target_that_is_different() {
+        let mut bytes = vec![0; 3 * UNIT_BYTES];
+        assert_eq!(first_run(&bytes, 0), Run::Zeros(3 * UNIT_BYTES));
+        assert_eq!(first_run(&bytes, 100), Run::Zeros(3 * UNIT_BYTES));
+        bytes[UNIT_BYTES] = 1;
+        assert_eq!(first_run(&bytes, 0), Run::Zeros(UNIT_BYTES));
+        assert_eq!(first_run(&bytes[UNIT_BYTES..], 0), Run::Data(UNIT_BYTES));
+        assert_eq!(first_run(&bytes, 100), Run::Zeros(UNIT_BYTES - 100));
+        assert_eq!(first_run(&bytes[UNIT_BYTES - 100..], 0), Run::Data(UNIT_BYTES));
+        assert_eq!(first_run(&[0, 0], UNIT_BYTES as u64 - 1), Run::Zeros(2));
+        assert_eq!(first_run(&[1, 0], UNIT_BYTES as u64 - 1), Run::Data(1));
     }
 }

@@ -122,6 +122,12 @@ impl<'a> Job<'a> {
         let mut doubted_at = None;
         loop {
             let Some(budget) = self.budget(name, transfer, goal)? else { return Ok(Course::Done) };
+            let Some((budget, datagram_bytes)) =
+                self.whole_datagram(name, transfer, budget, goal)?
+            else {
+                self.after_step(name, transfer, 0, Duration::ZERO)?;
+                continue;
+            };
             let known_left = self.known_left_bytes(goal);
             let step = if traits.proves_end || known_left > 0 || self.source_at().is_none() {
                 *steps += 1;
@@ -129,6 +135,7 @@ impl<'a> Job<'a> {
                 let step = transfer.step(self.fitting(traits, budget, known_left, goal));
                 if let Step::Moved(bytes) = step {
                     self.after_step(name, transfer, bytes, began.elapsed())?;
+                    self.check_whole(transfer, bytes, datagram_bytes)?;
                 }
                 step
             } else if doubted_at == Some(self.moved_bytes) {
@@ -156,9 +163,12 @@ impl<'a> Job<'a> {
                     return Ok(Course::Done);
                 }
                 Step::Dry if doubted_at == Some(self.moved_bytes) => return self.false_end(name),
-                Step::Dry => match self.prove_end()? {
+                Step::Dry => match self.prove_end(name, goal)? {
                     Proof::End => return Ok(Course::Done),
-                    Proof::More if self.is_target_offset_alone() => return Ok(Course::Again),
+                    Proof::Taken | Proof::More if self.is_target_offset_alone() => {
+                        return Ok(Course::Again);
+                    }
+                    Proof::Taken => self.after_step(name, transfer, 0, Duration::ZERO)?,
                     Proof::More => doubted_at = Some(self.moved_bytes),
                     Proof::NotYet => self.wait(name, transfer, Side::Source)?,
                 },
@@ -168,6 +178,7 @@ impl<'a> Job<'a> {
                     let refusal = Refusal::by_kernel(name, fault.call, fault.errno);
                     return Ok(Course::Refused(refusal));
                 }
+                Step::Failed(fault) if self.was_cut(fault) => return Ok(Course::Again),
                 Step::Failed(fault) => {
                     let undelivered = self.deliver_in_flight(name, transfer).err();
                     let lost = undelivered.map_or(0, |error| error.in_flight_bytes());
@@ -175,6 +186,20 @@ impl<'a> Job<'a> {
                 }
             }
         }
+    }
+
+    /// Did the call fail because the source, a mapped file, became shorter? What is left of it can be moved:
+    /// bytes that were written from behind its new end are written over, or cut off.
+    pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
+        let nothing_behind = self.options.replace
+            || self.target_base.is_some_and(|base| self.target.size_bytes() <= base);
+        let was_cut = (fault.side, fault.errno) == (Side::Source, Errno::FAULT)
+            && self.target_base.is_some()
+            && nothing_behind
+            && self.source.has_shrunk() == Ok(true);
+        self.overshot |= was_cut;
+        self.positions_lag |= was_cut;
+        was_cut
     }
 
     /// The budget of a step: all of it at once for a method that works so, and never more than the
@@ -239,7 +264,7 @@ impl<'a> Job<'a> {
         if let Some(limiter) = &mut self.limiter {
             limiter.spend(bytes);
         }
-        if self.options.observer.is_some() {
+        if self.options.is_watched() {
             self.pace.learn(bytes, took);
             if self.observe(name) == Control::Stop {
                 return Err(self.stop(transfer));
@@ -248,13 +273,13 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    fn wait(
+    pub(super) fn wait(
         &mut self,
         name: MethodName,
         transfer: &mut dyn Transfer,
         side: Side,
     ) -> Result<(), Error> {
-        let slice = self.options.observer.is_some().then_some(SLICE);
+        let slice = self.options.is_watched().then_some(SLICE);
         let fd = match side {
             Side::Source => self.source.fd(),
             Side::Target => self.target.fd(),
@@ -269,7 +294,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// Delivers what was taken, then says that the observer stopped the move.
+    /// Delivers what was taken, then says who stopped the move.
     fn stop(&mut self, transfer: &mut dyn Transfer) -> Error {
         // A target that takes nothing now must not hold up who wants to stop: one round, no waiting.
         while transfer.in_flight() > 0 {
@@ -278,7 +303,7 @@ impl<'a> Job<'a> {
                 _ => break,
             }
         }
-        Error::stopped().after(self.moved_bytes, self.lost(transfer.in_flight()))
+        self.stopped(self.lost(transfer.in_flight()))
     }
 
     /// Invariant 1: what was taken from the source arrives before anything else happens.

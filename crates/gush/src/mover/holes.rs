@@ -3,8 +3,8 @@
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+use super::Choice;
 use super::job::Job;
-use super::{Choice, Holes};
 use crate::error::Error;
 use crate::kernel::Kernel;
 use crate::method::{MethodName, punch};
@@ -22,7 +22,7 @@ impl Job<'_> {
         }
         match (self.options.choice, self.refusals.last()) {
             (Choice::Only(name), Some(refusal)) if refusal.method == name => {
-                Err(Error::refused(refusal.clone()).after(self.moved_bytes, 0))
+                Err(self.given_up(refusal))
             }
             _ => Ok(false),
         }
@@ -33,29 +33,25 @@ impl Job<'_> {
         let Choice::Only(name) = self.options.choice else { return Ok(()) };
         let method = name.method();
         let pair = self.pair(method.traits(), self.options.length_bytes)?;
-        method.serves(&pair, Kernel::get()).map_err(Error::refused)
+        self.may_use(name)
+            .and_then(|()| method.serves(&pair, Kernel::get()))
+            .map_err(Error::refused)
     }
 
-    /// Reads everything, and leaves zero blocks out; a method that was named moves them as data.
+    /// Reads everything, and leaves zeros out; a method that was named moves them as data.
     pub(super) fn move_and_look_for_holes(&mut self) -> Result<(), Error> {
-        if self.options.holes == Holes::Keep {
-            if self.keep_whole()? {
-                return Ok(());
-            }
-            if let Choice::Only(name) = self.options.choice
-                && name != MethodName::ReadWrite
-            {
-                return self.move_data(self.options.length_bytes);
-            }
+        if self.keep_whole()? {
+            return Ok(());
         }
-        self.options.tuning.make_holes = true;
+        self.options.tuning.make_holes =
+            matches!(self.options.choice, Choice::Auto | Choice::Only(MethodName::ReadWrite));
         self.move_data(self.options.length_bytes)
     }
 
     /// Walks the source by SEEK_DATA and SEEK_HOLE (lseek(2)): data moves, holes are passed over.
     pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
         self.refuse_whole()?;
-        if self.keep_whole()? {
+        if !self.options.tuning.make_holes && self.keep_whole()? {
             return Ok(());
         }
         let outcome = self.walk();
@@ -84,10 +80,9 @@ impl Job<'_> {
                 }
                 // No data from here on: the rest of the file is one hole.
                 Err(Errno::NXIO) => {
-                    let size = sys::file::fstat(self.source.fd())
-                        .map_err(|errno| self.failed(Call::Fstat, Side::Source, errno))?
-                        .st_size;
-                    let rest = u64::try_from(size).unwrap_or(0).saturating_sub(at).min(left);
+                    let size_bytes = sys::file::size_bytes(self.source.fd())
+                        .map_err(|errno| self.failed(Call::Fstat, Side::Source, errno))?;
+                    let rest = size_bytes.saturating_sub(at).min(left);
                     self.leave_hole(rest);
                     if rest == left {
                         return Ok(());

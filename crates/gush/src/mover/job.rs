@@ -46,6 +46,12 @@ pub(super) struct Job<'a> {
     /// Did every method so far show its bytes to the tap?
     pub(super) all_seen: bool,
     pub(super) may_share_work: bool,
+    /// The target still holds what this move is to replace.
+    pub(super) has_old_content: bool,
+    /// Some of what this move is to replace was cut off.
+    pub(super) lost_old_content: bool,
+    /// The source became shorter, and bytes from behind its new end may lie behind the target's.
+    pub(super) overshot: bool,
     /// Blocks were reserved behind the target's end.
     pub(super) reserved: bool,
     /// What the user's profile says about this pair and size.
@@ -73,10 +79,11 @@ impl<'a> Job<'a> {
         let source_base = base(&source, options.source_offset, source.has_offsets(), Side::Source)?;
         let target_base =
             base(&target, options.target_offset, target.takes_offsets(), Side::Target)?;
-        if options.digest {
-            options.tuning.tap = Some(Tap::default());
-        }
-        let watched = options.observer.is_some();
+        options.tuning.tap = Tap::if_wanted(options.digest);
+        let watched = options.is_watched();
+        let has_old_content = options.replace
+            && target.kind() == Kind::File
+            && target_base.is_some_and(|base| target.size_bytes() > base);
         let limiter = options.rate.map(Limiter::new);
         Ok(Self {
             source,
@@ -95,6 +102,9 @@ impl<'a> Job<'a> {
             uses: Vec::new(),
             refusals: Vec::new(),
             all_seen: true,
+            has_old_content,
+            lost_old_content: false,
+            overshot: false,
             reserved: false,
             source_disturbed: false,
             rule: None,
@@ -104,14 +114,19 @@ impl<'a> Job<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Report, Error> {
+        if self.options.is_cancelled() {
+            return Err(self.stopped(0));
+        }
         self.refuse_same_file()?;
         self.ask_profile();
         self.advise();
         let outcome = self.preallocate().and_then(|()| self.move_all());
         // What was read of a file and not delivered is still in the file: its position goes back.
         self.positions_lag |= outcome.is_err();
+        let outcome = outcome.and_then(|()| self.cut_what_is_left());
         let settled = self.settle();
-        outcome.and(settled)?;
+        let lost_old_content = self.lost_old_content;
+        outcome.and(settled).map_err(|error| error.having_cut(lost_old_content))?;
         let profile = self.profile_account();
         Ok(Report {
             bytes: self.moved_bytes,
@@ -120,6 +135,7 @@ impl<'a> Job<'a> {
             methods: self.uses,
             refusals: self.refusals,
             profile,
+            #[cfg(feature = "digest")]
             digest: self.options.tuning.tap.filter(|_| self.all_seen).map(|tap| tap.digest()),
         })
     }
@@ -127,14 +143,15 @@ impl<'a> Job<'a> {
     /// Moves what is left, the holes apart from the data where they are to stay holes.
     fn move_all(&mut self) -> Result<(), Error> {
         let report = match self.options.holes {
-            Holes::Keep if self.are_both_files() => self.source.holes(),
-            Holes::Make if self.are_both_files() => HoleReport::Suspect,
+            Holes::Keep | Holes::Make if self.are_both_files() => self.source.holes(),
             _ => HoleReport::None,
         };
+        let makes_holes = self.options.holes == Holes::Make && self.are_both_files();
+        self.options.tuning.make_holes = makes_holes;
         match report {
-            HoleReport::None => self.move_data(self.options.length_bytes),
             HoleReport::Believed => self.move_around_holes(),
-            HoleReport::Suspect => self.move_and_look_for_holes(),
+            HoleReport::Suspect if !makes_holes => self.move_and_look_for_holes(),
+            HoleReport::Suspect | HoleReport::None => self.move_data(self.options.length_bytes),
         }
     }
 
@@ -154,7 +171,7 @@ impl<'a> Job<'a> {
             }
         }
         match self.refusals.last() {
-            Some(refusal) => Err(Error::refused(refusal.clone()).after(self.moved_bytes, 0)),
+            Some(refusal) => Err(self.given_up(refusal)),
             None => Ok(()),
         }
     }
@@ -179,6 +196,12 @@ impl<'a> Job<'a> {
         }
         self.options.tuning.measured =
             self.rule.map_or_else(Measured::default, |rule| rule.measured_for(name));
+        if let Some(refusal) = self.make_way(name, goal)? {
+            return Ok(Some(refusal));
+        }
+        if self.ended || goal == Some(self.moved_bytes) {
+            return Ok(None);
+        }
         if self.threads_for(name, goal) > 1 {
             self.move_in_parallel(name, goal)
         } else {
@@ -192,11 +215,12 @@ impl<'a> Job<'a> {
         if self.reserved && Some(self.moved_bytes) != self.expected_bytes() {
             self.give_back()?;
         }
-        if self.hole_bytes > 0
+        if (self.hole_bytes > 0 || self.overshot)
             && let Some(end) = self.target_at()
         {
-            let size = sys::file::fstat(self.target.fd()).map_or(0, |stat| stat.st_size);
-            if u64::try_from(size).unwrap_or(0) < end {
+            let size_bytes = sys::file::size_bytes(self.target.fd())
+                .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
+            if size_bytes < end || (self.overshot && size_bytes > end) {
                 sys::file::ftruncate(self.target.fd(), end)
                     .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
             }
@@ -231,7 +255,18 @@ impl<'a> Job<'a> {
             method,
         };
         self.asked = Instant::now();
-        self.options.observer.as_mut().map_or(Control::Continue, |observer| observer(&progress))
+        let said = self
+            .options
+            .observer
+            .as_mut()
+            .map_or(Control::Continue, |observer| observer(&progress));
+        if self.options.is_cancelled() { Control::Stop } else { said }
+    }
+
+    /// The error of a move that its observer, or another thread, has ended.
+    pub(super) fn stopped(&self, in_flight_bytes: u64) -> Error {
+        let error = if self.options.is_cancelled() { Error::cancelled() } else { Error::stopped() };
+        error.after(self.moved_bytes, in_flight_bytes)
     }
 
     pub(super) fn record(

@@ -4,6 +4,7 @@ use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
+use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
@@ -14,12 +15,14 @@ use crate::tuning::Tuning;
 use crate::wait::Wait;
 
 mod choose;
+mod datagram;
 mod drive;
 mod end;
 mod holes;
 mod job;
 mod parallel;
 mod place;
+mod replace;
 mod space;
 mod watched;
 
@@ -31,6 +34,7 @@ mod watched;
 /// assert_eq!("splice".parse(), Ok(Choice::Only(MethodName::Splice)));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Choice {
     /// The plan's table, with falling back.
     #[default]
@@ -57,7 +61,21 @@ impl fmt::Display for Choice {
 }
 
 /// What becomes of holes and of blocks of zeros, from file to file.
+///
+/// ```
+/// use std::os::unix::fs::MetadataExt;
+/// use gush::{Holes, Mover};
+///
+/// let source = tempfile::tempfile()?;
+/// std::os::unix::fs::FileExt::write_all_at(&source, &[0; 1 << 20], 0)?;
+/// let target = tempfile::tempfile()?;
+/// let report = Mover::new(&source, &target).source_offset_bytes(0).holes(Holes::Make).run()?;
+/// assert_eq!((report.bytes, report.hole_bytes), (1 << 20, 1 << 20));
+/// assert_eq!(target.metadata()?.blocks(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Holes {
     /// A sparse source stays sparse; a source whose report of its holes cannot be believed is read,
     /// and its zero blocks become holes.
@@ -69,7 +87,7 @@ pub enum Holes {
     Fill,
 }
 
-pub(crate) type Observer<'a> = &'a mut dyn FnMut(&Progress) -> Control;
+pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 
 /// Moves bytes from one descriptor to another.
 ///
@@ -106,6 +124,7 @@ pub struct Mover<'a> {
     length_bytes: Option<u64>,
     source_offset: Option<u64>,
     target_offset: Option<u64>,
+    replace: bool,
     holes: Holes,
     threads: usize,
     tuning: Tuning,
@@ -113,6 +132,7 @@ pub struct Mover<'a> {
     profile: Option<&'a Profile>,
     rate: Option<Rate>,
     observer: Option<Observer<'a>>,
+    cancel: Option<&'a Cancel>,
     digest: bool,
     refusals: Option<&'a Refusals>,
 }
@@ -132,6 +152,7 @@ impl<'a> Mover<'a> {
             length_bytes: None,
             source_offset: None,
             target_offset: None,
+            replace: false,
             holes: Holes::Keep,
             threads: 0,
             tuning: Tuning::default(),
@@ -139,6 +160,7 @@ impl<'a> Mover<'a> {
             profile: None,
             rate: None,
             observer: None,
+            cancel: None,
             digest: false,
             refusals: None,
         }
@@ -152,6 +174,14 @@ impl<'a> Mover<'a> {
     }
 
     /// Methods that the plan may not pick.
+    ///
+    /// ```
+    /// use gush::{MethodName, Mover};
+    /// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
+    /// let report = Mover::new(&source, &target).exclude(&[MethodName::Splice]).run()?;
+    /// assert!(report.methods.iter().all(|used| used.name != MethodName::Splice));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn exclude(mut self, methods: &'a [MethodName]) -> Self {
         self.excluded = methods;
@@ -160,13 +190,29 @@ impl<'a> Mover<'a> {
 
     /// Whether to exclude methods that share the source's pages with whoever reads the target, so
     /// that no later write to the source file can show in what was already sent.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use std::os::unix::fs::FileExt;
+    ///
+    /// let source = tempfile::tempfile()?;
+    /// source.write_all_at(b"as it was", 0)?;
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// gush::Mover::new(&source, &writer).isolated(true).run()?;
+    /// source.write_all_at(b"CHANGED!!", 0)?;
+    /// let mut seen = [0; 9];
+    /// reader.read_exact(&mut seen)?;
+    /// assert_eq!(&seen, b"as it was");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn isolated(mut self, yes: bool) -> Self {
         self.isolated = yes;
         self
     }
 
-    /// The most bytes to move; without it, all up to the end of the source.
+    /// The most bytes to move; without it, all up to the end of the source. A datagram is never cut:
+    /// one that is longer than what is left stays in its socket, and is an error (`EMSGSIZE`).
     #[must_use]
     pub fn length_bytes(mut self, bytes: u64) -> Self {
         self.length_bytes = Some(bytes);
@@ -181,9 +227,49 @@ impl<'a> Mover<'a> {
     }
 
     /// The offset in the target to write to, in bytes.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    /// source.write_all_at(b"new", 0)?;
+    /// target.write_all_at(b"the old word", 0)?;
+    /// gush::Mover::new(&source, &target).source_offset_bytes(0).target_offset_bytes(4).run()?;
+    /// let mut text = [0; 12];
+    /// target.read_exact_at(&mut text, 0)?;
+    /// assert_eq!(&text, b"the new word");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn target_offset_bytes(mut self, bytes: u64) -> Self {
         self.target_offset = Some(bytes);
+        self
+    }
+
+    /// Whether the target, a file, ends where the move ends, whatever it held from its offset on.
+    ///
+    /// As if it had been truncated before, but a method that was named and is refused leaves the target as
+    /// it was. A target with O_APPEND is only added to.
+    ///
+    /// ```
+    /// use gush::{Choice, MethodName, Mover};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let old = dir.path().join("old");
+    /// std::fs::write(&old, "something longer")?;
+    /// let target = std::fs::File::options().write(true).open(&old)?;
+    /// let pseudo = std::fs::File::open("/proc/version")?;
+    ///
+    /// let by_name = Choice::Only(MethodName::Reflink);
+    /// assert!(Mover::new(&pseudo, &target).replace(true).method(by_name).run().is_err());
+    /// assert_eq!(std::fs::read(&old)?, b"something longer");
+    ///
+    /// let report = Mover::new(&pseudo, &target).replace(true).length_bytes(5).run()?;
+    /// assert_eq!((report.bytes, std::fs::read(&old)?.len()), (5, 5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn replace(mut self, yes: bool) -> Self {
+        self.replace = yes;
         self
     }
 
@@ -216,7 +302,9 @@ impl<'a> Mover<'a> {
     }
 
     /// The user's measured profile: it reorders what the plan permits, and sets sizes, threads and
-    /// spinning where nothing else was asked for. A named method is used as if there were none.
+    /// spinning where nothing else was asked for. A named method is used as if there were none. With the
+    /// feature `profile`.
+    #[cfg(feature = "profile")]
     #[must_use]
     pub fn profile(mut self, profile: &'a Profile) -> Self {
         self.profile = Some(profile);
@@ -224,6 +312,15 @@ impl<'a> Mover<'a> {
     }
 
     /// The most bytes a second, without bursts.
+    ///
+    /// ```
+    /// use gush::{Mover, Rate};
+    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let rate = Rate::bytes_per_second(1 << 20).unwrap();
+    /// let report = Mover::new(&zeros, &null).length_bytes(64 << 10).limit(rate).run()?;
+    /// assert_eq!(report.bytes, 64 << 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn limit(mut self, rate: Rate) -> Self {
         self.rate = Some(rate);
@@ -231,13 +328,56 @@ impl<'a> Mover<'a> {
     }
 
     /// Whom to tell of progress, at least ten times a second; its answer may stop the move.
+    ///
+    /// Until the move ends, a target that is a socket has O_NONBLOCK, for everybody who shares it: see the crate's
+    /// [page](crate#what-it-does-to-your-descriptors).
+    ///
+    /// ```
+    /// use gush::{Control, Mover};
+    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let error = Mover::new(&zeros, &null)
+    ///     .observe(&mut |seen| if seen.bytes > 1 << 20 { Control::Stop } else { Control::Continue })
+    ///     .run()
+    ///     .unwrap_err();
+    /// assert!(error.is_stopped() && error.delivered_bytes() > 1 << 20);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
-    pub fn observe(mut self, observer: &'a mut dyn FnMut(&Progress) -> Control) -> Self {
+    pub fn observe(mut self, observer: &'a mut (dyn FnMut(&Progress) -> Control + Send)) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// Whether to hash what passes (blake3); the plan then only picks methods that see the bytes.
+    /// Lets another thread end the move. As with an [observer](Mover::observe), a target that is a socket has
+    /// O_NONBLOCK until then.
+    ///
+    /// ```
+    /// let cancel = gush::Cancel::new();
+    /// cancel.cancel();
+    /// let (source, target) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let outcome = gush::Mover::new(&source, &target).cancelled_by(&cancel).run();
+    /// assert!(outcome.unwrap_err().is_cancelled());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Whether to hash what passes (blake3); the plan then only picks methods that see the bytes. A method that
+    /// was named is used all the same: where it [sees no bytes](MethodName::sees_bytes), there is no hash in the
+    /// report. With the feature `digest`.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    /// source.write_all_at(b"hashed on the way", 0)?;
+    /// let report = gush::Mover::new(&source, &target).digest(true).run()?;
+    /// assert_eq!(report.digest, Some(gush::digest_of(&target)?));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[cfg(feature = "digest")]
     #[must_use]
     pub fn digest(mut self, yes: bool) -> Self {
         self.digest = yes;
@@ -255,14 +395,23 @@ impl<'a> Mover<'a> {
     ///
     /// # Errors
     /// The call that failed, on which side, and how many bytes had arrived ([`Error`]); the refusal
-    /// of a method that was named; the observer's stop. What was taken from the source is delivered
+    /// of a method that was named; the observer's stop, or another thread's. What was taken from the source is delivered
     /// first, or counted in the error (invariant 1).
     pub fn run(mut self) -> Result<Report, Error> {
-        if self.observer.is_none() {
+        if !self.is_watched() {
             return job::Job::new(self)?.run();
         }
         let unheld = watched::Unheld::new(self.target);
         job::Job::new(self.towards(unheld.target()))?.run()
+    }
+
+    /// Does somebody look, or may somebody end it? Then no wait lasts longer than a slice.
+    fn is_watched(&self) -> bool {
+        self.observer.is_some() || self.cancel.is_some()
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
     }
 
     /// The same move, for as long as another descriptor of the target lives.
@@ -276,6 +425,7 @@ impl<'a> Mover<'a> {
             length_bytes: self.length_bytes,
             source_offset: self.source_offset,
             target_offset: self.target_offset,
+            replace: self.replace,
             holes: self.holes,
             threads: self.threads,
             tuning: self.tuning.clone(),
@@ -286,6 +436,7 @@ impl<'a> Mover<'a> {
                 Some(observer) => Some(&mut **observer),
                 None => None,
             },
+            cancel: self.cancel,
             digest: self.digest,
             refusals: self.refusals,
         }

@@ -1,15 +1,18 @@
 //! One file on several threads: pieces are handed out in order, and what has arrived is the part
 //! before the first piece that is not complete.
+//!
+//! The calling thread has the first piece. Nobody else begins before a step of it has moved bytes, so that
+//! a method that is refused has touched nothing (invariant 3).
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use rustix::io;
-
 use super::drive::SLICE;
 use super::job::Job;
 use super::space::OpenEnd;
+use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
@@ -30,10 +33,19 @@ const WINDOW_BYTES: usize = 2 << 20;
 /// All workers' buffers together (invariant 8).
 const BUFFERS_BYTES: usize = 12 << 20;
 
-/// Why a worker stopped short of its piece's end, and how far into the whole range it got.
+/// Where a worker left its piece unfinished, counted from the start of the whole range, and why.
 struct Halt {
     offset: u64,
-    step: Step,
+    cause: Cause,
+}
+
+/// That another worker halted is no cause: a worker that yields to a lower halt leaves none.
+enum Cause {
+    /// The source may have ended, or the method was refused: one transfer on its own finds out.
+    Question,
+    Failed(Fault),
+    /// The observer said so, or another thread.
+    Stopped,
 }
 
 /// What the workers share.
@@ -44,7 +56,21 @@ struct Range<'fd> {
     length: u64,
     next: AtomicU64,
     arrived: AtomicU64,
-    halted: AtomicBool,
+    /// The lowest halt so far. Nothing is moved behind it, and everything before it is, so that what
+    /// has arrived and why it is not more are the same as with one thread.
+    limit: AtomicU64,
+    stopped: AtomicBool,
+    /// Set once the first piece has shown that the method serves, or why it does not.
+    shown: OnceLock<()>,
+}
+
+/// Lets the other workers go on when the first one ends, by a panic too.
+struct ShownOnDrop<'a>(&'a OnceLock<()>);
+
+impl Drop for ShownOnDrop<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.set(());
+    }
 }
 
 #[derive(Default)]
@@ -55,20 +81,20 @@ struct Work {
 }
 
 impl<'fd> Range<'fd> {
-    /// Takes pieces until there are none or somebody halted; `between` is asked between steps.
+    /// Takes pieces until none is left before the limit; `between` is asked between steps.
     fn work(&self, mut between: impl FnMut(u64) -> Control) -> Work {
         let calls_before = Counts::of_this_thread();
         let mut work = Work::default();
         let mut transfer = None;
-        while work.halt.is_none() && !self.halted.load(Ordering::Relaxed) {
+        while work.halt.is_none() {
             let begin = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
-            if begin >= self.length {
+            if begin >= self.length.min(self.limit.load(Ordering::Relaxed)) {
                 break;
             }
             work.halt = self.piece(&mut transfer, begin, &mut work.steps, &mut between);
         }
-        if work.halt.is_some() {
-            self.halted.store(true, Ordering::Relaxed);
+        if let Some(halt) = &work.halt {
+            self.limit.fetch_min(halt.offset, Ordering::Relaxed);
         }
         work.calls = Counts::of_this_thread().since(calls_before);
         work
@@ -92,31 +118,41 @@ impl<'fd> Range<'fd> {
         if !transfer.as_mut().is_some_and(|transfer| transfer.reposition(&pair)) {
             match self.method.start(&pair, &self.tuning) {
                 Ok(started) => *transfer = Some(started),
-                Err(refusal) => {
-                    let errno = refusal.errno.unwrap_or(io::Errno::NOMEM);
-                    let fault = Fault { call: Call::Mmap, side: Side::Target, errno };
-                    return Some(Halt { offset: begin, step: Step::Refused(fault) });
-                }
+                Err(_) => return Some(Halt { offset: begin, cause: Cause::Question }),
             }
         }
         let transfer = transfer.as_mut()?;
         let mut offset = begin;
         while offset < end {
-            *steps += 1;
-            match transfer.step(end - offset) {
-                Step::Moved(bytes) => {
-                    offset += bytes;
-                    let arrived = self.arrived.fetch_add(bytes, Ordering::Relaxed) + bytes;
-                    if between(arrived) == Control::Stop {
-                        return Some(Halt { offset, step: Step::Moved(0) });
-                    }
-                }
-                // Files do not make anybody wait: a method that says so is asked again.
-                Step::WouldBlock(_) => thread::yield_now(),
-                step => return Some(Halt { offset, step }),
+            // Asked before the first step too: a piece that was taken is finished or told of.
+            if self.stopped.load(Ordering::Relaxed) {
+                return Some(Halt { offset, cause: Cause::Stopped });
             }
-            if self.halted.load(Ordering::Relaxed) && offset < end {
-                return Some(Halt { offset, step: Step::Moved(0) });
+            if offset >= self.limit.load(Ordering::Relaxed) {
+                return None;
+            }
+            *steps += 1;
+            let moved = match transfer.step(end - offset) {
+                Step::Moved(bytes) => bytes,
+                // Files do not make anybody wait: a method that says so is asked again.
+                Step::WouldBlock(_) => {
+                    thread::yield_now();
+                    0
+                }
+                Step::Dry | Step::End | Step::Refused(_) => {
+                    return Some(Halt { offset, cause: Cause::Question });
+                }
+                Step::Failed(fault) => {
+                    return Some(Halt { offset, cause: Cause::Failed(fault) });
+                }
+            };
+            if moved > 0 && begin == 0 {
+                let _ = self.shown.set(());
+            }
+            offset += moved;
+            let arrived = self.arrived.fetch_add(moved, Ordering::Relaxed) + moved;
+            if between(arrived) == Control::Stop {
+                self.stopped.store(true, Ordering::Relaxed);
             }
         }
         None
@@ -163,36 +199,40 @@ impl Job<'_> {
             length,
             next: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
-            halted: AtomicBool::new(false),
+            limit: AtomicU64::new(u64::MAX),
+            stopped: AtomicBool::new(false),
+            shown: OnceLock::new(),
         };
         let works = self.work_together(name, &range, threads);
-        let halts = works.iter().filter_map(|work| work.halt.as_ref());
-        let first = halts.min_by_key(|halt| (halt.offset, matches!(halt.step, Step::Moved(_))));
+        let first =
+            works.iter().filter_map(|work| work.halt.as_ref()).min_by_key(|halt| halt.offset);
+        let stopped = range.stopped.load(Ordering::Relaxed);
         let arrived = first.map_or(length, |halt| halt.offset);
         self.skip(arrived);
         let mut calls = Counts::of_this_thread().since(calls_before);
         works.iter().skip(1).for_each(|work| calls.add(work.calls));
         self.record(name, arrived, works.iter().map(|work| work.steps).sum(), threads, calls);
         self.all_seen = false;
-        if arrived < length {
-            end.trim(self.target_at().filter(|_| arrived > 0))
-                .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
-        }
-        match first.map(|halt| halt.step) {
-            None | Some(Step::Dry | Step::End) => self.move_by(name, goal),
-            Some(Step::Refused(fault)) => {
-                Ok(Some(Refusal::by_kernel(name, fault.call, fault.errno)))
+        let trimmed = match first {
+            Some(_) => end.trim(self.target_at().filter(|_| arrived > 0)),
+            None => Ok(()),
+        };
+        match first.map(|halt| &halt.cause) {
+            Some(Cause::Failed(fault)) if self.was_cut(*fault) => {}
+            Some(Cause::Failed(fault)) => {
+                return Err(Error::failed(*fault).after(self.moved_bytes, 0));
             }
-            Some(Step::Failed(fault)) => Err(Error::failed(fault).after(self.moved_bytes, 0)),
-            Some(Step::Moved(_) | Step::WouldBlock(_)) => {
-                Err(Error::stopped().after(self.moved_bytes, 0))
-            }
+            _ if stopped => return Err(self.stopped(0)),
+            _ => {}
         }
+        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
+        self.move_by(name, goal)
     }
 
     /// Runs the workers; this thread is the first of them, and the one that asks the observer.
     fn work_together(&mut self, name: MethodName, range: &Range<'_>, threads: usize) -> Vec<Work> {
         let before = self.moved_bytes;
+        let cancel = self.options.cancel;
         let mut asked = Instant::now();
         thread::scope(|scope| {
             #[cfg(feature = "faults")]
@@ -204,12 +244,20 @@ impl Job<'_> {
                     let body = move || {
                         #[cfg(feature = "faults")]
                         let _guard = plan.map(crate::sys::faults::Plan::install);
-                        range.work(|_| Control::Continue)
+                        range.shown.wait();
+                        range.work(|_| {
+                            if cancel.is_some_and(Cancel::is_cancelled) {
+                                Control::Stop
+                            } else {
+                                Control::Continue
+                            }
+                        })
                     };
                     // A thread that cannot be had leaves its share to the others.
                     thread::Builder::new().spawn_scoped(scope, body).ok()
                 })
                 .collect();
+            let shown = ShownOnDrop(&range.shown);
             let mut works = vec![range.work(|arrived| {
                 if asked.elapsed() < SLICE {
                     return Control::Continue;
@@ -218,6 +266,7 @@ impl Job<'_> {
                 self.moved_bytes = before + arrived;
                 self.observe(name)
             })];
+            drop(shown);
             self.moved_bytes = before;
             works.extend(workers.into_iter().map(|worker| {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

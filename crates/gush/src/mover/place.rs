@@ -14,7 +14,10 @@ impl<'a> Job<'a> {
     /// The pair as it stands now, with offsets named where the method or the user names them.
     pub(super) fn pair(&mut self, traits: Traits, goal: Option<u64>) -> Result<Pair<'a>, Error> {
         let source_named = self.options.source_offset.is_some() || traits.needs_source_offset;
-        let target_named = self.options.target_offset.is_some() || traits.needs_target_offset;
+        // Holes are made at offsets.
+        let target_named = self.options.target_offset.is_some()
+            || traits.needs_target_offset
+            || self.options.tuning.make_holes;
         if !(source_named && target_named) {
             self.catch_up_positions()?;
         }

@@ -21,7 +21,7 @@ pub(super) struct OpenEnd<'fd> {
 impl<'fd> OpenEnd<'fd> {
     /// Remembers the size that the target has now.
     pub(super) fn of(fd: BorrowedFd<'fd>) -> io::Result<Self> {
-        size_of(fd).map(|before_bytes| Self { fd, before_bytes })
+        sys::file::size_bytes(fd).map(|before_bytes| Self { fd, before_bytes })
     }
 
     /// Makes the file reach `at + len` bytes, with its space (fallocate(2)).
@@ -31,7 +31,9 @@ impl<'fd> OpenEnd<'fd> {
     pub(super) fn reserve(&self, at: u64, len: u64) -> io::Result<()> {
         sys::file::fallocate(self.fd, FallocateFlags::empty(), at, len).inspect_err(|_| {
             // ext4 may have got half-way; the error of the reservation is the one that counts.
-            let _ = sys::file::ftruncate(self.fd, self.before_bytes);
+            if sys::file::size_bytes(self.fd) != Ok(self.before_bytes) {
+                let _ = sys::file::ftruncate(self.fd, self.before_bytes);
+            }
         })
     }
 
@@ -39,15 +41,12 @@ impl<'fd> OpenEnd<'fd> {
     /// before.
     pub(super) fn trim(self, arrived_end: Option<u64>) -> io::Result<()> {
         let end = arrived_end.unwrap_or(0).max(self.before_bytes);
-        match size_of(self.fd) {
+        match sys::file::size_bytes(self.fd) {
             Ok(size_bytes) if size_bytes <= end => Ok(()),
+            // Where the size cannot be told, too: `end` is not below the size that was told before.
             _ => sys::file::ftruncate(self.fd, end),
         }
     }
-}
-
-fn size_of(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    sys::file::fstat(fd).map(|stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 impl Job<'_> {
@@ -89,8 +88,9 @@ impl Job<'_> {
     /// Frees blocks behind the target's end: truncating to the present size does (ext4, xfs).
     pub(super) fn give_back(&mut self) -> Result<(), Error> {
         self.reserved = false;
-        let size = sys::file::fstat(self.target.fd()).map_or(0, |stat| stat.st_size);
-        sys::file::ftruncate(self.target.fd(), u64::try_from(size).unwrap_or(0))
+        let size_bytes = sys::file::size_bytes(self.target.fd())
+            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
+        sys::file::ftruncate(self.target.fd(), size_bytes)
             .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))
     }
 }

@@ -7,7 +7,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::OFlags;
 
 use crate::endpoint::{Endpoint, Kind};
 use crate::sys;
@@ -42,15 +42,15 @@ impl<'a> Unheld<'a> {
 }
 
 fn make_nonblocking(fd: BorrowedFd<'_>) -> Option<OFlags> {
-    let before = fcntl_getfl(fd).ok()?;
-    fcntl_setfl(fd, before | OFlags::NONBLOCK).ok().map(|()| before)
+    let before = sys::file::flags(fd).ok()?;
+    sys::file::set_flags(fd, before | OFlags::NONBLOCK).ok().map(|()| before)
 }
 
 impl Drop for Unheld<'_> {
     fn drop(&mut self) {
         if let Some(before) = self.flags_before {
             // Nothing can be done about a refusal, and nobody could be told.
-            let _ = fcntl_setfl(self.given, before);
+            let _ = sys::file::set_flags(self.given, before);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::pages::{Pages, Strip};
 
 /// Memory to be filled in place and committed.
 ///
-/// ```compile_fail
+/// ```compile_fail,E0382
 /// # let (_reader, writer) = std::io::pipe().unwrap();
 /// let mut writer = gush::pipe::Writer::new(writer).unwrap();
 /// let mut buffer = writer.buffer().unwrap();

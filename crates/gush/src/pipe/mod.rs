@@ -13,7 +13,7 @@ mod technique;
 mod writer;
 
 pub use buffer::Buffer;
-pub use pool::Pool;
+pub use pool::{PipeLoan, Pool, PoolUsage};
 pub use reservoir::Reservoir;
 pub use technique::Technique;
 pub use writer::Writer;
@@ -63,6 +63,13 @@ impl Pipe {
     /// Makes an empty pipe smaller, so that the user's other pipes may be larger; answers whether it is.
     ///
     /// Pages are counted by user, not by process (`pipe-user-pages-soft`, pipe(7)).
+    ///
+    /// ```
+    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
+    /// assert!(pipe.shrink(8192));
+    /// assert!(pipe.capacity_bytes() <= 8192);
+    /// # Ok::<(), gush::Errno>(())
+    /// ```
     pub fn shrink(&mut self, wanted_bytes: usize) -> bool {
         if self.is_empty()
             && wanted_bytes < self.capacity_bytes
@@ -98,21 +105,51 @@ impl Pipe {
         self.held_bytes += bytes as u64;
     }
 
+    /// Counts what was taken out of the read end by other means than [`Pipe::empty_into`].
+    pub(crate) fn gone(&mut self, bytes: usize) {
+        self.held_bytes = self.held_bytes.saturating_sub(bytes as u64);
+    }
+
+    /// The call of [`Pipe::fill`] alone: whoever makes it counts by [`Pipe::put`].
+    pub(crate) fn splice_in(&self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
+        let to = self.write_end.as_fd();
+        sys::pipe::splice(source.fd, source.at.as_mut(), to, None, most, SpliceFlags::NONBLOCK)
+    }
+
+    /// The call of [`Pipe::empty_into`] alone: whoever makes it counts by [`Pipe::gone`].
+    pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
+        let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
+        let from = self.read_end.as_fd();
+        sys::pipe::splice(from, None, target.fd, target.at.as_mut(), most, SpliceFlags::NONBLOCK)
+    }
+
+    /// The call of [`Pipe::read_out`] alone: whoever makes it counts by [`Pipe::gone`].
+    pub(crate) fn read_held(&self, buf: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.held_bytes).unwrap_or(usize::MAX).min(buf.len());
+        if most == 0 { Ok(0) } else { sys::data::read(self.read_end.as_fd(), &mut buf[..most]) }
+    }
+
     /// Splices at most `most` bytes from a port into the pipe, which must be empty: else `EAGAIN`
     /// could mean "pipe full" as well as "nothing there".
     ///
     /// # Errors
     /// `EAGAIN` when the source has nothing now; else what the kernel answered.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let (source, mut feeder) = std::io::pipe()?;
+    /// feeder.write_all(b"passes by")?;
+    /// let target = tempfile::tempfile()?;
+    ///
+    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
+    /// assert_eq!(pipe.fill(&mut gush::Port::of(&source)?, 65536)?, 9);
+    /// assert_eq!(pipe.empty_into(&mut gush::Port::of(&target)?, 65536)?, 9);
+    /// assert!(pipe.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn fill(&mut self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         debug_assert!(self.is_empty(), "EAGAIN would be ambiguous");
-        let got = sys::pipe::splice(
-            source.fd,
-            source.at.as_mut(),
-            self.write_end.as_fd(),
-            None,
-            most,
-            SpliceFlags::NONBLOCK,
-        )?;
+        let got = self.splice_in(source, most)?;
         self.put(got);
         Ok(got)
     }
@@ -122,16 +159,8 @@ impl Pipe {
     /// # Errors
     /// `EAGAIN` when the target has no room now; else what the kernel answered.
     pub fn empty_into(&mut self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
-        let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
-        let put = sys::pipe::splice(
-            self.read_end.as_fd(),
-            None,
-            target.fd,
-            target.at.as_mut(),
-            most,
-            SpliceFlags::NONBLOCK,
-        )?;
-        self.held_bytes -= put as u64;
+        let put = self.splice_out(target, most)?;
+        self.gone(put);
         Ok(put)
     }
 
@@ -139,13 +168,21 @@ impl Pipe {
     ///
     /// # Errors
     /// What the kernel answered.
+    ///
+    /// ```
+    /// use std::io::Write;
+    /// let (source, mut feeder) = std::io::pipe()?;
+    /// feeder.write_all(b"looked at")?;
+    /// let mut pipe = gush::pipe::Pipe::new(65536)?;
+    /// pipe.fill(&mut gush::Port::of(&source)?, 65536)?;
+    /// let mut text = [0; 16];
+    /// assert_eq!(pipe.read_out(&mut text)?, 9);
+    /// assert_eq!(&text[..9], b"looked at");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn read_out(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.held_bytes).unwrap_or(usize::MAX).min(buf.len());
-        if most == 0 {
-            return Ok(0);
-        }
-        let got = sys::data::read(self.read_end.as_fd(), &mut buf[..most])?;
-        self.held_bytes -= got as u64;
+        let got = self.read_held(buf)?;
+        self.gone(got);
         Ok(got)
     }
 }
@@ -153,6 +190,16 @@ impl Pipe {
 /// Writes once, without waiting, whatever the descriptor's own flags.
 pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Port::new(&Endpoint::of_borrowed(fd)?, None).write(bytes)
+}
+
+/// Of what the user may have in pipes, one that belongs to somebody else gets one part in so many: it stays
+/// that large, and the user's other programs need theirs.
+const SHARE_OF_USER: usize = 16;
+
+/// How large a pipe that is not ours may become, of `wanted_bytes`.
+pub(crate) fn modest(wanted_bytes: usize) -> usize {
+    let most_bytes = Kernel::get().pipe_user_bytes().map_or(usize::MAX, |all| all / SHARE_OF_USER);
+    wanted_bytes.min(most_bytes)
 }
 
 /// Makes any pipe as large as `wanted_bytes` or as permitted; answers its capacity.
@@ -163,7 +210,7 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// # Errors
 /// `EBADF` when it is no pipe.
 pub(crate) fn grow(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usize> {
-    let present_bytes = rustix::pipe::fcntl_getpipe_size(pipe)?;
+    let present_bytes = sys::pipe::pipe_size(pipe)?;
     let mut wanted_bytes = wanted_bytes.max(page_bytes());
     while wanted_bytes > present_bytes {
         match sys::pipe::set_pipe_size(pipe, wanted_bytes) {

@@ -1,101 +1,336 @@
-//! Pipes kept for their next use.
+//! Pipes kept for their next use, under a budget.
+//!
+//! A user without privilege may have `/proc/sys/fs/pipe-user-pages-soft` pages in pipes, over all
+//! processes; past that a new pipe gets two slots, and none may grow (pipe(7)). Whoever moves bytes holds
+//! a pipe only while bytes are in it, so a few pipes serve many flows. When those that are held grow many,
+//! new ones are made smaller; when the kernel refuses a size, the pool remembers and asks for half of it;
+//! past the budget there is none, and bytes go through memory instead.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-use rustix::io;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::Pipe;
+use crate::kernel::{Kernel, page_bytes};
+
+/// How large a pipe is when so many are in use already.
+const SIZES: [(usize, usize); 3] = [(16, 1 << 20), (64, 256 << 10), (usize::MAX, 64 << 10)];
 
 /// The size a pipe is born with: smaller ones are not worth sharing the limit for.
 const BORN_BYTES: usize = 64 << 10;
 
-/// Empty pipes of one size, shared by threads.
+/// A pipe of fewer bytes was made past the user's limit: two slots move less than a copy does.
+const LEAST_BYTES: usize = 16 << 10;
+
+/// Of the pages that the user may have, those that one process takes.
+const SHARE: (usize, usize) = (3, 4);
+
+/// Where there is no limit, as many pages as there are by default.
+const DEFAULT_PAGES: usize = 16384;
+
+/// How many empty pipes are kept while others are in use, and once none is.
+const MOST_IDLE: usize = 32;
+const MOST_IDLE_AT_REST: usize = 4;
+
+/// Of the descriptors that this process may have, pipes take one in so many: connections need them more.
+const DESCRIPTORS_A_PIPE: u64 = 16;
+
+/// Empty pipes, shared by threads; a clone is the same pool.
 ///
-/// A pipe that still holds bytes is closed, never kept: they would be somebody else's. When the user's
-/// page limit is reached (a size is refused), pipes are asked for at half the size from then on, and
-/// those that come back are shrunk to it, so that many small pipes take the place of a few large ones.
+/// A pipe that still holds bytes is closed, never kept: they would be somebody else's.
 ///
 /// ```
-/// let pool = gush::pipe::Pool::new(65536, 4);
-/// let pipe = pool.take()?;
-/// pool.give_back(pipe);
-/// assert_eq!(pool.idle(), 1);
-/// # Ok::<(), gush::Errno>(())
+/// let pool = gush::pipe::Pool::new(1 << 20, 8);
+/// let pipe = pool.take().expect("within the budget");
+/// assert_eq!(pool.usage().in_use, 1);
+/// drop(pipe);
+/// assert_eq!((pool.usage().in_use, pool.usage().idle), (0, 1));
 /// ```
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Shelves>);
+
 #[derive(Debug)]
-pub struct Pool {
+struct Shelves {
+    budget_bytes: usize,
+    most_pipes: usize,
+    /// The largest size to ask for, and at present: halved by a refusal until no pipe is in use.
+    most_pipe_bytes: usize,
     pipe_bytes: AtomicUsize,
-    most_idle: usize,
+    in_use: AtomicUsize,
+    /// The capacity of all pipes, idle ones too.
+    bytes: AtomicUsize,
+    /// Ordered by capacity: the largest is the next to be taken.
     idle: Mutex<Vec<Pipe>>,
 }
 
+/// What the pipes of a pool amount to.
+///
+/// ```
+/// let usage = gush::pipe::Pool::new(1 << 20, 8).usage();
+/// assert_eq!((usage.in_use, usage.idle, usage.bytes, usage.budget_bytes), (0, 0, 0, 1 << 20));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolUsage {
+    /// Pipes on loan now.
+    pub in_use: usize,
+    /// Empty ones, kept for the next loan.
+    pub idle: usize,
+    /// The capacity of both together, where every slot holds one page.
+    pub bytes: usize,
+    /// The most that it may become.
+    pub budget_bytes: usize,
+}
+
 impl Pool {
-    /// A pool that makes pipes of `pipe_bytes` (or as much as is permitted) and keeps `most_idle`.
+    /// A pool of at most `most_pipes` pipes with at most `budget_bytes` of capacity together.
     #[must_use]
-    pub fn new(pipe_bytes: usize, most_idle: usize) -> Self {
-        Self { pipe_bytes: AtomicUsize::new(pipe_bytes), most_idle, idle: Mutex::new(Vec::new()) }
+    pub fn new(budget_bytes: usize, most_pipes: usize) -> Self {
+        Self::of(budget_bytes, most_pipes, SIZES[0].1)
     }
 
-    /// An idle pipe, or a new one.
-    ///
-    /// # Errors
-    /// As [`Pipe::new`].
-    pub fn take(&self) -> io::Result<Pipe> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        kept.map_or_else(|| self.make(), Ok)
+    /// The same, with no pipe larger than `most_pipe_bytes`.
+    #[must_use]
+    pub fn of(budget_bytes: usize, most_pipes: usize, most_pipe_bytes: usize) -> Self {
+        Self(Arc::new(Shelves {
+            budget_bytes,
+            most_pipes,
+            most_pipe_bytes,
+            pipe_bytes: AtomicUsize::new(most_pipe_bytes),
+            in_use: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            idle: Mutex::new(Vec::new()),
+        }))
     }
 
-    fn make(&self) -> io::Result<Pipe> {
-        let wanted_bytes = self.pipe_bytes.load(Ordering::Relaxed);
-        let pipe = Pipe::new(wanted_bytes)?;
-        if pipe.capacity_bytes() < wanted_bytes && wanted_bytes > BORN_BYTES {
-            let fewer = BORN_BYTES.max(wanted_bytes / 2);
-            self.pipe_bytes.fetch_min(fewer, Ordering::Relaxed);
+    /// The pool of this process: three quarters of the pages that the user may have in pipes, and a
+    /// sixteenth of the descriptors. Both limits are read when it is first asked for.
+    pub fn shared() -> &'static Pool {
+        static SHARED: OnceLock<Pool> = OnceLock::new();
+        SHARED.get_or_init(|| Pool::new(budget_bytes(soft_limit_pages()), most_pipes()))
+    }
+
+    /// An empty pipe, or none when the budget is used up or the kernel gives none that is worth it.
+    #[must_use]
+    pub fn take(&self) -> Option<PipeLoan> {
+        let kept = self.idle().pop();
+        let pipe = kept.or_else(|| self.make())?;
+        self.0.in_use.fetch_add(1, Ordering::Relaxed);
+        Some(PipeLoan { pipe: Some(pipe), pool: Some(self.clone()) })
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Pipe>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make(&self) -> Option<Pipe> {
+        let used = self.0.in_use.load(Ordering::Relaxed);
+        if used >= self.0.most_pipes {
+            return None;
         }
-        Ok(pipe)
-    }
-
-    /// The size that pipes are asked for at present, in bytes.
-    pub fn pipe_bytes(&self) -> usize {
-        self.pipe_bytes.load(Ordering::Relaxed)
+        let by_number = SIZES.iter().find(|(most, _)| used < *most).map_or(0, |(_, size)| *size);
+        let wanted_bytes = by_number.min(self.0.pipe_bytes.load(Ordering::Relaxed));
+        // Reserved before it is made: two threads must not both take the last of the budget.
+        if self.0.bytes.fetch_add(wanted_bytes, Ordering::Relaxed) + wanted_bytes
+            > self.0.budget_bytes
+        {
+            self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
+            return None;
+        }
+        let pipe = Pipe::new(wanted_bytes)
+            .ok()
+            .filter(|pipe| pipe.capacity_bytes() >= LEAST_BYTES.min(wanted_bytes));
+        let granted_bytes = pipe.as_ref().map_or(0, Pipe::capacity_bytes);
+        if granted_bytes < wanted_bytes && wanted_bytes > BORN_BYTES {
+            self.0.pipe_bytes.fetch_min(BORN_BYTES.max(wanted_bytes / 2), Ordering::Relaxed);
+        }
+        self.0.bytes.fetch_add(granted_bytes, Ordering::Relaxed);
+        self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
+        pipe
     }
 
     /// Keeps an empty pipe if there is room for it; closes any other.
-    pub fn give_back(&self, mut pipe: Pipe) {
-        pipe.shrink(self.pipe_bytes());
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if pipe.is_empty() && idle.len() < self.most_idle {
-            idle.push(pipe);
+    fn give_back(&self, mut pipe: Pipe) {
+        let mut closed_bytes = 0;
+        let was_bytes = pipe.capacity_bytes();
+        pipe.shrink(self.0.pipe_bytes.load(Ordering::Relaxed));
+        closed_bytes += was_bytes - pipe.capacity_bytes();
+        let still_used = self.0.in_use.fetch_sub(1, Ordering::Relaxed) - 1;
+        let mut idle = self.idle();
+        if pipe.is_empty() {
+            let place = idle.partition_point(|kept| kept.capacity_bytes() <= pipe.capacity_bytes());
+            idle.insert(place, pipe);
+        } else {
+            closed_bytes += pipe.capacity_bytes();
+        }
+        let most = if still_used == 0 { MOST_IDLE_AT_REST } else { MOST_IDLE };
+        let surplus = idle.len().saturating_sub(most.min(self.0.most_pipes));
+        let closed: Vec<Pipe> = idle.drain(..surplus).collect();
+        drop(idle);
+        closed_bytes += closed.iter().map(Pipe::capacity_bytes).sum::<usize>();
+        self.0.bytes.fetch_sub(closed_bytes, Ordering::Relaxed);
+        if still_used == 0 {
+            // Others of the user may have closed theirs: a refusal does not hold for ever.
+            self.0.pipe_bytes.store(self.0.most_pipe_bytes, Ordering::Relaxed);
         }
     }
 
-    /// How many pipes are waiting for use.
-    pub fn idle(&self) -> usize {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).len()
+    /// The size that pipes are asked for at most at present, in bytes.
+    #[must_use]
+    pub fn pipe_bytes(&self) -> usize {
+        self.0.pipe_bytes.load(Ordering::Relaxed)
     }
+
+    /// How many pipes there are, and how large they are together.
+    #[must_use]
+    pub fn usage(&self) -> PoolUsage {
+        PoolUsage {
+            in_use: self.0.in_use.load(Ordering::Relaxed),
+            idle: self.idle().len(),
+            bytes: self.0.bytes.load(Ordering::Relaxed),
+            budget_bytes: self.0.budget_bytes,
+        }
+    }
+}
+
+/// A pipe that goes back to its pool when it is dropped; with bytes in it, it is closed.
+///
+/// ```
+/// let pool = gush::pipe::Pool::new(1 << 20, 1);
+/// let loan = pool.take().expect("within the budget");
+/// assert!(loan.is_empty() && pool.take().is_none());
+/// drop(loan);
+/// assert!(pool.take().is_some());
+/// ```
+#[derive(Debug)]
+pub struct PipeLoan {
+    pipe: Option<Pipe>,
+    /// None for a pipe that is closed instead.
+    pool: Option<Pool>,
+}
+
+impl PipeLoan {
+    /// A pipe of nobody's pool.
+    pub(crate) fn alone(pipe: Pipe) -> Self {
+        Self { pipe: Some(pipe), pool: None }
+    }
+}
+
+impl Deref for PipeLoan {
+    type Target = Pipe;
+
+    fn deref(&self) -> &Pipe {
+        self.pipe.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl DerefMut for PipeLoan {
+    fn deref_mut(&mut self) -> &mut Pipe {
+        self.pipe.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl Drop for PipeLoan {
+    fn drop(&mut self) {
+        if let (Some(pipe), Some(pool)) = (self.pipe.take(), &self.pool) {
+            pool.give_back(pipe);
+        }
+    }
+}
+
+fn most_pipes() -> usize {
+    let limit = crate::sys::file::descriptor_limit();
+    usize::try_from(limit.unwrap_or(u64::MAX) / DESCRIPTORS_A_PIPE).unwrap_or(usize::MAX).max(1)
+}
+
+fn soft_limit_pages() -> usize {
+    Kernel::get().pipe_user_bytes().map_or(DEFAULT_PAGES, |bytes| bytes / page_bytes())
+}
+
+fn budget_bytes(pages: usize) -> usize {
+    pages / SHARE.1 * SHARE.0 * page_bytes()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_pipe_with_bytes_in_it_is_closed() {
-        let pool = Pool::new(4096, 2);
-        let mut pipe = pool.take().expect("pipe");
-        io::write(pipe.write_end(), b"left").expect("write");
-        pipe.put(4);
-        pool.give_back(pipe);
-        assert_eq!(pool.idle(), 0);
+    fn pool(budget_bytes: usize) -> Pool {
+        Pool::new(budget_bytes, 1000)
     }
 
     #[test]
-    fn no_more_are_kept_than_asked_for() {
-        let pool = Pool::new(4096, 1);
-        let (a, b) = (pool.take().expect("pipe"), pool.take().expect("pipe"));
-        pool.give_back(a);
-        pool.give_back(b);
-        assert_eq!(pool.idle(), 1);
+    fn a_pipe_comes_back_and_is_used_again() {
+        let pool = pool(4 << 20);
+        let first = pool.take().expect("within the budget");
+        assert_eq!(pool.usage().in_use, 1);
+        drop(first);
+        let usage = pool.usage();
+        assert_eq!((usage.in_use, usage.idle), (0, 1));
+        drop(pool.take());
+        assert_eq!(pool.usage().bytes, usage.bytes, "no second pipe was made");
+    }
+
+    #[test]
+    fn past_the_budget_there_is_none_and_later_there_is_again() {
+        let pool = pool(3 << 20);
+        let held: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert!(!held.is_empty());
+        assert!(pool.usage().bytes <= 3 << 20);
+        drop(held);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn threads_together_stay_within_the_budget() {
+        let pool = pool(8 << 20);
+        let held = std::thread::scope(|scope| {
+            let takers: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| std::iter::from_fn(|| pool.take()).collect::<Vec<_>>()))
+                .collect();
+            takers.into_iter().flat_map(|taker| taker.join().expect("no panic")).collect::<Vec<_>>()
+        });
+        let bytes: usize = held.iter().map(|loan| loan.capacity_bytes()).sum();
+        assert_eq!(pool.usage().bytes, bytes);
+        assert!((1..=8 << 20).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn where_descriptors_are_few_so_are_pipes() {
+        let pool = Pool::new(64 << 20, 2);
+        let held: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(held.len(), 2);
+        drop(held);
+        assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn the_largest_pipe_is_taken_first() {
+        let pool = pool(64 << 20);
+        let many: Vec<_> = (0..17).map(|_| pool.take().expect("within the budget")).collect();
+        let largest = many.iter().map(|loan| loan.capacity_bytes()).max();
+        drop(many);
+        assert_eq!(pool.take().map(|loan| loan.capacity_bytes()), largest);
+    }
+
+    #[test]
+    fn few_pipes_are_kept_once_none_is_in_use() {
+        let pool = pool(64 << 20);
+        let many: Vec<_> = (0..17).map(|_| pool.take().expect("within the budget")).collect();
+        drop(many);
+        assert_eq!(pool.usage().idle, MOST_IDLE_AT_REST);
+        let kept: usize = pool.idle().iter().map(Pipe::capacity_bytes).sum();
+        assert_eq!(pool.usage().bytes, kept);
+    }
+
+    #[test]
+    fn a_pipe_with_bytes_in_it_is_closed_and_not_counted_any_more() {
+        let pool = pool(4 << 20);
+        let mut loan = pool.take().expect("within the budget");
+        rustix::io::write(loan.write_end(), b"left").expect("room");
+        loan.put(4);
+        drop(loan);
+        let usage = pool.usage();
+        assert_eq!((usage.idle, usage.bytes), (0, 0));
     }
 }

@@ -1,6 +1,7 @@
 //! A reservoir: constant data in a private pipe, teed into the output again and again.
 //!
-//! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. The pages
+//! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. Where sockets are
+//! denied the slots are filled by plain writes: they hold a page each, and the reservoir less. The pages
 //! are never written again, so whoever holds them sees what was poured, for ever (invariant 4).
 //!
 //! All slots refer to the same few pages: a pour then counts their references up in one cache line,
@@ -13,7 +14,10 @@ use rustix::pipe::SpliceFlags;
 
 use super::Pipe;
 use super::socket::{FAT_SLOT_BYTES, Fattener};
+use crate::endpoint::{Endpoint, Kind};
+use crate::port::{Port, Side};
 use crate::sys;
+use crate::wait::Wait;
 
 /// A pattern, repeated as often as a pipe has room for it.
 ///
@@ -39,9 +43,20 @@ pub struct Reservoir {
 impl Reservoir {
     /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
     ///
+    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe. Where a slot holds 32 KiB instead,
+    /// the reservoir holds eight times as many bytes: [`Reservoir::held_bytes`] tells. The pages behind them are
+    /// shared, so the memory does not grow with them.
+    ///
     /// # Errors
-    /// `EINVAL` for an empty pattern, or one that the pipe cannot hold; the errors of pipe2(2) and
-    /// socketpair(2).
+    /// `EINVAL` for an empty pattern, or one that the pipe cannot hold; the errors of pipe2(2) and tee(2).
+    ///
+    /// ```
+    /// use gush::pipe::Reservoir;
+    /// let reservoir = Reservoir::of(b"y\n", 65536)?;
+    /// println!("{} bytes a pour", reservoir.held_bytes());
+    /// assert_eq!(Reservoir::of(b"", 65536).err(), Some(gush::Errno::INVAL));
+    /// # Ok::<(), gush::Errno>(())
+    /// ```
     pub fn of(pattern: &[u8], pipe_bytes: usize) -> io::Result<Self> {
         if pattern.is_empty() {
             return Err(Errno::INVAL);
@@ -49,7 +64,8 @@ impl Reservoir {
         let mut pipe = Pipe::new(pipe_bytes)?;
         // Whole patterns a slot where they fit, so that most pours end between two of them.
         let unit = pattern.repeat((FAT_SLOT_BYTES / pattern.len()).max(1));
-        let seed = seed(&unit, pipe_bytes)?;
+        let seed = seed_through_socket(&unit, pipe_bytes)
+            .or_else(|_| seed_by_writing(&unit, pipe_bytes))?;
         loop {
             let wanted = unit.len();
             match sys::pipe::tee(seed.read_end(), pipe.write_end(), wanted, SpliceFlags::NONBLOCK) {
@@ -78,26 +94,84 @@ impl Reservoir {
     /// Pours at most `most` bytes into the pipe `into`, without waiting; the pattern goes on where the
     /// last pour ended.
     ///
+    /// After `EAGAIN` wait until poll(2) says that the pipe can be written, or call [`Reservoir::pour_blocking`],
+    /// which waits by itself.
+    ///
     /// # Errors
     /// `EAGAIN` when the pipe is full; `EPIPE` when it has no reader; `EINVAL` when it is no pipe.
     pub fn pour(&mut self, into: &impl AsFd, most: usize) -> io::Result<usize> {
         self.pour_into(into.as_fd(), most)
     }
 
+    /// As [`Reservoir::pour`], but waits for room; answers 0 only where `most` is 0.
+    ///
+    /// # Errors
+    /// As [`Reservoir::pour`], but never `EAGAIN`.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// let mut reservoir = gush::pipe::Reservoir::of(b"y\n", 65536)?;
+    /// std::thread::scope(|scope| -> std::io::Result<()> {
+    ///     let mut left = 10 << 20;
+    ///     scope.spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    ///     while left > 0 {
+    ///         left -= reservoir.pour_blocking(&writer, left)?;
+    ///     }
+    ///     drop(writer);
+    ///     Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn pour_blocking(&mut self, into: &impl AsFd, most: usize) -> io::Result<usize> {
+        loop {
+            match self.pour_into(into.as_fd(), most) {
+                Err(Errno::AGAIN) => {
+                    Wait::Block.for_side(into.as_fd(), Side::Target, None)?;
+                }
+                Err(Errno::INTR) => {}
+                poured => return poured,
+            }
+        }
+    }
+
     fn pour_into(&mut self, into: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
         let poured = if self.phase == 0 {
             sys::pipe::tee(self.pipe.read_end(), into, most, SpliceFlags::NONBLOCK)?
         } else {
+            let into = Endpoint::of_borrowed(into)?;
+            // tee(2) refuses what is no pipe; the rest of a pattern must not be written there either.
+            if into.kind() != Kind::Pipe {
+                return Err(Errno::INVAL);
+            }
             let rest = &self.pattern[self.phase..];
-            super::write_now(into, &rest[..rest.len().min(most)])?
+            Port::new(&into, None).write(&rest[..rest.len().min(most)])?
         };
         self.phase = (self.phase + poured) % self.pattern.len();
         Ok(poured)
     }
 }
 
-/// A pipe that holds `unit` and nothing else.
-fn seed(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
+/// A pipe that holds `unit` and nothing else, in slots of a page.
+fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
+    let mut pipe = Pipe::new(pipe_bytes)?;
+    let mut rest = unit;
+    while !rest.is_empty() {
+        match super::write_now(pipe.write_end(), rest) {
+            Ok(put) => {
+                pipe.put(put);
+                rest = &rest[put..];
+            }
+            Err(Errno::AGAIN) => return Err(Errno::INVAL),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(pipe)
+}
+
+/// The same, in fat slots.
+fn seed_through_socket(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
     let mut pipe = Pipe::new(pipe_bytes)?;
     let mut socket = Fattener::new()?;
     let mut taken = 0;
@@ -135,6 +209,23 @@ mod tests {
             let expected: Vec<u8> = numbered.iter().copied().cycle().take(seen.len()).collect();
             assert!(seen == expected, "a pattern of {} bytes", numbered.len());
         }
+    }
+
+    #[test]
+    fn only_a_pipe_is_poured_into_in_the_middle_of_the_pattern_too() {
+        let (_reader, writer) = std::io::pipe().expect("pipe");
+        let file = tempfile::tempfile().expect("file");
+        let mut reservoir = Reservoir::of(b"yes\n", 65536).expect("reservoir");
+        for poured in [4, 5] {
+            assert_eq!(reservoir.pour(&writer, poured), Ok(poured));
+            assert_eq!(reservoir.pour(&file, 10), Err(Errno::INVAL), "after {poured} bytes");
+            assert_eq!(
+                reservoir.pour_blocking(&file, 10),
+                Err(Errno::INVAL),
+                "after {poured} bytes"
+            );
+        }
+        assert_eq!(file.metadata().expect("metadata").len(), 0);
     }
 
     #[test]

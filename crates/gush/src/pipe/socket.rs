@@ -5,7 +5,6 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::{self, Errno};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::pipe::SpliceFlags;
 
 use crate::sys;
@@ -28,11 +27,9 @@ impl Fattener {
     /// # Errors
     /// `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied.
     pub(crate) fn new() -> io::Result<Self> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (into, out_of) =
-            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let (into, out_of) = sys::socket::pair()?;
         // Capped by net.core.wmem_max; less room only means more calls.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&into, SEND_BUFFER_BYTES);
+        let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
         Ok(Self { into, out_of, held_bytes: 0 })
     }
 

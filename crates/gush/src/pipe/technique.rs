@@ -6,7 +6,16 @@ use super::socket::Fattener;
 use crate::kernel::{Kernel, Vmsplice};
 
 /// How a [`super::Writer`] hands its bytes over; each is sound for every reader.
+///
+/// ```
+/// use gush::pipe::{Technique, Writer};
+/// let (_reader, pipe) = std::io::pipe()?;
+/// let writer = Writer::with(pipe, Technique::Write).map_err(|(_, errno)| errno)?;
+/// assert_eq!(writer.technique(), Technique::Write);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Technique {
     /// Huge pages, lent and given away.
     Fresh,

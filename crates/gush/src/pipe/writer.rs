@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 use rustix::io::{self, Errno};
 
 use super::socket::Fattener;
-use super::{Buffer, Technique, grow};
+use super::{Buffer, Technique, grow, modest};
 use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::{Kernel, Vmsplice};
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
+use crate::sys;
 use crate::wait::Wait;
 
 /// A smaller commit is written: giving a huge page away for it would cost more, and let a reader who
@@ -45,6 +46,8 @@ const PAGES_BETWEEN_LOOKS: u32 = 16;
 /// As a [`Write`] it copies once, through the socket where there is one (its slots are fat, and huge
 /// pages would be zeroed first); small pieces are collected. [`Writer::buffer`] and [`Writer::commit`]
 /// do without that copy. Dropping it does not flush: call [`Write::flush`], which can fail.
+///
+/// The pipe is grown as the crate's page [tells](crate#what-it-does-to-your-descriptors).
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -113,7 +116,7 @@ impl<P: AsFd> Writer<P> {
     ) -> io::Result<(Option<Fattener>, Pages)> {
         let is_pipe = Endpoint::of_borrowed(pipe)?.kind() == Kind::Pipe;
         if is_pipe {
-            grow(pipe, PIPE_BYTES)?;
+            grow(pipe, modest(PIPE_BYTES))?;
         } else if technique != Technique::Write {
             return Err(Errno::INVAL);
         }
@@ -144,6 +147,32 @@ impl<P: AsFd> Writer<P> {
         &self.pipe
     }
 
+    /// Sends what `write` has collected, and gives back what it wrote into.
+    ///
+    /// # Errors
+    /// The pipe back, and what the last write answered: what had been collected has not arrived as a whole.
+    ///
+    /// ```
+    /// use std::io::{Read, Write};
+    /// let (mut reader, pipe) = std::io::pipe()?;
+    /// let mut writer = gush::pipe::Writer::new(pipe)?;
+    /// writer.write_all(b"by the writer, ")?;
+    /// let mut pipe = writer.into_inner().map_err(|(_, errno)| errno)?;
+    /// pipe.write_all(b"and by the pipe itself")?;
+    /// drop(pipe);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "by the writer, and by the pipe itself");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn into_inner(mut self) -> Result<P, (P, Errno)> {
+        let sent = self.send_collected();
+        match sent {
+            Ok(()) => Ok(self.pipe),
+            Err(errno) => Err((self.pipe, errno)),
+        }
+    }
+
     /// Memory to fill in place: [`Writer::commit`] sends the first bytes of it. Its content is undefined.
     ///
     /// # Errors
@@ -166,6 +195,19 @@ impl<P: AsFd> Writer<P> {
     /// # Errors
     /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; what vmsplice or write
     /// answers. How many bytes went before is not known to the caller: the stream is cut.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// let (mut reader, pipe) = std::io::pipe()?;
+    /// let mut writer = gush::pipe::Writer::new(pipe)?;
+    /// let mut buffer = writer.buffer()?;
+    /// buffer[..5].copy_from_slice(b"in it");
+    /// writer.commit(buffer, 5)?;
+    /// let mut text = [0; 5];
+    /// reader.read_exact(&mut text)?;
+    /// assert_eq!(&text, b"in it");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn commit(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
         if len_bytes > buffer.len() {
             return Err(Errno::INVAL);
@@ -223,7 +265,7 @@ impl<P: AsFd> Writer<P> {
         let patience = if self.wait == Wait::Block { Duration::ZERO } else { LOOK };
         let start = Instant::now();
         loop {
-            if rustix::io::ioctl_fionread(self.pipe.as_fd()) == Ok(0) {
+            if sys::pipe::unread_bytes(self.pipe.as_fd()) == Ok(0) {
                 return true;
             }
             if start.elapsed() >= patience {
@@ -329,7 +371,7 @@ mod tests {
             let mut writer = match Writer::with(pipe, technique) {
                 Ok(writer) => writer,
                 Err((_, errno)) => {
-                    eprintln!("SKIPPED: {technique:?}: {errno}");
+                    gush_test::skipped(&format!("{technique:?}: {errno}"));
                     continue;
                 }
             };

@@ -62,6 +62,11 @@ pub struct Profile {
 }
 
 /// Why a text is no profile, as a sentence.
+///
+/// ```
+/// let error = "format = 7".parse::<gush::Profile>().unwrap_err();
+/// assert!(error.to_string().starts_with("it has format 7"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ProfileError(String);
@@ -157,6 +162,14 @@ impl Profile {
 
     /// The profile in a file; none where there is no such file. One that cannot be used is empty, and
     /// its notes say why.
+    ///
+    /// ```
+    /// assert!(gush::Profile::load("/no/such/profile.toml".as_ref()).is_none());
+    /// let text = tempfile::NamedTempFile::new()?;
+    /// let profile = gush::Profile::load(text.path()).expect("a file");
+    /// assert!(profile.is_empty() && profile.notes()[0].contains("is not used"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn load(path: &Path) -> Option<Self> {
         let not_used = |why: &dyn std::fmt::Display| Self {

@@ -1,12 +1,14 @@
 //! Reading and writing memory: the calls that copy between user space and a descriptor.
 
+use std::ffi::c_void;
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
-use rustix::io::{self, ReadWriteFlags};
+use rustix::io::{self, Errno, ReadWriteFlags};
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::Call;
+use super::file::last_errno;
 use super::seam::sized;
 
 pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
@@ -17,22 +19,23 @@ pub(crate) fn pread(fd: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> io::Result<u
     sized(Call::Pread, buf.len(), |len| io::pread(fd, &mut buf[..len], at))
 }
 
-/// `pread` into memory that only the kernel may touch (a mapped target), `len` bytes at `to`.
+/// `pread` into a mapped target, `len` bytes at `to`: memory that other processes may change, so no Rust
+/// reference to it is made.
 ///
 /// # Safety
-/// `to..to + len` must be mapped, and nothing in this process may hold a reference into it.
+/// `to..to + len` must be mapped for writing for the whole call, and nothing in this process may hold a
+/// reference into it.
 pub(crate) unsafe fn pread_raw(
     fd: BorrowedFd<'_>,
     to: *mut u8,
     len: usize,
     at: u64,
 ) -> io::Result<usize> {
+    let at = offset(at)?;
     sized(Call::Pread, len, |len| {
-        // SAFETY: the caller promises exclusive, mapped memory; a page that vanished (truncated
-        // target) makes the kernel answer EFAULT, it raises no signal.
-        let buf =
-            unsafe { std::slice::from_raw_parts_mut(to.cast::<std::mem::MaybeUninit<u8>>(), len) };
-        io::pread(fd, buf, at).map(|(read, _)| read.len())
+        // SAFETY: the caller promises the memory, of which `sized` asks for no more; a page that vanished
+        // (truncated target) makes the kernel answer EFAULT, it raises no signal.
+        answered(unsafe { libc::pread64(fd.as_raw_fd(), to.cast(), len, at) })
     })
 }
 
@@ -56,6 +59,24 @@ pub(crate) fn recv_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
+/// Takes one datagram; EMSGSIZE where `buf` was too small for it, and the rest is lost (recv(2),
+/// `MSG_TRUNC`).
+pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    sized(Call::Recv, buf.len(), |len| {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
+        let (_, real) = rustix::net::recv(fd, &mut buf[..len], flags)?;
+        if real > len { Err(Errno::MSGSIZE) } else { Ok(real) }
+    })
+}
+
+/// The size of the next datagram, which stays where it is.
+pub(crate) fn recv_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    sized(Call::Recv, 0, |_| {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+        rustix::net::recv(fd, &mut [0; 0], flags).map(|(_, real)| real)
+    })
+}
+
 /// Looks at what a socket has without taking it: a datagram stays whole.
 pub(crate) fn recv_peek(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     sized(Call::Recv, buf.len(), |len| {
@@ -72,7 +93,8 @@ pub(crate) fn pwrite(fd: BorrowedFd<'_>, buf: &[u8], at: u64) -> io::Result<usiz
     sized(Call::Pwrite, buf.len(), |len| io::pwrite(fd, &buf[..len], at))
 }
 
-/// Writes from memory that another process may change or take away (a mapped source).
+/// Writes from a mapped source, `len` bytes at `from`: memory that other processes may change, so no Rust
+/// reference to it is made.
 ///
 /// # Safety
 /// `from..from + len` must be mapped for reading for the whole call.
@@ -83,15 +105,38 @@ pub(crate) unsafe fn write_raw(
     at: Option<u64>,
     nowait: Nowait,
 ) -> io::Result<usize> {
-    // SAFETY: the slice goes to the kernel only, which copies from it and answers EFAULT for a page
-    // that a truncation took away; no Rust code reads through it.
-    let buf = unsafe { std::slice::from_raw_parts(from, len) };
-    match (at, nowait) {
-        (Some(at), _) => pwrite(fd, buf, at),
-        (None, Nowait::Plain) => write(fd, buf),
-        (None, Nowait::Pipe) => write_nowait(fd, buf),
-        (None, Nowait::Socket) => send_nowait(fd, buf),
+    let (raw_fd, from) = (fd.as_raw_fd(), from.cast::<c_void>());
+    // SAFETY of all four calls: the caller promises the memory, of which `sized` asks for no more. Only
+    // the kernel reads it, which answers EFAULT for a page that a truncation took away.
+    match (at.map(offset).transpose()?, nowait) {
+        (Some(at), _) => sized(Call::Pwrite, len, |len| {
+            // SAFETY: above.
+            answered(unsafe { libc::pwrite64(raw_fd, from, len, at) })
+        }),
+        (None, Nowait::Plain) => sized(Call::Write, len, |len| {
+            // SAFETY: above.
+            answered(unsafe { libc::write(raw_fd, from, len) })
+        }),
+        (None, Nowait::Pipe) => sized(Call::Pwritev2, len, |len| {
+            let part = libc::iovec { iov_base: from.cast_mut(), iov_len: len };
+            // SAFETY: above; the kernel reads one `iovec`, and -1 is the descriptor's own position.
+            answered(unsafe { libc::pwritev2(raw_fd, &raw const part, 1, -1, libc::RWF_NOWAIT) })
+        }),
+        (None, Nowait::Socket) => sized(Call::Send, len, |len| {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: above.
+            answered(unsafe { libc::send(raw_fd, from, len, flags) })
+        }),
     }
+}
+
+fn offset(at: u64) -> io::Result<libc::off64_t> {
+    libc::off64_t::try_from(at).map_err(|_| Errno::INVAL)
+}
+
+/// What a function of the C library counted, or its errno.
+fn answered(count: libc::ssize_t) -> io::Result<usize> {
+    usize::try_from(count).map_err(|_| last_errno())
 }
 
 /// How a descriptor is asked not to wait.

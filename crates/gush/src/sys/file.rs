@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{self, Advice, FallocateFlags, Mode, OFlags, SeekFrom, Stat};
+use rustix::fs::{self, Advice, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Stat, StatxFlags};
 use rustix::io::{self, Errno};
 
 use super::Call;
@@ -77,6 +77,51 @@ pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     plain(Call::Fstat, || fs::fstat(fd))
 }
 
+/// The magic number of a file system (statfs(2)), without the sign that some architectures give it.
+pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    plain(Call::Fstatfs, || fs::fstatfs(fd)).map(|fs| fs.f_type as u64 & 0xffff_ffff)
+}
+
+/// `STATX_DIOALIGN`: how offsets and memory must be aligned for O_DIRECT; the kernel leaves the field out
+/// before Linux 6.1, and for files without O_DIRECT (statx(2)).
+pub(crate) fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let asked = StatxFlags::DIOALIGN;
+    let statx = plain(Call::Statx, || fs::statx(fd, "", AtFlags::EMPTY_PATH, asked))?;
+    let answered = StatxFlags::from_bits_retain(statx.stx_mask).contains(asked);
+    Ok(answered.then(|| u64::from(statx.stx_dio_offset_align.max(statx.stx_dio_mem_align))))
+}
+
+/// `F_GETFL` (fcntl(2)).
+pub(crate) fn flags(fd: BorrowedFd<'_>) -> io::Result<OFlags> {
+    plain(Call::GetFlags, || fs::fcntl_getfl(fd))
+}
+
+/// `F_SETFL` (fcntl(2)).
+pub(crate) fn set_flags(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<()> {
+    plain(Call::SetFlags, || fs::fcntl_setfl(fd, flags))
+}
+
+/// Only a terminal has a window size (`TIOCGWINSZ`, ioctl_tty(2)), which is how rustix's `isatty` asks.
+pub(crate) fn is_terminal(fd: BorrowedFd<'_>) -> bool {
+    plain(Call::WindowSize, || rustix::termios::tcgetwinsize(fd)).is_ok()
+}
+
+/// The size of a file; one that cannot be told is an error, and never 0.
+pub(crate) fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    u64::try_from(fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW)
+}
+
+/// Only the master of a pseudo-terminal has the number of its slave (`TIOCGPTN`, ioctl_tty(2)).
+pub(crate) fn is_terminal_master(fd: BorrowedFd<'_>) -> bool {
+    plain(Call::TerminalNumber, || rustix::pty::ptsname(fd, Vec::new())).is_ok()
+}
+
+/// How many descriptors this process may have (`RLIMIT_NOFILE`, getrlimit(2)); `None` without a limit.
+pub(crate) fn descriptor_limit() -> Option<u64> {
+    use rustix::process::{Resource, getrlimit};
+    plain(Call::GetLimit, || Ok(getrlimit(Resource::Nofile).current)).ok().flatten()
+}
+
 pub(crate) fn seek(fd: BorrowedFd<'_>, to: SeekFrom) -> io::Result<u64> {
     plain(Call::Lseek, || fs::seek(fd, to))
 }
@@ -101,7 +146,9 @@ pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> 
 /// Opens what `fd` refers to once more, with a file description of its own (proc(5), `/proc/self/fd`).
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    plain(Call::Open, || fs::open(path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty()))
+    plain(Call::Open, || {
+        fs::openat(fs::CWD, &path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
+    })
 }
 
 /// `struct fiemap` of `include/uapi/linux/fiemap.h`, without room for extents.

@@ -13,6 +13,39 @@ use rustix::mm::{self, Advice, MapFlags, ProtFlags};
 use super::data::{self, Nowait};
 use super::seam::{plain, sized};
 use super::{Call, sigbus};
+use crate::fault::Fault;
+use crate::port::Side;
+
+/// Anonymous, private memory, to be read and written (mmap(2)).
+pub(crate) fn anonymous(len: usize) -> io::Result<*mut c_void> {
+    let prot = ProtFlags::READ | ProtFlags::WRITE;
+    plain(Call::Mmap, || {
+        // SAFETY: a new mapping at an address of the kernel's choice: nothing else is there.
+        unsafe { mm::mmap_anonymous(ptr::null_mut(), len, prot, MapFlags::PRIVATE) }
+    })
+}
+
+/// # Safety
+/// The range must belong to the caller, and nothing may refer into it any more (munmap(2)).
+pub(crate) unsafe fn unmap(base: *mut c_void, len: usize) -> io::Result<()> {
+    // SAFETY: promised by the caller.
+    plain(Call::Munmap, || unsafe { mm::munmap(base, len) })
+}
+
+/// # Safety
+/// The range must belong to the caller; where the advice drops content, as `MADV_DONTNEED` does, nothing
+/// may rely on it any more (madvise(2)).
+pub(crate) unsafe fn advise(base: *mut c_void, len: usize, advice: Advice) -> io::Result<()> {
+    // SAFETY: promised by the caller.
+    plain(Call::Madvise, || unsafe { mm::madvise(base, len, advice) })
+}
+
+/// # Safety
+/// The range must belong to the caller (mlock(2)).
+pub(crate) unsafe fn lock(base: *mut c_void, len: usize) -> io::Result<()> {
+    // SAFETY: promised by the caller.
+    plain(Call::Mlock, || unsafe { mm::mlock(base, len) })
+}
 
 /// Who stores into a target's window; it decides the size of the folios to wish for.
 ///
@@ -33,7 +66,7 @@ pub(crate) struct Window {
     slack_bytes: usize,
 }
 
-// SAFETY: a window owns its mapping, and has no thread-bound state.
+// SAFETY: a window owns its mapping, which every thread of the process sees alike.
 unsafe impl Send for Window {}
 
 impl Window {
@@ -80,10 +113,8 @@ impl Window {
 
     fn advise(&self, advice: Advice) {
         // Advice only; a kernel that refuses it loses speed, not bytes.
-        let _ = plain(Call::Madvise, || {
-            // SAFETY: the range is this window's own mapping and the advice keeps its content.
-            unsafe { mm::madvise(self.base, self.mapped_bytes, advice) }
-        });
+        // SAFETY: the range is this window's own mapping and the advice keeps its content.
+        let _ = unsafe { advise(self.base, self.mapped_bytes, advice) };
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -91,7 +122,8 @@ impl Window {
     }
 
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset + len <= self.len(), "a range outside the window");
+        let end = offset.checked_add(len);
+        assert!(end.is_some_and(|end| end <= self.len()), "a range outside the window");
         // SAFETY: checked to lie inside the mapping.
         unsafe { self.base.cast::<u8>().add(self.slack_bytes + offset) }
     }
@@ -117,40 +149,50 @@ impl Window {
         from: BorrowedFd<'_>,
         from_at: u64,
     ) -> io::Result<usize> {
-        // SAFETY: `at` checked the range; `&mut self` makes it exclusive in this process.
+        // SAFETY: `at` checked the range, and the borrow keeps it mapped for the call; no reference into
+        // a window ever exists.
         unsafe { data::pread_raw(from, self.at(offset, len), len, from_at) }
     }
 
     /// Copies `len` bytes into another window, in user space.
     ///
     /// # Errors
-    /// `EFAULT` when either file was truncated below the range meanwhile (SIGBUS was caught).
+    /// `EFAULT`, with its side, when either file was truncated below the range meanwhile (SIGBUS was caught).
     pub(crate) fn copy_to(
         &self,
         offset: usize,
         target: &mut Window,
         target_offset: usize,
         len: usize,
-    ) -> io::Result<usize> {
-        sized(Call::Memcpy, len, |len| {
+    ) -> Result<usize, Fault> {
+        let mut side = Side::Source;
+        let copied = sized(Call::Memcpy, len, |len| {
             let from = self.at(offset, len);
             let to = target.at(target_offset, len);
             let guards = [
                 sigbus::Guard::over(self.base as usize, self.mapped_bytes)?,
                 sigbus::Guard::over(target.base as usize, target.mapped_bytes)?,
             ];
-            // SAFETY: both ranges are mapped and belong to different mappings; the foreign function
-            // makes no assumption about who else writes them, and a lost page is replaced by the
-            // guard's handler.
+            // SAFETY: `at` checked both ranges, which stay mapped while both windows are borrowed, and
+            // lie in different mappings. No reference into either exists; other processes may write
+            // them meanwhile, which changes bytes and nothing else. A fault at a page that a
+            // truncation took away returns with a page of zeros in its place.
             unsafe { libc::memcpy(to.cast(), from.cast(), len) };
-            if guards.iter().any(sigbus::Guard::was_hit) { Err(Errno::FAULT) } else { Ok(len) }
-        })
+            match guards.each_ref().map(sigbus::Guard::was_hit) {
+                [false, false] => Ok(len),
+                [source_hit, _] => {
+                    side = if source_hit { Side::Source } else { Side::Target };
+                    Err(Errno::FAULT)
+                }
+            }
+        });
+        copied.map_err(|errno| Fault { call: Call::Memcpy, side, errno })
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
         // SAFETY: the mapping is this window's own and nothing refers into it any more.
-        let _ = unsafe { mm::munmap(self.base, self.mapped_bytes) };
+        let _ = unsafe { unmap(self.base, self.mapped_bytes) };
     }
 }

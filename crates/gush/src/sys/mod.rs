@@ -9,13 +9,12 @@ pub(crate) mod data;
 #[cfg(feature = "faults")]
 pub mod faults;
 pub(crate) mod file;
-pub(crate) mod inherit;
 pub(crate) mod map;
 pub(crate) mod pipe;
+#[cfg(feature = "uring")]
 pub(crate) mod ring;
 mod seam;
 mod sigbus;
-pub(crate) mod signal;
-pub(crate) mod start;
+pub(crate) mod socket;
 
 pub use seam::{Call, Counts};

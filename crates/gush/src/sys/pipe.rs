@@ -7,10 +7,20 @@ use rustix::io;
 use rustix::pipe::{self, IoSliceRaw, PipeFlags, SpliceFlags};
 
 use super::Call;
-use super::seam::{plain, sized};
+use super::seam::{plain, sized, waiting};
 
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     plain(Call::Pipe, || pipe::pipe_with(PipeFlags::CLOEXEC))
+}
+
+/// `F_GETPIPE_SZ` (fcntl(2)).
+pub(crate) fn pipe_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    plain(Call::GetPipeSize, || pipe::fcntl_getpipe_size(fd))
+}
+
+/// `FIONREAD`: how many bytes a pipe holds (pipe(7)).
+pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    plain(Call::Unread, || io::ioctl_fionread(fd))
 }
 
 /// `F_SETPIPE_SZ`: answers the capacity that the kernel made of it (fcntl(2)).
@@ -60,11 +70,46 @@ pub(crate) fn tee(
 
 /// Waits for any of `fds`; answers how many are ready.
 pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Result<usize> {
-    plain(Call::Poll, || rustix::event::poll(fds, timeout))
+    waiting(Call::Poll, || rustix::event::poll(fds, timeout))
 }
 
 /// Is one of `events` (or an error, or the end) there now?
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
     poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+
+    use crate::kernel::{Kernel, Vmsplice};
+
+    /// The same question as the engine's probe, asked by the C library's functions alone.
+    #[test]
+    fn vmsplice_is_what_the_c_library_finds() {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let prot = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping of one page, which nobody else knows of, and which is never unmapped.
+        let page = unsafe { libc::mmap(std::ptr::null_mut(), 1, prot, flags, -1, 0) };
+        assert_ne!(page, libc::MAP_FAILED);
+        let slice = libc::iovec { iov_base: page, iov_len: 1 };
+        // SAFETY: the page is mapped for good; invariant 4 is broken on purpose, on a page of this test's own.
+        let taken = unsafe {
+            page.cast::<u8>().write_volatile(b'a');
+            let taken = libc::vmsplice(writer.as_raw_fd(), &raw const slice, 1, 0);
+            page.cast::<u8>().write_volatile(b'b');
+            taken
+        };
+        let expected = if taken < 0 {
+            Vmsplice::Absent(super::super::file::last_errno())
+        } else {
+            let mut byte = [0];
+            reader.read_exact(&mut byte).expect("the byte");
+            if byte == *b"b" { Vmsplice::ZeroCopy } else { Vmsplice::Copies }
+        };
+        assert_eq!(Kernel::get().vmsplice(), expected);
+    }
 }

@@ -8,7 +8,7 @@ use io_uring::{IoUring, opcode, types};
 use rustix::io::{self, Errno};
 
 use super::Call;
-use super::seam::{plain, sized};
+use super::seam::{plain, sized, waiting};
 use crate::pages::Pages;
 
 /// One finished operation: the slot whose buffer it used, and its answer.
@@ -92,8 +92,9 @@ impl Ring {
                     .map_err(|_| Errno::from_raw_os_error(-done.result()));
                 return Ok(Some((slot, answer)));
             }
-            match plain(Call::IoUringEnter, || self.ring.submit_and_wait(1).map_err(|e| errno(&e)))
-            {
+            match waiting(Call::IoUringEnter, || {
+                self.ring.submit_and_wait(1).map_err(|e| errno(&e))
+            }) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
@@ -106,9 +107,9 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel may still write into the buffers: they must outlive every operation.
         while self.under_way > 0 {
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            match plain(Call::IoUringEnter, || self.ring.submit_and_wait(1).map_err(|e| errno(&e)))
+            {
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => {
                     // Without an answer the buffers cannot be freed safely: they are left to the process.
                     self.buffers.drain(..).for_each(std::mem::forget);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 
-use rustix::io;
+use rustix::io::{self, retry_on_intr};
 
 macro_rules! calls {
     ($($variant:ident => $name:literal),+ $(,)?) => {
@@ -53,6 +53,8 @@ calls! {
     IoUringEnter => "io_uring_enter",
     Fiemap => "ioctl(FS_IOC_FIEMAP)",
     Mmap => "mmap",
+    Munmap => "munmap",
+    Mlock => "mlock",
     Memcpy => "memcpy",
     Madvise => "madvise",
     Ftruncate => "ftruncate",
@@ -60,9 +62,20 @@ calls! {
     Fadvise => "fadvise64",
     Lseek => "lseek",
     Fstat => "fstat",
+    Fstatfs => "fstatfs",
+    Statx => "statx",
     GetFlags => "fcntl(F_GETFL)",
+    SetFlags => "fcntl(F_SETFL)",
+    WindowSize => "ioctl(TIOCGWINSZ)",
+    TerminalNumber => "ioctl(TIOCGPTN)",
+    GetLimit => "prlimit64",
+    Unread => "ioctl(FIONREAD)",
+    GetSocketOption => "getsockopt",
+    SetSocketOption => "setsockopt",
+    Socketpair => "socketpair",
     Open => "openat",
     Pipe => "pipe2",
+    GetPipeSize => "fcntl(F_GETPIPE_SZ)",
     SetPipeSize => "fcntl(F_SETPIPE_SZ)",
     Poll => "ppoll",
 }
@@ -137,6 +150,8 @@ fn count(call: Call) {
 }
 
 /// Makes one call of at most `len` bytes: counted, and answered by the test's plan if there is one.
+///
+/// EINTR is answered to the caller, to whom it is a step of 0 bytes.
 #[inline]
 pub(crate) fn sized(
     call: Call,
@@ -154,9 +169,19 @@ pub(crate) fn sized(
     body(len)
 }
 
-/// Makes one call that moves no bytes itself.
+/// Makes one call that moves no bytes itself, again for as long as a signal interrupts it.
+///
+/// File systems answer EINTR to more calls than their manual pages tell: tmpfs to fallocate
+/// (`shmem_fallocate` of mm/shmem.c) after Ctrl-Z and `fg`, FUSE and NFS to any.
 #[inline]
-pub(crate) fn plain<T>(call: Call, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn plain<T>(call: Call, mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    retry_on_intr(|| waiting(call, &mut body))
+}
+
+/// As [`plain`], for a call whose caller decides what an interruption means, because it waits for
+/// something, or up to some time.
+#[inline]
+pub(crate) fn waiting<T>(call: Call, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     count(call);
     #[cfg(feature = "faults")]
     if let super::faults::Verdict::Fail(errno) = super::faults::ask(call) {

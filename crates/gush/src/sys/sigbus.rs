@@ -2,15 +2,21 @@
 //!
 //! While a [`Guard`] stands over a range, a fault in it puts an anonymous page under the faulting
 //! address and marks the guard; the interrupted copy goes on with zeros, and its caller, who asks
-//! [`Guard::was_hit`], reports failure. A fault anywhere else goes to whoever handled SIGBUS before.
-//! (mmap(2), "SIGBUS"; the same way is used by libwayland's `wl_shm_buffer_begin_access`.)
+//! [`Guard::was_hit`], reports failure. (mmap(2), "SIGBUS"; the same way is used by libwayland's
+//! `wl_shm_buffer_begin_access`.)
+//!
+//! The disposition of a signal belongs to the whole process, so it is only borrowed: the first guard
+//! installs the handler, the last one to go puts the previous disposition back. Every SIGBUS that is
+//! not a fault in a guarded range meets the previous disposition: faults elsewhere, signals that
+//! somebody sent, and the kernel's notices of failing memory.
 
 use std::ffi::c_void;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{mem, ptr};
 
 use rustix::io::{self, Errno};
+use rustix::mm::{self, MapFlags, ProtFlags};
 
 struct Slot {
     start: AtomicUsize,
@@ -25,24 +31,61 @@ static GUARDED: [Slot; SLOTS] = [const {
     Slot { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
 }; SLOTS];
 
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// How many guards stand, and the disposition that the last one to go puts back.
+static STANDING: Mutex<(usize, Option<libc::sigaction>)> = Mutex::new((0, None));
+
+/// What the handler passes other signals on to: read by the handler, so published by one store. Never
+/// freed, because a handler may still be reading it; one that says the same is not made again.
+static PREVIOUS: AtomicPtr<Previous> = AtomicPtr::new(ptr::null_mut());
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Previous {
+    handler: libc::sighandler_t,
+    flags: libc::c_int,
+}
+
+const DEFAULT: Previous = Previous { handler: libc::SIG_DFL, flags: 0 };
+
+impl Previous {
+    fn of(action: &libc::sigaction) -> Self {
+        Self { handler: action.sa_sigaction, flags: action.sa_flags }
+    }
+
+    fn get() -> Self {
+        // SAFETY: null, or a leaked allocation that nobody writes any more.
+        unsafe { PREVIOUS.load(Ordering::Acquire).as_ref() }.copied().unwrap_or(DEFAULT)
+    }
+
+    fn publish(self) {
+        if self != Self::get() {
+            PREVIOUS.store(Box::leak(Box::new(self)), Ordering::Release);
+        }
+    }
+}
 
 /// Stands over one mapped range until dropped.
 pub(super) struct Guard(&'static Slot);
 
 impl Guard {
     /// # Errors
-    /// `EAGAIN` when every slot is taken; `EINVAL` when the handler cannot be installed.
+    /// `EAGAIN` when every slot is taken; `EOPNOTSUPP` where this thread blocks SIGBUS, because the
+    /// kernel then ends the process at a fault (`force_sig_info_to_task` of kernel/signal.c).
     pub(super) fn over(start: usize, bytes: usize) -> io::Result<Self> {
-        install()?;
-        for slot in &GUARDED {
-            if slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                slot.hit.store(false, Ordering::Relaxed);
-                slot.bytes.store(bytes, Ordering::Release);
-                return Ok(Self(slot));
-            }
+        if is_blocked_here() {
+            return Err(Errno::OPNOTSUPP);
         }
-        Err(Errno::AGAIN)
+        let free = |slot: &&Slot| {
+            slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let slot = GUARDED.iter().find(free).ok_or(Errno::AGAIN)?;
+        let mut standing = standing();
+        if standing.0 == 0 {
+            standing.1 = Some(install());
+        }
+        standing.0 += 1;
+        slot.hit.store(false, Ordering::Relaxed);
+        slot.bytes.store(bytes, Ordering::Release);
+        Ok(Self(slot))
     }
 
     pub(super) fn was_hit(&self) -> bool {
@@ -54,77 +97,163 @@ impl Drop for Guard {
     fn drop(&mut self) {
         self.0.bytes.store(0, Ordering::Release);
         self.0.start.store(0, Ordering::Release);
+        let mut standing = standing();
+        standing.0 -= 1;
+        if standing.0 == 0
+            && let Some(previous) = standing.1.take()
+        {
+            put_back(&previous);
+        }
     }
 }
 
-fn install() -> io::Result<()> {
-    if BEFORE.get().is_some() {
-        return Ok(());
+fn standing() -> MutexGuard<'static, (usize, Option<libc::sigaction>)> {
+    STANDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn handler() -> libc::sighandler_t {
+    on_sigbus as *const () as libc::sighandler_t
+}
+
+/// Answers the disposition that our handler takes the place of. Called with [`STANDING`] locked.
+fn install() -> libc::sigaction {
+    let previous = disposition();
+    // Somebody saved our handler and put it back: what was before it stays what it passes on to.
+    if previous.sa_sigaction == handler() {
+        return previous;
     }
-    // SAFETY: zeroed is a valid sigaction; the handler only does what signal-safety(7) allows and a
-    // raw mmap; the old action is kept before the first guard can be hit.
+    // Published first: the handler may run as soon as it is installed.
+    Previous::of(&previous).publish();
+    let mut ours = previous;
+    ours.sa_sigaction = handler();
+    // The kernel itself then blocks the signals that the previous handler wants blocked, and restarts
+    // calls as it wants; without a handler there was nothing to be interrupted by.
+    let kept = match previous.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => libc::SA_RESTART,
+        _ => previous.sa_flags & (libc::SA_RESTART | libc::SA_NODEFER),
+    };
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | kept;
+    set_disposition(&ours);
+    previous
+}
+
+/// Called with [`STANDING`] locked. A handler that was installed over ours meanwhile stays: it may pass
+/// on to ours, which passes on to the previous one.
+fn put_back(previous: &libc::sigaction) {
+    if disposition().sa_sigaction != handler() {
+        return;
+    }
+    let mut previous = *previous;
+    // It was used up meanwhile (SA_RESETHAND).
+    if Previous::get() == DEFAULT {
+        previous.sa_sigaction = libc::SIG_DFL;
+    }
+    set_disposition(&previous);
+}
+
+fn disposition() -> libc::sigaction {
+    let mut now = mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only asks; zeroed is a valid sigaction, should the call fail.
     unsafe {
-        let mut old: libc::sigaction = mem::zeroed();
-        libc::sigaction(libc::SIGBUS, ptr::null(), &raw mut old);
-        if BEFORE.set(old).is_err() {
-            return Ok(());
-        }
-        let mut new: libc::sigaction = mem::zeroed();
-        new.sa_sigaction = on_sigbus as *const () as usize;
-        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        if libc::sigaction(libc::SIGBUS, &raw const new, ptr::null_mut()) != 0 {
-            return Err(Errno::INVAL);
-        }
+        libc::sigaction(libc::SIGBUS, ptr::null(), now.as_mut_ptr());
+        now.assume_init()
     }
-    Ok(())
+}
+
+/// sigaction(2) fails for SIGKILL, SIGSTOP and bad pointers only.
+fn set_disposition(to: &libc::sigaction) {
+    // SAFETY: `to` is what the kernel gave, or that with our handler, which makes only calls that
+    // signal-safety(7) allows and raw system calls, and reads atomics and memory that is never freed.
+    unsafe { libc::sigaction(libc::SIGBUS, to, ptr::null_mut()) };
+}
+
+fn is_blocked_here() -> bool {
+    let mut mask = mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a null new mask only asks; zeroed is a valid, empty set.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr());
+        libc::sigismember(mask.as_ptr(), libc::SIGBUS) == 1
+    }
 }
 
 extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid siginfo to an SA_SIGINFO handler.
-    let address = unsafe { (*info).si_addr() } as usize;
-    for slot in &GUARDED {
-        let start = slot.start.load(Ordering::Acquire);
-        let bytes = slot.bytes.load(Ordering::Acquire);
-        if start != 0 && (start..start + bytes).contains(&address) {
-            slot.hit.store(true, Ordering::Release);
-            if put_zero_page(address) {
-                return;
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // BUS_ADRERR is what a page behind the end of a file gives. Only faults have an address at all:
+    // for a signal that was sent, that word is the sender's.
+    if code == libc::BUS_ADRERR {
+        for slot in &GUARDED {
+            let start = slot.start.load(Ordering::Acquire);
+            let bytes = slot.bytes.load(Ordering::Acquire);
+            if start != 0 && (start..start + bytes).contains(&address) {
+                slot.hit.store(true, Ordering::Release);
+                if put_zero_page(address) {
+                    return;
+                }
             }
         }
     }
-    pass_on(signal, info, context);
+    pass_on(signal, code, info, context);
 }
 
 fn put_zero_page(address: usize) -> bool {
     let page_bytes = rustix::param::page_size();
-    // SAFETY: the page lies inside a guarded mapping of ours, whose content is already lost.
-    let page = unsafe {
-        libc::mmap(
-            (address & !(page_bytes - 1)) as *mut c_void,
-            page_bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
-            -1,
-            0,
-        )
-    };
-    page != libc::MAP_FAILED
+    let page = ptr::with_exposed_provenance_mut(address & !(page_bytes - 1));
+    let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+    // SAFETY: the page lies inside a mapping that a guard stands over: its owner keeps it mapped, has no
+    // reference into it, and its content is already lost. The call is a raw one that leaves errno alone.
+    unsafe { mm::mmap_anonymous(page, page_bytes, ProtFlags::READ | ProtFlags::WRITE, flags) }
+        .is_ok()
 }
 
-fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().map_or(libc::SIG_DFL, |action| action.sa_sigaction);
-    let flags = BEFORE.get().map_or(0, |action| action.sa_flags);
-    if before == libc::SIG_DFL || before == libc::SIG_IGN {
-        // SAFETY: the default action is valid; returning repeats the fault, which then ends the process.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
-    } else if flags & libc::SA_SIGINFO != 0 {
-        // SAFETY: the earlier owner installed this address as a three-argument handler.
-        let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) =
-            unsafe { mem::transmute(before) };
-        handler(signal, info, context);
-    } else {
-        // SAFETY: the earlier owner installed this address as a one-argument handler.
-        let handler: extern "C" fn(libc::c_int) = unsafe { mem::transmute(before) };
-        handler(signal);
+/// Does what the previous disposition would have done with this signal.
+fn pass_on(
+    signal: libc::c_int,
+    code: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    let is_fault = matches!(
+        code,
+        libc::BUS_ADRALN | libc::BUS_ADRERR | libc::BUS_OBJERR | libc::BUS_MCEERR_AR
+    );
+    let previous = Previous::get();
+    match previous.handler {
+        // A fault cannot be ignored: the kernel ends the process.
+        libc::SIG_IGN if !is_fault => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // SAFETY: the default action is valid. Returning repeats a fault, which then ends the process;
+            // a signal that was sent is sent once more, and comes when this handler has returned.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                if !is_fault {
+                    libc::raise(signal);
+                }
+            }
+        }
+        handler => {
+            if previous.flags & libc::SA_RESETHAND != 0 {
+                use_up();
+            }
+            if previous.flags & libc::SA_SIGINFO != 0 {
+                // SAFETY: the earlier owner installed this address as a three-argument handler.
+                let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) =
+                    unsafe { mem::transmute(handler) };
+                handler(signal, info, context);
+            } else {
+                // SAFETY: the earlier owner installed this address as a one-argument handler.
+                let handler: extern "C" fn(libc::c_int) = unsafe { mem::transmute(handler) };
+                handler(signal);
+            }
+        }
     }
 }
+
+/// The previous handler wanted to be called once (SA_RESETHAND).
+fn use_up() {
+    static USED_UP: Previous = DEFAULT;
+    PREVIOUS.store(ptr::from_ref(&USED_UP).cast_mut(), Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests;

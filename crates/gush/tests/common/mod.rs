@@ -1,37 +1,38 @@
 //! What the engine's tests share: ends of every kind, made-up bytes, and a guard against hanging.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of it")]
 
-use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use gush::MethodName;
+
 mod bytes;
 mod drain;
 mod feed;
 mod loopdev;
+mod pipe;
 mod source;
 mod target;
+
+pub use gush_test::{not_applicable, skipped};
 
 pub use bytes::{Dice, noise};
 pub use drain::{Drainer, Ending};
 pub use feed::{Feed, feed};
 pub use loopdev::LoopDevice;
+pub use pipe::round_trip;
 pub use source::{Source, SourceKind, open_source};
 pub use target::{Target, TargetKind, open_target, read_all};
 
-/// Says past the test runner's capture that something could not be tried here, and why.
-pub fn say_skipped(reason: &str) {
-    let name = thread::current().name().unwrap_or("a test").to_owned();
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason} ({name})");
-}
-
-/// Ends the test visibly.
+/// Ends the test visibly; where nothing may be skipped, in failure.
 #[macro_export]
 macro_rules! skip {
     ($($reason:tt)+) => {{
-        $crate::common::say_skipped(&format!($($reason)+));
+        gush_test::skipped(&format!($($reason)+));
         return;
     }};
 }
@@ -68,6 +69,18 @@ pub fn ends_within<T: Send + 'static>(
     }
 }
 
+/// The methods that move plain files on one ext4 or tmpfs.
+pub fn file_methods() -> impl Iterator<Item = MethodName> {
+    MethodName::ALL.iter().copied().filter(|&name| name != MethodName::Reflink)
+}
+
+/// A temporary file with this content, at position 0.
+pub fn file_of(content: &[u8]) -> OwnedFd {
+    let file = tempfile::tempfile().expect("a file");
+    file.write_all_at(content, 0).expect("its content");
+    file.into()
+}
+
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -96,6 +109,7 @@ pub fn child(wrapper: &[&str], test: &str, env: &[(&str, &str)]) -> (bool, Strin
         .stdin(Stdio::null())
         .output()
         .expect("a child process");
+    let passed = gush_test::one_test_ran(&out);
     let said = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    (out.status.success(), said.concat())
+    (passed, said.concat())
 }

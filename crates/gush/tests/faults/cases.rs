@@ -84,10 +84,17 @@ pub fn auto() -> impl Iterator<Item = Case> {
     pairs.into_iter().flat_map(|(from, to)| both(Choice::Auto, from, to))
 }
 
+/// Into sockets while an observer watches: their flags are changed, and put back.
+pub fn observed() -> impl Iterator<Item = Case> {
+    named()
+        .filter(|case| matches!(case.to, T::UnixStream | T::Tcp))
+        .map(|case| Case { observed: true, ..case })
+}
+
 /// Moves that several threads share.
 pub fn shared() -> impl Iterator<Item = Case> {
     let pairs = [(S::File, T::File), (S::Tmpfs, T::Memfd)];
-    let methods = MethodName::ALL.iter().filter(|name| name.method().traits().parallel);
+    let methods = MethodName::ALL.iter().filter(|name| name.is_parallel());
     methods
         .flat_map(move |&method| {
             pairs.into_iter().map(move |(from, to)| Case {
@@ -95,6 +102,7 @@ pub fn shared() -> impl Iterator<Item = Case> {
                 from,
                 to: if method == MethodName::CopyFileRange { T::File } else { to },
                 amidst: from == S::Tmpfs,
+                observed: false,
                 len: LARGE,
             })
         })
@@ -106,5 +114,5 @@ pub fn shared() -> impl Iterator<Item = Case> {
 fn both(choice: Choice, from: S, to: T) -> impl Iterator<Item = Case> {
     let offsets = from.has_offsets() || to.takes_offsets();
     let wanted = if offsets { &[false, true][..] } else { &[false] };
-    wanted.iter().map(move |&amidst| Case { choice, from, to, amidst, len: SMALL })
+    wanted.iter().map(move |&amidst| Case { choice, from, to, amidst, observed: false, len: SMALL })
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Choice, Errno, Error, MethodName, Mover, Report, Tuning};
+use gush::{Call, Choice, Control, Errno, Error, MethodName, Mover, Progress, Report, Tuning};
 use rustix::fs::SeekFrom;
 
 use crate::common::{Source, SourceKind, Target, TargetKind, noise};
@@ -24,6 +24,8 @@ pub struct Case {
     pub to: TargetKind,
     /// Files are used from offset [`LEAD`] in the midst of other content, by naming the offsets.
     pub amidst: bool,
+    /// An observer watches, so that no call may hold the move ([`gush::Mover::observe`]).
+    pub observed: bool,
     pub len: usize,
 }
 
@@ -37,7 +39,8 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amidst = if self.amidst { ", amidst" } else { "" };
-        write!(f, "{}: {:?} -> {:?}{amidst}", self.choice, self.from, self.to)
+        let observed = if self.observed { ", observed" } else { "" };
+        write!(f, "{}: {:?} -> {:?}{amidst}{observed}", self.choice, self.from, self.to)
     }
 }
 
@@ -141,6 +144,10 @@ pub fn run(
     } else if target_lead > 0 {
         mover = mover.target_offset_bytes(target_lead as u64);
     }
+    let mut go_on = |_: &Progress| Control::Continue;
+    if case.observed {
+        mover = mover.observe(&mut go_on);
+    }
     let guard = Plan::new(judge).install();
     let result = mover.run();
     drop(guard);
@@ -160,11 +167,11 @@ pub fn content(case: Case) -> &'static [u8] {
     if case.len == SMALL { &SHORT } else { &LONG }
 }
 
-/// The calls that a move makes when nothing goes wrong, in order.
-pub fn calls_of(case: Case) -> Vec<(Call, u64)> {
+/// The calls that a move on so many threads makes when nothing goes wrong, in order.
+pub fn calls_of(case: Case, threads: usize) -> Vec<(Call, u64)> {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = seen.clone();
-    let outcome = run(case, 1, move |call, nth| {
+    let outcome = run(case, threads, move |call, nth| {
         log.lock().expect("log").push((call, nth));
         Verdict::Go
     });

@@ -6,14 +6,14 @@ mod common;
 mod outcome;
 mod plan;
 
-use common::{is_root, say_skipped, within};
+use common::{is_root, skipped, within};
 use plan::Plan;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 fn moves_agree_with_the_model(cases: u32) {
     if !is_root() {
-        say_skipped("block devices: a loop device needs root");
+        skipped("block devices: a loop device needs root");
     }
     let config =
         Config { cases, failure_persistence: None, max_shrink_iters: 300, ..Config::default() };

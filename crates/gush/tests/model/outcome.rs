@@ -145,7 +145,7 @@ impl Model<'_> {
             if report.methods.iter().any(|used| used.name != name) {
                 return Err(format!("replaced: {}", report.explain()));
             }
-            let sees = name.method().traits().sees_bytes;
+            let sees = name.sees_bytes();
             if self.plan.digest && sees && report.digest.is_none() {
                 return Err(format!("no digest: {}", report.explain()));
             }

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use gush::{Choice, Holes, MethodName, Mover};
+use gush::{Call, Choice, Holes, MethodName, Mover};
 use rustix::fs::SeekFrom;
 
 use crate::common::{Target, TargetKind, noise, read_all};
-use crate::{file_methods, file_of};
+use crate::common::{file_methods, file_of};
 
 const BLOCK: usize = 64 << 10;
 
@@ -161,9 +161,71 @@ fn holes_are_made_of_zeros_when_asked() {
             assert!(read_all(&target) == content, "{name}: other content");
             let data = pattern.matches('d').count() * BLOCK;
             assert!(allocated_bytes(&target) <= data as u64 + 8192, "{name}: not punched");
-            let zeros = (pattern.len() * BLOCK - data) as u64;
-            assert_eq!(report.hole_bytes, zeros, "{name}");
+            assert_eq!(report.hole_bytes, (content.len() - data) as u64, "{name}");
         }
+    }
+}
+
+/// Neither the buffer's size nor where it starts decides what becomes a hole.
+#[test]
+fn zeros_become_holes_whatever_the_buffer() {
+    for buffer_bytes in [1 << 9, 2 << 10, 5000, 12_345, 1 << 20] {
+        for pattern in PATTERNS {
+            let name = format!("{buffer_bytes}, {pattern}");
+            // Written zeros, in a file without holes.
+            let (_, content) = sparse(pattern, 700, &dirs()[0]);
+            let source = file_of(&content);
+            let tuning = gush::Tuning::default().buffer_bytes(buffer_bytes);
+            for old in [vec![], noise(9, content.len())] {
+                let target = file_of(&old);
+                let mover = Mover::new(&source, &target).source_offset_bytes(0);
+                let mover = mover.holes(Holes::Make).tuning(tuning.clone());
+                let report = mover.run().expect(&name);
+                assert_eq!(report.bytes, content.len() as u64, "{name}");
+                assert!(read_all(&target) == content, "{name}: other content");
+                let data = pattern.matches('d').count() * BLOCK;
+                let used = allocated_bytes(&target);
+                assert!(used <= data as u64 + 8192, "{name}: {used} bytes for {data} of data");
+                assert_eq!(report.hole_bytes, (content.len() - data) as u64, "{name}");
+            }
+        }
+    }
+}
+
+/// Where a move begins in source and target need not be alike.
+#[test]
+fn zeros_become_holes_at_the_blocks_of_the_target() {
+    let mut content = noise(1, 3 * BLOCK);
+    content[5000..5000 + 2 * BLOCK].fill(0);
+    let source = file_of(&content);
+    let target = file_of(&noise(9, 4 * BLOCK));
+    let mover = Mover::new(&source, &target).holes(Holes::Make).target_offset_bytes(333);
+    mover.run().expect("a move");
+    let mut expected = noise(9, 4 * BLOCK);
+    expected[333..333 + content.len()].copy_from_slice(&content);
+    assert!(read_all(&target) == expected, "other content");
+    let holes = (4 * BLOCK as u64).saturating_sub(allocated_bytes(&target));
+    // A block can be as large as a page; the two at the ends of the zeros hold data, too.
+    let at_least = (2 * BLOCK).saturating_sub(2 * rustix::param::page_size());
+    assert!(holes >= at_least as u64, "{holes} bytes of holes");
+}
+
+#[test]
+fn holes_that_can_be_believed_are_not_read_when_zeros_become_holes() {
+    for dir in dirs() {
+        let (source, content) = sparse("dhzh", 0, &dir);
+        rustix::fs::ftruncate(&source, 64 << 30).expect("a long hole");
+        let target: OwnedFd = tempfile::tempfile_in(&dir).expect("a file").into();
+        let mover = Mover::new(&source, &target).holes(Holes::Make).source_offset_bytes(0);
+        let report = mover.run().expect("a copy");
+        assert_eq!((report.bytes, report.hole_bytes), (64 << 30, (64 << 30) - BLOCK as u64));
+        let reads: u64 = report.methods.iter().map(|used| used.calls.get(Call::Pread)).sum();
+        assert!(reads < 10, "{dir}: {reads} reads of two blocks of data");
+        let mut got = vec![1; content.len()];
+        rustix::io::pread(&target, &mut got, 0).expect("the start");
+        assert!(got == content, "{dir}: other content");
+        assert!(allocated_bytes(&target) <= 2 * BLOCK as u64, "{dir}");
+        assert_eq!(rustix::fs::fstat(&target).expect("fstat").st_size, 64 << 30, "{dir}");
     }
 }
 
@@ -214,5 +276,23 @@ fn a_named_method_that_cannot_write_the_last_piece_touches_nothing() {
                 assert!(target.content().is_empty(), "{name}");
             }
         }
+    }
+}
+
+#[test]
+fn files_of_different_sizes_differ_where_the_shorter_ends() {
+    let content = noise(3, 300_000);
+    for (extra, is_hole) in [(1, false), (1, true), (200 << 20, true)] {
+        let (short, long) = (file_of(&content), file_of(&content));
+        let longer = File::from(long.try_clone().unwrap());
+        longer.set_len(300_000 + extra).unwrap();
+        if !is_hole {
+            longer.write_all_at(&[0], 300_000 + extra - 1).unwrap();
+        }
+        for (a, b) in [(&short, &long), (&long, &short)] {
+            let differs = gush::first_difference(a, b).expect("two files");
+            assert_eq!(differs, Some(300_000), "{extra} bytes more, a hole: {is_hole}");
+        }
+        assert_eq!(gush::first_difference(&long, &long).unwrap(), None);
     }
 }

@@ -7,8 +7,7 @@ use std::process::Command;
 
 use gush::{Call, Choice, Errno, MethodName, Mover};
 
-use crate::common::{child, is_root, noise, read_all, runs};
-use crate::{file_methods, file_of};
+use crate::common::{child, file_methods, file_of, is_root, noise, not_applicable, read_all, runs};
 
 /// Runs an ignored test of this room as root of a mount namespace of its own.
 fn in_own_namespace(test: &str) -> Result<(), String> {
@@ -170,10 +169,96 @@ fn child_clones_on_btrfs() {
     run("umount", &[point.to_str().expect("a path")]);
 }
 
+/// Each subvolume of btrfs has an `st_dev` of its own; the kernel shares blocks between them all the same.
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_clones_between_subvolumes() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = mounted("mkfs.btrfs", 160, dir.path());
+    let [one, two] = ["one", "two"].map(|name| point.join(name));
+    for volume in [&one, &two] {
+        run("btrfs", &["-q", "subvolume", "create", volume.to_str().expect("a path")]);
+    }
+    let content = noise(1, 20 << 20);
+    std::fs::write(one.join("source"), &content).expect("the source");
+    let source: OwnedFd = File::open(one.join("source")).expect("the source").into();
+    let device = |fd: &OwnedFd| rustix::fs::fstat(fd).expect("fstat").st_dev;
+    let refusals = gush::Refusals::default();
+    for threads in [1, 2] {
+        let target = create(two.join(format!("{threads}")));
+        assert_ne!(device(&source), device(&target));
+        let mover = Mover::new(&source, &target).source_offset_bytes(0).threads(threads);
+        let report = mover.remember(&refusals).run().expect("a clone");
+        assert_eq!(report.main_method(), Some(MethodName::Reflink), "{}", report.explain());
+        assert!(read_all(&target) == content, "other content");
+    }
+    let excluded = [MethodName::Reflink];
+    let target = create(two.join("copied"));
+    let mover = Mover::new(&source, &target).source_offset_bytes(0).exclude(&excluded);
+    let report = mover.length_bytes(1 << 20).run().expect("a copy");
+    assert_eq!(report.main_method(), Some(MethodName::CopyFileRange), "{}", report.explain());
+    let elsewhere = File::create(dir.path().join("elsewhere")).expect("a file");
+    for _ in 0..2 {
+        let mover = Mover::new(&source, &elsewhere).source_offset_bytes(0);
+        let report = mover.remember(&refusals).run().expect("a copy to another file system");
+        assert_eq!(report.main_method(), Some(MethodName::ReadWrite), "{}", report.explain());
+    }
+    drop((source, target));
+    run("umount", &[point.to_str().expect("a path")]);
+}
+
+#[test]
+fn files_of_two_subvolumes_share_their_blocks() {
+    if !knows("btrfs") {
+        return not_applicable("the kernel has no btrfs");
+    }
+    if !runs("mkfs.btrfs", &["-V"]) {
+        skip!("mkfs.btrfs is missing");
+    }
+    if let Err(reason) = in_own_namespace("child_clones_between_subvolumes") {
+        skip!("{reason}");
+    }
+}
+
+/// `st_blksize` is a size for fast transfers: a tmpfs with huge pages says 2 MiB, NFS often 1 MiB.
+#[test]
+#[ignore = "run in a namespace of its own by the test below"]
+fn child_makes_holes_between_large_blocks() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let point = dir.path().to_str().expect("a path");
+    run("mount", &["-t", "tmpfs", "-o", "huge=always", "none", point]);
+    let target = create(dir.path().join("target"));
+    let block_bytes = rustix::fs::fstat(&target).expect("fstat").st_blksize;
+    println!("st_blksize {block_bytes}");
+    let mut content = vec![0; 1 << 20];
+    content[..100].fill(1);
+    content.extend(noise(1, 1 << 16));
+    let source = file_of(&content);
+    let mover = Mover::new(&source, &target).source_offset_bytes(0).holes(gush::Holes::Make);
+    let report = mover.run().expect("a copy");
+    assert!(read_all(&target) == content, "other content");
+    assert!(report.hole_bytes >= (1 << 20) - 8192, "{} bytes of holes", report.hole_bytes);
+    drop(target);
+    run("umount", &[point]);
+    if block_bytes < 1 << 20 {
+        not_applicable(&format!("st_blksize is {block_bytes}: no huge pages for tmpfs here"));
+    }
+}
+
+#[test]
+fn holes_are_made_where_st_blksize_is_larger_than_they_are() {
+    if let Err(reason) = in_own_namespace("child_makes_holes_between_large_blocks") {
+        skip!("{reason}");
+    }
+}
+
 #[test]
 fn reflink_clones_files_and_parts_on_xfs() {
-    if !runs("mkfs.xfs", &["-V"]) || !knows("xfs") {
-        skip!("mkfs.xfs is missing, or the kernel has no xfs");
+    if !knows("xfs") {
+        return not_applicable("the kernel has no xfs");
+    }
+    if !runs("mkfs.xfs", &["-V"]) {
+        skip!("mkfs.xfs is missing");
     }
     if let Err(reason) = in_own_namespace("child_clones_on_xfs") {
         skip!("{reason}");
@@ -182,8 +267,11 @@ fn reflink_clones_files_and_parts_on_xfs() {
 
 #[test]
 fn reflink_clones_files_and_parts_on_btrfs() {
-    if !runs("mkfs.btrfs", &["-V"]) || !knows("btrfs") {
-        skip!("mkfs.btrfs is missing, or the kernel has no btrfs");
+    if !knows("btrfs") {
+        return not_applicable("the kernel has no btrfs");
+    }
+    if !runs("mkfs.btrfs", &["-V"]) {
+        skip!("mkfs.btrfs is missing");
     }
     if let Err(reason) = in_own_namespace("child_clones_on_btrfs") {
         skip!("{reason}");

@@ -8,7 +8,7 @@ use gush::{Choice, MethodName, Mover, Tuning};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use crate::common::{TargetKind, noise, open_target, within};
-use crate::{file_methods, file_of};
+use crate::common::{file_methods, file_of};
 
 const LEN: usize = 32_768;
 
@@ -57,7 +57,7 @@ fn without_isolation_a_spliced_file_shows_a_later_write() {
     let shows = |choice, to| within(30, "a splice", move || later_write_shows(choice, to, false));
     for method in [MethodName::Splice, MethodName::Sendfile] {
         assert_eq!(shows(Choice::Only(method), TargetKind::Pipe), Some(true), "{method}");
-        assert!(method.method().traits().shares_source);
+        assert!(method.shares_source());
     }
     let copied = shows(Choice::Only(MethodName::ReadWrite), TargetKind::Pipe);
     assert_eq!(copied, Some(false), "read-write copies");

@@ -1,0 +1,243 @@
+//! Words read as getopt_long(3) reads them, before clap does: shortened options are written out, values are tied to
+//! their options, and misuse is told in the words that GNU tools use.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use clap::{Arg, Command};
+
+use super::nearest;
+
+/// How the words are to be read.
+#[derive(Clone, Copy, Default)]
+pub struct Reading<'a> {
+    /// Long options that a shortened one means before all others: those of the GNU tool, so that scripts written for
+    /// that one mean the same here. Its short options are the command's.
+    pub first: &'a [&'a str],
+    /// The first operand ends the options (POSIXLY_CORRECT).
+    pub operands_end_options: bool,
+}
+
+/// An option as it may be written.
+struct Found<'a> {
+    arg: &'a Arg,
+    takes_value: bool,
+}
+
+/// Writes `words` so that nothing in them is shortened or loose.
+///
+/// # Errors
+/// What is wrong with them, in a sentence.
+pub fn spell_out(
+    command: &Command,
+    reading: Reading<'_>,
+    words: impl Iterator<Item = OsString>,
+) -> Result<Vec<OsString>, String> {
+    let mut words = words;
+    let mut spelled = Vec::new();
+    while let Some(word) = words.next() {
+        match word.as_bytes() {
+            b"--" => {
+                spelled.push(word);
+                spelled.extend(words);
+                return Ok(spelled);
+            }
+            [b'-', b'-', long @ ..] => {
+                spelled.push(long_option(command, reading, long, &mut words)?)
+            }
+            [b'-', shorts @ ..] if !shorts.is_empty() => {
+                short_options(command, shorts, &mut words, &mut spelled)?;
+            }
+            _ if reading.operands_end_options => {
+                spelled.extend(["--".into(), word]);
+                spelled.extend(words);
+                return Ok(spelled);
+            }
+            _ => spelled.push(word),
+        }
+    }
+    Ok(spelled)
+}
+
+impl<'a> Found<'a> {
+    fn of(arg: &'a Arg) -> Self {
+        // A value that may be left out is written into the option's own word.
+        let takes_value = arg.get_action().takes_values() && !arg.is_require_equals_set();
+        Self { arg, takes_value }
+    }
+
+    fn takes_none(&self) -> bool {
+        !self.arg.get_action().takes_values()
+    }
+}
+
+fn long_option(
+    command: &Command,
+    reading: Reading<'_>,
+    long: &[u8],
+    words: &mut impl Iterator<Item = OsString>,
+) -> Result<OsString, String> {
+    let end = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
+    let (given, value) = (&long[..end], long.get(end + 1..));
+    let name = full_name(command, reading, given)?;
+    let Some(arg) = command.get_arguments().find(|arg| long_names(arg).any(|known| known == name))
+    else {
+        return Err(unrecognized(command, given));
+    };
+    let option = Found::of(arg);
+    match (value, option.takes_value) {
+        (Some(_), false) if option.takes_none() => {
+            Err(format!("option '--{name}' doesn't allow an argument"))
+        }
+        (Some(value), _) => Ok(joined(&name, value)),
+        (None, false) => Ok(format!("--{name}").into()),
+        (None, true) => match words.next() {
+            Some(value) => Ok(joined(&name, value.as_bytes())),
+            None => Err(format!("option '--{name}' requires an argument")),
+        },
+    }
+}
+
+fn short_options(
+    command: &Command,
+    shorts: &[u8],
+    words: &mut impl Iterator<Item = OsString>,
+    spelled: &mut Vec<OsString>,
+) -> Result<(), String> {
+    for (at, &short) in shorts.iter().enumerate() {
+        let letter = char::from(short);
+        let found = command.get_arguments().find(|arg| {
+            arg.get_short_and_visible_aliases().is_some_and(|letters| letters.contains(&letter))
+        });
+        let Some(option) = found.map(Found::of) else {
+            // A character of several bytes is shown whole.
+            let shown = String::from_utf8_lossy(&shorts[at..]).chars().next().unwrap_or(letter);
+            return Err(format!("invalid option -- '{shown}'"));
+        };
+        if !option.takes_value {
+            spelled.push(format!("-{letter}").into());
+            continue;
+        }
+        let rest = &shorts[at + 1..];
+        let value = match rest.is_empty() {
+            false => OsString::from_vec(rest.to_vec()),
+            true => {
+                words.next().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
+            }
+        };
+        match option.arg.get_long() {
+            Some(name) => spelled.push(joined(name, value.as_bytes())),
+            None => spelled.extend([format!("-{letter}").into(), value]),
+        }
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// The option that `given` is, or is the beginning of.
+fn full_name(command: &Command, reading: Reading<'_>, given: &[u8]) -> Result<String, String> {
+    let Ok(given_text) = std::str::from_utf8(given) else {
+        return Err(unrecognized(command, given));
+    };
+    let all = || command.get_arguments().flat_map(long_names);
+    if let Some(exact) = all().find(|name| *name == given_text) {
+        return Ok(exact.to_owned());
+    }
+    let begins = || {
+        command
+            .get_arguments()
+            .filter_map(Arg::get_long)
+            .filter(|name| name.starts_with(given_text))
+    };
+    let first: Vec<&str> = begins().filter(|name| reading.first.contains(name)).collect();
+    let candidates = if first.is_empty() { begins().collect() } else { first };
+    match candidates[..] {
+        [] => Err(unrecognized(command, given)),
+        [only] => Ok(only.to_owned()),
+        _ => {
+            let listed: String = begins().map(|name| format!(" '--{name}'")).collect();
+            Err(format!("option '--{given_text}' is ambiguous; possibilities:{listed}"))
+        }
+    }
+}
+
+fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
+    arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
+}
+
+fn unrecognized(command: &Command, given: &[u8]) -> String {
+    let given = String::from_utf8_lossy(given);
+    let names = command.get_arguments().filter_map(Arg::get_long);
+    match nearest(&given, names) {
+        Some(name) => format!("unrecognized option '--{given}'; did you mean '--{name}'?"),
+        None => format!("unrecognized option '--{given}'"),
+    }
+}
+
+fn joined(name: &str, value: &[u8]) -> OsString {
+    let mut word = OsString::from(format!("--{name}="));
+    word.push(OsStr::from_bytes(value));
+    word
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ArgAction;
+
+    use super::*;
+
+    fn spell(reading: Reading<'_>, words: &[&str]) -> Result<Vec<String>, String> {
+        let flag = |name| Arg::new(name).long(name).action(ArgAction::SetTrue);
+        let command = Command::new("x").args([
+            flag("verbose").short('v'),
+            flag("version"),
+            flag("verify"),
+            Arg::new("suffix").long("suffix").short('S'),
+            Arg::new("preserve").long("preserve").num_args(0..=1).require_equals(true),
+            flag("preallocate"),
+        ]);
+        let spelled = spell_out(&command, reading, words.iter().map(OsString::from))?;
+        Ok(spelled.into_iter().map(|word| word.into_string().unwrap()).collect())
+    }
+
+    #[test]
+    fn a_beginning_means_the_gnu_option_first() {
+        let reading =
+            Reading { first: &["verbose", "version", "suffix", "preserve"], ..Reading::default() };
+        assert_eq!(spell(reading, &["--pre=mode"]).unwrap(), ["--preserve=mode"]);
+        assert_eq!(spell(reading, &["--veri"]).unwrap(), ["--verify"]);
+        let ambiguous =
+            "option '--ver' is ambiguous; possibilities: '--verbose' '--version' '--verify'";
+        assert_eq!(spell(reading, &["--ver"]).unwrap_err(), ambiguous);
+        assert!(spell(Reading::default(), &["--pre"]).is_err());
+    }
+
+    #[test]
+    fn a_value_may_look_like_an_option() {
+        let spell = |words: &[&str]| spell(Reading::default(), words).unwrap();
+        assert_eq!(spell(&["-S", "-v", "a"]), ["--suffix=-v", "a"]);
+        assert_eq!(spell(&["-vS=x"]), ["-v", "--suffix==x"]);
+        assert_eq!(spell(&["--suff", "--", "a"]), ["--suffix=--", "a"]);
+        assert_eq!(spell(&["--", "--suff"]), ["--", "--suff"]);
+    }
+
+    #[test]
+    fn the_first_operand_ends_the_options_where_posix_is_asked_for() {
+        let reading = Reading { operands_end_options: true, ..Reading::default() };
+        assert_eq!(
+            spell(reading, &["-v", "-S", "x", "a", "-v"]).unwrap(),
+            ["-v", "--suffix=x", "--", "a", "-v"]
+        );
+    }
+
+    #[test]
+    fn misuse_is_told_in_gnus_words() {
+        let wrong = |word: &str| spell(Reading::default(), &[word]).unwrap_err();
+        assert_eq!(wrong("-vh"), "invalid option -- 'h'");
+        assert_eq!(wrong("-é"), "invalid option -- 'é'");
+        assert_eq!(wrong("--nope=x"), "unrecognized option '--nope'");
+        assert_eq!(wrong("--verbose=x"), "option '--verbose' doesn't allow an argument");
+        assert_eq!(wrong("--suf"), "option '--suffix' requires an argument");
+        assert_eq!(wrong("-S"), "option requires an argument -- 'S'");
+    }
+}

@@ -1,0 +1,160 @@
+//! The documents are true as far as a program can tell: paths exist, and floors are on the map.
+
+use gush_test as _;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DOCUMENTS: [&str; 5] =
+    ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "bench/RESULTS.md", "docs/decisions.md"];
+
+/// What a build makes, and where users put things.
+const NOT_KEPT: &[&str] = &["target/"];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Does this source link `gush-test`, directly or through a module of its tests' that is called `common`?
+fn links_gush_test(program: &Path) -> bool {
+    let text = fs::read_to_string(program).unwrap();
+    let tests = program.ancestors().find(|place| place.ends_with("tests"));
+    let common = text.lines().filter_map(|line| {
+        line.strip_prefix("mod ")?.strip_suffix(';').filter(|module| module.ends_with("common"))
+    });
+    text.contains("gush_test")
+        || common
+            .filter_map(|module| Some(tests?.join(module).join("mod.rs")))
+            .any(|module| fs::read_to_string(&module).is_ok_and(|text| text.contains("gush_test")))
+}
+
+#[test]
+fn every_test_program_links_gush_test() {
+    let entries = |place: &Path| -> Vec<PathBuf> {
+        let Ok(found) = fs::read_dir(place) else { return Vec::new() };
+        found.map(|entry| entry.unwrap().path()).collect()
+    };
+    let (mut programs, mut without) = (0, Vec::new());
+    for floor in entries(&repository().join("crates")) {
+        let units = ["src/lib.rs", "src/main.rs"].map(|root| floor.join(root));
+        let tests = entries(&floor.join("tests")).into_iter().map(|path| match path.is_dir() {
+            true => path.join("main.rs"),
+            false => path,
+        });
+        let own = floor.ends_with("gush-test");
+        for program in units.into_iter().chain(tests).filter(|path| path.is_file() && !own) {
+            programs += 1;
+            if !links_gush_test(&program) {
+                without.push(program);
+            }
+        }
+    }
+    assert!(programs > 80, "{programs} test programs were found");
+    assert!(without.is_empty(), "{without:?}");
+}
+
+/// `a/{b,c}.rs` means `a/b.rs` and `a/c.rs`.
+fn expanded(text: &str) -> Vec<String> {
+    let Some((head, rest)) = text.split_once('{') else { return vec![text.to_owned()] };
+    let Some((list, tail)) = rest.split_once('}') else { return vec![text.to_owned()] };
+    list.split(',').flat_map(|part| expanded(&format!("{head}{part}{tail}"))).collect()
+}
+
+/// Does a text between backticks name a file or directory of the repository?
+fn is_path(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-{},".contains(c);
+    let ending = [".rs", ".md", ".py", ".sh", ".html", ".json", ".toml"];
+    text.chars().all(plain)
+        && !text.starts_with(['/', '-'])
+        && (text.contains('/') || ending.iter().any(|ending| text.ends_with(ending)))
+        && !NOT_KEPT.iter().any(|place| text.starts_with(place))
+}
+
+/// The paths of a document that nothing is found at, each with its line; and how many it names.
+///
+/// A path is one of the repository, of `crates/`, or of the crate that the section is about (its `src/` may
+/// be left out there). A bare name may stand in a directory or crate that its paragraph or row has named before.
+fn missing(root: &Path, document: &str) -> (usize, Vec<String>) {
+    let (mut seen, mut missing) = (0, Vec::new());
+    let mut crates = vec!["gush".to_owned()];
+    let mut named = BTreeSet::new();
+    let mut fenced = false;
+    for (number, line) in document.lines().enumerate() {
+        fenced ^= line.starts_with("```");
+        if line.starts_with('#') {
+            let about = line.split("crates/").skip(1).map(|rest| {
+                rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
+            });
+            let about: Vec<String> = about.collect();
+            crates = if about.is_empty() { crates } else { about };
+        }
+        if line.is_empty() || line.starts_with('|') {
+            named.clear();
+        }
+        if fenced {
+            continue;
+        }
+        for path in
+            line.split('`').skip(1).step_by(2).filter(|text| is_path(text)).flat_map(expanded)
+        {
+            seen += 1;
+            let own = crates.iter().map(|name| root.join("crates").join(name));
+            let places = [root.to_owned(), root.join("crates")].into_iter();
+            let places = places.chain(own.flat_map(|place| [place.join("src"), place]));
+            let places = places
+                .chain(named.iter().flat_map(|place: &PathBuf| [place.join("src"), place.clone()]));
+            let Some(found) =
+                places.map(|place: PathBuf| place.join(&path)).find(|path| path.exists())
+            else {
+                missing.push(format!("line {}: `{path}`", number + 1));
+                continue;
+            };
+            named.extend(if found.is_dir() {
+                Some(found)
+            } else {
+                found.parent().map(Path::to_owned)
+            });
+        }
+    }
+    (seen, missing)
+}
+
+#[test]
+fn every_path_that_a_document_names_exists() {
+    let root = repository();
+    let mut wrong = Vec::new();
+    for name in DOCUMENTS {
+        let (seen, missing) = missing(&root, &fs::read_to_string(root.join(name)).unwrap());
+        assert!(seen > 0, "{name} names no path: is this test looking at it?");
+        wrong.extend(missing.into_iter().map(|path| format!("{name}, {path}")));
+    }
+    assert!(wrong.is_empty(), "these paths do not exist:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_found_out() {
+    let text = "## crates/gush, room by room\n`mover/job.rs`, `drive.rs`, `nowhere.rs`, `lib.rs`, `a word`\n\n\
+                `job.rs` and `gush-cli/cp/mod.rs`, `sys/{file,nothing}.rs`";
+    let (seen, missing) = missing(&repository(), text);
+    let expected = [
+        "line 2: `nowhere.rs`",
+        "line 4: `job.rs`",
+        "line 4: `gush-cli/cp/mod.rs`",
+        "line 4: `sys/nothing.rs`",
+    ];
+    assert_eq!((seen, missing), (8, expected.map(str::to_owned).to_vec()));
+}
+
+#[test]
+fn every_crate_is_on_the_maps() {
+    let root = repository();
+    for name in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        let text = fs::read_to_string(root.join(name)).unwrap();
+        let map: String = text.split("```text").nth(1).unwrap().split("```").next().unwrap().into();
+        for entry in fs::read_dir(root.join("crates")).unwrap() {
+            let krate = entry.unwrap().file_name().into_string().unwrap();
+            let on_it = map.lines().any(|line| line.split_whitespace().next() == Some(&krate));
+            assert!(on_it, "{name}: no {krate} on the map");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Drives one flow of a relay by readiness: the waiting, the clock, and the counts. What happens to the
+//! bytes is the flow's ([`gush::flow`]).
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use gush::flow::{Eye, Failure as Cause, Fds, Flow, Moved, Next, Op, Shelf, Terms};
+use gush::pipe::Pool;
+use gush::{Errno, Limiter, MethodName, Refusal, Side};
+use tokio::io::Interest;
+use tokio::time::Sleep;
+
+use crate::counts::Way;
+use crate::error::{End, Error, Passed};
+use crate::options::{Observer, Options};
+use crate::tap::Tap;
+
+/// The most calls of one poll, and the most bytes taken and delivered: then other tasks of the thread
+/// have their turn.
+const CALLS: u32 = 128;
+const POLL_BYTES: u64 = 4 << 20;
+
+/// The most bytes that one call takes.
+const CALL_BYTES: u64 = 1 << 20;
+
+thread_local! {
+    /// The buffers of this thread's relays: between two polls no flow has any but what is in flight.
+    static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
+}
+
+/// One direction of a relay.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    way: Way,
+    /// None until the two ends are known.
+    flow: Option<Flow>,
+    pub(crate) length_bytes: Option<u64>,
+    /// The side that the flow waits for: a relay is polled for both of its directions, and one that waits
+    /// has nothing to do until this side is ready.
+    waits_for: Option<Side>,
+    /// The target was told of the end, or need not be.
+    done: bool,
+    limiter: Option<Limiter>,
+    nap: Option<Pin<Box<Sleep>>>,
+    by_method: [(MethodName, u64); 3],
+}
+
+/// Why a direction failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Failed(&'static str, Side, io::Error),
+    Refused(Refusal),
+}
+
+impl Failure {
+    pub(crate) fn into_error(self, way: Way) -> Error {
+        match self {
+            Failure::Failed(call, side, io) => Error::failed(call, End::of(way, side), io),
+            Failure::Refused(refusal) => Error::refused(refusal),
+        }
+    }
+
+    /// The side that is broken.
+    pub(crate) fn side(&self) -> Option<Side> {
+        match self {
+            Failure::Failed(_, side, _) => Some(*side),
+            Failure::Refused(..) => None,
+        }
+    }
+}
+
+impl From<Cause> for Failure {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Fault(fault) => {
+                Failure::Failed(fault.call.name(), fault.side, fault.errno.into())
+            }
+            Cause::Refused(refusal) => Failure::Refused(refusal),
+        }
+    }
+}
+
+/// Shows what is delivered to the user's observer.
+struct Shown<'a>(Way, Option<&'a Observer>);
+
+impl Eye for Shown<'_> {
+    fn bytes(&mut self, bytes: &[u8]) {
+        if let Some(observer) = self.1
+            && !bytes.is_empty()
+        {
+            observer(self.0, bytes);
+        }
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(way: Way, options: &Options) -> Self {
+        Self {
+            way,
+            flow: None,
+            length_bytes: None,
+            waits_for: None,
+            done: false,
+            limiter: options.limit.map(Limiter::new),
+            nap: None,
+            by_method: [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile]
+                .map(|name| (name, 0)),
+        }
+    }
+
+    /// Has everything been delivered, and the target been told?
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Grows with every byte that is taken or delivered.
+    pub(crate) fn activity(&self) -> u64 {
+        self.flow.as_ref().map_or(0, |flow| flow.taken_bytes() + flow.delivered_bytes())
+    }
+
+    pub(crate) fn passed(&self) -> Passed {
+        let most = self.by_method.iter().max_by_key(|(_, bytes)| *bytes);
+        let flow = self.flow.as_ref();
+        Passed {
+            bytes: flow.map_or(0, Flow::delivered_bytes),
+            in_flight_bytes: flow.map_or(0, Flow::in_flight_bytes),
+            method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| *name),
+        }
+    }
+
+    /// Moves what can be moved now. Ready when the source has ended and all of it is delivered; then,
+    /// if `passes_end`, the target has been told.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Tap<'_>,
+        target: &mut Tap<'_>,
+        options: &Options,
+        passes_end: bool,
+    ) -> Poll<Result<(), Failure>> {
+        if let Some(side) = self.waits_for {
+            ready!(poll_side(cx, side, source, target))?;
+            self.waits_for = None;
+        }
+        // Taken, not borrowed: an observer may drive another relay from inside.
+        let shelf = SHELF.with_borrow_mut(Option::take);
+        let mut shelf = shelf.unwrap_or_else(|| Shelf::new(Pool::shared().clone()));
+        let moved = self.move_now(cx, source, target, options, &mut shelf);
+        if let Some(flow) = &mut self.flow {
+            flow.rest(&mut shelf);
+        }
+        SHELF.set(Some(shelf));
+        ready!(moved)?;
+        if passes_end {
+            target.finish().map_err(|io| Failure::Failed("shutdown", Side::Target, io))?;
+        }
+        self.done = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn move_now(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &Tap<'_>,
+        target: &Tap<'_>,
+        options: &Options,
+        shelf: &mut Shelf,
+    ) -> Poll<Result<(), Failure>> {
+        if self.flow.is_none() {
+            let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
+            let flow = Flow::between(source.shape.stance, target.shape.stance, &terms)
+                .map_err(Failure::Refused)?;
+            self.flow = Some(flow);
+        }
+        let enough = self.activity() + POLL_BYTES;
+        for _ in 0..CALLS {
+            let may_take_bytes = self.may_take_bytes();
+            let Some(flow) = &mut self.flow else { break };
+            match flow.next(may_take_bytes, shelf) {
+                Next::Do(op) => {
+                    let answer = match gated(flow, op, cx, source, target)? {
+                        Poll::Ready(answer) => answer,
+                        Poll::Pending => return Poll::Pending,
+                    };
+                    let mut shown = Shown(self.way, options.observer.as_ref());
+                    let moved = flow.learn(op, answer, &mut shown);
+                    self.account(&moved, options);
+                    if self.activity() >= enough {
+                        break;
+                    }
+                }
+                Next::Wait(side) => {
+                    if poll_side(cx, side, source, target)?.is_pending() {
+                        self.waits_for = Some(side);
+                        return Poll::Pending;
+                    }
+                }
+                Next::Throttled => ready!(self.poll_allowance(cx)),
+                Next::Ended(_) => return Poll::Ready(Ok(())),
+                Next::Failed(failure) => return Poll::Ready(Err((*failure).into())),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn account(&mut self, moved: &Moved, options: &Options) {
+        if moved.taken_bytes > 0 {
+            options.counts.take(self.way, moved.taken_bytes);
+            if let Some(limiter) = &mut self.limiter {
+                limiter.spend(moved.taken_bytes);
+            }
+        }
+        if moved.delivered_bytes > 0 {
+            options.counts.deliver(self.way, moved.delivered_bytes);
+            let of_method = |sum: &&mut (MethodName, u64)| Some(sum.0) == moved.method;
+            if let Some(sum) = self.by_method.iter_mut().find(of_method) {
+                sum.1 += moved.delivered_bytes;
+            }
+        }
+    }
+
+    /// How many bytes the next call may take.
+    fn may_take_bytes(&mut self) -> u64 {
+        let allowed =
+            self.limiter.as_mut().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
+        CALL_BYTES.min(allowed)
+    }
+
+    /// Waits until the rate limit allows something more.
+    fn poll_allowance(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(limiter) = &mut self.limiter else { return Poll::Ready(()) };
+        while let Err(wait) = limiter.allowance() {
+            let until = tokio::time::Instant::now() + wait;
+            let nap = self.nap.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            if nap.is_elapsed() {
+                nap.as_mut().reset(until);
+            }
+            ready!(nap.as_mut().poll(cx));
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Makes a call under the gate of the side whose readiness its `EAGAIN` disproves. A call whose `EAGAIN`
+/// does not say which side it means is made once both are ready, and clears neither.
+fn gated(
+    flow: &mut Flow,
+    op: Op,
+    cx: &mut Context<'_>,
+    source: &Tap<'_>,
+    target: &Tap<'_>,
+) -> Result<Poll<Result<usize, Errno>>, Failure> {
+    let fds = Fds { source: source.fd(), target: target.fd() };
+    let answer = match flow.clears(op) {
+        Some(Side::Source) => source.attempt(Interest::READABLE, || flow.perform(op, fds)),
+        Some(Side::Target) => target.attempt(Interest::WRITABLE, || flow.perform(op, fds)),
+        None => {
+            let (from, to) = op.touches();
+            for (touched, side) in [(from, Side::Source), (to, Side::Target)] {
+                if touched {
+                    match poll_side(cx, side, source, target) {
+                        Poll::Ready(answer) => answer?,
+                        Poll::Pending => return Ok(Poll::Pending),
+                    }
+                }
+            }
+            flow.perform(op, fds)
+        }
+    };
+    Ok(Poll::Ready(answer))
+}
+
+/// Waits for the next edge of a side, if its last attempt answered `EAGAIN`.
+fn poll_side(
+    cx: &mut Context<'_>,
+    side: Side,
+    source: &Tap<'_>,
+    target: &Tap<'_>,
+) -> Poll<Result<(), Failure>> {
+    let ready = match side {
+        Side::Source => source.poll_ready(cx, Interest::READABLE),
+        Side::Target => target.poll_ready(cx, Interest::WRITABLE),
+    };
+    ready.map_err(|io| Failure::Failed("epoll_wait", side, io))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::conduit::Conduit;
+    use crate::ends::sealed::{Reads, Writes};
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    }
+
+    fn device(path: &str) -> Conduit {
+        let file = std::fs::File::options().read(true).write(true).open(path).expect("a device");
+        Conduit::new(file.into()).expect("an end")
+    }
+
+    #[test]
+    fn other_tasks_have_their_turn_after_some_mebibytes() {
+        runtime().block_on(async {
+            let (mut zeros, mut null) = (device("/dev/zero"), device("/dev/null"));
+            let (mut source, mut target) = (
+                zeros.reader().expect("registered").expect("a reader"),
+                null.writer().expect("registered").expect("a writer"),
+            );
+            let options = Options::new();
+            let mut driver = Driver::new(Way::Forward, &options);
+            driver.length_bytes = Some(64 << 20);
+            let mut cx = Context::from_waker(Waker::noop());
+            let polled = driver.poll(&mut cx, &mut source, &mut target, &options, false);
+            assert!(polled.is_pending(), "all at once");
+            let moved_bytes = driver.passed().bytes;
+            assert!((1..=POLL_BYTES + CALL_BYTES).contains(&moved_bytes), "{moved_bytes} bytes");
+        });
+    }
+
+    #[test]
+    fn a_direction_that_waits_keeps_neither_pipe_nor_buffer() {
+        runtime().block_on(async {
+            for bytes in [100, 300_000] {
+                let (mut client, near) = std::os::unix::net::UnixStream::pair().expect("a pair");
+                let (out, far) = std::os::unix::net::UnixStream::pair().expect("a pair");
+                let (mut near, mut out) = (
+                    Conduit::new(near.into()).expect("an end"),
+                    Conduit::new(out.into()).expect("an end"),
+                );
+                let taker = std::thread::spawn(move || {
+                    let mut all = vec![0; bytes];
+                    std::io::Read::read_exact(&mut &far, &mut all).map(|()| far)
+                });
+                let feeder =
+                    std::thread::spawn(move || client.write_all(&vec![7; bytes]).map(|()| client));
+                let (mut source, mut target) = (
+                    near.reader().expect("registered").expect("a reader"),
+                    out.writer().expect("registered").expect("a writer"),
+                );
+                let options = Options::new();
+                let mut driver = Driver::new(Way::Forward, &options);
+                std::future::poll_fn(|cx| {
+                    let polled = driver.poll(cx, &mut source, &mut target, &options, false);
+                    assert!(polled.is_pending(), "the client has not ended");
+                    let flow = driver.flow.as_ref().expect("begun");
+                    assert!(flow.is_at_rest(), "{bytes} bytes: parked with idle means");
+                    match driver.passed().bytes < bytes as u64 {
+                        true => Poll::Pending,
+                        false => Poll::Ready(()),
+                    }
+                })
+                .await;
+                drop((feeder.join().expect("no panic"), taker.join().expect("no panic")));
+            }
+        });
+    }
+}

@@ -1,0 +1,58 @@
+//! What the user can do about a target that resists.
+
+use std::borrow::Cow;
+
+use rustix::fs::{self, Access, AtFlags, Mode, Statx, StatxAttributes, StatxFlags};
+use rustix::io::{self, Errno, retry_on_intr};
+use rustix::process;
+
+use crate::error::Error;
+use crate::place::Place;
+
+/// The error of a target that cannot be removed or renamed.
+pub(crate) fn not_changed(
+    place: &Place<'_>,
+    what: impl Into<Cow<'static, str>>,
+    errno: Errno,
+) -> Error {
+    let error = Error::os(place.shown, what, errno);
+    let remedy = match errno {
+        // unlink(2) and rename(2) act on a link, not on what it leads to.
+        Errno::PERM => about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file)),
+        _ => None,
+    };
+    match remedy {
+        Some(remedy) => error.hinting(remedy),
+        None => error,
+    }
+}
+
+/// What helps where a file cannot be opened for writing; `-f` only where it could remove that file.
+pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
+    let file = about(place, AtFlags::empty()).ok()?;
+    if let Some(remedy) = flag(&file) {
+        return Some(remedy);
+    }
+    let parent = Place { name: place.parent(), ..*place };
+    let (access, user) = (Access::WRITE_OK | Access::EXEC_OK, process::geteuid());
+    let may_change =
+        retry_on_intr(|| fs::accessat(parent.dir, parent.name, access, AtFlags::EACCESS)).is_ok();
+    let directory = parent.stat(true).ok()?;
+    let is_sticky = Mode::from_raw_mode(directory.st_mode).contains(Mode::SVTX);
+    let owns = [directory.st_uid, file.stx_uid].contains(&user.as_raw());
+    (may_change && (!is_sticky || owns || user.is_root())).then_some("-f replaces it")
+}
+
+/// The flag of the file that not even root's writes pass (chattr(1)).
+fn flag(file: &Statx) -> Option<&'static str> {
+    const REMEDIES: [(StatxAttributes, &str); 2] = [
+        (StatxAttributes::IMMUTABLE, "it is immutable: chattr -i lifts that"),
+        (StatxAttributes::APPEND, "it is append-only: chattr -a lifts that"),
+    ];
+    let set = |(flag, _): &&(StatxAttributes, &str)| file.stx_attributes.contains(*flag);
+    REMEDIES.iter().find(set).map(|(_, remedy)| *remedy)
+}
+
+fn about(place: &Place<'_>, flags: AtFlags) -> io::Result<Statx> {
+    retry_on_intr(|| fs::statx(place.dir, place.name, flags, StatxFlags::BASIC_STATS))
+}

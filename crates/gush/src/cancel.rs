@@ -1,0 +1,50 @@
+//! Ending moves from another thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ends the moves that were given it ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any thread and
+/// for good; a clone ends the same moves.
+///
+/// A move looks between its steps, and every 50 ms while it waits for either side. It then delivers what it has
+/// taken, as far as the target takes it at once, and fails with an error that is
+/// [cancelled](crate::Error::is_cancelled) and counts the rest. A single call that the kernel does not come back
+/// from, such as a read of a network file system whose server is gone, is waited for.
+///
+/// ```
+/// use gush::{Cancel, Mover};
+///
+/// let (idle, _writer) = std::io::pipe()?;
+/// let target = tempfile::tempfile()?;
+/// let cancel = Cancel::new();
+/// let error = std::thread::scope(|scope| {
+///     let moving = scope.spawn(|| Mover::new(&idle, &target).cancelled_by(&cancel).run());
+///     cancel.cancel();
+///     moving.join().unwrap().unwrap_err()
+/// });
+/// assert!(error.is_cancelled());
+/// assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (0, 0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Cancel(Arc<AtomicBool>);
+
+impl Cancel {
+    /// One that has not been used.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends the moves that were given this, and those that will be.
+    pub fn cancel(&self) {
+        // Only the flag itself is passed on: what else the threads share has its own order.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Was it used?
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,104 @@
+//! Means that a flow borrows while bytes are in them: buffers and pipes.
+
+use rustix::io;
+
+use crate::pages::Pages;
+use crate::pipe::{PipeLoan, Pool};
+
+/// Memory that a flow reads into and writes from.
+#[derive(Debug)]
+pub enum Buf {
+    /// Page-aligned, kept on a shelf for the next flow.
+    Pages(Pages),
+    /// Only as large as the bytes that wait in it: a flow that is parked pins no more.
+    Rest(Box<[u8]>),
+}
+
+impl Buf {
+    /// The memory, whatever its content.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            Buf::Pages(pages) => pages.as_slice(),
+            Buf::Rest(rest) => rest,
+        }
+    }
+
+    /// The memory, to be read into.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Buf::Pages(pages) => pages.as_mut_slice(),
+            Buf::Rest(rest) => rest,
+        }
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        self.as_slice().len()
+    }
+}
+
+/// Who lends means to a flow: a shelf of one thread, a test.
+///
+/// Whatever is lent comes back by [`Lender::take_back`], or is dropped with the flow.
+pub trait Lender {
+    /// An empty pipe, or none when the budget is used up.
+    fn pipe(&mut self) -> Option<PipeLoan>;
+
+    /// Memory of at least `bytes`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    fn buf(&mut self, bytes: usize) -> io::Result<Buf>;
+
+    /// Memory that is not needed any more.
+    fn take_back(&mut self, buf: Buf);
+}
+
+/// The means of one thread: a few buffers of its own, and pipes from a pool that threads share.
+///
+/// ```
+/// use gush::flow::{Lender, Shelf};
+/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+/// let buf = shelf.buf(4096)?;
+/// shelf.take_back(buf);
+/// # Ok::<(), gush::Errno>(())
+/// ```
+#[derive(Debug)]
+pub struct Shelf {
+    pool: Pool,
+    bufs: Vec<Buf>,
+}
+
+impl Shelf {
+    /// What a shelf makes at least, so that one buffer serves every flow: the largest datagram of UDP.
+    pub const LEAST_BUF_BYTES: usize = 64 << 10;
+    /// What a shelf keeps at most: a flow and a flow that it observes.
+    const MOST_BUFS: usize = 2;
+
+    /// An empty shelf beside a pool.
+    #[must_use]
+    pub fn new(pool: Pool) -> Self {
+        Self { pool, bufs: Vec::new() }
+    }
+}
+
+impl Lender for Shelf {
+    fn pipe(&mut self) -> Option<PipeLoan> {
+        self.pool.take()
+    }
+
+    fn buf(&mut self, bytes: usize) -> io::Result<Buf> {
+        match self.bufs.pop() {
+            Some(buf) if buf.len_bytes() >= bytes => Ok(buf),
+            _ => Pages::new(bytes.max(Self::LEAST_BUF_BYTES)).map(Buf::Pages),
+        }
+    }
+
+    fn take_back(&mut self, buf: Buf) {
+        if matches!(buf, Buf::Pages(_)) && self.bufs.len() < Self::MOST_BUFS {
+            self.bufs.push(buf);
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a flow knows of one of its two ports: everything but the descriptor.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::{self, Errno};
+use rustix::net::SocketType;
+
+use super::Op;
+use crate::endpoint::{Endpoint, Kind};
+use crate::mover::Choice;
+use crate::port::{Manner, Port, Side};
+use crate::sys::{self, Call};
+
+/// One side of a flow without its descriptor: its kind, its flags, and the offset where it stands.
+///
+/// Looked at once, when the flow begins. A driver owns the descriptor and lends it for each call.
+///
+/// ```
+/// use gush::flow::Stance;
+/// let (end, _other) = std::os::unix::net::UnixStream::pair()?;
+/// let stance = Stance::of(&end)?;
+/// assert_eq!(stance.kind(), gush::Kind::Stream);
+/// assert!(stance.ends_at_zero());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Stance {
+    pub(super) manner: Manner,
+    ends_at_zero: bool,
+    is_master: bool,
+}
+
+impl Stance {
+    /// Looks at a descriptor as it stands, at its own position.
+    ///
+    /// # Errors
+    /// What fstat(2), fcntl(2) or getsockopt(2) answers.
+    pub fn of(fd: &impl AsFd) -> std::io::Result<Self> {
+        Ok(Self::of_port(&Port::of(fd)?)?)
+    }
+
+    fn of_port(port: &Port<'_>) -> io::Result<Self> {
+        // SOCK_SEQPACKET keeps boundaries and has an end; UDP and unix datagrams have none.
+        let ends_at_zero = match port.kind() {
+            Kind::Datagram => sys::socket::type_of(port.fd)? == SocketType::SEQPACKET,
+            _ => true,
+        };
+        let is_master = port.kind() == Kind::Terminal && sys::file::is_terminal_master(port.fd);
+        Ok(Self { manner: port.manner(), ends_at_zero, is_master })
+    }
+
+    /// An end of a move, at an offset or at its own position.
+    pub(crate) fn of_endpoint(
+        endpoint: &Endpoint<'_>,
+        at: Option<u64>,
+    ) -> Result<Self, (Call, Errno)> {
+        Self::of_port(&Port::new(endpoint, at)).map_err(|errno| (Call::GetSocketOption, errno))
+    }
+
+    /// A descriptor of a kind that the caller knows, used at its own position; no call is made.
+    #[must_use]
+    pub fn known(kind: Kind, nonblocking: bool) -> Self {
+        let manner = Manner::known(kind, nonblocking);
+        Self { manner, ends_at_zero: kind != Kind::Datagram, is_master: false }
+    }
+
+    /// The same, at an offset in bytes, which moves on with every call.
+    #[must_use]
+    pub fn at(self, offset_bytes: u64) -> Self {
+        Self { manner: self.manner.at(offset_bytes), ..self }
+    }
+
+    /// What the descriptor is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.manner.kind()
+    }
+
+    /// The offset in bytes where the next call reads or writes, unless the descriptor's own position counts.
+    #[must_use]
+    pub fn offset_bytes(&self) -> Option<u64> {
+        self.manner.offset()
+    }
+
+    /// Is a read of 0 bytes the end? From a datagram socket it is an empty datagram.
+    #[must_use]
+    pub fn ends_at_zero(&self) -> bool {
+        self.ends_at_zero
+    }
+
+    /// Is this the master of a pseudo-terminal, whose end is EIO (pty(7))?
+    #[must_use]
+    pub fn is_master(&self) -> bool {
+        self.is_master
+    }
+
+    /// Does the descriptor itself have O_NONBLOCK?
+    #[must_use]
+    pub fn is_nonblocking(&self) -> bool {
+        self.manner.is_nonblocking()
+    }
+
+    /// Does a message that passes here keep its boundaries?
+    pub(super) fn keeps_boundaries(&self) -> bool {
+        self.kind() == Kind::Datagram
+    }
+
+    /// Makes one call on the port.
+    pub(super) fn call<T>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        call: impl FnOnce(&mut Port<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut port = self.manner.on(fd);
+        let answer = call(&mut port);
+        self.manner = port.manner();
+        answer
+    }
+
+    /// Must poll(2) answer before a call that no flag keeps from waiting (invariant 5)?
+    ///
+    /// `SPLICE_F_NONBLOCK` concerns pipes, and sendfile(2) has no such flag; a socket, terminal or device
+    /// has to have O_NONBLOCK itself.
+    pub(super) fn must_be_polled(&self, op: Op) -> bool {
+        let has_flag = self.kind() == Kind::Pipe && !matches!(op, Op::Sendfile(_));
+        self.kind().can_idle() && !has_flag && !self.manner.is_nonblocking()
+    }
+
+    /// Can `EAGAIN` be meant for this side at all?
+    pub(super) fn can_answer_again(&self) -> bool {
+        self.manner.kind().can_idle()
+    }
+
+    /// What keeps page references from passing this side, apart from its kind.
+    pub(super) fn obstacle(&self, side: Side, terms: &super::Terms) -> Option<&'static str> {
+        let by_name = terms.choice != Choice::Auto && !terms.never_held;
+        if by_name {
+            // The kernel says for itself.
+            None
+        } else if side == Side::Target && self.manner.is_append() {
+            Some("the target was opened with O_APPEND")
+        } else if side == Side::Target && self.manner.is_direct() {
+            Some("the target was opened with O_DIRECT, and a stream's pieces are not aligned")
+        } else if terms.never_held && self.kind() == Kind::Stream && !self.manner.is_nonblocking() {
+            Some("the socket is shared with other processes and has no O_NONBLOCK")
+        } else {
+            None
+        }
+    }
+}

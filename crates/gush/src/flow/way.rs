@@ -1,0 +1,144 @@
+//! Ways: how a flow gets bytes from its source to its target, and which serve a pair of ports.
+
+use super::{Stance, Terms};
+use crate::endpoint::Kind;
+use crate::method::{MethodName, Refusal};
+use crate::mover::Choice;
+use crate::plan;
+use crate::port::Side;
+
+/// How a flow moves bytes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Through memory: read(2) and write(2). Serves every pair.
+    Memory,
+    /// Between two streams: short messages through memory, where two calls are cheaper than four and
+    /// the peer's slots stay full; long ones through a pipe.
+    Adaptive,
+    /// By reference, through a pipe that is borrowed.
+    Piped,
+    /// By reference in one call, where one of the two ports is a pipe.
+    Direct,
+    /// sendfile(2): from a file to a stream, inside the kernel.
+    Sendfile,
+}
+
+impl Way {
+    /// The way that a method of the plan means between these two ports, if a flow has one for it.
+    fn of(method: MethodName, source: &Stance, target: &Stance, choice: Choice) -> Option<Self> {
+        let kinds = [source.kind(), target.kind()];
+        Some(match method {
+            MethodName::ReadWrite => Way::Memory,
+            MethodName::Sendfile => Way::Sendfile,
+            // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
+            MethodName::Splice if kinds.contains(&Kind::Pipe) && !source.keeps_boundaries() => {
+                Way::Direct
+            }
+            MethodName::Splice if choice == Choice::Auto && kinds == [Kind::Stream; 2] => {
+                Way::Adaptive
+            }
+            MethodName::Splice => Way::Piped,
+            _ => return None,
+        })
+    }
+
+    /// The method whose refusal a refused call of this way is.
+    pub(super) fn method(self) -> MethodName {
+        match self {
+            Way::Memory => MethodName::ReadWrite,
+            Way::Adaptive | Way::Piped | Way::Direct => MethodName::Splice,
+            Way::Sendfile => MethodName::Sendfile,
+        }
+    }
+}
+
+/// The ways to try, in order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ways {
+    ways: [Way; Ways::MOST],
+    len: u8,
+    at: u8,
+}
+
+impl Ways {
+    const MOST: usize = 4;
+
+    /// The plan's ways for two ports under the user's terms.
+    pub(super) fn between(
+        source: &Stance,
+        target: &Stance,
+        terms: &Terms,
+    ) -> Result<Self, Refusal> {
+        let mut ways = Self { ways: [Way::Memory; Self::MOST], len: 0, at: 0 };
+        let planned = plan::flow_methods(source.kind(), target.kind());
+        match terms.choice {
+            Choice::Auto => {
+                for &method in planned {
+                    if refused(method, source, target, terms).is_none()
+                        && let Some(way) = Way::of(method, source, target, terms.choice)
+                    {
+                        ways.push(way);
+                    }
+                }
+            }
+            Choice::Only(method) => {
+                if let Some(why) = refused(method, source, target, terms) {
+                    return Err(Refusal::because(method, why));
+                }
+                let Some(way) = Way::of(method, source, target, terms.choice) else {
+                    let why = "a flow has read-write, splice and, from a file, sendfile";
+                    return Err(Refusal::because(method, why));
+                };
+                ways.push(way);
+            }
+        }
+        Ok(ways)
+    }
+
+    fn push(&mut self, way: Way) {
+        if usize::from(self.len) < Self::MOST {
+            self.ways[usize::from(self.len)] = way;
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn now(&self) -> Way {
+        self.ways[usize::from(self.at)]
+    }
+
+    /// Goes on to the next way; `false` if this was the last.
+    pub(super) fn advance(&mut self) -> bool {
+        let more = self.at + 1 < self.len;
+        self.at += u8::from(more);
+        more
+    }
+
+    /// Is there another way if this one is refused?
+    pub(super) fn has_next(&self) -> bool {
+        self.at + 1 < self.len
+    }
+}
+
+/// Why the user's terms or the ports' flags rule a method out.
+fn refused(
+    method: MethodName,
+    source: &Stance,
+    target: &Stance,
+    terms: &Terms,
+) -> Option<&'static str> {
+    if method == MethodName::ReadWrite {
+        return None;
+    }
+    // The kernel would say so only once there is something to send.
+    let is_file = matches!(source.kind(), Kind::File | Kind::Block | Kind::Pseudo);
+    if method == MethodName::Sendfile && terms.never_held && !is_file {
+        return Some("a flow has read-write, splice and, from a file, sendfile");
+    }
+    if terms.through_memory {
+        return Some("the bytes are observed, so they must pass through memory");
+    }
+    if terms.isolated && matches!(source.kind(), Kind::File | Kind::Block) {
+        return Some("the file's pages would be shared, and isolation was asked for");
+    }
+    source.obstacle(Side::Source, terms).or_else(|| target.obstacle(Side::Target, terms))
+}

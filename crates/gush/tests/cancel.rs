@@ -1,0 +1,212 @@
+//! A move on one thread is ended from another: every wait ends (invariant 7), and what was taken is delivered
+//! or counted (invariant 1).
+
+mod common;
+
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use common::{
+    Drainer, Ending, SourceKind, TargetKind, ends_within, noise, open_source, open_target,
+};
+use gush::{Cancel, Choice, Error, Holes, MethodName, Mover, Progress, Report, Tuning, Wait};
+use rustix::fs::MemfdFlags;
+
+/// Not to be sure of anything, but to let the move get to its wait before it is cancelled.
+const A_WHILE: Duration = Duration::from_millis(60);
+
+const STREAMS: [Choice; 4] = [
+    Choice::Auto,
+    Choice::Only(MethodName::Splice),
+    Choice::Only(MethodName::Vmsplice),
+    Choice::Only(MethodName::ReadWrite),
+];
+
+#[test]
+fn a_move_and_its_error_go_to_another_thread() {
+    fn sent<T: Send>() {}
+    fn shared<T: Send + Sync + 'static>() {}
+    sent::<Mover<'_>>();
+    shared::<Error>();
+    shared::<Report>();
+    shared::<Progress>();
+    shared::<Cancel>();
+    shared::<Tuning>();
+    shared::<gush::Refusals>();
+    shared::<gush::Profile>();
+    shared::<gush::pipe::Pool>();
+    sent::<gush::pipe::Writer<OwnedFd>>();
+    sent::<gush::pipe::Reservoir>();
+    sent::<gush::flow::Flow>();
+}
+
+/// Runs a move, and cancels it from another thread once `is_time` comes back; `None` if it does not end.
+fn cancelled<T: Send + 'static>(
+    is_time: impl FnOnce() + Send + 'static,
+    run: impl FnOnce(&Cancel) -> T + Send + 'static,
+) -> Option<T> {
+    let cancel = Cancel::new();
+    let canceller = cancel.clone();
+    let waiter = thread::spawn(move || {
+        is_time();
+        canceller.cancel();
+    });
+    let outcome = ends_within(10, move || run(&cancel));
+    waiter.join().expect("the canceller");
+    outcome
+}
+
+/// Until a file has so many bytes.
+fn has_grown(file: &Arc<File>, bytes: u64) -> impl FnOnce() + Send + 'static {
+    let file = Arc::clone(file);
+    move || {
+        while file.metadata().expect("fstat").len() < bytes {
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_move_that_waits_for_an_idle_source_is_cancelled() {
+    let kinds = [
+        SourceKind::Pipe,
+        SourceKind::Fifo,
+        SourceKind::UnixStream,
+        SourceKind::Tcp,
+        SourceKind::Seqpacket,
+        SourceKind::Udp,
+        SourceKind::Terminal,
+    ];
+    let mut wrong = Vec::new();
+    for kind in kinds {
+        for choice in STREAMS {
+            for wait in [Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))] {
+                let (source, far) = open_source(kind).expect("a source");
+                let far = far.expect("its far end");
+                rustix::io::write(&far, b"first\n").expect("room");
+                let target = Arc::new(tempfile::tempfile().expect("a file"));
+                let outcome = cancelled(has_grown(&target, 6), move |cancel| {
+                    let mover = Mover::new(&source, &target).method(choice).wait(wait);
+                    mover.cancelled_by(cancel).run()
+                });
+                match outcome {
+                    Some(Err(error))
+                        if error.is_cancelled()
+                            && error.is_stopped()
+                            && error.delivered_bytes() == 6
+                            && error.in_flight_bytes() == 0 => {}
+                    outcome => wrong.push(format!("{choice} from {kind:?}, {wait:?}: {outcome:?}")),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
+    let targets = [
+        TargetKind::Pipe,
+        TargetKind::Fifo,
+        TargetKind::UnixStream,
+        TargetKind::Tcp,
+        TargetKind::Terminal,
+    ];
+    let content = noise(1, 1 << 20);
+    let mut wrong = Vec::new();
+    for to in targets {
+        for choice in STREAMS {
+            let name = format!("{choice} into a full {to:?}");
+            let (source, filler) = std::io::pipe().expect("a pipe");
+            rustix::pipe::fcntl_setpipe_size(&filler, content.len()).expect("a large pipe");
+            (&filler).write_all(&content).expect("room for all of it");
+            let (target, far) = open_target(to).expect("a target");
+            if to == TargetKind::Pipe || to == TargetKind::Fifo {
+                rustix::io::write(&target, &vec![0; 60_000]).expect("a pipe that is nearly full");
+            }
+            let before = if matches!(to, TargetKind::Pipe | TargetKind::Fifo) { 60_000 } else { 0 };
+            let small = Tuning::default().pipe_bytes(4096);
+            let outcome = cancelled(
+                || thread::sleep(A_WHILE),
+                move |cancel| {
+                    let mover = Mover::new(&source, &target).method(choice).tuning(small);
+                    (mover.cancelled_by(cancel).run(), source)
+                },
+            );
+            let Some((Err(error), source)) = outcome else {
+                wrong.push(format!("{name}: it does not end, or is not cancelled"));
+                continue;
+            };
+            let ending = if to == TargetKind::Terminal { Ending::Idle(25) } else { Ending::Closed };
+            let got = Drainer::start(far, ending, false, 1, false).finish();
+            let got = &got[before..];
+            let left = rustix::io::ioctl_fionread(&source).expect("FIONREAD");
+            let told = error.delivered_bytes() + error.in_flight_bytes() + left;
+            if !error.is_cancelled() || got.len() as u64 != error.delivered_bytes() {
+                wrong.push(format!("{name}: {error}, {} arrived", got.len()));
+            } else if told != content.len() as u64 {
+                wrong.push(format!("{name}: {error}, {left} are left: {told} in all"));
+            } else if *got != content[..got.len()] {
+                wrong.push(format!("{name}: other bytes arrived"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Longer than any machine could copy while the test lasts.
+const ENDLESS_BYTES: u64 = 1 << 40;
+
+#[test]
+fn a_copy_on_several_threads_is_cancelled_and_ends_behind_what_arrived() {
+    for threads in [1, 4] {
+        let source = tempfile::tempfile().expect("a file");
+        source.set_len(ENDLESS_BYTES).expect("a hole");
+        let memory = rustix::fs::memfd_create("target", MemfdFlags::CLOEXEC).expect("memfd");
+        let target = Arc::new(File::from(memory));
+        let written = Arc::clone(&target);
+        let outcome = cancelled(has_grown(&target, 8 << 20), move |cancel| {
+            let by_name = Choice::Only(MethodName::ReadWrite);
+            let mover = Mover::new(&source, &written).method(by_name).holes(Holes::Fill);
+            (mover.threads(threads).cancelled_by(cancel).run(), source)
+        });
+        let (outcome, source) = outcome.expect("it ends");
+        let error = outcome.expect_err("nobody copies a tebibyte so fast");
+        assert!(error.is_cancelled(), "{threads} threads: {error}");
+        assert_eq!(error.in_flight_bytes(), 0, "a file still has its bytes");
+        let arrived = error.delivered_bytes();
+        assert_eq!(target.metadata().expect("fstat").len(), arrived, "{threads} threads");
+        assert_eq!((&source).stream_position().expect("a position"), arrived);
+        assert_eq!((&*target).stream_position().expect("a position"), arrived);
+    }
+}
+
+#[test]
+fn a_move_held_by_its_rate_limit_is_cancelled() {
+    let outcome = cancelled(
+        || thread::sleep(A_WHILE),
+        |cancel| {
+            let (zeros, null) =
+                (File::open("/dev/zero").unwrap(), File::create("/dev/null").unwrap());
+            let rate = gush::Rate::bytes_per_second(1).expect("not 0");
+            Mover::new(&zeros, &null).limit(rate).cancelled_by(cancel).run()
+        },
+    );
+    assert!(outcome.expect("it ends").expect_err("no end but this").is_cancelled());
+}
+
+#[test]
+fn what_was_cancelled_before_moves_nothing() {
+    let cancel = Cancel::new();
+    cancel.clone().cancel();
+    let (source, target) = (common::file_of(b"abc"), common::file_of(b"old"));
+    let error = Mover::new(&source, &target).replace(true).cancelled_by(&cancel).run();
+    let error = error.expect_err("cancelled");
+    assert!(error.is_cancelled() && error.delivered_bytes() == 0, "{error}");
+    assert_eq!(error.to_string(), "cancelled from another thread");
+    assert_eq!(common::read_all(&target), b"old");
+}

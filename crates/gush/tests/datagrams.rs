@@ -1,0 +1,292 @@
+//! Datagrams arrive whole: empty ones end nothing, and no buffer, budget or length cuts one.
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use common::{SourceKind, TargetKind, noise, open_source, open_target, read_all, within};
+use gush::{Choice, Control, Errno, MethodName, Mover, Rate, Report, Tuning};
+use rustix::net::{RecvFlags, SendFlags};
+
+const SOURCES: [SourceKind; 2] = [SourceKind::UnixDatagram, SourceKind::Udp];
+const CHOICES: [Choice; 4] = [
+    Choice::Auto,
+    Choice::Only(MethodName::ReadWrite),
+    Choice::Only(MethodName::Splice),
+    Choice::Only(MethodName::Vmsplice),
+];
+
+/// A datagram socket with these messages in it, and the far end that sent them.
+fn with_messages(from: SourceKind, sizes: &[usize]) -> (OwnedFd, OwnedFd) {
+    let (near, far) = open_source(from).expect("sockets");
+    let far = far.expect("a far end");
+    for &size in sizes {
+        let sent = rustix::net::send(&far, &message(size), SendFlags::empty()).expect("sent");
+        assert_eq!(sent, size);
+    }
+    (near, far)
+}
+
+fn message(size: usize) -> Vec<u8> {
+    noise(size as u64 + 1, size)
+}
+
+fn all_of(sizes: &[usize]) -> Vec<u8> {
+    sizes.iter().flat_map(|&size| message(size)).collect()
+}
+
+/// The sizes of the messages that are still in a socket.
+fn sizes_in(socket: &impl AsFd) -> Vec<usize> {
+    let mut buf = vec![0; 300_000];
+    let mut sizes = Vec::new();
+    while let Ok((_, size)) = rustix::net::recv(socket, &mut buf[..], RecvFlags::DONTWAIT) {
+        assert!(buf[..size] == message(size)[..], "a message of {size} bytes has others");
+        sizes.push(size);
+    }
+    sizes
+}
+
+fn file() -> OwnedFd {
+    tempfile::tempfile().expect("a file").into()
+}
+
+/// Moves messages into a file, and answers what became of it.
+fn moved(
+    from: SourceKind,
+    sizes: &'static [usize],
+    set: impl FnOnce(Mover<'_>) -> Mover<'_> + Send + 'static,
+) -> (Result<Report, gush::Error>, Vec<u8>, Vec<usize>) {
+    within(30, &format!("{from:?} {sizes:?}"), move || {
+        let (source, _far) = with_messages(from, sizes);
+        let target = file();
+        let result = set(Mover::new(&source, &target)).run();
+        (result, read_all(&target), sizes_in(&source))
+    })
+}
+
+#[test]
+fn an_empty_datagram_does_not_end_a_move() {
+    const SIZES: &[usize] = &[0, 5, 0, 0, 600, 0, 3];
+    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    {
+        let (result, arrived, _) =
+            moved(from, SIZES, move |mover| mover.method(choice).length_bytes(608));
+        let report = result.unwrap_or_else(|error| panic!("{choice} {from:?}: {error}"));
+        assert_eq!(report.bytes, 608, "{choice} {from:?}");
+        assert!(arrived == all_of(SIZES), "{choice} {from:?}: other bytes");
+    }
+}
+
+#[test]
+fn a_move_from_a_datagram_socket_ends_when_it_is_told_to_and_not_before() {
+    for choice in CHOICES {
+        let (result, arrived) = within(30, &choice.to_string(), move || {
+            let (source, _far) = with_messages(SourceKind::Udp, &[0, 10, 0, 20, 0]);
+            let target = file();
+            let mut observer = |progress: &gush::Progress| {
+                if progress.bytes == 30 { Control::Stop } else { Control::Continue }
+            };
+            let mover = Mover::new(&source, &target).method(choice).observe(&mut observer);
+            (mover.run(), read_all(&target))
+        });
+        let error = result.expect_err("such a source has no end");
+        assert!(error.is_stopped(), "{choice}: {error}");
+        assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (30, 0), "{choice}");
+        assert!(arrived == all_of(&[10, 20]), "{choice}: other bytes");
+    }
+}
+
+#[test]
+fn a_seqpacket_socket_ends_with_its_peer() {
+    for choice in CHOICES {
+        let (result, arrived) = within(30, &choice.to_string(), move || {
+            let (source, far) = with_messages(SourceKind::Seqpacket, &[7, 5000, 1]);
+            drop(far);
+            let target = file();
+            let tuning = Tuning::default().buffer_bytes(100);
+            let result = Mover::new(&source, &target).method(choice).tuning(tuning).run();
+            (result, read_all(&target))
+        });
+        match result {
+            Ok(report) => assert_eq!(report.bytes, 5008, "{choice}"),
+            Err(error) => {
+                assert!(error.is_refused() && choice != Choice::Auto, "{choice}: {error}")
+            }
+        }
+        assert!(all_of(&[7, 5000, 1]).starts_with(&arrived), "{choice}: other bytes");
+    }
+}
+
+/// A method that cannot take a datagram whole says so, and leaves it where it is.
+fn assert_whole(
+    name: &str,
+    choice: Choice,
+    sizes: &[usize],
+    (result, arrived, rest): (Result<Report, gush::Error>, Vec<u8>, Vec<usize>),
+) {
+    match result {
+        Ok(_) => assert!(arrived == all_of(sizes), "{name}: {} bytes arrived", arrived.len()),
+        Err(error) => {
+            assert!(error.is_refused(), "{name}: {error}");
+            let named = [MethodName::Splice, MethodName::Vmsplice].map(Choice::Only);
+            assert!(named.contains(&choice), "{name}: {error}");
+            let taken = sizes.len() - rest.len();
+            assert_eq!(rest, sizes[taken..], "{name}: {error}");
+            assert!(arrived == all_of(&sizes[..taken]), "{name}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_buffer_or_a_pipe_smaller_than_a_datagram_does_not_cut_it() {
+    const SIZES: &[usize] = &[2000, 1, 60_000, 999, 1000, 1001, 9000];
+    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    {
+        for (buffer, pipe) in [(1000, 4096), (1, 1 << 20), (1 << 20, 8192)] {
+            let name = format!("{choice} {from:?}, buffer {buffer}, pipe {pipe}");
+            let outcome = moved(from, SIZES, move |mover| {
+                let tuning = Tuning::default().buffer_bytes(buffer).pipe_bytes(pipe);
+                mover.method(choice).tuning(tuning).length_bytes(74_001)
+            });
+            assert_whole(&name, choice, SIZES, outcome);
+        }
+    }
+}
+
+#[test]
+fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
+    const SIZES: &[usize] = &[150_000, 1];
+    for choice in CHOICES {
+        let outcome = moved(SourceKind::UnixDatagram, SIZES, move |mover| {
+            let tuning = Tuning::default().buffer_bytes(4096).pipe_bytes(65_536);
+            mover.method(choice).tuning(tuning).length_bytes(150_001)
+        });
+        assert_whole(&choice.to_string(), choice, SIZES, outcome);
+    }
+}
+
+#[test]
+fn a_rate_limit_does_not_cut_a_datagram() {
+    const SIZES: &[usize] = &[3000, 10, 3000, 2000];
+    for choice in CHOICES {
+        // A twentieth of it is what may go at once.
+        let rate = Rate::bytes_per_second(20_000).expect("a rate");
+        let (result, arrived, _) = moved(SourceKind::Udp, SIZES, move |mover| {
+            mover.method(choice).limit(rate).length_bytes(8010)
+        });
+        assert_eq!(result.expect("a move").bytes, 8010, "{choice}");
+        assert!(arrived == all_of(SIZES), "{choice}: other bytes");
+    }
+}
+
+#[test]
+fn a_length_that_ends_within_a_datagram_is_an_error_and_leaves_it_in_the_socket() {
+    const SIZES: &[usize] = &[100, 0, 101, 102];
+    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    {
+        let name = format!("{choice} {from:?}");
+        let (result, arrived, rest) =
+            moved(from, SIZES, move |mover| mover.method(choice).length_bytes(150));
+        let error = result.expect_err("the second does not fit");
+        let errno = error.io_error().and_then(Errno::from_io_error);
+        assert_eq!(errno, Some(Errno::MSGSIZE), "{name}: {error}");
+        assert_eq!(error.side(), Some(gush::Side::Source), "{name}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("length")), "{name}");
+        assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (100, 0), "{name}");
+        assert!(arrived == message(100), "{name}: other bytes");
+        assert_eq!(rest, [101, 102], "{name}");
+    }
+}
+
+#[test]
+fn boundaries_are_kept_from_datagram_socket_to_datagram_socket() {
+    const SIZES: &[usize] = &[1, 0, 100, 0, 0, 1472, 4097, 40_000, 8];
+    let targets = [TargetKind::UnixDatagram, TargetKind::Udp];
+    for (from, to) in SOURCES.into_iter().flat_map(|from| targets.map(|to| (from, to))) {
+        for choice in CHOICES {
+            let name = format!("{choice}: {from:?} -> {to:?}");
+            let (result, sizes) = within(30, &name, move || {
+                let (source, _far) = with_messages(from, SIZES);
+                let (target, far) = open_target(to).expect("a target");
+                let length = SIZES.iter().sum::<usize>() as u64;
+                let tuning = Tuning::default().buffer_bytes(1000);
+                let mover = Mover::new(&source, &target).method(choice).tuning(tuning);
+                (mover.length_bytes(length).run(), sizes_in(&far))
+            });
+            match result {
+                Ok(_) => assert_eq!(sizes, SIZES, "{name}"),
+                Err(error) => {
+                    assert!(error.is_refused() && choice != Choice::Auto, "{name}: {error}");
+                    assert!(SIZES.starts_with(&sizes), "{name}: {sizes:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_is_nearly_full_does_not_cut_a_datagram() {
+    for choice in CHOICES {
+        let (result, arrived) = within(30, &choice.to_string(), move || {
+            let (source, _far) = with_messages(SourceKind::Udp, &[20_000, 30_000]);
+            let (target, far) = open_target(TargetKind::Pipe).expect("a pipe");
+            rustix::io::write(&target, &message(60_000)).expect("room");
+            let reader = std::thread::spawn(move || read_to_end(&far));
+            let result = Mover::new(&source, &target).method(choice).length_bytes(50_000).run();
+            drop(target);
+            (result, reader.join().expect("the reader"))
+        });
+        assert_eq!(result.expect("a move").bytes, 50_000, "{choice}");
+        assert!(arrived == all_of(&[60_000, 20_000, 30_000]), "{choice}: {}", arrived.len());
+    }
+    // sendfile cannot help cutting it, and counts what was lost.
+    let (source, _far) = with_messages(SourceKind::Udp, &[20_000]);
+    let (target, _reader) = open_target(TargetKind::Pipe).expect("a pipe");
+    rustix::io::write(&target, &message(60_000)).expect("room");
+    let by_sendfile = Choice::Only(MethodName::Sendfile);
+    // A move that does not notice it waits for the next datagram.
+    let moved = within(30, "a cut datagram", move || {
+        Mover::new(&source, &target).method(by_sendfile).run().map(|report| report.bytes)
+    });
+    let error = moved.expect_err("it was cut");
+    assert_eq!(error.io_error().and_then(Errno::from_io_error), Some(Errno::MSGSIZE), "{error}");
+    assert_eq!(error.delivered_bytes() + error.in_flight_bytes(), 20_000, "{error}");
+    assert!(error.in_flight_bytes() > 0, "{error}");
+}
+
+fn read_to_end(fd: &OwnedFd) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut buf = vec![0; 65_536];
+    loop {
+        match rustix::io::read(fd, &mut buf).expect("a pipe") {
+            0 => return all,
+            got => all.extend_from_slice(&buf[..got]),
+        }
+    }
+}
+
+#[test]
+fn a_file_becomes_datagrams_that_its_target_takes() {
+    for to in [TargetKind::UnixDatagram, TargetKind::Udp] {
+        let (sizes, arrived) = within(30, &format!("{to:?}"), move || {
+            let source: OwnedFd = {
+                let file = std::fs::File::from(file());
+                std::os::unix::fs::FileExt::write_all_at(&file, &noise(9, 50_000), 0).unwrap();
+                file.into()
+            };
+            let (target, far) = open_target(to).expect("a target");
+            let move_on = std::thread::spawn(move || gush::copy(&source, &target).map(|r| r.bytes));
+            let (mut all, mut sizes, mut buf) = (Vec::new(), Vec::new(), vec![0; 300_000]);
+            while all.len() < 50_000 {
+                let (_, got) =
+                    rustix::net::recv(&far, &mut buf[..], RecvFlags::empty()).expect("a datagram");
+                sizes.push(got);
+                all.extend_from_slice(&buf[..got]);
+            }
+            assert_eq!(move_on.join().expect("the move").expect("a move"), 50_000);
+            (sizes, all)
+        });
+        assert!(arrived == noise(9, 50_000), "{to:?}: other bytes");
+        assert!(sizes.iter().all(|size| (1..=8192).contains(size)), "{to:?}: {sizes:?}");
+    }
+}

@@ -1,0 +1,270 @@
+//! What the engine does to its caller's descriptors: each sentence of the crate's page of that name.
+
+#[macro_use]
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use common::{
+    SourceKind, Target, TargetKind, child, file_of, is_root, noise, open_source, open_target, runs,
+};
+use gush::pipe::Writer;
+use gush::{Cancel, Choice, Control, Holes, MethodName, Mover, Tuning};
+use rustix::fs::OFlags;
+use rustix::pipe::fcntl_getpipe_size;
+
+/// Methods that move a file's bytes one way or another: by offsets, by mapping, by reference.
+fn all_methods() -> impl Iterator<Item = Choice> {
+    common::file_methods().map(Choice::Only).chain([Choice::Auto])
+}
+
+/// A file of 1 MiB with data at its start and its end, and a hole between.
+fn sparse() -> File {
+    let file = tempfile::tempfile().expect("a file");
+    file.write_all_at(b"start", 0).expect("room");
+    file.write_all_at(&noise(1, 4096), (1 << 20) - 4096).expect("room");
+    file
+}
+
+fn position(mut file: &File) -> u64 {
+    file.stream_position().expect("a position")
+}
+
+fn flags(fd: &impl AsFd) -> OFlags {
+    rustix::fs::fcntl_getfl(fd).expect("F_GETFL")
+}
+
+#[test]
+fn without_offsets_both_positions_end_behind_the_last_byte() {
+    for choice in all_methods() {
+        for holes in [Holes::Keep, Holes::Fill] {
+            let (mut source, mut target) = (sparse(), tempfile::tempfile().unwrap());
+            source.seek(SeekFrom::Start(3)).unwrap();
+            target.seek(SeekFrom::Start(4096 + 3)).unwrap();
+            let moved = Mover::new(&source, &target).method(choice).holes(holes).run();
+            match moved {
+                Ok(report) => {
+                    assert_eq!(report.bytes, (1 << 20) - 3, "{choice}");
+                    assert_eq!(position(&source), 1 << 20, "{choice}, {holes:?}");
+                    assert_eq!(position(&target), (1 << 20) + 4096, "{choice}, {holes:?}");
+                }
+                Err(error) if error.is_refused() && error.delivered_bytes() == 0 => {
+                    assert_eq!((position(&source), position(&target)), (3, 4099), "{choice}");
+                }
+                Err(error) => panic!("{choice}: {error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_move_that_fails_leaves_both_positions_behind_the_last_byte() {
+    let (source, target) = (File::from(file_of(&noise(1, 8 << 20))), tempfile::tempfile().unwrap());
+    let mut stop = |_: &gush::Progress| Control::Stop;
+    let by_name = Choice::Only(MethodName::ReadWrite);
+    let error = Mover::new(&source, &target)
+        .method(by_name)
+        .threads(1)
+        .observe(&mut stop)
+        .run()
+        .unwrap_err();
+    let moved = error.delivered_bytes();
+    assert!(error.is_stopped() && moved > 0 && moved < 8 << 20, "{error}");
+    assert_eq!((position(&source), position(&target)), (moved, moved));
+}
+
+#[test]
+fn with_offsets_both_positions_stay_although_asking_for_holes_moves_them() {
+    for choice in all_methods() {
+        let (mut source, mut target) = (sparse(), tempfile::tempfile().unwrap());
+        source.seek(SeekFrom::Start(77)).unwrap();
+        target.seek(SeekFrom::Start(99)).unwrap();
+        let mover = Mover::new(&source, &target).method(choice);
+        let moved = mover.source_offset_bytes(0).target_offset_bytes(0).run();
+        if let Err(error) = moved {
+            assert!(error.is_refused(), "{choice}: {error}");
+        }
+        assert_eq!((position(&source), position(&target)), (77, 99), "{choice}");
+    }
+}
+
+#[test]
+fn comparing_two_sparse_files_leaves_both_positions() {
+    let (mut a, mut b) = (sparse(), sparse());
+    a.seek(SeekFrom::Start(5)).unwrap();
+    b.seek(SeekFrom::Start(6)).unwrap();
+    assert_eq!(gush::first_difference(&a, &b).unwrap(), None);
+    assert_eq!((position(&a), position(&b)), (5, 6));
+}
+
+/// The flags of the target while it is moved to, and afterwards.
+fn flags_of_target(kind: TargetKind) -> (OFlags, OFlags, OFlags) {
+    let target = Target::new(kind, b"", 1, false).expect("a target");
+    let source = file_of(b"some bytes");
+    let before = flags(&target.fd);
+    let mut during = OFlags::empty();
+    let mut look = |_: &gush::Progress| {
+        during = flags(&target.fd);
+        Control::Continue
+    };
+    Mover::new(&source, &target.fd).observe(&mut look).run().expect("a move");
+    (before, during, flags(&target.fd))
+}
+
+#[test]
+fn only_a_target_that_is_a_socket_has_o_nonblock_while_somebody_observes() {
+    for &kind in TargetKind::ALL {
+        if kind == TargetKind::Block && !is_root() {
+            continue;
+        }
+        let (before, during, after) = flags_of_target(kind);
+        let is_socket = matches!(
+            kind,
+            TargetKind::UnixStream
+                | TargetKind::Tcp
+                | TargetKind::Seqpacket
+                | TargetKind::UnixDatagram
+                | TargetKind::Udp
+        );
+        assert!(!before.contains(OFlags::NONBLOCK), "{kind:?}");
+        assert_eq!(during.contains(OFlags::NONBLOCK), is_socket, "{kind:?}");
+        assert_eq!(after, before, "{kind:?}");
+    }
+}
+
+#[test]
+fn a_socket_has_its_flags_back_when_a_move_is_cancelled() {
+    let (target, _far) = open_target(TargetKind::UnixStream).expect("a socket");
+    let before = flags(&target);
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let zeros = File::open("/dev/zero").unwrap();
+    assert!(Mover::new(&zeros, &target).cancelled_by(&cancel).run().is_err());
+    assert_eq!(flags(&target), before);
+}
+
+#[test]
+fn a_pipe_is_grown_to_1_mib_and_stays_so_unless_another_size_is_asked_for() {
+    let born = fcntl_getpipe_size(std::io::pipe().unwrap().1).unwrap();
+    let grown = |tuning: Tuning| {
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        let by_name = Choice::Only(MethodName::Splice);
+        let source = file_of(b"some bytes");
+        Mover::new(&source, &writer).method(by_name).tuning(tuning).run().expect("a move");
+        let bytes = fcntl_getpipe_size(&writer).unwrap();
+        drop(writer);
+        reader.read_to_end(&mut Vec::new()).unwrap();
+        bytes
+    };
+    assert_eq!(grown(Tuning::default().pipe_bytes(1)), born);
+    assert_eq!(grown(Tuning::default().pipe_bytes(2 * born)), 2 * born);
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    let pipe = Writer::new(pipe).unwrap().into_inner().unwrap();
+    let all = [grown(Tuning::default()), fcntl_getpipe_size(&pipe).unwrap()];
+    if all.iter().any(|&bytes| bytes < 1 << 20) && !is_root() {
+        skip!("this user's pages are used up: pipes of {all:?} bytes");
+    }
+    assert_eq!(all, [1 << 20; 2]);
+}
+
+#[test]
+fn a_pipe_is_grown_to_a_sixteenth_of_the_users_pages_at_most() {
+    let test = "in_a_child_pipes_stay_modest";
+    // 1024 pages: a sixteenth is 256 KiB. With 64 pages a pipe is born larger than its share.
+    for (pages, expected) in [("1024", 256 << 10), ("64", 64 << 10), ("0", 1 << 20)] {
+        let limit = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(limit.path(), format!("{pages}\n")).unwrap();
+        let script = format!(
+            "mount --bind {} /proc/sys/fs/pipe-user-pages-soft && exec \"$@\"",
+            limit.path().display()
+        );
+        let wrapper = ["unshare", "--mount", "sh", "-c", &script, "sh"];
+        if !is_root() || !runs(wrapper[0], &[&wrapper[1..], &["true"]].concat()) {
+            skip!("cannot mount over /proc/sys (needs root and a mount namespace)");
+        }
+        let expected = usize::to_string(&expected);
+        let (passed, said) = child(&wrapper, test, &[("GUSH_TEST_BYTES", &expected)]);
+        assert!(passed, "{pages} pages: {said}");
+    }
+}
+
+#[test]
+#[ignore = "run by a_pipe_is_grown_to_a_sixteenth_of_the_users_pages_at_most"]
+fn in_a_child_pipes_stay_modest() {
+    let expected: usize = std::env::var("GUSH_TEST_BYTES").unwrap().parse().unwrap();
+    let page = rustix::param::page_size();
+    assert_eq!(page, 4096, "the sizes of the parent are in pages of 4 KiB");
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    let pipe = Writer::new(pipe).unwrap().into_inner().unwrap();
+    assert_eq!(fcntl_getpipe_size(&pipe).unwrap(), expected, "a writer's");
+    let (_reader, pipe) = std::io::pipe().unwrap();
+    let by_name = Choice::Only(MethodName::Splice);
+    Mover::new(&file_of(b"x"), &pipe).method(by_name).run().unwrap();
+    assert_eq!(fcntl_getpipe_size(&pipe).unwrap(), expected, "a move's");
+    let named = Tuning::default().pipe_bytes(1 << 20);
+    Mover::new(&file_of(b"x"), &pipe).method(by_name).tuning(named).run().unwrap();
+    assert_eq!(fcntl_getpipe_size(&pipe).unwrap(), 1 << 20, "as the user says");
+}
+
+#[test]
+fn a_target_becomes_shorter_only_where_it_is_to_be_replaced() {
+    for choice in all_methods() {
+        for (replace, expected) in [(false, 100_000), (true, 10)] {
+            let (source, target) = (file_of(b"ten bytes."), file_of(&noise(1, 100_000)));
+            let moved = Mover::new(&source, &target).method(choice).replace(replace).run();
+            let size = rustix::fs::fstat(&target).unwrap().st_size;
+            match moved {
+                Ok(_) => assert_eq!(size, expected, "{choice}, {replace}"),
+                Err(error) => {
+                    assert!(error.is_refused(), "{choice}: {error}");
+                    assert_eq!(size, 100_000, "{choice}, {replace}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_move_closes_what_it_opens_and_nothing_else() {
+    let (passed, said) = child(&[], "in_a_child_descriptors_are_the_same_before_and_after", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_move_closes_what_it_opens_and_nothing_else"]
+fn in_a_child_descriptors_are_the_same_before_and_after() {
+    let open = || {
+        let names = std::fs::read_dir("/proc/self/fd").unwrap();
+        let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let content = noise(1, 100_000);
+    for choice in MethodName::ALL.iter().map(|&name| Choice::Only(name)).chain([Choice::Auto]) {
+        for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
+            for to in [TargetKind::File, TargetKind::UnixStream, TargetKind::Direct] {
+                let (source, far) = open_source(from).expect("a source");
+                match far {
+                    Some(far) => (&File::from(far)).write_all(&content[..4000]).unwrap(),
+                    None => drop(rustix::io::pwrite(&source, &content, 0).unwrap()),
+                }
+                // No thread reads there, whose descriptors would come and go.
+                let (target, _far) = match to {
+                    TargetKind::UnixStream => open_target(to).expect("a target"),
+                    _ => (Target::new(to, b"", 1, false).expect("a target").fd, file_of(b"")),
+                };
+                let before = open();
+                let mut go_on = |_: &gush::Progress| Control::Continue;
+                let _ = Mover::new(&source, &target)
+                    .method(choice)
+                    .length_bytes(4000)
+                    .observe(&mut go_on)
+                    .run();
+                assert_eq!(open(), before, "{choice}, {from:?} to {to:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! `gush::pipe` where sizes are refused and vmsplice is denied: it still works, smaller or by another way.
+
+use std::io::Read;
+
+use gush::faults::{Plan, Verdict};
+use gush::pipe::{Pipe, Reservoir, Technique, Writer};
+use gush::{Call, Errno, Kernel, Vmsplice};
+
+use crate::common::{child, noise, round_trip, within};
+
+const SECONDS: u64 = 60;
+
+#[test]
+fn a_refused_pipe_size_means_a_smaller_pipe() {
+    for refusals in [1, 3, 5, u64::MAX] {
+        let _guard = Plan::new(move |call, nth| match call {
+            Call::SetPipeSize if nth < refusals => Verdict::Fail(Errno::PERM),
+            _ => Verdict::Go,
+        })
+        .install();
+        let pipe = Pipe::new(1 << 20).expect("a refused size is no error");
+        let expected = match refusals {
+            1 => 512 << 10,
+            3 => 128 << 10,
+            // From here on it is the size that a pipe is born with.
+            _ => 64 << 10,
+        };
+        // Root may have what pipe-max-size forbids others, so only the first refusal may cap it.
+        assert!(pipe.capacity_bytes() <= expected, "{refusals}: {}", pipe.capacity_bytes());
+        assert!(pipe.capacity_bytes() >= 4096);
+    }
+}
+
+/// The probe is made once a process, so each answer is met in a process of its own.
+#[test]
+fn denied_vmsplice_means_another_way() {
+    for errno in ["EPERM", "ENOSYS", "EOPNOTSUPP"] {
+        let (passed, said) =
+            child(&[], "pipes::a_writer_where_vmsplice_is_denied", &[("GUSH_TEST_ERRNO", errno)]);
+        assert!(passed, "{errno}: {said}");
+    }
+}
+
+fn errno_of_this_process() -> Errno {
+    match std::env::var("GUSH_TEST_ERRNO").as_deref() {
+        Ok("ENOSYS") => Errno::NOSYS,
+        Ok("EOPNOTSUPP") => Errno::OPNOTSUPP,
+        _ => Errno::PERM,
+    }
+}
+
+#[test]
+#[ignore = "run by denied_vmsplice_means_another_way"]
+fn a_writer_where_vmsplice_is_denied() {
+    let errno = errno_of_this_process();
+    let deny = move |call, _| match call {
+        Call::Vmsplice => Verdict::Fail(errno),
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(deny).install();
+    assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno));
+    assert_eq!(round_trip(5 << 20), Technique::Socket);
+    let (_from, to) = std::io::pipe().expect("pipe");
+    let refused = Writer::with(to, Technique::Fresh).map(drop).map_err(|(_, errno)| errno);
+    assert_eq!(refused, Err(errno), "what is asked for by name is used or refused");
+}
+
+#[test]
+fn vmsplice_denied_in_the_middle_loses_nothing() {
+    if Kernel::get().vmsplice() != Vmsplice::ZeroCopy {
+        skip!("no vmsplice by reference on this kernel");
+    }
+    for errno in [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP] {
+        within(SECONDS, "a writer", move || {
+            let (mut from, to) = std::io::pipe().expect("pipe");
+            let reader = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                from.read_to_end(&mut got).map(|_| got)
+            });
+            let _guard = Plan::new(move |call, nth| match call {
+                Call::Vmsplice if nth == 0 => Verdict::Short(70_000),
+                Call::Vmsplice => Verdict::Fail(errno),
+                _ => Verdict::Go,
+            })
+            .install();
+            let mut writer = match Writer::with(to, Technique::Fresh) {
+                Ok(writer) => writer,
+                Err((_, errno)) => panic!("fresh: {errno}"),
+            };
+            let mut sent = Vec::new();
+            for seed in 1..4 {
+                let mut buffer = writer.buffer().expect("buffer");
+                let bytes = noise(seed, buffer.len());
+                buffer.copy_from_slice(&bytes);
+                let len = bytes.len();
+                writer.commit(buffer, len).expect("commit");
+                sent.extend(bytes);
+            }
+            drop(writer);
+            assert!(reader.join().expect("reader").expect("read") == sent, "{errno}");
+        });
+    }
+}
+
+/// What a writer was given, what its reader got, and whether each of the writer's answers was a success.
+fn written_under(
+    technique: Technique,
+    judge: impl FnMut(Call, u64) -> Verdict + Send + 'static,
+) -> (Vec<u8>, Vec<u8>, bool) {
+    let (mut from, to) = std::io::pipe().expect("pipe");
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        from.read_to_end(&mut got).map(|_| got)
+    });
+    let guard = Plan::new(judge).install();
+    let mut sent = Vec::new();
+    let write = |writer: &mut Writer<_>, sent: &mut Vec<u8>| -> Result<(), Errno> {
+        // More than one huge page: the second is filled while the reader may still have the first.
+        for seed in 1..7 {
+            let mut buffer = writer.buffer()?;
+            let len = buffer.len();
+            buffer.copy_from_slice(&noise(seed, len));
+            sent.extend_from_slice(&buffer);
+            writer.commit(buffer, len)?;
+        }
+        Ok(())
+    };
+    let all_well = match Writer::with(to, technique) {
+        Ok(mut writer) => write(&mut writer, &mut sent).is_ok(),
+        Err(_refused) => false,
+    };
+    drop(guard);
+    (sent, reader.join().expect("reader").expect("read"), all_well)
+}
+
+#[test]
+fn a_writer_whose_call_fails_has_sent_a_beginning_and_says_so() {
+    // What is probed once a process is probed without faults.
+    assert_ne!(Kernel::get().pipe_max_bytes(), 0);
+    let techniques = match Kernel::get().vmsplice() {
+        Vmsplice::ZeroCopy => &[Technique::Fresh, Technique::Socket, Technique::Write][..],
+        _ => &[Technique::Socket, Technique::Write],
+    };
+    let (mut wrong, mut tried) = (Vec::new(), std::collections::BTreeSet::new());
+    for &technique in techniques {
+        let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let log = seen.clone();
+        let (sent, got, all_well) = within(SECONDS, "a writer", move || {
+            written_under(technique, move |call, nth| {
+                log.lock().expect("log").push((call, nth));
+                Verdict::Go
+            })
+        });
+        assert!(all_well && got == sent, "{technique:?} without any fault");
+        let calls = seen.lock().expect("log").clone();
+        for (call, nth) in calls.into_iter().filter(|&(_, nth)| nth < 3) {
+            tried.insert(call);
+            for errno in [Errno::IO, Errno::NOMEM, Errno::INVAL, Errno::PERM, Errno::AGAIN] {
+                let name = format!("{technique:?}: {call} #{nth} {}", gush::errno_name(errno));
+                let (sent, got, all_well) = within(SECONDS, &name, move || {
+                    written_under(technique, move |asked, number| match (asked, number) {
+                        at if at == (call, nth) => Verdict::Fail(errno),
+                        _ => Verdict::Go,
+                    })
+                });
+                if !sent.starts_with(&got) || all_well && got != sent {
+                    wrong.push(format!("{name}: {} of {} bytes, or others", got.len(), sent.len()));
+                }
+            }
+        }
+    }
+    for call in
+        [Call::GetPipeSize, Call::Socketpair, Call::SetSocketOption, Call::Mmap, Call::Fstat]
+    {
+        assert!(tried.contains(&call), "no writer made {call}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Sockets are denied by filters (EPERM, EACCES, EAFNOSUPPORT), or cannot be spliced from (EINVAL).
+#[test]
+fn a_reservoir_pours_where_there_is_no_socket_to_fill_its_slots() {
+    let denials = [
+        (Call::Socketpair, Errno::PERM),
+        (Call::Socketpair, Errno::AFNOSUPPORT),
+        (Call::Splice, Errno::INVAL),
+        (Call::Send, Errno::PERM),
+    ];
+    for (denied, errno) in denials {
+        let _guard = Plan::new(move |call, _| match call {
+            call if call == denied => Verdict::Fail(errno),
+            _ => Verdict::Go,
+        })
+        .install();
+        for pattern in [&b"y\n"[..], &noise(3, 5000), &noise(4, 40_000)] {
+            let name = format!("{denied}: {errno}, {} bytes", pattern.len());
+            let mut reservoir = Reservoir::of(pattern, 1 << 20).expect(&name);
+            // Slots of one page each: most of the pipe is used.
+            assert!(reservoir.held_bytes() >= 1 << 19, "{name}: {}", reservoir.held_bytes());
+            let (mut from, to) = std::io::pipe().expect("a pipe");
+            let most = 300_000;
+            let reader = std::thread::spawn(move || {
+                let mut got = vec![0; most];
+                from.read_exact(&mut got).map(|()| got)
+            });
+            let mut left = most;
+            while left > 0 {
+                left -= reservoir.pour_blocking(&to, left).expect(&name);
+            }
+            let got = reader.join().expect("a reader").expect("all of it");
+            let expected: Vec<u8> = pattern.iter().copied().cycle().take(most).collect();
+            assert!(got == expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The calls that a move makes on streams.
+
+use std::sync::{Arc, Mutex};
+
+use gush::faults::{Plan, Verdict};
+use gush::{Call, Choice, Errno, MethodName, Mover, Rate};
+
+use crate::common::{
+    Source, SourceKind, Target, TargetKind, file_of, noise, open_source, open_target, read_all,
+    within,
+};
+
+#[test]
+fn invariant_5_poll_comes_before_every_splice_from_what_can_idle() {
+    let from = [SourceKind::UnixStream, SourceKind::Tcp, SourceKind::Seqpacket];
+    let to = [TargetKind::Pipe, TargetKind::File, TargetKind::UnixStream, TargetKind::Null];
+    for (from, to) in from.into_iter().flat_map(|from| to.map(|to| (from, to))) {
+        let calls = within(30, &format!("{from:?} -> {to:?}"), move || {
+            let source = Source::new(from, &noise(1, 50_000), 1, true).expect("a source");
+            let target = Target::new(to, b"", 2, false).expect("a target");
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let log = seen.clone();
+            let _guard = Plan::new(move |call, _| {
+                log.lock().expect("log").push(call);
+                Verdict::Go
+            })
+            .install();
+            let splice = Choice::Only(MethodName::Splice);
+            Mover::new(&source.fd, &target.fd).method(splice).run().expect("a splice");
+            seen.lock().expect("log").clone()
+        });
+        // Through a private pipe, as datagrams always go, every other splice is the one out of it.
+        let through = to != TargetKind::Pipe || from == SourceKind::Seqpacket;
+        let polled = calls.iter().zip(&calls[1..]).filter(|&(_, &call)| call == Call::Splice);
+        let unpolled = polled
+            .enumerate()
+            .filter(|&(nth, (&before, _))| before != Call::Poll && !(through && nth % 2 == 1))
+            .count();
+        assert_eq!(unpolled, 0, "{from:?} -> {to:?}: {calls:?}");
+    }
+}
+
+/// The kernel answers so when the last record and the close come at an odd moment.
+#[test]
+fn a_false_end_of_a_seqpacket_socket_loses_nothing() {
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let outcome = within(30, "seqpacket", move || {
+            let (source, far) = open_source(SourceKind::Seqpacket).expect("sockets");
+            rustix::io::write(far.as_ref().expect("the far end"), b"last").expect("sent");
+            drop(far);
+            let target = file_of(b"");
+            let _guard = Plan::new(|call, nth| match (call, nth) {
+                (Call::Recv, 0) => Verdict::Zero,
+                _ => Verdict::Go,
+            })
+            .install();
+            (Mover::new(&source, &target).method(choice).run().map(|r| r.bytes), read_all(&target))
+        });
+        let (moved, arrived) = outcome;
+        assert_eq!((moved.ok(), &arrived[..]), (Some(4), &b"last"[..]), "{choice}");
+    }
+}
+
+/// A filter denies the calls that never wait, or an old kernel knows them or their flag not (preadv2(2)).
+#[test]
+fn streams_are_polled_and_moved_plainly_where_calls_that_never_wait_are_denied_or_unknown() {
+    use MethodName::{MmapWrite, ReadWrite};
+    for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM] {
+        for (from, to, method) in [
+            (SourceKind::Pipe, TargetKind::Pipe, ReadWrite),
+            (SourceKind::UnixStream, TargetKind::UnixStream, ReadWrite),
+            (SourceKind::File, TargetKind::Pipe, ReadWrite),
+            (SourceKind::File, TargetKind::Pipe, MmapWrite),
+            (SourceKind::File, TargetKind::UnixStream, MmapWrite),
+        ] {
+            let name = format!("{method}: {from:?} -> {to:?}, {}", gush::errno_name(errno));
+            let (moved, denied, arrived) = within(30, &name, move || {
+                let source = Source::new(from, &noise(1, 13_001), 1, true).expect("a source");
+                let (target, far) = open_target(to).expect("a target");
+                let denied = Arc::new(Mutex::new(0));
+                let count = denied.clone();
+                let guard = Plan::new(move |call, _| match call {
+                    Call::Preadv2 | Call::Pwritev2 | Call::Recv | Call::Send => {
+                        *count.lock().expect("count") += 1;
+                        Verdict::Fail(errno)
+                    }
+                    _ => Verdict::Go,
+                })
+                .install();
+                let mover = Mover::new(&source.fd, &target).method(Choice::Only(method));
+                let moved = mover.run().map(|report| report.bytes);
+                drop((guard, target));
+                let mut arrived = Vec::new();
+                std::io::Read::read_to_end(&mut std::fs::File::from(far), &mut arrived)
+                    .expect("what arrived");
+                (moved, *denied.lock().expect("count"), arrived)
+            });
+            assert_eq!(moved.map_err(|error| error.to_string()), Ok(13_001), "{name}");
+            assert!(arrived == noise(1, 13_001), "{name}: other bytes");
+            assert!((1..=2).contains(&denied), "{name}: asked {denied} times");
+        }
+    }
+}
+
+/// As at an urgent mark where nothing tells of one: reads take the place of a splice that answers 0 before the end,
+/// and what they take counts for the length and the rate.
+#[test]
+fn a_length_and_a_rate_hold_where_a_splice_tells_of_false_ends() {
+    const LEN: u64 = 13_001;
+    for rate in [None, Rate::bytes_per_second(20_000)] {
+        let (moved, took, rest) = within(30, &format!("{rate:?}"), move || {
+            let (source, far) = open_source(SourceKind::UnixStream).expect("sockets");
+            let far = far.expect("the far end");
+            rustix::io::write(&far, &noise(1, LEN as usize + 5)).expect("sent");
+            rustix::net::shutdown(&far, rustix::net::Shutdown::Write).expect("ended");
+            let target = file_of(b"");
+            let guard = Plan::new(|call, _| match call {
+                Call::Splice => Verdict::Zero,
+                _ => Verdict::Go,
+            })
+            .install();
+            let mut mover = Mover::new(&source, &target).length_bytes(LEN);
+            mover = mover.method(Choice::Only(MethodName::Splice));
+            if let Some(rate) = rate {
+                mover = mover.limit(rate);
+            }
+            let began = std::time::Instant::now();
+            let moved = mover.run().map(|report| report.bytes);
+            let took = began.elapsed();
+            drop(guard);
+            let mut rest = Vec::new();
+            std::io::Read::read_to_end(&mut std::fs::File::from(source), &mut rest).expect("rest");
+            assert!(read_all(&target) == noise(1, LEN as usize), "other bytes");
+            (moved, took, rest)
+        });
+        assert_eq!(moved.map_err(|error| error.to_string()), Ok(LEN), "{rate:?}");
+        assert_eq!(rest, noise(1, LEN as usize + 5)[LEN as usize..], "{rate:?}: past the length");
+        assert!(rate.is_none() || took.as_millis() > 350, "{rate:?}: {took:?}");
+    }
+}

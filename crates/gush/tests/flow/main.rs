@@ -1,0 +1,105 @@
+//! The flow without a kernel: a script answers each call, and a model of what left the source, what the
+//! pipe and the buffer hold and what arrived says what the flow may ask next.
+
+use gush_test as _;
+
+mod model;
+mod real;
+mod script;
+
+use gush::flow::{Stance, Terms};
+use gush::{Choice, Kind, MethodName};
+use script::{Answer, Script};
+
+/// The pairs of ports whose rules differ, with the terms that lead to each way.
+fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
+    let quick = |kind| Stance::known(kind, true);
+    let slow = |kind| Stance::known(kind, false);
+    let auto = Terms { short_bytes: 8, buffer_bytes: 16, ..Terms::default() };
+    let only = |method| Terms { choice: Choice::Only(method), ..auto };
+    use Kind::{Block, Character, Datagram, File, Pipe, Stream, Terminal};
+    vec![
+        ("stream to stream", quick(Stream), quick(Stream), auto),
+        (
+            "stream to stream, limited",
+            quick(Stream),
+            quick(Stream),
+            Terms { length_bytes: Some(20), ..auto },
+        ),
+        ("stream to stream, spliced", quick(Stream), quick(Stream), only(MethodName::Splice)),
+        ("blocking stream to blocking stream", slow(Stream), slow(Stream), auto),
+        ("file to stream", quick(File), quick(Stream), auto),
+        (
+            "file to stream, by sendfile only",
+            quick(File),
+            quick(Stream),
+            only(MethodName::Sendfile),
+        ),
+        ("file to blocking stream", quick(File), slow(Stream), auto),
+        ("file to pipe, by sendfile only", quick(File), slow(Pipe), only(MethodName::Sendfile)),
+        ("block device to pipe", quick(Block), slow(Pipe), auto),
+        ("pipe to pipe", slow(Pipe), slow(Pipe), auto),
+        ("pipe to stream", slow(Pipe), quick(Stream), auto),
+        ("stream to file", quick(Stream), quick(File), auto),
+        (
+            "stream to file, through memory",
+            quick(Stream),
+            quick(File),
+            Terms { through_memory: true, ..auto },
+        ),
+        ("character device to pipe", slow(Character), slow(Pipe), auto),
+        ("terminal to stream", slow(Terminal), quick(Stream), auto),
+        ("terminal to stream, spliced", slow(Terminal), quick(Stream), only(MethodName::Splice)),
+        ("datagrams to stream", quick(Datagram), quick(Stream), auto),
+        ("stream to datagrams", quick(Stream), quick(Datagram), auto),
+        ("datagrams to datagrams", quick(Datagram), quick(Datagram), auto),
+        (
+            "datagrams to datagrams, limited",
+            quick(Datagram),
+            quick(Datagram),
+            Terms { length_bytes: Some(20), ..auto },
+        ),
+    ]
+}
+
+/// Every sequence of `depth` answers, on every pair.
+fn every_script(depth: usize) -> u64 {
+    let mut scripts = 0;
+    for (name, source, target, terms) in pairs() {
+        let mut digits = vec![0; depth];
+        loop {
+            let used = model::play(name, source, target, &terms, &mut Script::of(&digits));
+            scripts += 1;
+            // Answers behind the last one that was asked for make no difference: skip them all.
+            let last = used.clamp(1, depth);
+            digits[last..].fill(0);
+            let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
+                break;
+            };
+            digits[at] += 1;
+            digits[at + 1..].fill(0);
+        }
+    }
+    scripts
+}
+
+#[test]
+fn every_answer_to_every_call_keeps_the_account() {
+    let scripts = every_script(5);
+    assert!(scripts > 100_000, "only {scripts} scripts were played");
+}
+
+#[test]
+#[ignore = "millions of scripts: minutes in a release build"]
+fn every_answer_to_every_call_keeps_the_account_to_a_greater_depth() {
+    println!("{} scripts", every_script(8));
+}
+
+#[test]
+fn long_random_scripts_keep_the_account() {
+    for seed in 0..2_000 {
+        for (name, source, target, terms) in pairs() {
+            model::play(name, source, target, &terms, &mut Script::random(seed, 120));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! What a flow may ask, given what was answered so far.
+
+use std::fmt;
+
+use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, Shelf, Stance, Terms};
+use gush::pipe::{PipeLoan, Pool};
+use gush::{Errno, Kind, Side};
+
+use crate::script::{Answer, Script};
+
+/// Lends as a relay's shelf does, with small buffers counted.
+struct Counted {
+    shelf: Shelf,
+    bufs_out: usize,
+}
+
+impl Lender for Counted {
+    fn pipe(&mut self) -> Option<PipeLoan> {
+        self.shelf.pipe()
+    }
+
+    fn buf(&mut self, bytes: usize) -> Result<Buf, Errno> {
+        self.bufs_out += 1;
+        self.shelf.buf(bytes)
+    }
+
+    fn take_back(&mut self, buf: Buf) {
+        if matches!(buf, Buf::Pages(_)) {
+            self.bufs_out -= 1;
+        }
+        self.shelf.take_back(buf);
+    }
+}
+
+/// What was asked and answered so far: printed where a check fails.
+struct Story<'a> {
+    pair: &'a str,
+    steps: Vec<(Op, Result<usize, Errno>)>,
+}
+
+impl fmt::Display for Story<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.pair)?;
+        self.steps.iter().try_for_each(|(op, answer)| write!(f, " {op:?} -> {answer:?};"))
+    }
+}
+
+/// What the kernel's side of the story amounts to.
+#[derive(Debug, Default)]
+struct Account {
+    taken: u64,
+    in_pipe: usize,
+    in_buf: usize,
+    delivered: u64,
+    /// The size of the datagram that is next, as far as it was asked for.
+    measured: usize,
+    /// An empty datagram is in the buffer.
+    empty_datagram: bool,
+    /// A `read` answered 0, and that is an end here.
+    end_seen: bool,
+    /// The side that the last answer showed to be not ready.
+    unready: Option<Side>,
+    /// The sides that poll(2) has just found ready.
+    polled: [bool; 2],
+    /// Calls in turn that neither moved bytes nor waited.
+    idle_ops: u32,
+}
+
+impl Account {
+    fn in_flight(&self) -> u64 {
+        (self.in_pipe + self.in_buf) as u64
+    }
+
+    /// May the flow ask for this call now?
+    fn check(&self, op: Op, [source, target]: [&Stance; 2], story: &Story<'_>) {
+        // Invariant 5: nothing that can idle is spliced from or to before it was polled, unless a flag keeps
+        // the call from waiting: O_NONBLOCK, or for splice(2) that one side is a pipe.
+        let (touches_source, touches_target) = match op {
+            Op::Fill(_) | Op::Empty | Op::Direct(_) | Op::Sendfile(_) => op.touches(),
+            _ => (false, false),
+        };
+        let is_sendfile = matches!(op, Op::Sendfile(_));
+        for (touched, stance, polled) in
+            [(touches_source, source, self.polled[0]), (touches_target, target, self.polled[1])]
+        {
+            let may_wait = stance.kind().can_idle()
+                && !stance.is_nonblocking()
+                && (is_sendfile || stance.kind() != Kind::Pipe);
+            assert!(
+                !touched || !may_wait || polled,
+                "{story} {op:?} could wait, and was not polled"
+            );
+        }
+        let empty_handed = self.in_flight() == 0 && !self.empty_datagram;
+        match op {
+            Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => {
+                assert!(empty_handed, "{story}: takes more while bytes are in flight");
+                assert!(!self.end_seen, "{story}: takes more behind the end");
+            }
+            Op::Write => {
+                assert!(self.in_buf > 0 || self.empty_datagram, "{story}: writes nothing");
+            }
+            Op::Empty | Op::Spill => {
+                assert!(self.in_pipe > 0 && self.in_buf == 0, "{story}: no bytes in the pipe");
+            }
+            Op::Ready(_) => {}
+        }
+        if let Op::Read(most) | Op::Fill(most) | Op::Direct(most) | Op::Sendfile(most) = op {
+            assert!(most > 0, "{story}: a call for nothing");
+        }
+    }
+
+    fn learn(&mut self, op: Op, answer: Result<usize, Errno>, source: &Stance, target: &Stance) {
+        let bytes = answer.unwrap_or(0);
+        match op {
+            Op::Ready(Side::Source) => self.polled[0] = answer.is_ok(),
+            Op::Ready(Side::Target) => self.polled[1] = answer.is_ok(),
+            _ => self.polled = [false; 2],
+        }
+        match op {
+            Op::Read(_) => {
+                self.taken += bytes as u64;
+                self.in_buf += bytes;
+                if answer == Ok(0) {
+                    self.end_seen = source.ends_at_zero();
+                    self.empty_datagram = !source.ends_at_zero() && target.kind() == Kind::Datagram;
+                }
+            }
+            Op::Fill(_) => {
+                self.taken += bytes as u64;
+                self.in_pipe += bytes;
+            }
+            Op::Write => {
+                self.in_buf -= bytes;
+                self.delivered += bytes as u64;
+                self.empty_datagram &= answer.is_err();
+            }
+            Op::Empty => {
+                self.in_pipe -= bytes;
+                self.delivered += bytes as u64;
+            }
+            Op::Spill => {
+                self.in_pipe -= bytes;
+                self.in_buf += bytes;
+            }
+            Op::Direct(_) | Op::Sendfile(_) => {
+                self.taken += bytes as u64;
+                self.delivered += bytes as u64;
+            }
+            Op::Measure => self.measured = bytes,
+            Op::Ready(_) => {}
+        }
+        // A terminal's end is typed, and the splice that answers 0 has taken it.
+        if source.kind() == Kind::Terminal
+            && matches!(op, Op::Fill(_) | Op::Direct(_))
+            && answer == Ok(0)
+        {
+            self.end_seen = true;
+        }
+    }
+}
+
+/// The most that a call may be answered.
+fn most_of(op: Op, account: &Account, source: &Stance) -> usize {
+    match op {
+        Op::Read(_) if source.kind() == Kind::Datagram => account.measured,
+        Op::Read(most) | Op::Direct(most) | Op::Sendfile(most) => most.min(40),
+        // Two pieces, so that a spill and a short `Empty` have something to leave.
+        Op::Fill(most) => most.min(24),
+        Op::Write => account.in_buf,
+        Op::Empty | Op::Spill => account.in_pipe,
+        Op::Ready(_) => 1,
+        Op::Measure => 30,
+    }
+}
+
+thread_local! {
+    static POOL: Pool = Pool::new(16 << 20, 16);
+}
+
+/// Plays a script to its end, or to the flow's; answers how many answers it took.
+pub fn play(
+    name: &str,
+    source: Stance,
+    target: Stance,
+    terms: &Terms,
+    script: &mut Script,
+) -> usize {
+    let pool = POOL.with(Pool::clone);
+    let mut lender = Counted { shelf: Shelf::new(pool.clone()), bufs_out: 0 };
+    let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
+    let mut account = Account::default();
+    let mut story = Story { pair: name, steps: Vec::new() };
+    loop {
+        match flow.next(u64::MAX, &mut lender) {
+            Next::Do(op) => {
+                account.check(op, [&source, &target], &story);
+                let Some(answer) = script.next() else { break };
+                let answer = given(answer, op, most_of(op, &account, &source), &source);
+                let before = (account.taken, account.delivered);
+                account.learn(op, answer, &source, &target);
+                let had_clears = flow.clears(op);
+                let moved = flow.learn(op, answer, &mut ());
+                story.steps.push((op, answer));
+                let now = (moved.taken_bytes, moved.delivered_bytes);
+                let seen = (account.taken - before.0, account.delivered - before.1);
+                assert_eq!(now, seen, "{story}: what the answer meant");
+                account.unready = match answer {
+                    Err(Errno::AGAIN) => had_clears,
+                    _ => None,
+                };
+                let is_progress = seen != (0, 0)
+                    || account.end_seen
+                    || moved.refusal.is_some()
+                    || answer == Err(Errno::INTR)
+                    || matches!(op, Op::Spill | Op::Measure);
+                account.idle_ops = if is_progress { 0 } else { account.idle_ops + 1 };
+                assert!(
+                    account.idle_ops <= Flow::MOST_IDLE_OPS,
+                    "{story}: calls without progress and without waiting"
+                );
+            }
+            Next::Wait(side) => {
+                let unready = account.unready.take();
+                assert_eq!(unready, Some(side), "{story}: nothing showed that this side waits");
+                account.idle_ops = 0;
+                flow.rest(&mut lender);
+                assert!(flow.is_at_rest(), "{story}: parked with idle means");
+                assert_eq!(lender.bufs_out, 0, "{story}: parked with a buffer");
+                let held = usize::from(account.in_pipe > 0);
+                assert_eq!(pool.usage().in_use, held, "{story}: parked with a pipe");
+            }
+            Next::Throttled => panic!("{story}: everything may be taken"),
+            Next::Ended(End::Proven) => {
+                assert!(account.end_seen, "{story}: no read answered 0");
+                assert_eq!(account.in_flight(), 0, "{story}");
+                break;
+            }
+            Next::Ended(End::Limit) => {
+                let limit = terms.length_bytes.expect("a limit");
+                assert!(account.taken >= limit, "{story}: the limit is not reached");
+                assert_eq!(account.taken, limit, "{story}: more than the limit");
+                assert_eq!(account.in_flight(), 0, "{story}");
+                break;
+            }
+            Next::Failed(failure) => {
+                check_failure(&failure, &story);
+                break;
+            }
+        }
+        assert_eq!(flow.taken_bytes(), account.taken, "{story}");
+        assert_eq!(flow.delivered_bytes(), account.delivered, "{story}");
+        assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
+    }
+    assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
+    drop(flow);
+    assert_eq!(pool.usage().in_use, 0, "{story}: a pipe did not come back");
+    script.used()
+}
+
+/// The answer, as the kernel could give it to this call.
+fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, Errno> {
+    match (op, answer) {
+        // A datagram comes whole.
+        (Op::Read(_), Answer::Short | Answer::One | Answer::Zero)
+            if source.kind() == Kind::Datagram =>
+        {
+            Ok(most)
+        }
+        // poll(2) with a timeout of 0 is ready or not.
+        (Op::Ready(_), Answer::Full | Answer::Short | Answer::One) => Ok(0),
+        (Op::Ready(_), Answer::Zero | Answer::Again) => Err(Errno::AGAIN),
+        // Our own pipe has the bytes that were put into it.
+        (Op::Spill, Answer::Again | Answer::Zero) => answer_of_pipe(most),
+        _ => answer.to(most),
+    }
+}
+
+fn answer_of_pipe(most: usize) -> Result<usize, Errno> {
+    Ok(most)
+}
+
+/// A flow fails only after an answer that no other way is left for: an error, nothing where there was
+/// something, or a message that was cut.
+fn check_failure(failure: &Failure, story: &Story<'_>) {
+    let (op, answer) = *story.steps.last().expect("a flow does not begin with a failure");
+    let drained = story.steps.iter().any(|&(op, _)| op == Op::Spill);
+    let is_error = matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
+    // A message that a write cut, or one that does not fit what is left or the pipe.
+    let is_cut_or_stuck = matches!((op, answer), (Op::Write | Op::Measure, Ok(_)));
+    assert!(
+        is_error || answer == Ok(0) || is_cut_or_stuck || drained,
+        "{story}: failed without a reason: {failure:?}"
+    );
+}

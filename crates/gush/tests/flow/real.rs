@@ -1,0 +1,306 @@
+//! The flow on real descriptors, driven by hand: every pair of ends, every way, small buffers and pipes,
+//! and bytes that can be told apart at every place.
+
+use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::thread;
+
+use gush::flow::{End, Fds, Flow, Next, Shelf, Stance, Terms};
+use gush::pipe::Pool;
+use gush::{Choice, Errno, MethodName, Side};
+use rustix::event::{PollFd, PollFlags, poll};
+
+/// Not a multiple of any buffer here.
+const BYTES: usize = 300_007;
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+/// Drives a flow to its end with poll(2), resting before every wait, and taking at most `step` at once.
+fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<End, String> {
+    let mut shelf = Shelf::new(Pool::shared().clone());
+    loop {
+        match flow.next(step, &mut shelf) {
+            Next::Do(op) => {
+                let answer = flow.perform(op, fds);
+                flow.learn(op, answer, &mut ());
+            }
+            Next::Wait(side) => {
+                flow.rest(&mut shelf);
+                assert!(flow.is_at_rest());
+                let (fd, events) = match side {
+                    Side::Source => (fds.source, PollFlags::IN),
+                    Side::Target => (fds.target, PollFlags::OUT),
+                };
+                poll(&mut [PollFd::from_borrowed_fd(fd, events)], None).expect("poll");
+            }
+            Next::Throttled => panic!("{step} bytes may be taken"),
+            Next::Ended(end) => return Ok(end),
+            Next::Failed(failure) => return Err(format!("{failure:?}")),
+        }
+    }
+}
+
+/// A source with its bytes behind it, fed by a thread where it is no file.
+fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()>>) {
+    let data = data.to_vec();
+    match kind {
+        "file" => {
+            let mut file = tempfile::tempfile().expect("a file");
+            file.write_all(&data).expect("room");
+            file.rewind().expect("a position");
+            (file.into(), None)
+        }
+        "pipe" => {
+            let (reader, mut writer) = std::io::pipe().expect("a pipe");
+            let feed = thread::spawn(move || writer.write_all(&data).expect("a reader"));
+            (reader.into(), Some(feed))
+        }
+        _ => {
+            let (near, mut far) = UnixStream::pair().expect("a pair");
+            near.set_nonblocking(kind == "stream").expect("a flag");
+            let feed = thread::spawn(move || {
+                // Short messages and long ones in turn.
+                let mut rest = &data[..];
+                for len in [1, 700, 40_000].into_iter().cycle() {
+                    let (piece, more) = rest.split_at(len.min(rest.len()));
+                    far.write_all(piece).expect("a reader");
+                    rest = more;
+                    if rest.is_empty() {
+                        break;
+                    }
+                }
+            });
+            (near.into(), Some(feed))
+        }
+    }
+}
+
+type Arrived = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
+
+/// A target, and how to see what arrived once the flow has ended.
+fn target(kind: &str) -> (OwnedFd, Arrived) {
+    match kind {
+        "file" | "append" => {
+            let directory = tempfile::tempdir().expect("a directory");
+            let path = directory.path().join("target");
+            let mut options = std::fs::OpenOptions::new();
+            let file = options.create(true).write(true).append(kind == "append").open(&path);
+            let read = move |fd| {
+                drop::<OwnedFd>(fd);
+                let _kept = directory;
+                std::fs::read(path).expect("the target")
+            };
+            (file.expect("a file").into(), Box::new(read))
+        }
+        "pipe" => {
+            let (mut reader, writer) = std::io::pipe().expect("a pipe");
+            let taker = thread::spawn(move || {
+                let mut all = Vec::new();
+                reader.read_to_end(&mut all).map(|_| all)
+            });
+            let joined = |fd| {
+                drop::<OwnedFd>(fd);
+                taker.join().expect("no panic").expect("bytes")
+            };
+            (writer.into(), Box::new(joined))
+        }
+        _ => {
+            let (near, mut far) = UnixStream::pair().expect("a pair");
+            near.set_nonblocking(kind == "stream").expect("a flag");
+            let taker = thread::spawn(move || {
+                let mut all = Vec::new();
+                far.read_to_end(&mut all).map(|_| all)
+            });
+            let joined = |fd| {
+                drop::<OwnedFd>(fd);
+                taker.join().expect("no panic").expect("bytes")
+            };
+            (near.into(), Box::new(joined))
+        }
+    }
+}
+
+#[test]
+fn every_pair_delivers_every_byte_in_order() {
+    let data = pattern(BYTES);
+    let mut by_method = std::collections::BTreeMap::new();
+    for from in ["file", "pipe", "stream", "blocking stream"] {
+        for to in ["file", "append", "pipe", "stream", "blocking stream"] {
+            for (name, choice) in [
+                ("auto", Choice::Auto),
+                ("splice", Choice::Only(MethodName::Splice)),
+                ("read-write", Choice::Only(MethodName::ReadWrite)),
+            ] {
+                for step in [u64::MAX, 1 << 20, 4099] {
+                    let ((near, feed), (out, arrived)) = (source(from, &data), target(to));
+                    // As a relay does, which asks no kernel that answers only once bytes are in a pipe.
+                    let never_held = to == "append" && name == "splice";
+                    let terms = Terms { choice, never_held, ..Terms::default() };
+                    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+                    let flow = Flow::between(a, b, &terms);
+                    let context = format!("{from} to {to} by {name} in steps of {step}");
+                    if to == "append" && name == "splice" {
+                        assert!(flow.is_err(), "{context}: splice(2) refuses O_APPEND");
+                        // The feeder must not wait for a reader that never comes.
+                        drop(near);
+                        feed.map(thread::JoinHandle::join);
+                        continue;
+                    }
+                    let mut flow = flow.expect("a way");
+                    let fds = Fds { source: near.as_fd(), target: out.as_fd() };
+                    assert_eq!(drive(&mut flow, fds, step), Ok(End::Proven), "{context}");
+                    assert_eq!(flow.delivered_bytes(), BYTES as u64, "{context}");
+                    assert_eq!(flow.in_flight_bytes(), 0, "{context}");
+                    if let Some(feed) = feed {
+                        feed.join().expect("all was sent");
+                    }
+                    assert!(arrived(out) == data, "{context}: other bytes arrived");
+                    *by_method.entry(name).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(
+        by_method.into_iter().collect::<Vec<_>>(),
+        [("auto", 60), ("read-write", 60), ("splice", 48)]
+    );
+}
+
+#[test]
+fn datagrams_stay_whole_and_empty_ones_are_datagrams() {
+    let (near, far) = UnixDatagram::pair().expect("a pair");
+    let (out, end) = UnixDatagram::pair().expect("a pair");
+    near.set_nonblocking(true).expect("a flag");
+    let large = pattern(100_000);
+    let sent: [&[u8]; 4] = [b"first", b"", &large, b"last"];
+    let mut flow = Flow::between(
+        Stance::of(&near).unwrap(),
+        Stance::of(&out).unwrap(),
+        // What is left behind the large one is less than the last one has.
+        &Terms { length_bytes: Some(100_007), buffer_bytes: 100, ..Terms::default() },
+    )
+    .expect("a way");
+    for message in sent {
+        far.send(message).expect("room");
+    }
+    let fds = Fds { source: near.as_fd(), target: out.as_fd() };
+    let failed = drive(&mut flow, fds, 10).expect_err("the last one does not fit");
+    assert!(failed.contains(&format!("{:?}", Errno::MSGSIZE)), "{failed}");
+    assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (5 + large.len() as u64, 0));
+    let mut buf = vec![0; 200_000];
+    for message in &sent[..3] {
+        let got = end.recv(&mut buf).expect("a datagram");
+        assert!(&buf[..got] == *message, "{got} bytes");
+    }
+    end.set_nonblocking(true).expect("a flag");
+    assert!(end.recv(&mut buf).is_err(), "the last one was not taken");
+    assert_eq!(near.recv(&mut buf).expect("it is still there"), 4);
+}
+
+/// 300,007 bytes in one datagram would be too long for any socket.
+#[test]
+fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
+    let data = pattern(BYTES);
+    let (near, feed) = source("stream", &data);
+    let (out, end) = UnixDatagram::pair().expect("a pair");
+    let taker = thread::spawn(move || {
+        let (mut all, mut buf) = (Vec::new(), vec![0; 1 << 20]);
+        while all.len() < BYTES {
+            let got = end.recv(&mut buf).expect("a datagram");
+            assert!((1..=8192).contains(&got), "{got} bytes");
+            all.extend_from_slice(&buf[..got]);
+        }
+        all
+    });
+    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+    let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
+    let fds = Fds { source: near.as_fd(), target: out.as_fd() };
+    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(End::Proven));
+    feed.expect("a feeder").join().expect("all was sent");
+    assert!(taker.join().expect("no panic") == data, "other bytes arrived");
+}
+
+/// A reset peer is the source's fault also where its bytes go straight into a pipe.
+#[test]
+fn a_reset_is_blamed_on_the_peer_that_sent_it() {
+    for to in ["file", "pipe", "stream"] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).expect("a peer");
+        let (near, _) = listener.accept().expect("a client");
+        near.set_nonblocking(true).expect("a flag");
+        // With linger 0 a close sends RST (socket(7)).
+        rustix::net::sockopt::set_socket_linger(&peer, Some(std::time::Duration::ZERO)).unwrap();
+        drop(peer);
+        poll(&mut [PollFd::new(&near, PollFlags::IN)], None).expect("poll");
+        let (out, arrived) = target(to);
+        let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+        let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
+        let mut flow = Flow::between(a, b, &terms).expect("a way");
+        let fds = Fds { source: near.as_fd(), target: out.as_fd() };
+        let failed = drive(&mut flow, fds, u64::MAX).expect_err("the peer reset the connection");
+        assert!(failed.contains("side: Source"), "to {to}: {failed}");
+        drop(arrived(out));
+    }
+}
+
+#[test]
+fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
+    let pool = Pool::new(4 << 20, 4);
+    let mut shelf = Shelf::new(pool.clone());
+    let ((near, feed), (out, far)) =
+        (source("stream", &pattern(BYTES)), UnixStream::pair().expect("a pair"));
+    out.set_nonblocking(true).expect("a flag");
+    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&out).unwrap());
+    let mut flow = Flow::between(a, b, &Terms::default()).expect("a way");
+    let fds = Fds { source: near.as_fd(), target: out.as_fd() };
+    loop {
+        match flow.next(u64::MAX, &mut shelf) {
+            Next::Do(op) => {
+                let answer = flow.perform(op, fds);
+                flow.learn(op, answer, &mut ());
+            }
+            Next::Wait(Side::Target) => break,
+            Next::Wait(Side::Source) => {
+                poll(&mut [PollFd::new(&near, PollFlags::IN)], None).expect("poll");
+            }
+            other => panic!("nobody reads: {other:?}"),
+        }
+    }
+    flow.rest(&mut shelf);
+    assert!(flow.in_flight_bytes() > 0);
+    let mut seen = vec![0; BYTES];
+    let mut reader = far;
+    let in_socket = usize::try_from(flow.delivered_bytes()).unwrap();
+    reader.read_exact(&mut seen[..in_socket]).expect("delivered");
+    let rest = thread::spawn(move || {
+        let mut rest = Vec::new();
+        reader.read_to_end(&mut rest).map(|_| rest)
+    });
+    assert_eq!(drive(&mut flow, fds, u64::MAX), Ok(End::Proven));
+    drop(out);
+    feed.expect("a feeder").join().expect("all was sent");
+    seen.truncate(in_socket);
+    seen.extend(rest.join().expect("no panic").expect("bytes"));
+    assert!(seen == pattern(BYTES), "other bytes arrived");
+    drop(flow);
+    assert_eq!(pool.usage().in_use, 0);
+}
+
+/// `/dev/full` answers EINVAL to a splice; the true error comes from `write` (`full_ops` of `drivers/char/mem.c`).
+#[test]
+fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let (near, feed) = source("stream", b"taken");
+    let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
+    let (a, b) = (Stance::of(&near).unwrap(), Stance::of(&full).unwrap());
+    let mut flow = Flow::between(a, b, &terms).expect("a way");
+    let fds = Fds { source: near.as_fd(), target: full.as_fd() };
+    let failed = drive(&mut flow, fds, u64::MAX).expect_err("nothing fits");
+    assert!(failed.contains(&format!("{:?}", Errno::NOSPC)), "{failed}");
+    assert_eq!(flow.delivered_bytes(), 0);
+    assert!(flow.in_flight_bytes() > 0 && flow.in_flight_bytes() == flow.taken_bytes());
+    feed.expect("a feeder").join().expect("all was sent");
+}
