@@ -25,7 +25,7 @@ pub use drain::{Drainer, Ending};
 pub use feed::{Feed, feed};
 pub use loopdev::LoopDevice;
 pub use pipe::round_trip;
-pub use source::{Source, SourceKind, open_source};
+pub use source::{Source, SourceKind, append_file, open_source};
 pub use target::{Target, TargetKind, open_target, read_all};
 
 /// Ends the test visibly; where nothing may be skipped, in failure.

@@ -1,0 +1,221 @@
+//! The drivers.
+
+use std::fs::File;
+use std::future::{Future, poll_fn};
+use std::os::fd::OwnedFd;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use gush::{Choice, Errno, MethodName, Mover, Side};
+use gush_net::{Conduit, End, Error, Options, Relay, Totals, Way};
+use rustix::fs::{OFlags, SeekFrom};
+
+use crate::account::{Account, Fate};
+use crate::case::{Case, To};
+use crate::common::{SourceKind, TargetKind, ends_within};
+use crate::edges;
+use crate::stage::Stage;
+
+/// Who drives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    /// The blocking `Mover`, on descriptors with or without O_NONBLOCK.
+    Mover { nonblocking: bool },
+    /// Edges alone.
+    Edges { nonblocking: bool },
+    /// `gush_net::copy`, or `send_file` where a length is asked for.
+    Copy,
+    /// The same on descriptors whose flags stay as they are.
+    Inherited,
+    /// One direction of a `Relay`.
+    Relay,
+    /// The same, dropped at every poll and begun again.
+    Interrupted,
+}
+
+/// What a driver says of its move.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    pub fate: Fate,
+    pub delivered: u64,
+    pub in_flight: u64,
+}
+
+impl Hand {
+    pub const ALL: [Hand; 8] = [
+        Hand::Mover { nonblocking: false },
+        Hand::Mover { nonblocking: true },
+        Hand::Edges { nonblocking: false },
+        Hand::Edges { nonblocking: true },
+        Hand::Copy,
+        Hand::Inherited,
+        Hand::Relay,
+        Hand::Interrupted,
+    ];
+
+    /// The row as this driver must end it, or none where it cannot do what is asked for.
+    ///
+    /// A relay knows no length: of a source that has no end it is dropped once everything has arrived, of
+    /// a file `send_file` sends a range, and of a range that the file has not it says that it was cut. A named
+    /// method is refused where a splice could hold the thread of a relay: into or out of a socket that others
+    /// may use too, and that has no O_NONBLOCK.
+    pub fn row(self, row: Case) -> Option<Case> {
+        let everything = row.limit.is_none_or(|limit| limit == row.bytes as u64);
+        let can = match self {
+            Hand::Mover { .. } | Hand::Edges { .. } => true,
+            Hand::Copy if row.from.has_offsets() => {
+                row.limit.is_none_or(|limit| limit <= row.bytes as u64)
+            }
+            _ => row.limit.is_none() || (everything && !row.from.ends()),
+        };
+        let by_reference =
+            matches!(row.choice, Choice::Only(name) if name != MethodName::ReadWrite);
+        let refused = by_reference && !self.splices(&row);
+        let fate = if refused { Fate::Refused } else { row.fate };
+        can.then_some(Case { fate, ..row })
+    }
+
+    /// May this driver splice between these ends? The other way, bytes can be in flight that a splice would
+    /// have left in the source.
+    pub fn splices(self, case: &Case) -> bool {
+        let from_socket = matches!(case.from, SourceKind::UnixStream | SourceKind::Tcp);
+        let to_socket = [TargetKind::UnixStream, TargetKind::Tcp].map(To::Kind).contains(&case.to);
+        self != Hand::Inherited || !(from_socket || to_socket)
+    }
+
+    fn moves(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Result<Told, String> {
+        if let Hand::Mover { nonblocking: true } | Hand::Edges { nonblocking: true } = self {
+            for fd in [source, target] {
+                let flags = rustix::fs::fcntl_getfl(fd).expect("flags");
+                rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK).expect("O_NONBLOCK");
+            }
+        }
+        match self {
+            Hand::Mover { .. } => Ok(by_mover(case, source, target)),
+            Hand::Edges { .. } => edges::drive(case, source, target),
+            _ => Ok(run(self.on_tokio(case, source, target))),
+        }
+    }
+
+    async fn on_tokio(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
+        let options = Options::new().method(case.choice);
+        let make = match self {
+            Hand::Inherited => Conduit::inherited,
+            _ => Conduit::new,
+        };
+        let end = |fd: &OwnedFd| make(fd.try_clone().expect("dup")).expect("an end");
+        let (mut a, mut b) = (end(source).read_only(), end(target).write_only());
+        let counts = options.counts();
+        let done = async {
+            match (self, case.limit) {
+                (Hand::Copy, Some(limit)) if case.from.has_offsets() => {
+                    let file = File::from(source.try_clone().expect("dup"));
+                    let sent = gush_net::send_file(&file, ..limit, &mut b, &options).await;
+                    // It neither uses nor moves the position.
+                    let taken = counts.delivered_bytes(Way::Forward);
+                    rustix::fs::seek(source, SeekFrom::Start(taken)).expect("a position");
+                    sent
+                }
+                (Hand::Relay, _) => Relay::new(&options).run(&mut a, &mut b).await,
+                (Hand::Interrupted, _) => interrupted(&options, &mut a, &mut b).await,
+                _ => gush_net::copy(&mut a, &mut b, &options).await,
+            }
+        };
+        let cut = async {
+            let bytes = case.limit.filter(|_| !case.from.ends());
+            while bytes != Some(counts.delivered_bytes(Way::Forward)) {
+                tokio::time::sleep(Duration::from_micros(200)).await;
+            }
+        };
+        let (done, cut) = (pin!(done), pin!(cut));
+        tokio::select! {
+            biased;
+            ended = done => told(ended, case),
+            () = cut => Told {
+                fate: Fate::Cut,
+                delivered: counts.delivered_bytes(Way::Forward),
+                in_flight: counts.in_flight_bytes(Way::Forward),
+            },
+        }
+    }
+}
+
+/// Polls a relay's future once, drops it, lets others have their turn, and begins again.
+async fn interrupted(options: &Options, a: &mut Conduit, b: &mut Conduit) -> Result<Totals, Error> {
+    let mut relay = Relay::new(options);
+    loop {
+        let ended = {
+            let mut run = pin!(relay.run(a, b));
+            poll_fn(|cx| Poll::Ready(run.as_mut().poll(cx))).await
+        };
+        match ended {
+            Poll::Ready(ended) => return ended,
+            Poll::Pending => tokio::task::yield_now().await,
+        }
+    }
+}
+
+fn told(ended: Result<Totals, Error>, case: Case) -> Told {
+    match ended {
+        Ok(totals) => {
+            let all = case.limit == Some(totals.forward.bytes);
+            Told {
+                fate: if all { Fate::Limit } else { Fate::Proven },
+                delivered: totals.forward.bytes,
+                in_flight: totals.forward.in_flight_bytes,
+            }
+        }
+        Err(error) => {
+            let side =
+                error.end().map(|end| if end == End::A { Side::Source } else { Side::Target });
+            let errno = error.io_error().and_then(Errno::from_io_error);
+            let fate = match (side, errno) {
+                (Some(side), Some(errno)) => Fate::Failed(side, errno),
+                _ if error.is_refused() => Fate::Refused,
+                _ => panic!("neither side nor errno: {error}"),
+            };
+            let passed = error.passed(Way::Forward);
+            Told { fate, delivered: passed.bytes, in_flight: passed.in_flight_bytes }
+        }
+    }
+}
+
+fn by_mover(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
+    let mut mover = Mover::new(source, target).method(case.choice);
+    if let Some(limit) = case.limit {
+        mover = mover.length_bytes(limit);
+    }
+    match mover.run() {
+        Ok(report) => {
+            // The report does not say which of the two it was: a length that was reached is not gone past.
+            let all = case.limit == Some(report.bytes);
+            let fate = if all { Fate::Limit } else { Fate::Proven };
+            Told { fate, delivered: report.bytes, in_flight: 0 }
+        }
+        Err(error) => {
+            let fate = match (error.side(), error.errno()) {
+                _ if error.is_refused() => Fate::Refused,
+                (Some(side), Some(errno)) => Fate::Failed(side, errno),
+                _ => panic!("neither side nor errno: {error}"),
+            };
+            let (delivered, in_flight) = (error.delivered_bytes(), error.in_flight_bytes());
+            Told { fate, delivered, in_flight }
+        }
+    }
+}
+
+fn run<F: Future>(future: F) -> F::Output {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(future)
+}
+
+/// Plays one row by one hand.
+pub fn outcome(case: Case, hand: Hand) -> Result<Account, String> {
+    ends_within(60, move || {
+        let stage = Stage::set(case)?;
+        let told = hand.moves(case, &stage.source, &stage.target)?;
+        stage.settle(told)
+    })
+    .unwrap_or_else(|| Err("hangs".into()))
+}
