@@ -158,15 +158,24 @@ fn a_source_that_pauses_is_waited_for_and_its_end_is_the_end() {
     play(cases, 300);
 }
 
+/// Two bytes are one before the mark and one behind it: each call by reference ends at the mark, and the read
+/// that asks whether that was the end takes the last byte.
 #[test]
 fn an_urgent_byte_is_no_part_of_the_stream_unless_it_was_asked_for_in_line() {
     let targets = [T::File, T::Pipe, T::UnixStream, T::Tcp, T::UnixDatagram];
-    let cases = targets.into_iter().flat_map(|to| {
-        [Scene::Urgent { in_line: false }, Scene::Urgent { in_line: true }].into_iter().flat_map(
-            move |scene| [2, 5000, 60_000].map(|bytes| Case { scene, ..whole(S::Tcp, to, bytes) }),
-        )
+    let scenes = [false, true].map(|in_line| Scene::Urgent { in_line });
+    let splice = Choice::Only(MethodName::Splice);
+    let cases = targets.into_iter().flat_map(|to| scenes.map(|scene| (to, scene)));
+    let cases = cases.flat_map(|(to, scene)| {
+        let choices = [Choice::Auto, splice].into_iter();
+        // A stream's pieces become datagrams by read and write alone.
+        let choices =
+            choices.filter(move |&choice| choice == Choice::Auto || to != T::UnixDatagram);
+        choices.flat_map(move |choice| {
+            [2, 5000, 60_000].map(|bytes| Case { scene, choice, ..whole(S::Tcp, to, bytes) })
+        })
     });
-    play(cases, 100);
+    play(cases, 300);
 }
 
 #[test]

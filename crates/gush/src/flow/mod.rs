@@ -705,10 +705,12 @@ impl Flow {
 
     /// A call other than `read` answered 0: a question, which only a `read` can answer.
     fn learn_nothing(&mut self, op: Op) -> Moved {
+        // A stream may be at its urgent mark again and again, and a read gets past that.
+        let may_be_often = self.named && self.source.kind().can_idle();
         if self.source.kind() == Kind::Terminal {
             // The end was typed, and this call has taken it: a `read` would wait for more.
             self.course = Course::Over;
-        } else if std::mem::replace(&mut self.false_end, true) {
+        } else if std::mem::replace(&mut self.false_end, true) && !may_be_often {
             let why = "it reports the end before the end";
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
             return self.refuse(op, Refusal::because(self.ways.now().method(), why), fault);
