@@ -135,12 +135,25 @@ impl<'a> Tap<'a> {
             Kind::Stream => conduit::shut(self.fd()),
             Kind::Datagram if self.shape.stance.ends_at_zero() => conduit::shut(self.fd()),
             Kind::Terminal if self.shape.stance.is_master() => end_of_file(self.fd()),
-            _ => {
-                if let Watch::Slot(slot) = &mut self.watch {
-                    **slot = None;
+            // A socket that may not be asked for its type, or something else without a name.
+            Kind::Other => match conduit::shut(self.fd()) {
+                Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
+                    self.close();
+                    Ok(())
                 }
+                answer => answer,
+            },
+            _ => {
+                self.close();
                 Ok(())
             }
+        }
+    }
+
+    /// Closes a descriptor that was only written.
+    fn close(&mut self) {
+        if let Watch::Slot(slot) = &mut self.watch {
+            **slot = None;
         }
     }
 }

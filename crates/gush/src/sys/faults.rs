@@ -1,9 +1,14 @@
 //! Faults on demand: a test says what a system call answers instead of the kernel.
 //!
-//! A [`Plan`] belongs to the thread that installs it and to the workers that a move starts from
-//! that thread; tests therefore run side by side without seeing each other's faults.
+//! A [`Plan`] is carried by whoever makes the calls: the thread that installs it, the workers that a move
+//! starts from that thread, and a task that it is put [around](Plan::around), on any thread that polls it.
+//! Tests therefore run side by side without seeing each other's faults. Whether a call was missed is
+//! counted: [`unplanned_calls`].
 
 use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -56,6 +61,10 @@ thread_local! {
     static ACTIVE: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
+/// Plans that reign now, on all threads; and calls that none of them saw.
+static REIGNING: AtomicUsize = AtomicUsize::new(0);
+static UNPLANNED: AtomicU64 = AtomicU64::new(0);
+
 impl Plan {
     /// A plan that asks `judge` at every call.
     pub fn new(judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Self {
@@ -65,7 +74,31 @@ impl Plan {
     /// Makes the plan answer the calls of this thread until the guard is dropped.
     #[must_use]
     pub fn install(self) -> Guard {
+        REIGNING.fetch_add(1, Ordering::Relaxed);
         Guard(ACTIVE.replace(Some(self)))
+    }
+
+    /// Makes the plan answer the calls of a future, whichever thread polls it.
+    ///
+    /// ```
+    /// # use std::task::{Context, Waker};
+    /// use gush::faults::{Plan, Verdict};
+    /// use gush::{Errno, Port};
+    /// let plan = Plan::new(|_, _| Verdict::Fail(Errno::IO));
+    /// let file = tempfile::tempfile()?;
+    /// let looks = async { Port::of(&file).map(|_port| ()) };
+    /// let mut looks = Box::pin(plan.around(looks));
+    /// let polled = looks.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    /// assert_eq!(polled, std::task::Poll::Ready(Err(Errno::IO)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub async fn around<F: Future>(self, future: F) -> F::Output {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            let _guard = self.clone().install();
+            future.as_mut().poll(cx)
+        })
+        .await
     }
 }
 
@@ -75,7 +108,15 @@ pub struct Guard(Option<Plan>);
 impl Drop for Guard {
     fn drop(&mut self) {
         ACTIVE.replace(self.0.take());
+        REIGNING.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// How many calls were made so far by threads without a plan while some thread had one: in a process that
+/// does one thing, the calls that its plan has missed.
+#[must_use]
+pub fn unplanned_calls() -> u64 {
+    UNPLANNED.load(Ordering::Relaxed)
 }
 
 /// The calling thread's plan, for a worker to install as its own.
@@ -84,7 +125,12 @@ pub(crate) fn active() -> Option<Plan> {
 }
 
 pub(super) fn ask(call: Call) -> Verdict {
-    let Some(plan) = active() else { return Verdict::Go };
+    let Some(plan) = active() else {
+        if REIGNING.load(Ordering::Relaxed) > 0 {
+            UNPLANNED.fetch_add(1, Ordering::Relaxed);
+        }
+        return Verdict::Go;
+    };
     let mut state = plan.0.lock().unwrap_or_else(PoisonError::into_inner);
     let nth = state.seen[call as usize];
     state.seen[call as usize] += 1;

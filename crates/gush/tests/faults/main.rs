@@ -13,6 +13,8 @@ mod storms;
 mod strace;
 mod streams;
 mod sweep;
+mod threads;
+mod trouble;
 
 use common::within;
 use gush::faults::Verdict;

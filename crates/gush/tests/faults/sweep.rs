@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Choice, Control, Errno, Error, MethodName, Mover, Progress, Report, Tuning};
+use gush::{Call, Choice, Control, Error, MethodName, Mover, Progress, Report, Tuning};
 use rustix::fs::SeekFrom;
 
 use crate::common::{Source, SourceKind, Target, TargetKind, noise};
+pub use crate::trouble::{Trouble, is_data, is_read};
 
 /// Three pages and a bit: several calls by every method, and still fits into any pipe.
 pub const SMALL: usize = 13_001;
@@ -42,57 +43,6 @@ impl fmt::Display for Case {
         let observed = if self.observed { ", observed" } else { "" };
         write!(f, "{}: {:?} -> {:?}{amidst}{observed}", self.choice, self.from, self.to)
     }
-}
-
-/// What one call is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    Fails(Errno),
-    Short(usize),
-    FalseZero,
-}
-
-impl Trouble {
-    pub fn verdict(self) -> Verdict {
-        match self {
-            Trouble::Fails(errno) => Verdict::Fail(errno),
-            Trouble::Short(bytes) => Verdict::Short(bytes),
-            Trouble::FalseZero => Verdict::Zero,
-        }
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Trouble::Fails(errno) => f.write_str(&gush::errno_name(errno)),
-            Trouble::Short(bytes) => write!(f, "{bytes} bytes"),
-            Trouble::FalseZero => f.write_str("0"),
-        }
-    }
-}
-
-/// Calls whose 0 is the end.
-pub fn is_read(call: Call) -> bool {
-    matches!(call, Call::Read | Call::Pread | Call::Preadv2 | Call::Recv | Call::UringRead)
-}
-
-/// Calls that move bytes.
-pub fn is_data(call: Call) -> bool {
-    is_read(call)
-        || matches!(
-            call,
-            Call::Write
-                | Call::Pwrite
-                | Call::Pwritev2
-                | Call::Send
-                | Call::Splice
-                | Call::Vmsplice
-                | Call::Sendfile
-                | Call::CopyFileRange
-                | Call::UringWrite
-                | Call::Memcpy
-        )
 }
 
 /// What was found after a move.

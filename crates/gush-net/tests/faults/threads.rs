@@ -1,0 +1,61 @@
+//! A relay's plan goes with its task, to any thread that polls it.
+
+use std::collections::HashSet;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use gush::faults::{Plan, Verdict, unplanned_calls};
+use gush_net::{Conduit, Options};
+
+use crate::common::child;
+
+/// Other tests of this process make calls without a plan: these have one of their own.
+#[test]
+fn no_thread_of_a_relay_escapes_its_plan() {
+    let (passed, said) = child(&[], "threads::alone_no_thread_of_a_relay_escapes_its_plan", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by no_thread_of_a_relay_escapes_its_plan, in a process of its own"]
+fn alone_no_thread_of_a_relay_escapes_its_plan() {
+    const ROUNDS: usize = 2000;
+    let seen: Arc<Mutex<HashSet<thread::ThreadId>>> = Arc::default();
+    let plan = {
+        let threads = seen.clone();
+        Plan::new(move |_, _| {
+            threads.lock().expect("a set").insert(thread::current().id());
+            Verdict::Go
+        })
+    };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build();
+    let runtime = runtime.expect("threads");
+    let relays: Vec<_> = (0..8)
+        .map(|_| {
+            let pairs = [(); 2].map(|()| UnixStream::pair().expect("a pair"));
+            let [(client, near), (far, server)] = pairs;
+            let relay = plan.clone().around(async move {
+                let (mut a, mut b) = (Conduit::new(near.into())?, Conduit::new(far.into())?);
+                let totals = gush_net::copy_bidirectional(&mut a, &mut b, &Options::new()).await?;
+                Ok::<_, std::io::Error>(totals.forward.bytes)
+            });
+            (client, server, runtime.spawn(relay))
+        })
+        .collect();
+    for (mut client, mut server, relay) in relays {
+        for _ in 0..ROUNDS {
+            let mut byte = [0];
+            client.write_all(b"?").expect("a relay");
+            server.read_exact(&mut byte).expect("a relay");
+        }
+        drop((client, server));
+        let moved = runtime.block_on(relay).expect("no panic").expect("no failure");
+        assert_eq!(moved, ROUNDS as u64);
+    }
+    let threads = seen.lock().expect("a set").len();
+    assert!(threads > 1, "all on {threads} thread: nothing was tested");
+    assert_eq!(unplanned_calls(), 0, "calls that no plan has seen");
+}

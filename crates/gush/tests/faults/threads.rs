@@ -1,0 +1,55 @@
+//! The plan is carried by whoever makes the calls: no thread of a move is missed.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+
+use gush::faults::{Plan, Verdict, unplanned_calls};
+use gush::{Choice, MethodName, Mover};
+
+use crate::cases;
+use crate::common::{Source, Target, child};
+use crate::sweep::content;
+
+/// Other tests of this process make calls without a plan: these have one of their own.
+#[test]
+fn no_thread_of_a_move_escapes_its_plan() {
+    let (passed, said) = child(&[], "threads::alone_no_thread_of_a_move_escapes_its_plan", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by no_thread_of_a_move_escapes_its_plan, in a process of its own"]
+fn alone_no_thread_of_a_move_escapes_its_plan() {
+    let methods: HashSet<MethodName> =
+        MethodName::ALL.iter().copied().filter(|name| name.is_parallel()).collect();
+    let mut several = HashSet::new();
+    for case in cases::shared() {
+        let source = Source::new(case.from, content(case), 1, false).expect("a source").filled();
+        let target = Target::new(case.to, b"", 2, false).expect("a target");
+        let seen: Arc<Mutex<HashSet<ThreadId>>> = Arc::default();
+        let threads = seen.clone();
+        let guard = Plan::new(move |_, _| {
+            threads.lock().expect("a set").insert(thread::current().id());
+            Verdict::Go
+        })
+        .install();
+        let moved = Mover::new(&source.fd, &target.fd).method(case.choice).threads(4).run();
+        drop(guard);
+        moved.unwrap_or_else(|error| panic!("{case}: {error}"));
+        if let (Choice::Only(name), 2..) = (case.choice, seen.lock().expect("a set").len()) {
+            several.insert(name);
+        }
+    }
+    assert_eq!(several, methods, "methods whose calls the plan has seen on several threads");
+    assert_eq!(unplanned_calls(), 0, "calls that no plan has seen");
+
+    // A thread that nobody gave the plan is noticed.
+    let file = tempfile::tempfile().expect("a file");
+    let _guard = Plan::new(|_, _| Verdict::Go).install();
+    thread::scope(|scope| {
+        scope.spawn(|| gush::Port::of(&file).map(drop)).join().expect("no panic")
+    })
+    .expect("a port");
+    assert!(unplanned_calls() > 0, "a call without a plan was not counted");
+}
