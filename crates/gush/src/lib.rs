@@ -19,10 +19,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! A [`Tee`] copies one source to several targets.
+//!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
 //! Its techniques have [names](MethodName), move in steps that never wait, and cannot be added to from
 //! outside; the blocking [`Mover`] is one driver of them. Whoever waits in another way drives a
-//! [`flow::Flow`].
+//! [`flow::Flow`], or for several targets a [`flow::Fan`].
 //!
 //! A move may go to another thread, and be ended from another: [`Cancel`].
 //!
@@ -107,6 +109,7 @@ mod progress;
 mod report;
 mod reread;
 mod sys;
+mod tee;
 mod tuning;
 mod wait;
 
@@ -133,5 +136,6 @@ pub use rustix::io::Errno;
 #[cfg(feature = "faults")]
 pub use sys::faults;
 pub use sys::{Call, Counts};
+pub use tee::{Loss, Tee, TeeReport, TeeTarget};
 pub use tuning::{Advice, Space, Tuning};
 pub use wait::Wait;

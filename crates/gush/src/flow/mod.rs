@@ -40,11 +40,13 @@
 
 use rustix::io::{self, Errno};
 
+mod fan;
 mod lend;
 mod op;
 mod stance;
 mod way;
 
+pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
 pub use op::{Fds, Op};
 pub use stance::Stance;
@@ -283,6 +285,8 @@ const DATAGRAM_BYTES: u32 = 64 << 10;
 const CALL_BYTES: usize = 1 << 30;
 /// What is taken at a time where only a `read` can tell whether there is more.
 const DOUBT_BYTES: usize = 4096;
+const NO_PIPE: &str =
+    "no pipe can be had: the user's pages for pipes or the descriptors are used up";
 /// What leaves a pipe by plain writes does so in pieces of this size.
 const SPILL_BYTES: usize = 64 << 10;
 /// A splice that gave less than this part of a short message's limit moved a short message: the next one
@@ -300,9 +304,14 @@ impl Flow {
     /// # Errors
     /// The refusal of a method that was asked for by name.
     pub fn between(source: Stance, target: Stance, terms: &Terms) -> Result<Self, Refusal> {
+        Ok(Self::by(Ways::between(&source, &target, terms)?, source, target, terms))
+    }
+
+    /// The same, by these ways.
+    fn by(ways: Ways, source: Stance, target: Stance, terms: &Terms) -> Self {
         let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
-        Ok(Self {
-            ways: Ways::between(&source, &target, terms)?,
+        Self {
+            ways,
             source,
             target,
             course: Course::Take,
@@ -323,7 +332,7 @@ impl Flow {
             taken_bytes: 0,
             delivered_bytes: 0,
             failed: None,
-        })
+        }
     }
 
     /// Bytes that left the source.
@@ -462,9 +471,7 @@ impl Flow {
             };
         }
         if self.named {
-            let why =
-                "no pipe can be had: the user's pages for pipes or the descriptors are used up";
-            return self.fail(Failure::Refused(Refusal::because(MethodName::Splice, why)));
+            return self.fail(Failure::Refused(Refusal::because(MethodName::Splice, NO_PIPE)));
         }
         self.read(lender, most.min(self.buffer_bytes as usize))
     }
@@ -676,10 +683,7 @@ impl Flow {
             self.bulk = bytes >= self.short_bytes as usize;
         }
         self.course = Course::Take;
-        // An empty datagram goes on as one; a stream has no place for it, and to a SOCK_SEQPACKET peer it
-        // would be the end.
-        let takes_empty = self.target.keeps_boundaries() && !self.target.ends_at_zero();
-        if bytes > 0 || takes_empty {
+        if bytes > 0 || self.target.takes_empty() {
             self.hand.put(bytes);
         }
         self.took(bytes, MethodName::ReadWrite)

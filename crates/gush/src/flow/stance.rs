@@ -105,6 +105,12 @@ impl Stance {
         self.kind() == Kind::Datagram
     }
 
+    /// Does an empty datagram go on to this port? A stream has no place for it, and to a SOCK_SEQPACKET peer it
+    /// would be the end.
+    pub(super) fn takes_empty(&self) -> bool {
+        self.keeps_boundaries() && !self.ends_at_zero
+    }
+
     /// Makes one call on the port.
     pub(super) fn call<T>(
         &mut self,

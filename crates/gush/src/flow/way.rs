@@ -95,6 +95,13 @@ impl Ways {
         Ok(ways)
     }
 
+    /// These ways, in this order.
+    pub(super) fn of(ways: &[Way]) -> Self {
+        let mut all = Self { ways: [Way::Memory; Self::MOST], len: 0, at: 0 };
+        ways.iter().for_each(|&way| all.push(way));
+        all
+    }
+
     fn push(&mut self, way: Way) {
         if usize::from(self.len) < Self::MOST {
             self.ways[usize::from(self.len)] = way;
@@ -120,7 +127,7 @@ impl Ways {
 }
 
 /// Why the user's terms or the ports' flags rule a method out.
-fn refused(
+pub(super) fn refused(
     method: MethodName,
     source: &Stance,
     target: &Stance,

@@ -3,6 +3,9 @@
 
 use gush_test as _;
 
+mod fan;
+mod fan_model;
+mod fan_real;
 mod model;
 mod real;
 mod script;

@@ -12,9 +12,9 @@ use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
 
 /// Not a multiple of any buffer here.
-const BYTES: usize = 300_007;
+pub const BYTES: usize = 300_007;
 
-fn pattern(bytes: usize) -> Vec<u8> {
+pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
@@ -44,7 +44,7 @@ fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<End, String> {
 }
 
 /// A source with its bytes behind it, fed by a thread where it is no file.
-fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()>>) {
+pub fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()>>) {
     let data = data.to_vec();
     match kind {
         "file" => {
@@ -78,10 +78,10 @@ fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()>>) 
     }
 }
 
-type Arrived = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
+pub type Arrived = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
 
 /// A target, and how to see what arrived once the flow has ended.
-fn target(kind: &str) -> (OwnedFd, Arrived) {
+pub fn target(kind: &str) -> (OwnedFd, Arrived) {
     match kind {
         "file" | "append" => {
             let directory = tempfile::tempdir().expect("a directory");

@@ -1,0 +1,125 @@
+//! One lane of a fan: a flow that only delivers, and how far it has got in what was taken.
+
+use super::super::way::Way;
+use super::super::{Failure, Flow, Lender};
+use crate::endpoint::Kind;
+use crate::fault::Fault;
+use crate::method::MethodName;
+use crate::port::Side;
+use crate::sys::Call;
+use rustix::io::Errno;
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    /// The target with its rules, a pipe and a buffer of its own. It takes nothing: its bytes are put there.
+    pub(super) outlet: Flow,
+    /// Of the bytes in the intake's pipe, from its head on, those that the lane has got.
+    pub(super) ahead_bytes: u64,
+    /// Where in the common buffer the lane goes on writing, and whether it has to.
+    pub(super) written: u32,
+    pub(super) owes: bool,
+    /// The target answered `EAGAIN`, and nobody has said since that it is ready.
+    pub(super) waits: bool,
+    /// Something happened at the target while it had nothing to take.
+    pub(super) is_to_look: bool,
+    /// How much had been taken when the lane was lost.
+    pub(super) lost_at_bytes: Option<u64>,
+    /// The driver knows that the lane is lost.
+    pub(super) is_told: bool,
+}
+
+impl Lane {
+    pub(super) fn new(outlet: Flow) -> Self {
+        Self {
+            outlet,
+            ahead_bytes: 0,
+            written: 0,
+            owes: false,
+            waits: false,
+            is_to_look: false,
+            lost_at_bytes: None,
+            is_told: false,
+        }
+    }
+
+    /// Do references cost fewer copies than one pass through memory? Each lane that takes none reads its bytes
+    /// out of a pipe, and pipes and streams are spared a copy each. What a pipe holds is no datagram.
+    pub(super) fn take_references(lanes: &[Lane]) -> bool {
+        if lanes.iter().any(|lane| lane.outlet.target.keeps_boundaries()) {
+            return false;
+        }
+        let count =
+            |is: fn(&&Lane) -> bool| lanes.iter().filter(|lane| lane.is_live()).filter(is).count();
+        let spared = |lane: &&Lane| {
+            !lane.is_through_memory()
+                && matches!(lane.outlet.target.kind(), Kind::Pipe | Kind::Stream)
+        };
+        count(|lane| lane.is_through_memory()) <= count(spared)
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.lost_at_bytes.is_none()
+    }
+
+    /// Does the target take no references?
+    fn is_through_memory(&self) -> bool {
+        self.outlet.spills || self.outlet.ways.now() == Way::Memory
+    }
+
+    /// Do bytes go from the intake's pipe to the target in one call? Else through a pipe of the lane's own.
+    pub(super) fn is_straight(&self) -> bool {
+        self.outlet.target.kind() == Kind::Pipe && !self.is_through_memory()
+    }
+
+    /// Is anything in the lane's own pipe or buffer?
+    pub(super) fn has_own(&self) -> bool {
+        let is_piped = self.outlet.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+        self.outlet.hand.full || is_piped
+    }
+
+    /// Has a call failed, and is everything delivered that plain writes still can?
+    pub(super) fn has_failed(&self) -> bool {
+        let is_draining = self.outlet.spills && self.has_own();
+        self.is_live() && self.outlet.failed.is_some() && !is_draining
+    }
+
+    /// Bytes came into the lane's own pipe.
+    pub(super) fn loaded(&mut self, bytes: usize) {
+        self.outlet.took(bytes, MethodName::Splice);
+        // A target that takes no splices gets them by plain writes.
+        self.outlet.spills |= self.outlet.ways.now() == Way::Memory;
+    }
+
+    /// So many bytes left the head of the intake's pipe.
+    pub(super) fn head_moved(&mut self, bytes: u64) {
+        self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
+    }
+
+    /// The common buffer holds new bytes, up to `to`: those that the lane was ahead by are not for it.
+    pub(super) fn hand_out(&mut self, to: u32) {
+        self.written = u32::try_from(self.ahead_bytes).unwrap_or(u32::MAX).min(to);
+        self.head_moved(to.into());
+        self.owes = self.written < to || (to == 0 && self.outlet.target.takes_empty());
+        self.outlet.took((to - self.written) as usize, MethodName::ReadWrite);
+    }
+
+    pub(super) fn fail(&mut self, call: Call, errno: Errno) {
+        let fault = Fault { call, side: Side::Target, errno };
+        self.outlet.spills = false;
+        self.outlet.failed = Some(Box::new(Failure::Fault(fault)));
+    }
+
+    /// The lane gets nothing more.
+    pub(super) fn lose(&mut self, taken_bytes: u64) {
+        self.lost_at_bytes = Some(taken_bytes);
+        (self.owes, self.waits, self.is_to_look) = (false, false, false);
+        self.outlet.pipe = None;
+        self.outlet.hand.clear();
+    }
+
+    pub(super) fn give_back(&mut self, lender: &mut dyn Lender) {
+        if let Some(buf) = self.outlet.hand.buf.take() {
+            lender.take_back(buf);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What the answer to a call means for the lanes.
+
+use rustix::io::{self, Errno};
+
+use super::super::{Eye, Flow, Moved, Op};
+use super::lane::Lane;
+use super::{Fan, FanOp};
+use crate::fault::Fault;
+use crate::kernel::is_refusal;
+use crate::method::{MethodName, Refusal};
+use crate::port::Side;
+use crate::sys::Call;
+
+impl Fan {
+    /// Learns the answer of a call. Bytes delivered are those of the call's target. A fan [through
+    /// memory](crate::flow::Terms::through_memory) shows the eye all bytes, each when the first target has got it.
+    pub fn learn(&mut self, op: FanOp, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
+        match op {
+            FanOp::Intake(op) => self.learn_intake(op, answer),
+            FanOp::Lane(target, op) => self.learn_lane(target, op, answer, eye),
+            FanOp::Tee(target) => self.learn_shared(target, Call::Tee, answer),
+            FanOp::Move(target, _) => self.learn_shared(target, Call::Splice, answer),
+            FanOp::Look(target) => {
+                let lane = &mut self.lanes[usize::from(target)];
+                lane.is_to_look = matches!(answer, Err(Errno::INTR));
+                if let (Err(errno), false) = (answer, lane.is_to_look) {
+                    lane.fail(Call::Poll, errno);
+                }
+                Moved::default()
+            }
+        }
+    }
+
+    fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
+        let moved = self.intake.learn(op, answer, &mut ());
+        if matches!(op, Op::Read(_) | Op::Spill) && self.intake.hand.full {
+            self.shown = 0;
+            for lane in self.lanes.iter_mut().filter(|lane| lane.is_live()) {
+                lane.hand_out(self.intake.hand.to);
+            }
+        }
+        moved
+    }
+
+    fn learn_lane(
+        &mut self,
+        target: u16,
+        op: Op,
+        answer: io::Result<usize>,
+        eye: &mut dyn Eye,
+    ) -> Moved {
+        let moved = if self.is_common(target, op) {
+            let moved = self.with_common(target, |outlet| outlet.learn(op, answer, &mut ()));
+            self.show(target, eye);
+            moved
+        } else {
+            self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ())
+        };
+        let lane = &mut self.lanes[usize::from(target)];
+        lane.waits |= lane.outlet.wait.take().is_some();
+        if moved.refusal.is_some() && !self.named && !Lane::take_references(&self.lanes) {
+            self.intake.spills = true;
+        }
+        moved
+    }
+
+    /// Shows the bytes that this target is the first to have got.
+    fn show(&mut self, target: u16, eye: &mut dyn Eye) {
+        let written = self.lane(target).written;
+        if let Some(buf) = self.intake.hand.buf.as_ref().filter(|_| written > self.shown) {
+            eye.bytes(&buf.as_slice()[self.shown as usize..written as usize]);
+            self.shown = written;
+        }
+    }
+
+    /// Is this a call on the buffer that all lanes write from?
+    pub(super) fn is_common(&self, target: u16, op: Op) -> bool {
+        op == Op::Write && !self.lane(target).outlet.hand.full
+    }
+
+    /// Puts the common buffer into the lane's hand for a moment, at the place up to which the lane has written.
+    pub(super) fn with_common<T>(&mut self, target: u16, act: impl FnOnce(&mut Flow) -> T) -> T {
+        let lane = &mut self.lanes[usize::from(target)];
+        let (from, to) = (self.intake.hand.from, self.intake.hand.to);
+        std::mem::swap(&mut self.intake.hand, &mut lane.outlet.hand);
+        lane.outlet.hand.put(to as usize);
+        lane.outlet.hand.from = lane.written;
+        let answer = act(&mut lane.outlet);
+        lane.owes = lane.outlet.hand.full;
+        lane.written = if lane.owes { lane.outlet.hand.from } else { to };
+        lane.outlet.hand.clear();
+        std::mem::swap(&mut self.intake.hand, &mut lane.outlet.hand);
+        self.intake.hand.put(to as usize);
+        self.intake.hand.from = from;
+        answer
+    }
+
+    /// A tee or splice out of the intake's pipe was answered.
+    fn learn_shared(&mut self, target: u16, call: Call, answer: io::Result<usize>) -> Moved {
+        let lane = &mut self.lanes[usize::from(target)];
+        let is_straight = lane.is_straight();
+        let errno = match answer {
+            Ok(bytes) if bytes > 0 => return self.shared(target, call, bytes),
+            Err(Errno::INTR) => return Moved::default(),
+            Err(Errno::AGAIN) if is_straight => {
+                lane.waits = true;
+                return Moved::default();
+            }
+            Err(errno) if is_straight && !is_refusal(errno) => {
+                lane.fail(call, errno);
+                return Moved::default();
+            }
+            Err(errno) => errno,
+            // Of a pipe that holds bytes nothing was taken.
+            Ok(_) => Errno::IO,
+        };
+        self.refuse(Refusal::by_kernel(MethodName::Splice, call, errno), errno, call)
+    }
+
+    fn shared(&mut self, target: u16, call: Call, bytes: usize) -> Moved {
+        if call == Call::Splice {
+            if let Some(pipe) = &mut self.intake.pipe {
+                pipe.gone(bytes);
+            }
+            self.lanes.iter_mut().for_each(|lane| lane.head_moved(bytes as u64));
+        }
+        let lane = &mut self.lanes[usize::from(target)];
+        if call == Call::Tee {
+            lane.ahead_bytes = bytes as u64;
+        } else {
+            lane.ahead_bytes = 0;
+        }
+        if lane.is_straight() {
+            lane.outlet.took(bytes, MethodName::Splice);
+            return lane.outlet.delivered(bytes, MethodName::Splice);
+        }
+        if let Some(pipe) = &mut lane.outlet.pipe {
+            pipe.put(bytes);
+        }
+        lane.loaded(bytes);
+        Moved::default()
+    }
+
+    /// Everything goes through memory from here, what is in the intake's pipe first.
+    pub(super) fn refuse(&mut self, refusal: Refusal, errno: Errno, call: Call) -> Moved {
+        let fault = Fault { call, side: Side::Target, errno };
+        self.intake.refuse(Op::Empty, refusal, fault)
+    }
+}

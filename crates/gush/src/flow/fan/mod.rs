@@ -1,0 +1,498 @@
+//! The fan: one stream of bytes from a source to several targets, as a value that makes no call by itself.
+//!
+//! A fan is an intake with several lanes. The intake is a [`Flow`] that only takes, each lane one that only
+//! delivers: how a source is read, what proves its end, how a refusal is survived and what a datagram may
+//! become are the flow's rules, and stand there. This file has the rules between the lanes alone.
+//!
+//! ```text
+//! through memory      source ── read ──> buffer ── write ──> each target
+//! by reference        source ─ splice ─> pipe ─┬─ tee ────> a target that is a pipe
+//!                                              ├─ tee ────> pipe of the lane ── splice ──> any other
+//!                                              └─ splice ─> the last lane, which leaves the pipe empty
+//! ```
+//!
+//! # Invariants
+//! - *Each lane gets every byte once, in order.* Until a lane is lost, what was taken is what it was
+//!   delivered and what is in flight for it.
+//! - *The bound.* Nothing is taken while anything is in flight for any lane: a lane is at most one intake
+//!   ahead of the slowest, that is one buffer ([`Terms::buffer_bytes`]; a datagram may be longer) or what one
+//!   pipe holds.
+//! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes that have nothing behind the head
+//!   are served; the head moves on by what every lane that is left has got, never by more. A lane ahead
+//!   waits for the others, and one that stays behind goes on from the head.
+//! - *A lane's failure is its own.* The others go on untouched. [`FanNext::Lost`] tells of it once, and whoever
+//!   drives the fan decides whether to go on.
+//! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Fan::waits`] names* as readable or
+//!   writable. A target that is a pipe or a stream and has nothing to take is named, too, by
+//!   [`Interest::HangUp`]: its reader can leave while the source idles.
+//!
+//! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a refusal
+//! changes nothing but the way.
+//!
+//! # What goes by reference
+//! The pages behind a pipe's slots are then shared between the readers of all targets, who cannot write to
+//! them: a pipe gives a page away only while nobody else holds it (`generic_pipe_buf_try_steal` of
+//! `fs/splice.c`), and a slot that tee(2) made is not written on (`link_pipe` clears
+//! `PIPE_BUF_FLAG_CAN_MERGE`). The pages of a *file* can be written to by others before a reader has taken
+//! them, as with any splice: [`Terms::isolated`] excludes that.
+//!
+//! - The source is spliced into a pipe of the fan's own, also where the source is a pipe: between a tee and a
+//!   splice from a shared one another reader can take bytes, and the lanes would differ.
+//! - Datagrams, terminals and made-up files go through memory, as the plan has it for every flow.
+//! - A lane whose target takes no splices (O_APPEND) reads its bytes out of a pipe again. That costs two copies
+//!   where one through memory costs one and a share of the read, so references are used while such lanes are
+//!   no more than pipes and streams, which cost none.
+//! - Where tee(2) is denied, or no pipe can be had, everything goes through memory from there.
+//!
+//! # Drawbacks
+//! Each decision looks at every lane: a thousand targets cost a million looks for each intake.
+
+use rustix::io::Errno;
+
+mod lane;
+mod learn;
+mod op;
+
+pub use op::{FanFds, FanOp};
+
+use super::way::{self, Way, Ways};
+use super::{End, Failure, Flow, Lender, Next, Op, Stance, Terms};
+use crate::endpoint::Kind;
+use crate::method::{MethodName, Refusal};
+use crate::mover::Choice;
+use crate::plan;
+use crate::sys::Call;
+use lane::Lane;
+
+/// One side of a fan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// Where the bytes come from.
+    Source,
+    /// Where they go: the targets are counted from 0.
+    Target(u16),
+}
+
+/// What a driver waits for at one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Interest {
+    /// There is something to read.
+    Readable,
+    /// There is room.
+    Writable,
+    /// Nobody will read any more: poll(2) without events answers `POLLERR` or `POLLHUP`. A driver that need not
+    /// know leaves it out.
+    HangUp,
+}
+
+/// What a driver is to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FanNext {
+    /// Make this call, and let the fan learn the answer.
+    Do(FanOp),
+    /// Wait for any of the sides that [`Fan::waits`] names, and say by [`Fan::wake`] which.
+    Wait,
+    /// Nothing is in flight, and nothing may be taken now.
+    Throttled,
+    /// This target is lost, [`Fan::failure`] says why. It is told once; ask again to go on with the others, or
+    /// with nothing to be taken to deliver what is in flight for them.
+    Lost(u16),
+    /// Everything that was taken is delivered to every target that is left, and no more comes.
+    Ended(End),
+    /// No target is left.
+    Deserted,
+    /// The bytes cannot be taken. What was taken before is delivered, as far as there was memory to do so.
+    Failed(Box<Failure>),
+}
+
+/// One stream of bytes from a source to several targets. See the [module](super) for how a flow is driven.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::os::fd::AsFd;
+/// use gush::flow::{End, Fan, FanFds, FanNext, Shelf, Stance, Terms};
+///
+/// let (source, mut feeder) = std::io::pipe()?;
+/// let (mut reader, left) = std::io::pipe()?;
+/// let right = tempfile::NamedTempFile::new()?;
+/// feeder.write_all(b"to both")?;
+/// drop(feeder);
+///
+/// let targets = [left.as_fd(), right.as_file().as_fd()];
+/// let stances = [Stance::of(&left)?, Stance::of(right.as_file())?];
+/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+/// let mut fan = Fan::between(Stance::of(&source)?, &stances, &Terms::default()).unwrap();
+/// let end = loop {
+///     match fan.next(u64::MAX, &mut shelf) {
+///         FanNext::Do(op) => {
+///             let answer = fan.perform(op, FanFds { source: source.as_fd(), targets: &targets });
+///             fan.learn(op, answer, &mut ());
+///         }
+///         FanNext::Ended(end) => break end,
+///         other => panic!("everything is there already, and there is room: {other:?}"),
+///     }
+/// };
+/// assert_eq!((end, fan.taken_bytes()), (End::Proven, 7));
+/// assert_eq!([fan.delivered_bytes(0), fan.delivered_bytes(1)], [7, 7]);
+///
+/// let mut text = [0; 7];
+/// reader.read_exact(&mut text)?;
+/// assert_eq!(&text, b"to both");
+/// assert_eq!(std::fs::read(right.path())?, b"to both");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Fan {
+    /// Takes; the bytes in its pipe and its buffer are those of the present intake, and the lanes deliver them.
+    intake: Flow,
+    lanes: Vec<Lane>,
+    /// The source answered `EAGAIN`, and nobody has said since that it is ready.
+    source_waits: bool,
+    /// How much of the common buffer was shown.
+    shown: u32,
+    /// A lane could get no pipe of its own: the present intake leaves its pipe through memory.
+    lacks_pipes: bool,
+    /// The user named the way, so that it is used or refused.
+    named: bool,
+}
+
+impl Fan {
+    /// A fan from a port to several others. No call is made.
+    ///
+    /// Of the plan's methods it has `read-write` and `splice`.
+    ///
+    /// # Errors
+    /// The refusal of a method that was asked for by name; more than 65,535 targets.
+    pub fn between(source: Stance, targets: &[Stance], terms: &Terms) -> Result<Self, Refusal> {
+        if targets.len() > usize::from(u16::MAX) {
+            return Err(Refusal::because(
+                MethodName::ReadWrite,
+                "a fan has at most 65,535 targets",
+            ));
+        }
+        let named = terms.choice != Choice::Auto;
+        let pipe = Stance::known(Kind::Pipe, true);
+        let lane_terms = Terms { length_bytes: None, ..*terms };
+        let mut lanes = Vec::with_capacity(targets.len());
+        let splices = |from: &Stance, to: &Stance| splices(from, to, terms);
+        for &target in targets {
+            let ways = match splices(&pipe, &target)? {
+                true if named => Ways::of(&[Way::Piped]),
+                true => Ways::of(&[Way::Piped, Way::Memory]),
+                false => Ways::of(&[Way::Memory]),
+            };
+            lanes.push(Lane::new(Flow::by(ways, pipe, target, &lane_terms)));
+        }
+        let by_reference = if source.kind() == Kind::Stream { Way::Adaptive } else { Way::Piped };
+        let ways = match splices(&source, &pipe)? {
+            true if named => Ways::of(&[Way::Piped]),
+            true if Lane::take_references(&lanes) => Ways::of(&[by_reference, Way::Memory]),
+            _ => Ways::of(&[Way::Memory]),
+        };
+        // The intake delivers nothing. Its target stands for the lane that asks most of a read: pieces that
+        // are datagrams, and empty ones where one lane passes them on.
+        let strictest = targets.iter().max_by_key(|to| (to.keeps_boundaries(), to.takes_empty()));
+        let intake = Flow::by(ways, source, strictest.copied().unwrap_or(pipe), terms);
+        Ok(Self { intake, lanes, source_waits: false, shown: 0, lacks_pipes: false, named })
+    }
+
+    /// Bytes that left the source.
+    #[must_use]
+    pub fn taken_bytes(&self) -> u64 {
+        self.intake.taken_bytes
+    }
+
+    /// How many targets the fan was made for, lost ones included.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Bytes that reached a target; what follows them in the source did not, once the target is lost.
+    ///
+    /// # Panics
+    /// Where there is no such target, as do all methods that take the number of one.
+    #[must_use]
+    pub fn delivered_bytes(&self, target: u16) -> u64 {
+        self.lane(target).outlet.delivered_bytes
+    }
+
+    /// Bytes taken and not yet delivered to this target; for a lost one those that it will not get any more,
+    /// as far as they were taken by then.
+    #[must_use]
+    pub fn in_flight_bytes(&self, target: u16) -> u64 {
+        let lane = self.lane(target);
+        lane.lost_at_bytes.unwrap_or(self.intake.taken_bytes) - lane.outlet.delivered_bytes
+    }
+
+    /// Does the target still get what is taken?
+    #[must_use]
+    pub fn is_live(&self, target: u16) -> bool {
+        self.lane(target).is_live()
+    }
+
+    /// Why the target was lost; `None` for one that is not lost, and for one without a failure that was
+    /// [left out](Fan::abandon).
+    #[must_use]
+    pub fn failure(&self, target: u16) -> Option<&Failure> {
+        let lane = self.lane(target);
+        lane.outlet.failed.as_deref().filter(|_| !lane.is_live())
+    }
+
+    /// Leaves a target out from here: it gets nothing more, not even what is in flight for it. The others go on.
+    pub fn abandon(&mut self, target: u16) {
+        let taken_bytes = self.intake.taken_bytes;
+        let lane = &mut self.lanes[usize::from(target)];
+        if lane.is_live() {
+            lane.lose(taken_bytes);
+            lane.is_told = true;
+        }
+    }
+
+    fn lane(&self, target: u16) -> &Lane {
+        &self.lanes[usize::from(target)]
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| lane.is_live())
+    }
+
+    /// Does the fan hold nothing but what is in flight? True after [`Fan::rest`].
+    #[must_use]
+    pub fn is_at_rest(&self) -> bool {
+        self.intake.is_at_rest() && self.lanes.iter().all(|lane| lane.outlet.is_at_rest())
+    }
+
+    /// The most calls in turn that neither move a byte nor wait nor lose a target.
+    #[must_use]
+    pub fn most_idle_ops(&self) -> u32 {
+        // Each lane looks once for a hang-up, is polled, and answers EAGAIN to one call.
+        Flow::MOST_IDLE_OPS + 3 * self.lanes.len() as u32
+    }
+
+    /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
+    pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
+        self.reap(lender);
+        for (target, lane) in (0..).zip(&mut self.lanes) {
+            if !lane.is_live() && !std::mem::replace(&mut lane.is_told, true) {
+                return FanNext::Lost(target);
+            }
+        }
+        if self.live().next().is_none() {
+            return FanNext::Deserted;
+        }
+        // Pipes first: the last of the others gets the intake's own pipe, without a call.
+        for straight in [true, false] {
+            for target in 0..self.lanes.len() as u16 {
+                if self.lane(target).is_straight() == straight
+                    && let Some(op) = self.due(target, lender)
+                {
+                    return FanNext::Do(op);
+                }
+            }
+        }
+        self.settle();
+        if self.must_spill() {
+            return match self.intake.with_buf(lender, Op::Spill) {
+                Next::Failed(failure) => FanNext::Failed(failure),
+                _ => FanNext::Do(FanOp::Intake(Op::Spill)),
+            };
+        }
+        if self.source_waits || self.is_delivering() {
+            return FanNext::Wait;
+        }
+        self.intake.delivered_bytes = self.intake.taken_bytes;
+        match self.intake.next(may_take_bytes, lender) {
+            Next::Do(op) => FanNext::Do(FanOp::Intake(op)),
+            Next::Wait(_) => {
+                self.source_waits = true;
+                FanNext::Wait
+            }
+            Next::Throttled => FanNext::Throttled,
+            Next::Ended(end) => FanNext::Ended(end),
+            Next::Failed(failure) => FanNext::Failed(failure),
+        }
+    }
+
+    /// Takes out the lanes that have failed and delivered what could still be delivered.
+    fn reap(&mut self, lender: &mut dyn Lender) {
+        let taken_bytes = self.intake.taken_bytes;
+        for lane in self.lanes.iter_mut().filter(|lane| lane.has_failed()) {
+            lane.lose(taken_bytes);
+            lane.give_back(lender);
+        }
+    }
+
+    /// The call that one lane can make now.
+    fn due(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
+        let served_by_reference =
+            self.piped_bytes() > 0 && !self.intake.spills && !self.lacks_pipes;
+        let lane = &mut self.lanes[usize::from(target)];
+        if !lane.is_live() || lane.waits {
+            return None;
+        }
+        if lane.is_to_look {
+            return Some(FanOp::Look(target));
+        }
+        if lane.has_own() {
+            match lane.outlet.next(0, lender) {
+                Next::Do(op) => return Some(FanOp::Lane(target, op)),
+                Next::Wait(_) => {
+                    lane.waits = true;
+                    return None;
+                }
+                // Nothing is left in its own pipe and buffer, or it has just failed.
+                Next::Throttled | Next::Ended(_) | Next::Failed(_) => {}
+            }
+        }
+        if lane.owes {
+            return Some(FanOp::Lane(target, Op::Write));
+        }
+        let is_next = lane.ahead_bytes == 0 && !lane.has_failed();
+        if served_by_reference && is_next { self.serve(target, lender) } else { None }
+    }
+
+    /// How a lane at the head of the intake's pipe gets what is in there.
+    fn serve(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
+        let piped_bytes = self.piped_bytes();
+        let others =
+            (0..).zip(&self.lanes).filter(|(other, lane)| *other != target && lane.is_live());
+        let common_bytes = others.map(|(_, lane)| lane.ahead_bytes).min().unwrap_or(piped_bytes);
+        if !self.lane(target).is_straight() {
+            if common_bytes == piped_bytes {
+                self.hand_over(target);
+                return self.due(target, lender);
+            }
+            let lane = &mut self.lanes[usize::from(target)];
+            if lane.outlet.pipe.is_none() {
+                lane.outlet.pipe = lender.pipe();
+            }
+            if lane.outlet.pipe.is_none() {
+                self.lacks_pipes = true;
+                if self.named {
+                    let refusal = Refusal::because(MethodName::Splice, super::NO_PIPE);
+                    self.refuse(refusal, Errno::NFILE, Call::Pipe);
+                }
+                return None;
+            }
+        }
+        Some(match usize::try_from(common_bytes).unwrap_or(usize::MAX) {
+            0 => FanOp::Tee(target),
+            most => FanOp::Move(target, most),
+        })
+    }
+
+    /// All others have all of it: the last lane gets the pipe itself, and the intake the lane's empty one.
+    fn hand_over(&mut self, target: u16) {
+        let lane = &mut self.lanes[usize::from(target)];
+        std::mem::swap(&mut self.intake.pipe, &mut lane.outlet.pipe);
+        let bytes = lane.outlet.piped_bytes();
+        lane.loaded(bytes);
+        self.lanes.iter_mut().for_each(|lane| lane.ahead_bytes = 0);
+    }
+
+    fn piped_bytes(&self) -> u64 {
+        self.intake.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes())
+    }
+
+    /// Must what is in the intake's pipe leave it through memory? Yes where references are refused, and where
+    /// the lanes at its head were lost, so that nobody is left to move it on.
+    fn must_spill(&self) -> bool {
+        let is_stuck = || {
+            let refused = self.intake.spills || self.lacks_pipes;
+            refused || self.live().all(|lane| lane.ahead_bytes > 0)
+        };
+        self.piped_bytes() > 0 && !self.live().any(|lane| lane.owes) && is_stuck()
+    }
+
+    /// Is anything on its way to a lane that is left?
+    fn is_delivering(&self) -> bool {
+        self.piped_bytes() > 0 || self.live().any(|lane| lane.owes || lane.has_own())
+    }
+
+    /// Forgets what every lane that is left has got.
+    fn settle(&mut self) {
+        if self.intake.hand.full && !self.live().any(|lane| lane.owes) {
+            self.intake.hand.clear();
+        }
+        self.lacks_pipes &= self.piped_bytes() > 0;
+    }
+
+    /// The side whose readiness an `EAGAIN` of this call disproves; `None` where the answer does not say, or
+    /// where the call is about the fan's own pipes.
+    #[must_use]
+    pub fn clears(&self, op: FanOp) -> Option<Who> {
+        match op {
+            FanOp::Intake(op) => self.intake.clears(op).map(|_| Who::Source),
+            FanOp::Lane(target, op) => {
+                self.lane(target).outlet.clears(op).map(|_| Who::Target(target))
+            }
+            FanOp::Tee(target) | FanOp::Move(target, _) => {
+                self.lane(target).is_straight().then_some(Who::Target(target))
+            }
+            FanOp::Look(_) => None,
+        }
+    }
+
+    /// Names each side to wait for after [`FanNext::Wait`].
+    pub fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
+        for (target, lane) in (0..).zip(&self.lanes).filter(|(_, lane)| lane.is_live()) {
+            if lane.waits {
+                each(Who::Target(target), Interest::Writable);
+            } else if matches!(lane.outlet.target.kind(), Kind::Pipe | Kind::Stream) {
+                each(Who::Target(target), Interest::HangUp);
+            }
+        }
+        if self.source_waits {
+            each(Who::Source, Interest::Readable);
+        }
+    }
+
+    /// Something happened at this side: its call is made again, and a target that had nothing to take is looked
+    /// at. Waking a side too early costs a call and does no harm.
+    pub fn wake(&mut self, who: Who) {
+        match who {
+            Who::Source => self.source_waits = false,
+            Who::Target(target) => {
+                let lane = &mut self.lanes[usize::from(target)];
+                lane.is_to_look |= !std::mem::take(&mut lane.waits);
+            }
+        }
+    }
+
+    /// Gives back what holds nothing, and shrinks what holds a little: to be called before the driver parks.
+    pub fn rest(&mut self, lender: &mut dyn Lender) {
+        self.settle();
+        for lane in &mut self.lanes {
+            lane.outlet.rest(lender);
+        }
+        // Of the common buffer only what somebody still has to write is kept.
+        let least = self.live().map(|lane| lane.written).min().filter(|_| self.intake.hand.full);
+        let least = least.unwrap_or_default();
+        self.intake.hand.from = least;
+        self.intake.rest(lender);
+        let moved_by = least - self.intake.hand.from;
+        self.shown = self.shown.saturating_sub(moved_by);
+        self.lanes.iter_mut().for_each(|lane| lane.written = lane.written.saturating_sub(moved_by));
+    }
+}
+
+/// May pages go from one port to the other by reference, as the plan and the terms have it?
+fn splices(from: &Stance, to: &Stance, terms: &Terms) -> Result<bool, Refusal> {
+    let refused = || {
+        if from.keeps_boundaries() || to.keeps_boundaries() {
+            return Some("the datagrams of a fan go through memory");
+        }
+        way::refused(MethodName::Splice, from, to, terms)
+    };
+    let in_plan = || plan::flow_methods(from.kind(), to.kind()).contains(&MethodName::Splice);
+    match terms.choice {
+        Choice::Auto => Ok(in_plan() && refused().is_none()),
+        Choice::Only(MethodName::ReadWrite) => Ok(false),
+        Choice::Only(MethodName::Splice) => match refused() {
+            Some(why) => Err(Refusal::because(MethodName::Splice, why)),
+            None => Ok(true),
+        },
+        Choice::Only(method) => Err(Refusal::because(method, "a fan has read-write and splice")),
+    }
+}

@@ -1,0 +1,93 @@
+//! The one call that a fan asks for next, and making that call.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::PollFlags;
+use rustix::io::{self, Errno};
+use rustix::pipe::SpliceFlags;
+
+use super::super::{Fds, Op};
+use super::Fan;
+use crate::sys;
+
+/// One call, to be made by the driver's hand ([`Fan::perform`]) under the driver's gate.
+///
+/// Targets are counted from 0, other numbers are bytes: the most that the call may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanOp {
+    /// A call on the source, into the intake's buffer or pipe; or [`Op::Spill`], from that pipe to that buffer.
+    Intake(Op),
+    /// [`Op::Write`] to a target, or a call on the pipe that its lane has of its own: [`Op::Empty`],
+    /// [`Op::Spill`], [`Op::Ready`] of the target.
+    Lane(u16, Op),
+    /// The intake's pipe to a target that is a pipe, or to the lane's own pipe, by tee(2): the bytes stay for
+    /// the others.
+    Tee(u16),
+    /// The same by splice(2), for the last lane that needs these bytes: they leave the intake's pipe.
+    Move(u16, usize),
+    /// poll(2) of a target that has nothing to take, without waiting: `EPIPE` if nobody reads there any more.
+    Look(u16),
+}
+
+/// The descriptors, lent for one call.
+#[derive(Clone, Copy, Debug)]
+pub struct FanFds<'fd> {
+    /// Where the bytes come from.
+    pub source: BorrowedFd<'fd>,
+    /// Where they go, in the order of the stances that the fan was made for.
+    pub targets: &'fd [BorrowedFd<'fd>],
+}
+
+impl Fan {
+    /// Makes the call that [`Fan::next`] asked for. Every system call of a fan is made here.
+    ///
+    /// The answer belongs to [`Fan::learn`], also where it is an error. The kernel sends SIGPIPE where a pipe has
+    /// no reader any more (tee(2), splice(2) and write(2) alike): a program that is to survive a lost target
+    /// ignores the signal, as Rust's programs do from the start.
+    ///
+    /// # Errors
+    /// What the kernel answered; `EAGAIN` where a side cannot go on now.
+    pub fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
+        let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
+        let fds_of = |target| fd_of(target).map(|to| Fds { source: fds.source, target: to });
+        match op {
+            // Nothing of the intake's concerns a target.
+            FanOp::Intake(op) => {
+                self.intake.perform(op, Fds { source: fds.source, target: fds.source })
+            }
+            FanOp::Lane(target, op) if self.is_common(target, op) => {
+                let fds = fds_of(target)?;
+                self.with_common(target, |outlet| outlet.perform(op, fds))
+            }
+            FanOp::Lane(target, op) => {
+                self.lanes[usize::from(target)].outlet.perform(op, fds_of(target)?)
+            }
+            FanOp::Tee(target) => {
+                let Some(pipe) = &self.intake.pipe else { return Err(Errno::NOMEM) };
+                let most = usize::try_from(pipe.held_bytes()).unwrap_or(usize::MAX);
+                let to = self.entrance(target, fd_of(target)?);
+                sys::pipe::tee(pipe.read_end(), to, most, SpliceFlags::NONBLOCK)
+            }
+            FanOp::Move(target, most) => {
+                let Some(pipe) = &self.intake.pipe else { return Err(Errno::NOMEM) };
+                let to = self.entrance(target, fd_of(target)?);
+                let flags = SpliceFlags::NONBLOCK;
+                sys::pipe::splice(pipe.read_end(), None, to, None, most, flags)
+            }
+            FanOp::Look(target) => {
+                // Without events poll(2) answers errors and hang-ups alone.
+                let is_gone = sys::pipe::is_ready(fd_of(target)?, PollFlags::empty())?;
+                if is_gone { Err(Errno::PIPE) } else { Ok(0) }
+            }
+        }
+    }
+
+    /// The pipe by which a lane gets what is in the intake's pipe.
+    fn entrance<'a>(&'a self, target: u16, fd: BorrowedFd<'a>) -> BorrowedFd<'a> {
+        let lane = self.lane(target);
+        match &lane.outlet.pipe {
+            Some(pipe) if !lane.is_straight() => pipe.write_end(),
+            _ => fd,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Copies one source to several targets: the blocking driver of a [`Fan`].
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+
+use crate::cancel::Cancel;
+use crate::endpoint::Kind;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::flow::{Failure, Fan, FanFds, FanNext, Interest, Shelf, Stance, Terms, Who};
+use crate::pipe::{self, Pool};
+use crate::port::Side;
+use crate::progress::Control;
+use crate::sys::{self, Call};
+
+/// What the pipes around it are enlarged to, and its own.
+const PIPE_BYTES: usize = 1 << 20;
+
+/// How long a wait lasts at most when somebody may [cancel](Tee::cancelled_by) it.
+const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// A target that failed.
+///
+/// ```
+/// let (source, mut feeder) = std::io::pipe()?;
+/// let full = std::fs::File::options().write(true).open("/dev/full")?;
+/// std::io::Write::write_all(&mut feeder, b"no room")?;
+/// drop(feeder);
+///
+/// let report = gush::Tee::new(&source)
+///     .to(&full)
+///     .on_loss(&mut |loss| {
+///         assert_eq!((loss.target, loss.delivered_bytes), (0, 0));
+///         assert_eq!(loss.errno(), Some(gush::Errno::NOSPC));
+///         gush::Control::Continue
+///     })
+///     .run()?;
+/// assert!(!report.is_complete, "no target is left");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Loss {
+    /// The target, counted from 0 in the order of [`Tee::to`].
+    pub target: usize,
+    /// Bytes that it was given before.
+    pub delivered_bytes: u64,
+    /// What ended it: for a reader that left, the fault's `errno` is `EPIPE`.
+    pub failure: Failure,
+}
+
+impl Loss {
+    /// What the kernel answered, where it is the kernel's failure.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match &self.failure {
+            Failure::Fault(fault) => Some(fault.errno),
+            Failure::Refused(refusal) => refusal.errno,
+        }
+    }
+}
+
+/// What became of one target.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TeeTarget {
+    /// Bytes that it was given: the first ones of the source, in order.
+    pub delivered_bytes: u64,
+    /// Why it was given no more, if it failed.
+    pub failure: Option<Failure>,
+}
+
+/// What a [`Tee`] has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TeeReport {
+    /// Bytes taken from the source.
+    pub taken_bytes: u64,
+    /// Each target, in the order of [`Tee::to`].
+    pub targets: Vec<TeeTarget>,
+    /// The source ended, or gave the length that was asked for, and every target that is left has all of it.
+    pub is_complete: bool,
+}
+
+type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
+
+/// Copies a source to several targets until it ends: each gets every byte, in order, by reference where tee(2)
+/// and splice(2) can, and else out of one buffer.
+///
+/// A target that fails is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
+/// target holds the others back: none is ahead of it by more than one buffer or one pipe
+/// ([`Fan`] has the details), and nothing is kept in memory beyond that.
+///
+/// The process should ignore SIGPIPE, as Rust's programs do: else a reader that leaves ends the process.
+///
+/// ```
+/// use std::io::Write;
+///
+/// let (source, mut feeder) = std::io::pipe()?;
+/// let (left, right) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
+/// feeder.write_all(b"to both")?;
+/// drop(feeder);
+///
+/// let report = gush::Tee::new(&source).to(left.as_file()).to(right.as_file()).run()?;
+/// assert!(report.is_complete);
+/// assert_eq!(report.targets.iter().map(|to| to.delivered_bytes).collect::<Vec<_>>(), [7, 7]);
+/// assert_eq!(std::fs::read(left.path())?, std::fs::read(right.path())?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Tee<'a> {
+    source: BorrowedFd<'a>,
+    targets: Vec<BorrowedFd<'a>>,
+    terms: Terms,
+    pipe_bytes: Option<usize>,
+    sees_hang_ups: bool,
+    on_loss: Option<OnLoss<'a>>,
+    cancel: Option<&'a Cancel>,
+}
+
+impl fmt::Debug for Tee<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { source, targets, .. } = self;
+        f.debug_struct("Tee").field("source", source).field("targets", targets).finish()
+    }
+}
+
+impl<'a> Tee<'a> {
+    /// From a source, at its own position.
+    #[must_use]
+    pub fn new(source: &'a impl AsFd) -> Self {
+        Self {
+            source: source.as_fd(),
+            targets: Vec::new(),
+            // A call that holds the thread would hold back every target.
+            terms: Terms { never_held: true, ..Terms::default() },
+            pipe_bytes: None,
+            sees_hang_ups: false,
+            on_loss: None,
+            cancel: None,
+        }
+    }
+
+    /// One more target, at its own position.
+    #[must_use]
+    pub fn to(mut self, target: &'a impl AsFd) -> Self {
+        self.targets.push(target.as_fd());
+        self
+    }
+
+    /// Other terms: the method, isolation from later changes of a source file, the size of the buffer, a length.
+    /// The default has [`Terms::never_held`] set.
+    ///
+    /// ```
+    /// use gush::flow::Terms;
+    /// let (source, target) = (std::fs::File::open("/dev/zero")?, std::io::pipe()?);
+    /// let terms = Terms { length_bytes: Some(4096), never_held: true, ..Terms::default() };
+    /// let report = gush::Tee::new(&source).to(&target.1).terms(terms).run()?;
+    /// assert_eq!((report.taken_bytes, report.is_complete), (4096, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn terms(mut self, terms: Terms) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// Makes the pipes of both sides as large as this or as permitted, and leaves them so; 1 leaves them as
+    /// they are. Without it they become 1 MiB at most, and at most a sixteenth of what the user may have in pipes.
+    #[must_use]
+    pub fn pipe_bytes(mut self, bytes: usize) -> Self {
+        self.pipe_bytes = Some(bytes);
+        self
+    }
+
+    /// Loses a pipe or stream as soon as nobody reads it any more, also while the source gives nothing. Without
+    /// this, that is found out by the next byte that is sent there.
+    ///
+    /// ```
+    /// let (idle, _feeder) = std::io::pipe()?;
+    /// let (reader, target) = std::io::pipe()?;
+    /// drop(reader);
+    /// let report = gush::Tee::new(&idle).to(&target).sees_hang_ups().run()?;
+    /// assert!(report.targets[0].failure.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn sees_hang_ups(mut self) -> Self {
+        self.sees_hang_ups = true;
+        self
+    }
+
+    /// Is told of each target that fails, and says whether the others go on. After [`Control::Stop`] nothing
+    /// more is taken, and what was taken is delivered to those that are left.
+    #[must_use]
+    pub fn on_loss(mut self, on_loss: &'a mut (dyn FnMut(&Loss) -> Control + Send)) -> Self {
+        self.on_loss = Some(on_loss);
+        self
+    }
+
+    /// May be ended from another thread, as [`Mover::cancelled_by`](crate::Mover::cancelled_by) has it.
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Copies until the source ends, no target is left, or somebody ends it.
+    ///
+    /// # Errors
+    /// A source that fails: every target that is left has got [`Error::delivered_bytes`] by then. A method that
+    /// was asked for by name and is refused. Cancelling: the counts are those of the slowest target.
+    pub fn run(mut self) -> Result<TeeReport, Error> {
+        let targets = std::mem::take(&mut self.targets);
+        let mut fan = self.prepare(&targets)?;
+        let mut shelf = Shelf::new(Pool::shared().clone());
+        let fds = FanFds { source: self.source, targets: &targets };
+        let (mut may_take_bytes, mut is_complete) = (u64::MAX, false);
+        // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
+        // in flight, and a wait is for a target alone.
+        loop {
+            if self.is_cancelled() {
+                may_take_bytes = 0;
+            }
+            match fan.next(may_take_bytes, &mut shelf) {
+                FanNext::Do(op) => {
+                    let answer = fan.perform(op, fds);
+                    fan.learn(op, answer, &mut ());
+                }
+                FanNext::Wait if self.is_cancelled() => return Err(cancelled(&fan)),
+                FanNext::Wait => {
+                    fan.rest(&mut shelf);
+                    self.wait(&mut fan, fds).map_err(|fault| failed(&fan, Error::failed(fault)))?;
+                }
+                FanNext::Lost(target) => {
+                    if self.lost(&fan, target) == Control::Stop {
+                        may_take_bytes = 0;
+                    }
+                }
+                FanNext::Throttled if self.is_cancelled() => return Err(cancelled(&fan)),
+                FanNext::Throttled | FanNext::Deserted => break,
+                FanNext::Ended(_) => {
+                    is_complete = true;
+                    break;
+                }
+                FanNext::Failed(failure) => return Err(failed(&fan, error_of(*failure))),
+            }
+        }
+        Ok(report(&fan, is_complete))
+    }
+
+    /// Looks at both sides, and enlarges their pipes.
+    fn prepare(&self, targets: &[BorrowedFd<'_>]) -> Result<Fan, Error> {
+        let stance = |fd: &BorrowedFd<'_>, side| {
+            let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let fault = |errno| Error::failed(Fault { call: Call::Fstat, side, errno });
+            let stance = Stance::of(fd).map_err(|error| fault(errno(error)))?;
+            if stance.kind() == Kind::Pipe {
+                let bytes = self.pipe_bytes.unwrap_or_else(|| pipe::modest(PIPE_BYTES));
+                // A pipe that stays small is slower, and nothing else.
+                let _ = pipe::grow(fd.as_fd(), bytes);
+            }
+            Ok(stance)
+        };
+        let source = stance(&self.source, Side::Source)?;
+        let targets: Result<Vec<_>, Error> =
+            targets.iter().map(|fd| stance(fd, Side::Target)).collect();
+        Fan::between(source, &targets?, &self.terms).map_err(Error::refused)
+    }
+
+    fn lost(&mut self, fan: &Fan, target: u16) -> Control {
+        let (Some(failure), Some(on_loss)) = (fan.failure(target), &mut self.on_loss) else {
+            return Control::Continue;
+        };
+        on_loss(&Loss {
+            target: target.into(),
+            delivered_bytes: fan.delivered_bytes(target),
+            failure: failure.clone(),
+        })
+    }
+
+    /// Waits in poll(2) for any side that the fan waits for, and wakes those that something happened to.
+    fn wait(&self, fan: &mut Fan, fds: FanFds<'_>) -> Result<(), Fault> {
+        let (mut sides, mut polled) = (Vec::new(), Vec::new());
+        fan.waits(&mut |who, interest| {
+            let events = match interest {
+                Interest::Readable => PollFlags::IN,
+                Interest::Writable => PollFlags::OUT,
+                Interest::HangUp if !self.sees_hang_ups => return,
+                Interest::HangUp => PollFlags::empty(),
+            };
+            let fd = match who {
+                Who::Source => fds.source,
+                Who::Target(target) => fds.targets[usize::from(target)],
+            };
+            sides.push(who);
+            polled.push(PollFd::from_borrowed_fd(fd, events));
+        });
+        match sys::pipe::poll(&mut polled, self.cancel.map(|_| &SLICE)) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(()),
+            Err(errno) => return Err(Fault { call: Call::Poll, side: Side::Source, errno }),
+        }
+        for (who, fd) in sides.into_iter().zip(&polled) {
+            if !fd.revents().is_empty() {
+                fan.wake(who);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+}
+
+fn report(fan: &Fan, is_complete: bool) -> TeeReport {
+    let target = |at| TeeTarget {
+        delivered_bytes: fan.delivered_bytes(at),
+        failure: fan.failure(at).cloned(),
+    };
+    let targets = numbers(fan).map(target).collect();
+    TeeReport { taken_bytes: fan.taken_bytes(), targets, is_complete }
+}
+
+fn numbers(fan: &Fan) -> impl Iterator<Item = u16> + '_ {
+    (0..).take(fan.targets())
+}
+
+fn error_of(failure: Failure) -> Error {
+    match failure {
+        Failure::Fault(fault) => Error::failed(fault),
+        Failure::Refused(refusal) => Error::refused(refusal),
+    }
+}
+
+fn cancelled(fan: &Fan) -> Error {
+    failed(fan, Error::cancelled())
+}
+
+/// With the counts of the slowest target that is left.
+fn failed(fan: &Fan, error: Error) -> Error {
+    let live = numbers(fan).filter(|&target| fan.is_live(target));
+    let in_flight_bytes = live.map(|target| fan.in_flight_bytes(target)).max().unwrap_or(0);
+    error.after(fan.taken_bytes() - in_flight_bytes, in_flight_bytes)
+}

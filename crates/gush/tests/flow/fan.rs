@@ -1,0 +1,110 @@
+//! The fan without a kernel: every answer to every call, on the sources and targets whose rules differ.
+
+use gush::flow::{Stance, Terms};
+use gush::{Choice, Kind, MethodName};
+
+use crate::fan_model;
+use crate::script::{Answer, Script};
+
+/// Sources and targets whose rules differ, with the terms that lead to each way.
+fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
+    let quick = |kind| Stance::known(kind, true);
+    let slow = |kind| Stance::known(kind, false);
+    let auto = Terms { short_bytes: 8, buffer_bytes: 16, ..Terms::default() };
+    let only = |method| Terms { choice: Choice::Only(method), ..auto };
+    use Kind::{Datagram, File, Pipe, Stream, Terminal};
+    let pipes = vec![slow(Pipe), slow(Pipe)];
+    vec![
+        ("pipe to one pipe", slow(Pipe), vec![slow(Pipe)], auto),
+        ("pipe to one file", slow(Pipe), vec![quick(File)], auto),
+        ("pipe to two pipes", slow(Pipe), pipes.clone(), auto),
+        ("pipe to three pipes", slow(Pipe), vec![slow(Pipe), slow(Pipe), slow(Pipe)], auto),
+        ("pipe to pipe and file", slow(Pipe), vec![slow(Pipe), quick(File)], auto),
+        ("pipe to file and pipe", slow(Pipe), vec![quick(File), slow(Pipe)], auto),
+        ("pipe to two files", slow(Pipe), vec![quick(File), quick(File)], auto),
+        ("pipe to blocking stream and stream", slow(Pipe), vec![slow(Stream), quick(Stream)], auto),
+        ("stream to pipe and stream", quick(Stream), vec![slow(Pipe), quick(Stream)], auto),
+        (
+            "blocking stream, limited, to two pipes",
+            slow(Stream),
+            pipes.clone(),
+            Terms { length_bytes: Some(20), ..auto },
+        ),
+        ("file to pipe and stream", quick(File), vec![slow(Pipe), quick(Stream)], auto),
+        (
+            "file to two pipes, isolated",
+            quick(File),
+            pipes.clone(),
+            Terms { isolated: true, ..auto },
+        ),
+        ("pipe to two pipes, spliced", slow(Pipe), pipes.clone(), only(MethodName::Splice)),
+        (
+            "pipe to file and stream, spliced",
+            slow(Pipe),
+            vec![quick(File), quick(Stream)],
+            only(MethodName::Splice),
+        ),
+        (
+            "stream to two pipes, through memory",
+            quick(Stream),
+            pipes,
+            Terms { through_memory: true, ..auto },
+        ),
+        ("terminal to terminal and file", slow(Terminal), vec![slow(Terminal), quick(File)], auto),
+        ("pipe to pipe and terminal", slow(Pipe), vec![slow(Pipe), slow(Terminal)], auto),
+        (
+            "datagrams to datagrams and stream",
+            quick(Datagram),
+            vec![quick(Datagram), quick(Stream)],
+            auto,
+        ),
+        ("stream to datagrams and pipe", quick(Stream), vec![quick(Datagram), slow(Pipe)], auto),
+    ]
+}
+
+/// Every sequence of `depth` answers, on every fan.
+fn every_script(depth: usize) -> u64 {
+    let mut scripts = 0;
+    for (name, source, targets, terms) in fans() {
+        let mut digits = vec![0; depth];
+        loop {
+            let script = &mut Script::of(&digits);
+            let used = fan_model::play(name, source, &targets, &terms, script, None);
+            scripts += 1;
+            // Answers behind the last one that was asked for make no difference: skip them all.
+            let last = used.clamp(1, depth);
+            digits[last..].fill(0);
+            let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
+                break;
+            };
+            digits[at] += 1;
+            digits[at + 1..].fill(0);
+        }
+    }
+    scripts
+}
+
+#[test]
+fn every_answer_to_every_call_keeps_each_lanes_account() {
+    let scripts = every_script(5);
+    assert!(scripts > 100_000, "only {scripts} scripts were played");
+}
+
+#[test]
+#[ignore = "millions of scripts: minutes in a release build"]
+fn every_answer_to_every_call_keeps_each_lanes_account_to_a_greater_depth() {
+    println!("{} scripts", every_script(8));
+}
+
+#[test]
+fn long_random_scripts_keep_each_lanes_account() {
+    let mut seen = fan_model::Seen::default();
+    for seed in 0..800 {
+        for (name, source, targets, terms) in fans() {
+            let script = &mut Script::random(seed, 150);
+            fan_model::play(name, source, &targets, &terms, script, Some((seed, &mut seen)));
+        }
+    }
+    // What the model has rules for did happen.
+    assert!(seen.is_complete(), "{seen:?}");
+}

@@ -1,0 +1,664 @@
+//! What a fan may ask, given what was answered so far: every byte has its number, and where each lane stands
+//! in them follows from the answers alone.
+
+use std::fmt;
+
+use gush::flow::{
+    Buf, End, Eye, Failure, Fan, FanNext, FanOp, Interest, Lender, Op, Shelf, Stance, Terms, Who,
+};
+use gush::pipe::{PipeLoan, Pool};
+use gush::{Choice, Errno, Kind};
+
+use crate::script::{Answer, Script};
+
+/// Lends as a relay's shelf does, with buffers counted.
+struct Counted {
+    shelf: Shelf,
+    bufs_out: usize,
+    /// No pipe but the first can be had.
+    is_short_of_pipes: bool,
+    pool: Pool,
+}
+
+impl Lender for Counted {
+    fn pipe(&mut self) -> Option<PipeLoan> {
+        if self.is_short_of_pipes && self.pool.usage().in_use > 0 {
+            None
+        } else {
+            self.shelf.pipe()
+        }
+    }
+
+    fn buf(&mut self, bytes: usize) -> Result<Buf, Errno> {
+        self.bufs_out += 1;
+        self.shelf.buf(bytes)
+    }
+
+    fn take_back(&mut self, buf: Buf) {
+        if matches!(buf, Buf::Pages(_)) {
+            self.bufs_out -= 1;
+        }
+        self.shelf.take_back(buf);
+    }
+}
+
+/// Counts what is shown.
+#[derive(Default)]
+struct Shown(u64);
+
+impl Eye for Shown {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0 += bytes.len() as u64;
+    }
+}
+
+/// What was asked and answered so far: printed where a check fails.
+struct Story<'a> {
+    fan: &'a str,
+    steps: Vec<(FanOp, Result<usize, Errno>)>,
+}
+
+impl fmt::Display for Story<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.fan)?;
+        self.steps.iter().try_for_each(|(op, answer)| write!(f, " {op:?} -> {answer:?};"))
+    }
+}
+
+/// What happened in the scripts that were played.
+#[derive(Debug, Default)]
+pub struct Seen {
+    behind: u64,
+    handed_over: u64,
+    spilled: u64,
+    lane_spilled: u64,
+    lost_and_went_on: u64,
+    hung_up: u64,
+    abandoned: u64,
+    deserted: u64,
+    ended: u64,
+}
+
+impl Seen {
+    pub fn is_complete(&self) -> bool {
+        let Self { behind, handed_over, spilled, lane_spilled, .. } = *self;
+        let Self { lost_and_went_on, hung_up, abandoned, deserted, ended, .. } = *self;
+        let of_pipes = [behind, handed_over, spilled, lane_spilled];
+        let of_lanes = [lost_and_went_on, hung_up, abandoned, deserted, ended];
+        of_pipes.iter().chain(&of_lanes).all(|&times| times > 50)
+    }
+}
+
+/// Where a lane stands in the numbers of the bytes: delivered up to the first, then its own buffer, its own
+/// pipe; what comes next is in what all share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Lane {
+    delivered: u64,
+    in_buf: u64,
+    in_pipe: u64,
+    owes_empty: bool,
+    unready: bool,
+    polled: bool,
+    failed: bool,
+    lost: bool,
+}
+
+impl Lane {
+    fn next(&self) -> u64 {
+        self.delivered + self.in_buf + self.in_pipe
+    }
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    isolated: bool,
+    named: bool,
+    /// The method that was named was refused to the intake.
+    refused: bool,
+    /// The numbers of the bytes in the intake's pipe, and in the buffer of all.
+    pipe: (u64, u64),
+    buf: (u64, u64),
+    taken: u64,
+    lanes: Vec<Lane>,
+    measured: usize,
+    end_seen: bool,
+    source_unready: bool,
+    source_polled: bool,
+    idle_ops: u32,
+}
+
+impl Account {
+    fn live(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().filter(|lane| !lane.lost)
+    }
+
+    fn piped(&self) -> u64 {
+        self.pipe.1 - self.pipe.0
+    }
+
+    /// Does somebody still need what is in the intake's pipe?
+    fn needs_pipe(&self) -> bool {
+        self.piped() > 0 && self.live().any(|lane| lane.next() < self.pipe.1)
+    }
+
+    /// A lane that calls on a pipe of its own without having filled that was handed the intake's.
+    fn infer_hand_over(&mut self, target: usize, story: &Story<'_>) -> bool {
+        if self.lanes[target].in_pipe > 0 || self.lanes[target].in_buf > 0 {
+            return false;
+        }
+        assert!(self.piped() > 0, "{story}: there is nothing to hand over");
+        assert_eq!(self.lanes[target].next(), self.pipe.0, "{story}: handed over from elsewhere");
+        for (other, lane) in self.lanes.iter().enumerate() {
+            let has_all = other == target || lane.lost || lane.next() >= self.pipe.1;
+            assert!(has_all, "{story}: handed over before the others had it");
+        }
+        self.lanes[target].in_pipe = self.piped();
+        self.pipe.0 = self.pipe.1;
+        true
+    }
+
+    /// May the fan ask for this call now?
+    fn check(
+        &self,
+        op: FanOp,
+        source: &Stance,
+        targets: &[Stance],
+        straight: bool,
+        story: &Story<'_>,
+    ) {
+        let may_wait = |stance: &Stance| {
+            stance.kind().can_idle() && !stance.is_nonblocking() && stance.kind() != Kind::Pipe
+        };
+        match op {
+            FanOp::Intake(op @ (Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Ready(_))) => {
+                for lane in self.live() {
+                    let has_all = lane.delivered == self.taken && !lane.owes_empty;
+                    assert!(has_all, "{story} {op:?}: takes more while bytes are in flight");
+                }
+                assert!(!self.end_seen, "{story} {op:?}: takes more behind the end");
+                assert!(!self.refused, "{story} {op:?}: another way than the one that was named");
+                assert!(!self.source_unready, "{story} {op:?}: was not woken");
+                let is_fill = matches!(op, Op::Fill(_));
+                let messages = targets.iter().any(|target| target.kind() == Kind::Datagram);
+                assert!(!is_fill || !messages, "{story} {op:?}: a pipe keeps no boundaries");
+                assert!(!is_fill || !self.isolated, "{story} {op:?}: by reference");
+                let polls = is_fill && may_wait(source);
+                assert!(!polls || self.source_polled, "{story} {op:?} could wait, was not polled");
+                if let Op::Read(most) | Op::Fill(most) = op {
+                    assert!(most > 0, "{story}: a call for nothing");
+                }
+            }
+            FanOp::Intake(Op::Spill) => {
+                assert!(self.piped() > 0, "{story}: nothing to spill");
+                for lane in self.live() {
+                    let is_done = lane.next() >= self.pipe.0;
+                    assert!(is_done, "{story}: spills over what somebody has to write");
+                }
+            }
+            FanOp::Intake(op) => panic!("{story}: {op:?} is no call of an intake"),
+            FanOp::Lane(target, op) => {
+                let lane = &self.lanes[usize::from(target)];
+                self.check_lane(lane, story);
+                match op {
+                    Op::Write if lane.in_buf > 0 || lane.owes_empty => {}
+                    Op::Write => {
+                        assert_eq!(lane.in_pipe, 0, "{story}: writes past its own pipe");
+                        let is_there = (self.buf.0..self.buf.1).contains(&lane.delivered);
+                        assert!(is_there, "{story}: writes what is not in the buffer");
+                    }
+                    Op::Empty | Op::Spill => {
+                        assert_eq!(lane.in_buf, 0, "{story}: past its own buffer");
+                        let polls = op == Op::Empty && may_wait(&targets[usize::from(target)]);
+                        assert!(!polls || lane.polled, "{story} {op:?} could wait, was not polled");
+                    }
+                    Op::Ready(gush::Side::Target) => {}
+                    op => panic!("{story}: {op:?} is no call of a lane"),
+                }
+            }
+            FanOp::Tee(target) | FanOp::Move(target, _) => {
+                let lane = &self.lanes[usize::from(target)];
+                self.check_lane(lane, story);
+                assert!(self.piped() > 0, "{story}: an empty pipe");
+                assert_eq!(
+                    lane.next(),
+                    self.pipe.0,
+                    "{story}: it begins elsewhere than at the head"
+                );
+                assert_eq!(lane.in_buf + lane.in_pipe, 0, "{story}: into a pipe that holds bytes");
+                let is_pipe = targets[usize::from(target)].kind() == Kind::Pipe;
+                assert!(is_pipe || !straight, "{story}: tee(2) into what is no pipe");
+                if let FanOp::Move(_, most) = op {
+                    assert!(most > 0 && most as u64 <= self.piped(), "{story}: {most} bytes");
+                    for (other, lane) in self.lanes.iter().enumerate() {
+                        let has = other == usize::from(target)
+                            || lane.lost
+                            || lane.next() >= self.pipe.0 + most as u64;
+                        assert!(has, "{story} {op:?}: takes away what lane {other} needs");
+                    }
+                }
+            }
+            FanOp::Look(target) => self.check_lane(&self.lanes[usize::from(target)], story),
+        }
+    }
+
+    fn check_lane(&self, lane: &Lane, story: &Story<'_>) {
+        assert!(!lane.lost, "{story}: a call on a lost target");
+        assert!(!lane.unready, "{story}: a target that was not woken");
+        assert!(!lane.failed, "{story}: a target that has failed");
+    }
+
+    /// Answers what was taken, and what was delivered.
+    fn learn(
+        &mut self,
+        op: FanOp,
+        answer: Result<usize, Errno>,
+        source: &Stance,
+        targets: &[Stance],
+        straight: bool,
+    ) -> (u64, u64) {
+        let bytes = answer.unwrap_or(0) as u64;
+        let is_again = answer == Err(Errno::AGAIN);
+        match op {
+            FanOp::Intake(op) => {
+                self.source_polled = matches!(op, Op::Ready(_)) && answer.is_ok();
+                self.learn_intake(op, bytes, answer, source, targets)
+            }
+            FanOp::Lane(target, op) => {
+                let lane = &mut self.lanes[usize::from(target)];
+                lane.polled = matches!(op, Op::Ready(_)) && answer.is_ok();
+                lane.unready |= is_again && op != Op::Spill;
+                match op {
+                    Op::Write if answer.is_ok() => {
+                        lane.in_buf -= bytes.min(lane.in_buf);
+                        lane.delivered += bytes;
+                        lane.owes_empty = false;
+                    }
+                    Op::Empty => {
+                        lane.in_pipe -= bytes;
+                        lane.delivered += bytes;
+                    }
+                    Op::Spill => {
+                        lane.in_pipe -= bytes;
+                        lane.in_buf += bytes;
+                        return (0, 0);
+                    }
+                    _ => return (0, 0),
+                }
+                (0, bytes)
+            }
+            FanOp::Tee(target) | FanOp::Move(target, _) => {
+                if matches!(op, FanOp::Move(..)) {
+                    self.pipe.0 += bytes;
+                }
+                let lane = &mut self.lanes[usize::from(target)];
+                lane.unready |= is_again && straight;
+                if straight {
+                    lane.delivered += bytes;
+                    return (0, bytes);
+                }
+                lane.in_pipe += bytes;
+                (0, 0)
+            }
+            FanOp::Look(target) => {
+                self.lanes[usize::from(target)].failed =
+                    matches!(answer, Err(errno) if errno != Errno::INTR);
+                (0, 0)
+            }
+        }
+    }
+
+    fn learn_intake(
+        &mut self,
+        op: Op,
+        bytes: u64,
+        answer: Result<usize, Errno>,
+        source: &Stance,
+        targets: &[Stance],
+    ) -> (u64, u64) {
+        match op {
+            Op::Measure => self.measured = bytes as usize,
+            Op::Read(_) | Op::Fill(_) => {
+                let held = (self.taken, self.taken + bytes);
+                self.taken = held.1;
+                if matches!(op, Op::Fill(_)) {
+                    self.pipe = held;
+                } else {
+                    self.buf = held;
+                }
+                let is_zero = answer == Ok(0);
+                let is_typed = source.kind() == Kind::Terminal;
+                if is_zero && (matches!(op, Op::Read(_)) || is_typed) {
+                    self.end_seen = source.ends_at_zero();
+                    for (lane, target) in self.lanes.iter_mut().zip(targets) {
+                        lane.owes_empty = !source.ends_at_zero() && target.kind() == Kind::Datagram;
+                    }
+                }
+                return (bytes, 0);
+            }
+            Op::Spill => {
+                self.buf = (self.pipe.0, self.pipe.0 + bytes);
+                self.pipe.0 += bytes;
+            }
+            _ => {}
+        }
+        (0, 0)
+    }
+
+    /// Is this side shown to be not ready? An answer to a call that concerns no side by itself shows nothing.
+    fn note_unready_source(
+        &mut self,
+        op: FanOp,
+        answer: Result<usize, Errno>,
+        clears: Option<Who>,
+    ) {
+        if answer == Err(Errno::AGAIN) && clears == Some(Who::Source) {
+            assert!(matches!(op, FanOp::Intake(_)));
+            self.source_unready = true;
+        }
+    }
+}
+
+/// The most that a call may be answered.
+fn most_of(op: FanOp, account: &Account, source: &Stance) -> usize {
+    let most = match op {
+        FanOp::Intake(Op::Read(_)) if source.kind() == Kind::Datagram => account.measured as u64,
+        FanOp::Intake(Op::Read(most)) => most.min(40) as u64,
+        // Several pieces, so that a lane can stay behind another.
+        FanOp::Intake(Op::Fill(most)) => most.min(24) as u64,
+        FanOp::Intake(Op::Measure) => 30,
+        FanOp::Intake(Op::Spill) | FanOp::Tee(_) => account.piped(),
+        FanOp::Intake(_) | FanOp::Look(_) => 0,
+        FanOp::Move(_, most) => most as u64,
+        FanOp::Lane(target, op) => {
+            let lane = &account.lanes[usize::from(target)];
+            match op {
+                Op::Write if lane.in_buf > 0 => lane.in_buf,
+                Op::Write if lane.owes_empty => 0,
+                Op::Write => account.buf.1 - lane.delivered,
+                Op::Empty | Op::Spill => lane.in_pipe,
+                _ => 0,
+            }
+        }
+    };
+    usize::try_from(most).expect("small")
+}
+
+/// The answer, as the kernel could give it to this call.
+fn given(answer: Answer, op: FanOp, most: usize, source: &Stance) -> Result<usize, Errno> {
+    match (op, answer) {
+        // A datagram comes whole.
+        (FanOp::Intake(Op::Read(_)), Answer::Short | Answer::One | Answer::Zero)
+            if source.kind() == Kind::Datagram =>
+        {
+            Ok(most)
+        }
+        // poll(2) with a timeout of 0 is ready or not.
+        (
+            FanOp::Intake(Op::Ready(_)) | FanOp::Lane(_, Op::Ready(_)),
+            Answer::Full | Answer::Short | Answer::One,
+        ) => Ok(0),
+        (
+            FanOp::Intake(Op::Ready(_)) | FanOp::Lane(_, Op::Ready(_)),
+            Answer::Zero | Answer::Again,
+        ) => Err(Errno::AGAIN),
+        (FanOp::Look(_), Answer::Refused | Answer::Error) => Err(Errno::PIPE),
+        (FanOp::Look(_), Answer::Interrupted) => Err(Errno::INTR),
+        (FanOp::Look(_), _) => Ok(0),
+        // Our own pipe has the bytes that were put into it.
+        (FanOp::Intake(Op::Spill) | FanOp::Lane(_, Op::Spill), Answer::Again | Answer::Zero) => {
+            Ok(most)
+        }
+        _ => answer.to(most),
+    }
+}
+
+thread_local! {
+    static POOL: Pool = Pool::new(16 << 20, 16);
+}
+
+/// Plays a script to its end, or to the fan's; answers how many answers it took. With a seed, the driver
+/// throttles, is short of pipes and leaves targets out, too.
+pub fn play(
+    name: &str,
+    source: Stance,
+    targets: &[Stance],
+    terms: &Terms,
+    script: &mut Script,
+    random: Option<(u64, &mut Seen)>,
+) -> usize {
+    let mut unseen = Seen::default();
+    let is_random = random.is_some();
+    let (seed, seen) = random.unwrap_or((0, &mut unseen));
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let mut chance = |one_in: u32| is_random && dice.u32(..one_in) == 0;
+    let pool = POOL.with(Pool::clone);
+    let is_short_of_pipes = chance(8);
+    let mut lender = Counted {
+        shelf: Shelf::new(pool.clone()),
+        bufs_out: 0,
+        is_short_of_pipes,
+        pool: pool.clone(),
+    };
+    let mut fan = Fan::between(source, targets, terms).expect("a way for all of these");
+    let lanes = vec![Lane::default(); targets.len()];
+    let isolated = terms.isolated || terms.through_memory;
+    let named = terms.choice != Choice::Auto;
+    let mut account = Account { isolated, named, lanes, ..Account::default() };
+    let mut story = Story { fan: name, steps: Vec::new() };
+    let mut shown = Shown::default();
+    loop {
+        let may_take = if chance(10) { 0 } else { u64::MAX };
+        match fan.next(may_take, &mut lender) {
+            FanNext::Do(op) => {
+                let clears = fan.clears(op);
+                let straight = clears.is_some() && matches!(op, FanOp::Tee(_) | FanOp::Move(..));
+                if let FanOp::Lane(target, Op::Empty | Op::Spill | Op::Ready(_)) = op
+                    && account.infer_hand_over(usize::from(target), &story)
+                {
+                    seen.handed_over += 1;
+                }
+                account.check(op, &source, targets, straight, &story);
+                let Some(answer) = script.next() else { break };
+                let answer = given(answer, op, most_of(op, &account, &source), &source);
+                let now = account.learn(op, answer, &source, targets, straight);
+                account.note_unready_source(op, answer, clears);
+                let moved = fan.learn(op, answer, &mut shown);
+                story.steps.push((op, answer));
+                account.refused |=
+                    account.named && moved.refusal.is_some() && !matches!(op, FanOp::Lane(..));
+                let told = (moved.taken_bytes, moved.delivered_bytes);
+                assert_eq!(told, now, "{story}: what the answer meant");
+                seen.spilled += u64::from(op == FanOp::Intake(Op::Spill));
+                seen.lane_spilled += u64::from(matches!(op, FanOp::Lane(_, Op::Spill)));
+                seen.behind += u64::from(
+                    matches!(op, FanOp::Move(_, most) if (most as u64) < account.piped()),
+                );
+                let is_own = matches!(
+                    op,
+                    FanOp::Intake(Op::Spill | Op::Measure)
+                        | FanOp::Lane(_, Op::Spill)
+                        | FanOp::Tee(_)
+                        | FanOp::Move(..)
+                );
+                let is_progress = now != (0, 0)
+                    || account.end_seen
+                    || moved.refusal.is_some()
+                    || answer == Err(Errno::INTR)
+                    || (is_own && answer.is_ok());
+                account.idle_ops = if is_progress { 0 } else { account.idle_ops + 1 };
+                assert!(
+                    account.idle_ops <= fan.most_idle_ops(),
+                    "{story}: calls without progress and without waiting"
+                );
+            }
+            FanNext::Wait => {
+                check_wait(&mut fan, &mut account, &mut lender, targets, &story);
+                wake(&mut fan, &mut account, &mut chance);
+                let lost = dice_of(&mut chance, targets.len());
+                if let Some(target) = lost.filter(|&target| !account.lanes[target].lost) {
+                    fan.abandon(target as u16);
+                    account.lanes[target].lost = true;
+                    // One that was refused and still draining has a reason, too.
+                    if fan.failure(target as u16).is_some() {
+                        check_lost(&fan, target as u16, account.named, &story);
+                    }
+                    seen.abandoned += 1;
+                }
+            }
+            FanNext::Throttled => {
+                assert_eq!(may_take, 0, "{story}: everything may be taken");
+                let all = account.live().all(|lane| lane.delivered == account.taken);
+                assert!(all, "{story}: throttled with bytes in flight");
+                account.idle_ops = 0;
+            }
+            FanNext::Lost(target) => {
+                check_lost(&fan, target, account.named, &story);
+                let lane = &mut account.lanes[usize::from(target)];
+                assert!(!lane.lost, "{story}: told twice");
+                let hung_up = matches!(story.steps.last(), Some((FanOp::Look(_), _)));
+                seen.hung_up += u64::from(hung_up);
+                lane.lost = true;
+                seen.lost_and_went_on += u64::from(account.live().count() > 0);
+            }
+            FanNext::Deserted => {
+                assert_eq!(account.live().count(), 0, "{story}: a target is left");
+                seen.deserted += 1;
+                break;
+            }
+            FanNext::Ended(end) => {
+                match end {
+                    End::Proven => assert!(account.end_seen, "{story}: no read answered 0"),
+                    End::Limit => assert_eq!(Some(account.taken), terms.length_bytes, "{story}"),
+                }
+                let all = account.live().all(|lane| lane.delivered == account.taken);
+                assert!(all && account.live().count() > 0, "{story}: ended with bytes in flight");
+                if terms.through_memory {
+                    assert_eq!(shown.0, account.taken, "{story}: not shown once");
+                }
+                seen.ended += 1;
+                break;
+            }
+            FanNext::Failed(failure) => {
+                check_failure(&failure, &story);
+                break;
+            }
+        }
+        assert_eq!(fan.taken_bytes(), account.taken, "{story}");
+        for (target, lane) in (0..).zip(&account.lanes) {
+            assert_eq!(fan.delivered_bytes(target), lane.delivered, "{story}: target {target}");
+            assert_eq!(fan.is_live(target), !lane.lost, "{story}: target {target}");
+            if !lane.lost {
+                let in_flight = account.taken - lane.delivered;
+                assert_eq!(fan.in_flight_bytes(target), in_flight, "{story}: lost or twice");
+            }
+        }
+    }
+    drop(fan);
+    assert_eq!(pool.usage().in_use, 0, "{story}: a pipe did not come back");
+    script.used()
+}
+
+/// Once in a while one of so many.
+fn dice_of(chance: &mut impl FnMut(u32) -> bool, targets: usize) -> Option<usize> {
+    (0..targets).find(|_| chance(60))
+}
+
+/// A fan waits for sides that have shown to be not ready, and holds nothing but what is in flight.
+fn check_wait(
+    fan: &mut Fan,
+    account: &mut Account,
+    lender: &mut Counted,
+    targets: &[Stance],
+    story: &Story<'_>,
+) {
+    let mut waits = 0;
+    fan.waits(&mut |who, interest| match (who, interest) {
+        (Who::Source, Interest::Readable) => {
+            assert!(account.source_unready, "{story}: nothing showed that the source waits");
+            waits += 1;
+        }
+        (Who::Target(target), Interest::Writable) => {
+            let lane = account.lanes[usize::from(target)];
+            assert!(lane.unready && !lane.lost, "{story}: nothing showed that {target} waits");
+            let needs = lane.delivered < account.taken || lane.owes_empty;
+            assert!(needs, "{story}: target {target} has nothing to take");
+            waits += 1;
+        }
+        (Who::Target(target), Interest::HangUp) => {
+            assert!(!account.lanes[usize::from(target)].lost, "{story}: {target} is lost");
+        }
+        other => panic!("{story}: waits for {other:?}"),
+    });
+    assert!(waits > 0, "{story}: waits for nothing");
+    for (target, lane) in account.lanes.iter().enumerate().filter(|(_, lane)| !lane.lost) {
+        let mut is_named = false;
+        fan.waits(&mut |who, _| is_named |= who == Who::Target(target as u16));
+        let can_hang_up = matches!(targets[target].kind(), Kind::Pipe | Kind::Stream);
+        assert_eq!(
+            is_named,
+            can_hang_up || lane.unready,
+            "{story}: target {target} is not watched"
+        );
+    }
+    account.idle_ops = 0;
+    fan.rest(lender);
+    assert!(fan.is_at_rest(), "{story}: parked with idle means");
+    assert_eq!(lender.bufs_out, 0, "{story}: parked with a buffer");
+    let own = account.live().filter(|lane| lane.in_pipe > 0).count();
+    let held = usize::from(account.needs_pipe()) + own;
+    assert_eq!(lender.pool.usage().in_use, held, "{story}: parked with a pipe");
+}
+
+fn wake(fan: &mut Fan, account: &mut Account, chance: &mut impl FnMut(u32) -> bool) {
+    let mut woken = Vec::new();
+    fan.waits(&mut |who, interest| woken.push((who, interest)));
+    for (who, interest) in woken {
+        if interest == Interest::HangUp && !chance(4) {
+            continue;
+        }
+        fan.wake(who);
+        match who {
+            Who::Source => account.source_unready = false,
+            Who::Target(target) => account.lanes[usize::from(target)].unready = false,
+        }
+    }
+}
+
+/// A target is lost only after an answer of its own that was an error, nothing where there was something, or
+/// a message that was cut. A refusal is no reason, unless the method was named.
+fn check_lost(fan: &Fan, target: u16, named: bool, story: &Story<'_>) {
+    let failure = fan.failure(target).expect("a reason");
+    let is_reason = |&(op, answer): &(FanOp, Result<usize, Errno>)| {
+        let is_error =
+            matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
+        let is_refusal = answer == Err(Errno::INVAL) || answer == Ok(0);
+        match op {
+            FanOp::Lane(lane, Op::Write) => lane == target && (is_error || answer.is_ok()),
+            FanOp::Lane(lane, Op::Empty) => {
+                lane == target && if is_refusal { named } else { is_error }
+            }
+            FanOp::Tee(lane) | FanOp::Move(lane, _) => lane == target && is_error && !is_refusal,
+            FanOp::Lane(lane, _) | FanOp::Look(lane) => lane == target && is_error,
+            FanOp::Intake(_) => false,
+        }
+    };
+    assert!(
+        story.steps.iter().any(is_reason),
+        "{story}: {target} failed without a reason: {failure:?}"
+    );
+}
+
+/// A fan fails only after an answer to the intake that no other way is left for.
+fn check_failure(failure: &Failure, story: &Story<'_>) {
+    let is_reason = |&(op, answer): &(FanOp, Result<usize, Errno>)| {
+        let is_error =
+            matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
+        let is_of_intake = matches!(op, FanOp::Intake(_) | FanOp::Tee(_) | FanOp::Move(..));
+        // A datagram that does not fit what is left; no room in an empty pipe of a lane's own.
+        let is_odd = op == FanOp::Intake(Op::Measure) || answer == Err(Errno::AGAIN);
+        is_of_intake && (is_error || answer == Ok(0) || is_odd)
+    };
+    let is_short = matches!(failure, Failure::Refused(refusal) if refusal.errno.is_none());
+    let has_reason = is_short || story.steps.iter().any(is_reason);
+    assert!(has_reason, "{story}: failed without a reason: {failure:?}");
+}

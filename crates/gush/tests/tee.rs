@@ -1,0 +1,208 @@
+//! `gush::Tee`, the blocking driver of a fan: losses, ends, cancelling, and what it does to pipes.
+
+use gush_test as _;
+
+use std::fs::File;
+use std::io::{PipeReader, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use gush::flow::{Failure, Terms};
+use gush::{Cancel, Choice, Control, Errno, MethodName, Side, Tee};
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
+}
+
+/// A pipe with a thread that writes all of it and closes.
+fn fed(data: &[u8]) -> (PipeReader, thread::JoinHandle<std::io::Result<()>>) {
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let data = data.to_vec();
+    (reader, thread::spawn(move || writer.write_all(&data)))
+}
+
+fn taker(mut reader: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut all = Vec::new();
+        reader.read_to_end(&mut all).expect("bytes");
+        all
+    })
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").expect("/dev/full")
+}
+
+fn errno_of(failure: &Option<Failure>) -> Option<Errno> {
+    match failure {
+        Some(Failure::Fault(fault)) => Some(fault.errno),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_target_that_fails_is_reported_and_the_others_get_everything() {
+    let data = pattern(3_000_000);
+    let (source, feeder) = fed(&data);
+    let (reader, out) = std::io::pipe().expect("a pipe");
+    let reader = taker(reader);
+    let (full, file) = (full(), tempfile::NamedTempFile::new().expect("a file"));
+    let mut told = Vec::new();
+    let report = Tee::new(&source)
+        .to(&full)
+        .to(&out)
+        .to(file.as_file())
+        .on_loss(&mut |loss| {
+            told.push((loss.target, loss.delivered_bytes, loss.errno()));
+            Control::Continue
+        })
+        .run()
+        .expect("the source ends");
+    assert_eq!(told, [(0, 0, Some(Errno::NOSPC))]);
+    assert!(report.is_complete);
+    assert_eq!(report.taken_bytes, 3_000_000);
+    let delivered: Vec<_> = report.targets.iter().map(|to| to.delivered_bytes).collect();
+    assert_eq!(delivered, [0, 3_000_000, 3_000_000]);
+    let failures: Vec<_> = report.targets.iter().map(|to| errno_of(&to.failure)).collect();
+    assert_eq!(failures, [Some(Errno::NOSPC), None, None]);
+    feeder.join().expect("no panic").expect("all was taken");
+    drop(out);
+    assert!(reader.join().expect("no panic") == data, "other bytes arrived");
+    assert!(std::fs::read(file.path()).expect("a file") == data, "other bytes arrived");
+}
+
+#[test]
+fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
+    let data = pattern(3_000_000);
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let mut source = tempfile::tempfile().expect("a file");
+        source.write_all(&data).expect("room");
+        std::io::Seek::rewind(&mut source).expect("a position");
+        let (full, file) = (full(), tempfile::NamedTempFile::new().expect("a file"));
+        let report = Tee::new(&source)
+            .to(&full)
+            .to(file.as_file())
+            .terms(Terms { choice, ..Terms::default() })
+            .on_loss(&mut |_| Control::Stop)
+            .run()
+            .expect("no error of the source");
+        assert!(!report.is_complete, "{choice}");
+        let taken = report.taken_bytes;
+        assert!((1..data.len() as u64).contains(&taken), "{choice}: {taken} bytes");
+        assert_eq!(report.targets[1].delivered_bytes, taken, "{choice}");
+        let arrived = std::fs::read(file.path()).expect("a file");
+        assert!(arrived == data[..taken as usize], "{choice}: other bytes arrived");
+        // The source stands behind the last byte that was delivered.
+        let at = std::io::Seek::stream_position(&mut source).expect("a position");
+        assert_eq!(at, taken, "{choice}");
+    }
+}
+
+#[test]
+fn a_source_that_fails_is_an_error_with_the_count_that_everyone_has() {
+    let directory = File::open("/").expect("a directory");
+    let (file, other) = (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("one"));
+    let error = Tee::new(&directory).to(&file).to(&other).run().expect_err("it is a directory");
+    assert_eq!((error.errno(), error.side()), (Some(Errno::ISDIR), Some(Side::Source)));
+    assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (0, 0));
+}
+
+#[test]
+fn a_method_by_name_is_used_or_refused() {
+    let (source, _feeder) = fed(b"bytes");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let append = File::options().append(true).open(file.path()).expect("a file");
+    let terms = |method| Terms { choice: Choice::Only(method), ..Terms::default() };
+    let error = Tee::new(&source)
+        .to(&append)
+        .terms(terms(MethodName::Reflink))
+        .run()
+        .expect_err("no stream is cloned");
+    assert!(error.is_refused(), "{error}");
+    // splice(2) refuses O_APPEND once it has bytes: those arrive, and the target is lost.
+    let report = Tee::new(&source).to(&append).terms(terms(MethodName::Splice)).run();
+    let report = report.expect("no error of the source");
+    assert!(!report.is_complete, "no target is left");
+    assert!(matches!(report.targets[0].failure, Some(Failure::Refused(_))), "{report:?}");
+    assert_eq!(std::fs::read(file.path()).expect("a file"), b"bytes");
+}
+
+#[test]
+fn without_a_target_nothing_is_taken() {
+    let (mut source, feeder) = fed(b"bytes");
+    let report = Tee::new(&source).run().expect("no error");
+    assert_eq!((report.taken_bytes, report.is_complete), (0, false));
+    feeder.join().expect("no panic").expect("room");
+    let mut text = String::new();
+    source.read_to_string(&mut text).expect("text");
+    assert_eq!(text, "bytes");
+}
+
+/// A blocking socket that nobody reads holds its lane, and not the thread.
+#[test]
+fn cancelling_ends_waits_for_either_side() {
+    let (idle, _feeder) = std::io::pipe().expect("a pipe");
+    let zeros = File::open("/dev/zero").expect("/dev/zero");
+    let (near, _unread) = UnixStream::pair().expect("a pair");
+    let (_reader, pipe) = std::io::pipe().expect("a pipe");
+    let idle: OwnedFd = idle.into();
+    for (name, source) in [("source", idle), ("target", zeros.into())] {
+        let cancel = Cancel::new();
+        let error = thread::scope(|scope| {
+            let tee =
+                scope.spawn(|| Tee::new(&source).to(&near).to(&pipe).cancelled_by(&cancel).run());
+            thread::sleep(std::time::Duration::from_millis(100));
+            cancel.cancel();
+            tee.join().expect("no panic").expect_err("cancelled")
+        });
+        assert!(error.is_cancelled(), "{name}: {error}");
+        assert!(name == "target" || error.in_flight_bytes() == 0, "{name}: {error}");
+        assert_eq!(error.delivered_bytes() > 0, name == "target", "{name}: {error}");
+    }
+}
+
+#[test]
+fn a_hang_up_ends_an_idle_tee_only_where_it_is_asked_for() {
+    let (idle, feeder) = std::io::pipe().expect("a pipe");
+    let (reader, out) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let report = Tee::new(&idle).to(&out).sees_hang_ups().run().expect("no error");
+    assert_eq!(errno_of(&report.targets[0].failure), Some(Errno::PIPE));
+    assert_eq!((report.taken_bytes, report.is_complete), (0, false));
+
+    let cancel = Cancel::new();
+    let error = thread::scope(|scope| {
+        let tee = scope.spawn(|| Tee::new(&idle).to(&out).cancelled_by(&cancel).run());
+        thread::sleep(std::time::Duration::from_millis(100));
+        cancel.cancel();
+        tee.join().expect("no panic").expect_err("it waits for the source")
+    });
+    assert!(error.is_cancelled(), "{error}");
+    drop(feeder);
+}
+
+#[test]
+fn pipes_are_enlarged_unless_that_is_not_wanted() {
+    for (asked, grows) in [(None, true), (Some(1), false)] {
+        let (source, feeder) = fed(b"bytes");
+        let (_reader, out) = std::io::pipe().expect("a pipe");
+        let size = |pipe: &dyn std::os::fd::AsFd| {
+            rustix::pipe::fcntl_getpipe_size(pipe.as_fd()).expect("a pipe")
+        };
+        let before = [size(&source), size(&out)];
+        let tee = Tee::new(&source).to(&out);
+        let tee = match asked {
+            Some(bytes) => tee.pipe_bytes(bytes),
+            None => tee,
+        };
+        assert!(tee.run().expect("no error").is_complete);
+        let after = [size(&source), size(&out)];
+        assert_eq!(
+            after.iter().zip(before).all(|(after, before)| *after > before),
+            grows,
+            "{asked:?}"
+        );
+        feeder.join().expect("no panic").expect("room");
+    }
+}
