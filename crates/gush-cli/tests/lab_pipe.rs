@@ -75,6 +75,24 @@ fn the_table_compares_with_the_first_case() {
     assert_eq!(lines.len(), 4, "{text}");
 }
 
+/// The line of the physical limit comes from a store: without one it says so, unless none was wanted.
+#[test]
+fn the_table_says_why_the_physical_limit_is_not_known() {
+    let short = ["--rounds", "1", "--bytes", "1M", "--only", "write-read"];
+    let last_lines = |more: &[&str]| {
+        let output = lab(&[&short[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        let last = text(&output.stdout).lines().last().map(str::to_owned);
+        (last.expect("a table"), text(&output.stderr))
+    };
+    // Not even root makes a file there.
+    let (last, said) = last_lines(&["--db", "/proc/self/lab.sqlite3"]);
+    assert_eq!(last, "The physical limit is not known: without a store, no earlier run is.");
+    assert!(said.contains("this run is not stored: /proc/self/lab.sqlite3: "), "{said}");
+    let (last, _) = last_lines(&["--no-store"]);
+    assert!(last.starts_with("write-read "), "{last}");
+}
+
 #[test]
 fn unknown_cases_are_refused_with_the_known_ones() {
     let output = lab(&["--only", "nope"]);

@@ -9,6 +9,7 @@
 //! Linking it, by `use gush_test as _` where nothing of it is called, makes a test program begin in a known
 //! state (`start.rs`).
 
+mod own_dir;
 mod start;
 
 use std::io::Write;
@@ -17,6 +18,8 @@ use std::process::Output;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
+
+pub use own_dir::own_dir;
 
 /// The running test could not test, because something is missing that can be installed or granted.
 ///

@@ -7,7 +7,8 @@ use gush_lab::suite::memory;
 use super::session::Ended;
 
 /// What memory gives, as this run or the last stored one of this machine measured it; how to measure it,
-/// where none did. Nothing beside figures that are no throughput, nor beside memory's own.
+/// where none did; that nothing is known of it, where the store cannot be used. Nothing beside figures that are no
+/// throughput, nor beside memory's own.
 pub fn line(ended: &Ended) -> Option<String> {
     let Sample { suite, .. } = ended.run.samples.first()?;
     if suite == "memory"
@@ -18,11 +19,15 @@ pub fn line(ended: &Ended) -> Option<String> {
     if let Some(limit) = memory::limit(&ended.run.samples) {
         return Some(format!("The physical limit: {limit}."));
     }
-    // Without a store nobody asked for what lies in one.
-    let stored = last(ended.store.as_ref()?, &ended.run.machine.id).ok()?;
-    Some(match stored {
-        Some((run, limit)) => format!("The physical limit: {limit} (run {run})."),
-        None => "The physical limit was not measured here yet: gush lab memory.".to_owned(),
+    let Some(store) = &ended.store else {
+        // Who wants nothing stored has not asked for what lies in a store.
+        let unknown = "The physical limit is not known: without a store, no earlier run is.";
+        return ended.is_unstored.then(|| unknown.to_owned());
+    };
+    Some(match last(store, &ended.run.machine.id) {
+        Ok(Some((run, limit))) => format!("The physical limit: {limit} (run {run})."),
+        Ok(None) => "The physical limit was not measured here yet: gush lab memory.".to_owned(),
+        Err(error) => format!("The physical limit is not known: {error}."),
     })
 }
 

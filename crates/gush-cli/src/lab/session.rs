@@ -50,6 +50,7 @@ pub struct Session {
     watch: Watch,
     run: Run,
     recording: Option<Recording>,
+    is_unstored: bool,
     wanted: usize,
     not_reached: usize,
 }
@@ -79,8 +80,16 @@ impl Session {
             warnings,
             ..Run::default()
         };
-        let mut session =
-            Self { talker, conditions, watch, run, recording: None, wanted: 0, not_reached: 0 };
+        let mut session = Self {
+            talker,
+            conditions,
+            watch,
+            run,
+            recording: None,
+            is_unstored: false,
+            wanted: 0,
+            not_reached: 0,
+        };
         if !keep.no_store {
             let begun = path_of(keep.db.as_ref())
                 .and_then(|path| Store::open(&path))
@@ -91,10 +100,12 @@ impl Session {
     }
 
     /// What the store gave, or nothing and a sentence.
-    fn stored<T>(&self, result: Result<T, StoreError>) -> Option<T> {
-        result
-            .map_err(|error| self.talker.say(format_args!("this run is not stored: {error}")))
-            .ok()
+    fn stored<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
+        if let Err(error) = &result {
+            self.talker.say(format_args!("this run is not stored: {error}"));
+            self.is_unstored = true;
+        }
+        result.ok()
     }
 
     /// Measures `cases` in rounds, within these limits, and hands every sample to `show`.
@@ -116,6 +127,7 @@ impl Session {
             if let Some(Err(error)) = recording.as_mut().map(|recording| recording.add(sample)) {
                 self.talker.say(format_args!("from here on this run is not stored: {error}"));
                 recording = None;
+                self.is_unstored = true;
             }
         });
         screen.clear();
@@ -163,8 +175,8 @@ impl Session {
         self.run.finished = Some(Timestamp::now());
         let ended = self.recording.take().map(|recording| recording.end(&self.run));
         let store = ended.and_then(|ended| self.stored(ended));
-        let Self { talker, run, wanted, .. } = self;
-        Ended { talker, run, warnings, store, wanted }
+        let Self { talker, run, wanted, is_unstored, .. } = self;
+        Ended { talker, run, warnings, store, is_unstored, wanted }
     }
 }
 
@@ -177,6 +189,8 @@ pub struct Ended {
     warnings: Vec<Warning>,
     /// Where it is stored.
     pub store: Option<Store>,
+    /// It was to be stored, and could not be: said already.
+    pub is_unstored: bool,
     wanted: usize,
 }
 

@@ -18,7 +18,7 @@ pub fn gush() -> Command {
     // What the user of this machine measured is not these tests' matter.
     command.env("GUSH_NO_PROFILE", "1");
     // Nor shall what tests measure be kept among it.
-    command.env("XDG_DATA_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/data"));
+    command.env("XDG_DATA_HOME", gush_test::own_dir());
     command
 }
 
