@@ -122,8 +122,7 @@ fn what_only_closing_tells_is_told() {
     let (dir, _) = sources();
     let path = dir.path().join("target");
     for flag in ["-u", "-s"] {
-        let options =
-            ["-o", "/dev/null", "-P", path.to_str().unwrap(), "-e", "inject=close:error=EDQUOT"];
+        let options = ["-P", path.to_str().unwrap(), "-e", "inject=close:error=EDQUOT"];
         let mut command = match strace(&options) {
             Ok(command) => command,
             Err(why) => return skipped(&why),

@@ -110,7 +110,7 @@ fn a_source_that_shrinks_under_several_threads_is_copied_as_far_as_it_was_there(
         fs::write(&source, noise(32 << 20, 5)).unwrap();
         let _ = fs::remove_file(&target);
         let slowly = "inject=pread64,pwrite64,copy_file_range:delay_exit=10000";
-        let mut traced = match strace(&["-o", "/dev/null", "-e", slowly]) {
+        let mut traced = match strace(&["-e", slowly]) {
             Ok(traced) => traced,
             Err(why) => return skipped(&why),
         };
@@ -192,7 +192,7 @@ fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
 
     fs::remove_file(here("b")).unwrap();
     let inject = "inject=unlinkat,unlink:error=EACCES";
-    let mut traced = match strace(&["-f", "-o", "/dev/null", "-e", inject]) {
+    let mut traced = match strace(&["-e", inject]) {
         Ok(traced) => traced,
         Err(why) => return skipped(&why),
     };

@@ -103,7 +103,7 @@ fn each_call_that_fails_is_told_with_its_path() {
     ] {
         let _ = fs::remove_file(&target);
         let inject = format!("inject={inject}");
-        let traced = ["-o", "/dev/null", "-P", path.to_str().unwrap(), "-e", &inject];
+        let traced = ["-P", path.to_str().unwrap(), "-e", &inject];
         let mut traced = match strace(&traced) {
             Ok(traced) => traced,
             Err(why) => return skipped(&why),
@@ -124,7 +124,7 @@ fn a_denied_call_is_done_without() {
     let all = "copy_file_range,ioctl,splice,sendfile,fallocate,fadvise64,fstatfs";
     for error in ["EPERM", "ENOSYS", "EACCES"] {
         let inject = format!("inject={all}:error={error}");
-        let mut traced = match strace(&["-o", "/dev/null", "-e", &inject]) {
+        let mut traced = match strace(&["-e", &inject]) {
             Ok(traced) => traced,
             Err(why) => return skipped(&why),
         };

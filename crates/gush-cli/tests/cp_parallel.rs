@@ -103,7 +103,7 @@ fn an_injected_error_is_the_cause_on_several_threads() {
         for when in ["when=3", "when=7", "when=9+"] {
             let inject = format!("inject={call}:error=EIO:{when}");
             let traced = real.join(path);
-            let options = ["-o", "/dev/null", "-P", traced.to_str().unwrap(), "-e", &inject];
+            let options = ["-P", traced.to_str().unwrap(), "-e", &inject];
             let mut traced = match strace(&options) {
                 Ok(traced) => traced,
                 Err(why) => return skipped(&why),

@@ -157,7 +157,7 @@ fn atomic_works_where_files_cannot_be_nameless() {
 /// gush under strace, on a directory whose file system knows no O_TMPFILE.
 fn without_nameless_files(dir: &Path) -> Option<Command> {
     let path = dir.to_str().unwrap();
-    let options = ["-D", "-o", "/dev/null", "-P", path, "-e", "inject=openat:error=EOPNOTSUPP"];
+    let options = ["-D", "-P", path, "-e", "inject=openat:error=EOPNOTSUPP"];
     strace(&options).map_err(|why| skipped(&why)).ok()
 }
 
@@ -281,11 +281,10 @@ fn verify_notices_a_target_that_lost_bytes() {
     let (source, target) = (real.join("a"), real.join("b"));
     // The call says it has written everything and has written nothing.
     let inject = "inject=write,pwrite64:retval=100000:when=1";
-    let mut traced =
-        match strace(&["-o", "/dev/null", "-P", target.to_str().unwrap(), "-e", inject]) {
-            Ok(traced) => traced,
-            Err(why) => return skipped(&why),
-        };
+    let mut traced = match strace(&["-P", target.to_str().unwrap(), "-e", inject]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
     let arguments = ["cp", "--verify", "--method=read-write", "--atomic"];
     let output = traced.args(&arguments[..3]).args([&source, &target]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -346,7 +345,7 @@ fn a_close_that_fails_leaves_the_old_file_with_atomic() {
     let number = before.matches("close(").count() + 1;
     fs::write(dir.path().join("b"), "old").unwrap();
     let inject = format!("inject=close:error=EDQUOT:when={number}");
-    let output = run(&["-o", "/dev/null", "-e", &inject]).unwrap();
+    let output = run(&["-e", &inject]).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said, "gush: cp: b: cannot close: Disk quota exceeded\n");
     assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old");

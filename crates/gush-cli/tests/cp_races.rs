@@ -23,14 +23,13 @@ fn swapping(
     arguments: &[&str],
 ) -> Option<String> {
     let delay = format!("inject={call}:delay_exit=1000000");
-    let mut command =
-        match strace(&["-o", "/dev/null", "-e", &format!("trace={call}"), "-e", &delay]) {
-            Ok(command) => command,
-            Err(why) => {
-                skipped(&why);
-                return None;
-            }
-        };
+    let mut command = match strace(&["-e", &format!("trace={call}"), "-e", &delay]) {
+        Ok(command) => command,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
     command.arg("cp").args(arguments).current_dir(dir).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let made = dir.join(made);

@@ -156,7 +156,7 @@ fn a_call_that_is_refused_leaves_an_existing_target_as_it_was() {
         let before = look(&target);
         let paths = [&source, &target].map(|path| path.to_str().unwrap());
         let inject = format!("inject={call}");
-        let options = ["-P", paths[1], "-P", paths[0], "-o", "/dev/null", "-e", &inject];
+        let options = ["-P", paths[1], "-P", paths[0], "-e", &inject];
         // No path belongs to the calls that set something up.
         let options = match call.starts_with("io_uring") || call.starts_with("vmsplice") {
             true => &options[4..],
@@ -303,7 +303,7 @@ fn a_reservation_that_fails_after_the_old_content_went_is_told_as_a_failure() {
                 make_old(&target, &noise(300_000, 2));
                 let before = look(&target);
                 let inject = format!("inject=fallocate:error={errno}:when={nth}");
-                let mut traced = match strace(&["-f", "-o", "/dev/null", "-e", &inject]) {
+                let mut traced = match strace(&["-e", &inject]) {
                     Ok(traced) => traced,
                     Err(why) => return skipped(&why),
                 };

@@ -198,7 +198,7 @@ fn denied_vmsplice_is_told_with_what_to_use_instead() {
     for errno in ["EPERM", "ENOSYS", "EOPNOTSUPP"] {
         for technique in ["vmsplice", "fresh"] {
             let inject = format!("inject=vmsplice:error={errno}");
-            let mut command = match strace(&["-o", "/dev/null", "-e", &inject]) {
+            let mut command = match strace(&["-e", &inject]) {
                 Ok(command) => command,
                 Err(why) => return skipped(&why),
             };

@@ -101,8 +101,14 @@ pub fn within(words: &[&str], command: &Command) -> Command {
     outer
 }
 
-/// `strace` with `options` before the program, or the reason why it cannot trace here.
+/// `strace` with `options` before the program and all that it starts, or the reason why it cannot trace here. The
+/// trace is thrown away, unless an option `-o` names its file.
+///
+/// # Panics
+/// With an option that follows children: given twice, `-f` makes a file of its own for each, beside `/dev/null`, too.
 pub fn strace(options: &[&str]) -> Result<Command, String> {
+    let follows = |option: &&str| option.starts_with("-f") || option.starts_with("--follow");
+    assert!(!options.iter().any(follows), "children are followed without {options:?}");
     let mut probe = Command::new("strace");
     probe
         .args(["-f", "-o", "/dev/null", "-e", "inject=getpid:error=EINTR", "true"])
@@ -110,7 +116,11 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
     match probe.output() {
         Ok(output) if output.status.success() => {
             let mut command = Command::new("strace");
-            command.arg("-f").args(options).arg(env!("CARGO_BIN_EXE_gush"));
+            command.arg("-f");
+            if !options.contains(&"-o") {
+                command.args(["-o", "/dev/null"]);
+            }
+            command.args(options).arg(env!("CARGO_BIN_EXE_gush"));
             command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
             Ok(command)
         }
