@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat, major, minor};
 use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 
@@ -75,6 +75,7 @@ pub struct Endpoint<'fd> {
     block_bytes: u64,
     device: u64,
     inode: u64,
+    is_memory: bool,
 }
 
 impl<'fd> Endpoint<'fd> {
@@ -117,6 +118,7 @@ impl<'fd> Endpoint<'fd> {
             block_bytes: u64::try_from(stat.st_blksize).unwrap_or(4096).max(1),
             device: stat.st_dev,
             inode: stat.st_ino,
+            is_memory: is_memory_device(file_type, &stat),
         })
     }
 
@@ -138,6 +140,20 @@ impl<'fd> Endpoint<'fd> {
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Can it be idle, so that one must poll before splicing from it (invariant 5)? As [`Kind::can_idle`], but for
+    /// `/dev/null`, `/dev/zero` and `/dev/full`, which are always ready.
+    ///
+    /// ```
+    /// let null = std::fs::File::open("/dev/null")?;
+    /// let endpoint = gush::Endpoint::of(&null)?;
+    /// assert!(endpoint.kind().can_idle() && !endpoint.can_idle());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn can_idle(&self) -> bool {
+        self.kind.can_idle() && !self.is_memory
     }
 
     /// The file position in bytes, where there is one.
@@ -345,6 +361,16 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Optio
         },
         _ => Kind::Other,
     }
+}
+
+/// `/dev/null`, `/dev/zero` and `/dev/full`: they have no poll method, and neither their reads nor their writes
+/// wait (`drivers/char/mem.c`; the numbers are of `Documentation/admin-guide/devices.txt`).
+fn is_memory_device(file_type: FileType, stat: &Stat) -> bool {
+    const MEMORY: u32 = 1;
+    const NEVER_WAIT: [u32; 3] = [3, 5, 7];
+    file_type == FileType::CharacterDevice
+        && major(stat.st_rdev) == MEMORY
+        && NEVER_WAIT.contains(&minor(stat.st_rdev))
 }
 
 /// The kernel's made-up files: no blocks, and a size of 0 (procfs) or of one page (sysfs).

@@ -49,6 +49,7 @@ pub struct Port<'fd> {
     pub(crate) fd: BorrowedFd<'fd>,
     pub(crate) at: Option<u64>,
     pub(crate) kind: Kind,
+    can_idle: bool,
     nonblocking: bool,
     append: bool,
     direct: bool,
@@ -61,6 +62,7 @@ pub struct Port<'fd> {
 pub(crate) struct Manner {
     at: Option<u64>,
     kind: Kind,
+    can_idle: bool,
     nonblocking: bool,
     append: bool,
     direct: bool,
@@ -70,8 +72,8 @@ pub(crate) struct Manner {
 impl Manner {
     /// The port again, on the descriptor that it was asked of.
     pub(crate) fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
-        let Self { at, kind, nonblocking, append, direct, waits } = self;
-        Port { fd, at, kind, nonblocking, append, direct, waits }
+        let Self { at, kind, can_idle, nonblocking, append, direct, waits } = self;
+        Port { fd, at, kind, can_idle, nonblocking, append, direct, waits }
     }
 
     /// What the descriptor is.
@@ -81,7 +83,8 @@ impl Manner {
 
     /// A descriptor of a kind that the caller knows, used at its own position; no call is made.
     pub(crate) fn known(kind: Kind, nonblocking: bool) -> Self {
-        Self { at: None, kind, nonblocking, append: false, direct: false, waits: false }
+        let can_idle = kind.can_idle();
+        Self { at: None, kind, can_idle, nonblocking, append: false, direct: false, waits: false }
     }
 
     pub(crate) fn at(self, offset: u64) -> Self {
@@ -91,6 +94,10 @@ impl Manner {
     /// Where the next call reads or writes, if not at the descriptor's own position.
     pub(crate) fn offset(&self) -> Option<u64> {
         self.at
+    }
+
+    pub(crate) fn can_idle(&self) -> bool {
+        self.can_idle
     }
 
     pub(crate) fn is_nonblocking(&self) -> bool {
@@ -134,8 +141,8 @@ impl<'fd> Port<'fd> {
 
     /// What is known of it apart from the descriptor, for who owns that and may close it.
     pub(crate) fn manner(&self) -> Manner {
-        let Self { at, kind, nonblocking, append, direct, waits, .. } = *self;
-        Manner { at, kind, nonblocking, append, direct, waits }
+        let Self { at, kind, can_idle, nonblocking, append, direct, waits, .. } = *self;
+        Manner { at, kind, can_idle, nonblocking, append, direct, waits }
     }
 
     /// What the descriptor is.
@@ -149,6 +156,7 @@ impl<'fd> Port<'fd> {
             fd: endpoint.fd(),
             at,
             kind: endpoint.kind(),
+            can_idle: endpoint.can_idle(),
             nonblocking: endpoint.is_nonblocking(),
             append: endpoint.is_append(),
             direct: endpoint.is_direct(),
@@ -170,7 +178,7 @@ impl<'fd> Port<'fd> {
 
     /// Must be polled first, because no flag keeps its calls from waiting.
     fn needs_poll(&self) -> bool {
-        !self.nonblocking && self.nowait() == Nowait::Plain && self.kind.can_idle()
+        !self.nonblocking && self.nowait() == Nowait::Plain && self.can_idle
     }
 
     /// Was the call refused that never waits? Then the descriptor is polled from here on, and read and
@@ -393,7 +401,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// As poll(2).
     pub fn is_readable(&self) -> io::Result<bool> {
-        if !self.kind.can_idle() || self.kind == Kind::Pipe {
+        if !self.can_idle || self.kind == Kind::Pipe {
             return Ok(true);
         }
         is_ready(self.fd, PollFlags::IN)
@@ -404,7 +412,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// As poll(2).
     pub fn is_writable(&self) -> io::Result<bool> {
-        if !self.kind.can_idle() {
+        if !self.can_idle {
             return Ok(true);
         }
         is_ready(self.fd, PollFlags::OUT)

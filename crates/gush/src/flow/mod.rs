@@ -77,7 +77,7 @@ pub struct Terms {
     pub short_bytes: usize,
     /// The most bytes of one read through memory.
     pub buffer_bytes: usize,
-    /// The most bytes of one call by reference.
+    /// The most bytes of one call by reference; from 1 GiB on the flow decides.
     pub call_bytes: usize,
     /// The most bytes to take, or all up to the end. A datagram is never cut: one that is longer than what
     /// is left stays in its socket, and is an error (`EMSGSIZE`).
@@ -309,6 +309,11 @@ impl Flow {
 
     /// The same, by these ways.
     fn by(ways: Ways, source: Stance, target: Stance, terms: &Terms) -> Self {
+        // A size that was named is the user's to answer for.
+        let call_bytes = match terms.call_bytes {
+            named if named < CALL_BYTES => named,
+            _ => source.splice_bytes(&target).min(CALL_BYTES),
+        };
         let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self {
             ways,
@@ -327,7 +332,7 @@ impl Flow {
             datagram_bytes: 0,
             short_bytes: as_u32(terms.short_bytes),
             buffer_bytes: as_u32(terms.buffer_bytes),
-            call_bytes: as_u32(terms.call_bytes.min(CALL_BYTES)),
+            call_bytes: as_u32(call_bytes),
             left_bytes: terms.length_bytes,
             taken_bytes: 0,
             delivered_bytes: 0,

@@ -28,6 +28,18 @@ pub struct Stance {
     pub(super) manner: Manner,
     ends_at_zero: bool,
     is_master: bool,
+    /// The most bytes of one splice, if this is a pipe.
+    part_bytes: Option<usize>,
+}
+
+/// How much of a pipe's capacity one splice moves. The kernel wakes the other side once, when the call is over
+/// (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`): a call that fills or empties the pipe leaves its side
+/// nothing to do while the other wakes up, and then the other while this one does, so that neither works beside the
+/// other. Of a pipe of 64 KiB or less nothing can be left that is worth a call.
+fn part_of_pipe(capacity_bytes: usize) -> usize {
+    const PART: usize = 4;
+    const LEAST_BYTES: usize = 64 << 10;
+    (capacity_bytes / PART).max(LEAST_BYTES)
 }
 
 impl Stance {
@@ -46,7 +58,11 @@ impl Stance {
             _ => true,
         };
         let is_master = port.kind() == Kind::Terminal && sys::file::is_terminal_master(port.fd);
-        Ok(Self { manner: port.manner(), ends_at_zero, is_master })
+        let part_bytes = match port.kind() {
+            Kind::Pipe => sys::pipe::pipe_size(port.fd).ok().map(part_of_pipe),
+            _ => None,
+        };
+        Ok(Self { manner: port.manner(), ends_at_zero, is_master, part_bytes })
     }
 
     /// An end of a move, at an offset or at its own position.
@@ -61,7 +77,8 @@ impl Stance {
     #[must_use]
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
-        Self { manner, ends_at_zero: kind != Kind::Datagram, is_master: false }
+        let ends_at_zero = kind != Kind::Datagram;
+        Self { manner, ends_at_zero, is_master: false, part_bytes: None }
     }
 
     /// The same, at an offset in bytes, which moves on with every call.
@@ -92,6 +109,15 @@ impl Stance {
     #[must_use]
     pub fn is_master(&self) -> bool {
         self.is_master
+    }
+
+    /// The most bytes of one splice from here to `target`. From pipe to pipe whole slots change hands, which takes no
+    /// time: as many as there are.
+    pub(super) fn splice_bytes(&self, target: &Stance) -> usize {
+        match (self.part_bytes, target.part_bytes) {
+            (Some(part), None) | (None, Some(part)) => part,
+            (None, None) | (Some(_), Some(_)) => usize::MAX,
+        }
     }
 
     /// Does the descriptor itself have O_NONBLOCK?
@@ -129,12 +155,12 @@ impl Stance {
     /// has to have O_NONBLOCK itself.
     pub(super) fn must_be_polled(&self, op: Op) -> bool {
         let has_flag = self.kind() == Kind::Pipe && !matches!(op, Op::Sendfile(_));
-        self.kind().can_idle() && !has_flag && !self.manner.is_nonblocking()
+        self.manner.can_idle() && !has_flag && !self.manner.is_nonblocking()
     }
 
     /// Can `EAGAIN` be meant for this side at all?
     pub(super) fn can_answer_again(&self) -> bool {
-        self.manner.kind().can_idle()
+        self.manner.can_idle()
     }
 
     /// What keeps page references from passing this side, apart from its kind.

@@ -1,0 +1,111 @@
+//! A pipe between two programs lets both work at once, and no call is made that cannot learn anything.
+
+mod common;
+
+use std::fs::File;
+use std::io::PipeReader;
+
+use common::within;
+use gush::{Call, Choice, MethodName, Mover};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::fcntl_setpipe_size;
+
+const PIPE_BYTES: usize = 1 << 20;
+
+/// A pipe without a writer that holds `bytes` zeros in whole pages.
+fn pipe_with(bytes: usize) -> PipeReader {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
+    let zeros = File::open("/dev/zero").expect("/dev/zero");
+    let put = Mover::new(&zeros, &writer)
+        .method(Choice::Only(MethodName::ReadWrite))
+        .length_bytes(bytes as u64)
+        .run()
+        .expect("zeros");
+    assert_eq!(put.bytes, bytes as u64);
+    reader
+}
+
+/// The kernel wakes the writer once, at the end of a splice: a reader that takes all in one call empties the
+/// pipe before the writer is even woken.
+#[test]
+fn the_writer_can_go_on_before_its_pipe_is_empty() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
+    let full = vec![0; PIPE_BYTES];
+    assert_eq!(rustix::io::write(&writer, &full), Ok(PIPE_BYTES));
+    let null = File::create("/dev/null").expect("/dev/null");
+    let mover = std::thread::spawn(move || {
+        let report = Mover::new(&reader, &null).length_bytes(PIPE_BYTES as u64).run();
+        (report.expect("the pipe's bytes"), reader)
+    });
+    let (report, _reader) = within(5, "a full pipe", move || mover.join().expect("the mover"));
+    let splices = report.methods[0].calls.get(Call::Splice);
+    assert!((4..=8).contains(&splices), "{splices} splices for a full pipe");
+}
+
+/// As the reader is woken once, at the end.
+#[test]
+fn the_reader_can_begin_before_its_pipe_is_full() {
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(PIPE_BYTES as u64).expect("a MiB");
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
+    let report = within(5, "an empty pipe", move || Mover::new(&file, &writer).run());
+    let splices = report.expect("a MiB").methods[0].calls.get(Call::Splice);
+    assert!((4..=8).contains(&splices), "{splices} splices into an empty pipe");
+}
+
+/// References change hands there, whatever their number.
+#[test]
+fn from_pipe_to_pipe_all_goes_at_once() {
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
+    let full = pipe_with(PIPE_BYTES);
+    let report = Mover::new(&full, &writer).length_bytes(PIPE_BYTES as u64).run();
+    assert_eq!(report.expect("a MiB").methods[0].calls.get(Call::Splice), 1);
+}
+
+#[test]
+fn a_small_pipe_is_emptied_at_once() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    fcntl_setpipe_size(&writer, 4096).expect("a pipe of a page");
+    assert_eq!(rustix::io::write(&writer, &[7; 4096]), Ok(4096));
+    let report = Mover::new(&reader, &File::create("/dev/null").expect("/dev/null"))
+        .length_bytes(4096)
+        .run()
+        .expect("a page");
+    assert_eq!(report.methods[0].calls.get(Call::Splice), 1);
+}
+
+/// The devices of memory are always ready: poll(2) has nothing to say about them.
+#[test]
+fn null_and_zero_are_not_polled() {
+    let null = File::options().read(true).write(true).open("/dev/null").expect("/dev/null");
+    let full = pipe_with(PIPE_BYTES);
+    let zeros = File::open("/dev/zero").expect("/dev/zero");
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    let moves = [
+        Mover::new(&full, &null).length_bytes(PIPE_BYTES as u64).run(),
+        Mover::new(&zeros, &writer).length_bytes(40_000).run(),
+        Mover::new(&null, &null).run(),
+    ];
+    for report in moves {
+        for used in report.expect("a move").methods {
+            assert_eq!(used.calls.get(Call::Poll), 0, "{used:?}");
+        }
+    }
+}
+
+/// What the test above takes for granted, asked of the kernel.
+#[test]
+fn the_devices_of_memory_are_always_ready() {
+    for name in ["/dev/null", "/dev/zero", "/dev/full"] {
+        let device = File::options().read(true).write(true).open(name).expect(name);
+        let asked = PollFlags::IN | PollFlags::OUT;
+        let mut fds = [PollFd::new(&device, asked)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        assert_eq!(poll(&mut fds, Some(&at_once)), Ok(1), "{name}");
+        assert_eq!(fds[0].revents() & asked, asked, "{name}");
+    }
+}
