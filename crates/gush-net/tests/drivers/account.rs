@@ -67,17 +67,17 @@ impl Account {
     /// Did another driver come to the same?
     ///
     /// How much is in flight when a target fails depends on how much a driver takes at once, so it is
-    /// compared where everything fits into one piece, and drivers go the same way ([`Hand::splices`]). A file
+    /// compared where everything fits into one piece, and drivers go the same way ([`Hand::road`]). A file
     /// gives again what was taken and not delivered: the mover puts its position back, and a relay, which has
     /// no use for it any more, counts it as lost.
     ///
-    /// [`Hand::splices`]: crate::hands::Hand::splices
-    pub fn agrees(&self, other: &Account, case: &Case, same_way: bool) -> bool {
+    /// [`Hand::road`]: crate::hands::Hand::road
+    pub fn agrees(&self, other: &Account, case: &Case, same_road: bool) -> bool {
         let ended = |account: &Account| match account.fate {
             Fate::Cut => Fate::Limit,
             fate => fate,
         };
-        let one_piece = case.bytes <= ONE_PIECE_BYTES && !case.from.has_offsets() && same_way;
+        let one_piece = case.bytes <= ONE_PIECE_BYTES && !case.from.has_offsets() && same_road;
         let by_moment = case.scene == Scene::Leaves;
         ended(self) == ended(other)
             && (by_moment || self.delivered == other.delivered)

@@ -1,11 +1,15 @@
-//! A driver by hand that waits for edges alone.
+//! A driver by hand that waits for edges alone: of a flow, and of a fan with one target.
 //!
 //! Edges are thrown away before every call, so that only one behind the last call can end a wait. A flow
-//! that waits without a call that said `EAGAIN`, or for the wrong side, is never woken.
+//! that waits without a call that said `EAGAIN`, or for the wrong side, is never woken. A fan waits for several
+//! sides at once, each behind a call of its own: there a call throws away the edges of the side that it is about.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gush::flow::{End, Failure, Fds, Flow, Next, Shelf, Stance, Terms};
+use gush::flow::{
+    End, Failure, Fan, FanFds, FanNext, FanOp, Fds, Flow, Interest, Next, Op, Shelf, Stance, Terms,
+    Who,
+};
 use gush::pipe::Pool;
 use gush::{Errno, Side};
 use rustix::event::Timespec;
@@ -73,6 +77,21 @@ impl Edges {
     }
 }
 
+/// How a failure is told.
+fn fate_of(failure: &Failure) -> Fate {
+    match failure {
+        Failure::Fault(fault) => Fate::Failed(fault.side, fault.errno),
+        Failure::Refused(_) => Fate::Refused,
+    }
+}
+
+fn fate_at(end: End) -> Fate {
+    match end {
+        End::Proven => Fate::Proven,
+        End::Limit => Fate::Limit,
+    }
+}
+
 /// Drives one flow to its end.
 pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
     let stances = (Stance::of(&source), Stance::of(&target));
@@ -98,12 +117,8 @@ pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, S
                 edges.wait(side)?;
             }
             Next::Throttled => return Err("throttled, though it may take more".into()),
-            Next::Ended(End::Proven) => break Fate::Proven,
-            Next::Ended(End::Limit) => break Fate::Limit,
-            Next::Failed(failure) => match *failure {
-                Failure::Fault(fault) => break Fate::Failed(fault.side, fault.errno),
-                Failure::Refused(_) => break Fate::Refused,
-            },
+            Next::Ended(end) => break fate_at(end),
+            Next::Failed(failure) => break fate_of(&failure),
         }
     };
     let told = Told { fate, delivered: flow.delivered_bytes(), in_flight: flow.in_flight_bytes() };
@@ -111,6 +126,86 @@ pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, S
         return Err(format!("{} bytes taken: {told:?}", flow.taken_bytes()));
     }
     drop(flow);
+    match pool.usage().in_use {
+        0 => Ok(told),
+        kept => Err(format!("{kept} pipes did not come back")),
+    }
+}
+
+/// The side that a call of the fan is about, as an edge's data.
+fn side_of(op: FanOp) -> Option<u64> {
+    let event = match op {
+        FanOp::Intake(Op::Spill) | FanOp::Look(_) => return None,
+        FanOp::Intake(_) => EventFlags::IN,
+        FanOp::Lane(..) | FanOp::Tee(_) | FanOp::Move(..) => EventFlags::OUT,
+    };
+    Some(event.bits().into())
+}
+
+/// Drives a fan with one target to its end.
+pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
+    let stances = (Stance::of(&source), Stance::of(&target));
+    let (Ok(from), Ok(to)) = stances else { return Err("no stance".into()) };
+    let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
+    let mut fan = match Fan::between(from, &[to], &terms) {
+        Ok(fan) => fan,
+        Err(_refusal) => return Ok(Told { fate: Fate::Refused, delivered: 0, in_flight: 0 }),
+    };
+    let fds = FanFds { source: source.as_fd(), targets: &[target.as_fd()] };
+    let edges = Edges::of(fds.source, fds.targets[0]);
+    let pool = Pool::new(16 << 20, 4);
+    let mut shelf = Shelf::new(pool.clone());
+    // Edges that came and that no call has made old.
+    let mut seen = Vec::new();
+    let fate = loop {
+        match fan.next(1 << 20, &mut shelf) {
+            FanNext::Do(op) => {
+                seen.extend(edges.next(NO_TIME));
+                seen.retain(|&edge| Some(edge) != side_of(op));
+                let answer = fan.perform(op, fds);
+                fan.learn(op, answer, &mut ());
+            }
+            FanNext::Wait => {
+                fan.rest(&mut shelf);
+                let mut sides = Vec::new();
+                fan.waits(&mut |who, interest| {
+                    let event = match interest {
+                        Interest::Readable => EventFlags::IN,
+                        Interest::Writable => EventFlags::OUT,
+                        // It is told by the next call.
+                        Interest::HangUp => return,
+                    };
+                    sides.push((who, u64::from(event.bits())));
+                });
+                let woken = loop {
+                    let of = |&(_, event): &(Who, u64)| seen.contains(&event);
+                    if let Some(&side) = sides.iter().find(|side| of(side)) {
+                        break side;
+                    }
+                    let more = edges.next(PATIENCE);
+                    if more.is_empty() {
+                        return Err(format!("no edge of {sides:?} comes"));
+                    }
+                    seen.extend(more);
+                };
+                seen.retain(|&edge| edge != woken.1);
+                fan.wake(woken.0);
+            }
+            FanNext::Throttled => return Err("throttled, though it may take more".into()),
+            FanNext::Lost(0) => match fan.failure(0) {
+                Some(failure) => break fate_of(failure),
+                None => return Err("lost without a failure".into()),
+            },
+            FanNext::Lost(_) | FanNext::Deserted => return Err("it has one target".into()),
+            FanNext::Ended(end) => break fate_at(end),
+            FanNext::Failed(failure) => break fate_of(&failure),
+        }
+    };
+    let told = Told { fate, delivered: fan.delivered_bytes(0), in_flight: fan.in_flight_bytes(0) };
+    if fan.taken_bytes() != told.delivered + told.in_flight {
+        return Err(format!("{} bytes taken: {told:?}", fan.taken_bytes()));
+    }
+    drop(fan);
     match pool.usage().in_use {
         0 => Ok(told),
         kept => Err(format!("{kept} pipes did not come back")),

@@ -24,6 +24,8 @@ pub enum Hand {
     Mover { nonblocking: bool },
     /// Edges alone.
     Edges { nonblocking: bool },
+    /// The same, of a fan with one target.
+    Fan { nonblocking: bool },
     /// `gush_net::copy`, or `send_file` where a length is asked for.
     Copy,
     /// The same on descriptors whose flags stay as they are.
@@ -32,6 +34,17 @@ pub enum Hand {
     Relay,
     /// The same, dropped at every poll and begun again.
     Interrupted,
+}
+
+/// How bytes go where the plan says splice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Road {
+    /// As planned for the pair: from or to a pipe in one call.
+    Planned,
+    /// By read and write.
+    Memory,
+    /// Always through a pipe of the driver's own.
+    OwnPipe,
 }
 
 /// What a driver says of its move.
@@ -43,11 +56,13 @@ pub struct Told {
 }
 
 impl Hand {
-    pub const ALL: [Hand; 8] = [
+    pub const ALL: [Hand; 10] = [
         Hand::Mover { nonblocking: false },
         Hand::Mover { nonblocking: true },
         Hand::Edges { nonblocking: false },
         Hand::Edges { nonblocking: true },
+        Hand::Fan { nonblocking: false },
+        Hand::Fan { nonblocking: true },
         Hand::Copy,
         Hand::Inherited,
         Hand::Relay,
@@ -63,7 +78,7 @@ impl Hand {
     pub fn row(self, row: Case) -> Option<Case> {
         let everything = row.limit.is_none_or(|limit| limit == row.bytes as u64);
         let can = match self {
-            Hand::Mover { .. } | Hand::Edges { .. } => true,
+            Hand::Mover { .. } | Hand::Edges { .. } | Hand::Fan { .. } => true,
             Hand::Copy if row.from.has_offsets() => {
                 row.limit.is_none_or(|limit| limit <= row.bytes as u64)
             }
@@ -71,21 +86,30 @@ impl Hand {
         };
         let by_reference =
             matches!(row.choice, Choice::Only(name) if name != MethodName::ReadWrite);
-        let refused = by_reference && !self.splices(&row);
+        let refused = by_reference && self.road(&row) == Road::Memory;
         let fate = if refused { Fate::Refused } else { row.fate };
         can.then_some(Case { fate, ..row })
     }
 
-    /// May this driver splice between these ends? The other way, bytes can be in flight that a splice would
-    /// have left in the source.
-    pub fn splices(self, case: &Case) -> bool {
+    /// How this driver's bytes go where others splice: otherwise than theirs, bytes can be in flight that a
+    /// splice would have left in the source.
+    pub fn road(self, case: &Case) -> Road {
         let from_socket = matches!(case.from, SourceKind::UnixStream | SourceKind::Tcp);
         let to_socket = [TargetKind::UnixStream, TargetKind::Tcp].map(To::Kind).contains(&case.to);
-        self != Hand::Inherited || !(from_socket || to_socket)
+        match self {
+            Hand::Inherited if from_socket || to_socket => Road::Memory,
+            Hand::Fan { .. } => Road::OwnPipe,
+            _ => Road::Planned,
+        }
     }
 
     fn moves(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Result<Told, String> {
-        if let Hand::Mover { nonblocking: true } | Hand::Edges { nonblocking: true } = self {
+        let (Hand::Mover { nonblocking } | Hand::Edges { nonblocking } | Hand::Fan { nonblocking }) =
+            self
+        else {
+            return Ok(run(self.on_tokio(case, source, target)));
+        };
+        if nonblocking {
             for fd in [source, target] {
                 let flags = rustix::fs::fcntl_getfl(fd).expect("flags");
                 rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK).expect("O_NONBLOCK");
@@ -93,8 +117,8 @@ impl Hand {
         }
         match self {
             Hand::Mover { .. } => Ok(by_mover(case, source, target)),
-            Hand::Edges { .. } => edges::drive(case, source, target),
-            _ => Ok(run(self.on_tokio(case, source, target))),
+            Hand::Fan { .. } => edges::drive_fan(case, source, target),
+            _ => edges::drive(case, source, target),
         }
     }
 

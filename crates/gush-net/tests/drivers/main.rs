@@ -39,8 +39,8 @@ fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
                     return Ok(());
                 }
                 let (other, before) = *first.get_or_insert((hand, account));
-                let same_way = other.splices(&row) == hand.splices(&row);
-                match before.agrees(&account, &row, same_way) {
+                let same_road = other.road(&row) == hand.road(&row);
+                match before.agrees(&account, &row, same_road) {
                     true => Ok(()),
                     false => Err(format!("{account:?}, and by {other:?} {before:?}")),
                 }
