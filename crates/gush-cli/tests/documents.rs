@@ -133,7 +133,7 @@ fn every_path_that_a_document_names_exists() {
 
 #[test]
 fn a_path_that_does_not_exist_is_found_out() {
-    let text = "## crates/gush, room by room\n`mover/job.rs`, `drive.rs`, `nowhere.rs`, `lib.rs`, `a word`\n\n\
+    let text = "## crates/gush, room by room\n`mover/cursor.rs`, `drive.rs`, `nowhere.rs`, `lib.rs`, `a word`\n\n\
                 `job.rs` and `gush-cli/cp/mod.rs`, `sys/{file,nothing}.rs`";
     let (seen, missing) = missing(&repository(), text);
     let expected = [

@@ -78,7 +78,7 @@ impl From<Cause> for Failure {
             Cause::Fault(fault) => {
                 Failure::Failed(fault.call.name(), fault.side, fault.errno.into())
             }
-            Cause::Refused(refusal) => Failure::Refused(refusal),
+            Cause::Refused(refusal) | Cause::FalseEnd(refusal) => Failure::Refused(refusal),
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::flow::Eye;
+
 /// The blake3 hash of a stretch of bytes; shown in hexadecimal.
 ///
 /// ```
@@ -43,6 +45,16 @@ impl Tap {
 
     pub(crate) fn digest(&self) -> Digest {
         Digest(self.0.lock().unwrap_or_else(PoisonError::into_inner).finalize())
+    }
+}
+
+impl Eye for Tap {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.show(bytes);
+    }
+
+    fn gap(&mut self, zeros_bytes: u64) {
+        self.show_hole(zeros_bytes);
     }
 }
 

@@ -122,6 +122,14 @@ impl<'fd> Endpoint<'fd> {
         })
     }
 
+    /// Takes note of the size that a file has now.
+    pub(crate) fn look_at_size(&mut self) -> io::Result<()> {
+        if self.kind == Kind::File {
+            self.size_bytes = sys::file::size_bytes(self.fd)?;
+        }
+        Ok(())
+    }
+
     /// Looks at the size of a file again; answers whether it is smaller than it was.
     pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
         let size_bytes = sys::file::size_bytes(self.fd)?;

@@ -112,6 +112,7 @@ mod sys;
 mod tee;
 mod tuning;
 mod wait;
+mod zeros;
 
 pub use cancel::Cancel;
 #[cfg(feature = "digest")]

@@ -232,21 +232,6 @@ impl<'fd> Port<'fd> {
         Ok(got)
     }
 
-    /// Looks at the next bytes of a file or socket without moving on; `None` where looking would take
-    /// them.
-    pub(crate) fn peek(&self, at: Option<u64>, buf: &mut [u8]) -> Option<io::Result<usize>> {
-        match (at, self.kind) {
-            (Some(at), _) => Some(data::pread(self.fd, buf, at)),
-            (None, Kind::Stream | Kind::Datagram) => Some(match data::recv_peek(self.fd, buf) {
-                Ok(0) if self.is_seqpacket() => {
-                    self.clone().surely(|port| data::recv_peek(port.fd, buf))
-                }
-                answer => answer,
-            }),
-            (None, _) => None,
-        }
-    }
-
     /// The size of the next datagram, which stays where it is; `None` for what has no boundaries.
     ///
     /// ```
@@ -262,11 +247,6 @@ impl<'fd> Port<'fd> {
             Ok(0) if self.is_seqpacket() => self.clone().surely(|port| size(port)),
             answer => answer,
         })
-    }
-
-    /// Is a read of 0 bytes its end? An empty datagram is none.
-    pub(crate) fn ends_at_zero(&self) -> bool {
-        self.kind != Kind::Datagram || self.is_seqpacket()
     }
 
     fn is_seqpacket(&self) -> bool {
@@ -364,7 +344,7 @@ impl<'fd> Port<'fd> {
     /// An O_DIRECT file takes aligned pieces only (open(2)): one that is not goes through a file
     /// description without that flag, at the same place.
     fn through_page_cache(
-        &self,
+        &mut self,
         access: OFlags,
         call: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<usize>,
     ) -> io::Result<usize> {
@@ -374,8 +354,9 @@ impl<'fd> Port<'fd> {
             None => file::seek(self.fd, SeekFrom::Current(0))?,
         };
         let moved = call(twin.as_fd(), at)?;
-        if self.at.is_none() {
-            file::seek(self.fd, SeekFrom::Start(at + moved as u64))?;
+        // The bytes have moved. A position that does not follow is not used any more.
+        if self.at.is_none() && file::seek(self.fd, SeekFrom::Start(at + moved as u64)).is_err() {
+            self.at = Some(at);
         }
         Ok(moved)
     }

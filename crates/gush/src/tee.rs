@@ -58,7 +58,7 @@ impl Loss {
     pub fn errno(&self) -> Option<Errno> {
         match &self.failure {
             Failure::Fault(fault) => Some(fault.errno),
-            Failure::Refused(refusal) => refusal.errno,
+            Failure::Refused(refusal) | Failure::FalseEnd(refusal) => refusal.errno,
         }
     }
 }
@@ -332,7 +332,7 @@ fn numbers(fan: &Fan) -> impl Iterator<Item = u16> + '_ {
 fn error_of(failure: Failure) -> Error {
     match failure {
         Failure::Fault(fault) => Error::failed(fault),
-        Failure::Refused(refusal) => Error::refused(refusal),
+        Failure::Refused(refusal) | Failure::FalseEnd(refusal) => Error::refused(refusal),
     }
 }
 

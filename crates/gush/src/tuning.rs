@@ -1,7 +1,5 @@
 //! What a user may turn on a method: sizes, advice, space.
 
-use crate::digest::Tap;
-
 /// The read-ahead advice given for the source before it is read (posix_fadvise(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -53,9 +51,6 @@ pub struct Tuning {
     pub(crate) advice: Advice,
     pub(crate) space: Space,
     pub(crate) gift: bool,
-    pub(crate) make_holes: bool,
-    pub(crate) tap: Option<Tap>,
-    pub(crate) measured: Measured,
 }
 
 /// Sizes that a profile measured: they stand behind the user's, and before a method's own.
@@ -73,9 +68,6 @@ impl Default for Tuning {
             advice: Advice::None,
             space: Space::AsWritten,
             gift: true,
-            make_holes: false,
-            tap: None,
-            measured: Measured::default(),
         }
     }
 }
@@ -137,19 +129,5 @@ impl Tuning {
     #[must_use]
     pub fn get_pipe_bytes(&self) -> Option<usize> {
         self.pipe_bytes
-    }
-
-    pub(crate) fn buffer_or(&self, default_bytes: usize) -> usize {
-        self.buffer_bytes.or(self.measured.buffer_bytes).unwrap_or(default_bytes)
-    }
-
-    pub(crate) fn pipe_or(&self, default_bytes: usize) -> usize {
-        self.pipe_bytes.or(self.measured.pipe_bytes).unwrap_or(default_bytes)
-    }
-
-    pub(crate) fn show(&self, bytes: &[u8]) {
-        if let Some(tap) = &self.tap {
-            tap.show(bytes);
-        }
     }
 }

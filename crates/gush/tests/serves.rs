@@ -54,6 +54,8 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
         MethodName::CopyFileRange if !from_file || !to_file => Refused(Errno::INVAL),
         MethodName::CopyFileRange if to == TargetKind::Append => Refused(Errno::BADF),
         MethodName::CopyFileRange if !same => Refused(Errno::XDEV),
+        // It would cut them.
+        MethodName::Sendfile if from.is_datagram() => Cannot,
         MethodName::Sendfile if from_pipe => Refused(Errno::INVAL),
         MethodName::Sendfile if !from.has_offsets() && !to_pipe => Refused(Errno::INVAL),
         MethodName::Sendfile | MethodName::Splice | MethodName::Vmsplice

@@ -39,9 +39,10 @@ fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {
     let choices =
         [STREAMS[0], STREAMS[1], STREAMS[2], STREAMS[3], Choice::Only(MethodName::Sendfile)];
     for kind in IDLE {
-        let from_pipe = matches!(kind, SourceKind::Pipe | SourceKind::Fifo);
+        // From these it is refused.
+        let is_refused = matches!(kind, SourceKind::Pipe | SourceKind::Fifo) || kind.is_datagram();
         for choice in choices {
-            if from_pipe && choice == Choice::Only(MethodName::Sendfile) {
+            if is_refused && choice == Choice::Only(MethodName::Sendfile) {
                 continue;
             }
             let name = format!("{choice} from an idle {kind:?}");

@@ -81,7 +81,7 @@ impl Edges {
 fn fate_of(failure: &Failure) -> Fate {
     match failure {
         Failure::Fault(fault) => Fate::Failed(fault.side, fault.errno),
-        Failure::Refused(_) => Fate::Refused,
+        Failure::Refused(_) | Failure::FalseEnd(_) => Fate::Refused,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::io;
 
-use crate::pages::Pages;
+use crate::pages::{Lent, Pages};
 use crate::pipe::{PipeLoan, Pool};
 
 /// Memory that a flow reads into and writes from.
@@ -10,6 +10,8 @@ use crate::pipe::{PipeLoan, Pool};
 pub enum Buf {
     /// Page-aligned, kept on a shelf for the next flow.
     Pages(Pages),
+    /// Pages that a pipe may hold, so that nobody may write to them.
+    Lent(Lent),
     /// Only as large as the bytes that wait in it: a flow that is parked pins no more.
     Rest(Box<[u8]>),
 }
@@ -20,15 +22,48 @@ impl Buf {
     pub fn as_slice(&self) -> &[u8] {
         match self {
             Buf::Pages(pages) => pages.as_slice(),
+            Buf::Lent(pages) => pages.as_slice(),
             Buf::Rest(rest) => rest,
         }
     }
 
-    /// The memory, to be read into.
+    /// The memory, to be read into; empty where it is lent.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match self {
             Buf::Pages(pages) => pages.as_mut_slice(),
+            Buf::Lent(_) => &mut [],
             Buf::Rest(rest) => rest,
+        }
+    }
+
+    /// The same memory to write to, or none: pages that a pipe may hold are given away.
+    pub(crate) fn renewed(self) -> Option<Self> {
+        match self {
+            Buf::Lent(pages) => pages.renew().ok().map(Buf::Pages),
+            buf => Some(buf),
+        }
+    }
+
+    pub(super) fn can_be_filled(&self, bytes: usize) -> bool {
+        !matches!(self, Buf::Lent(_)) && self.len_bytes() >= bytes
+    }
+
+    /// From here on the pages may be put into pipes, and not be written; `false` if there are none.
+    pub(super) fn lend(&mut self) -> bool {
+        if let Buf::Pages(_) = self
+            && let Buf::Pages(pages) = std::mem::replace(self, Buf::Rest(Box::default()))
+        {
+            *self = Buf::Lent(pages.lend());
+        }
+        matches!(self, Buf::Lent(_))
+    }
+
+    /// Takes lent pages back: they went through a private, now empty pipe into a regular file.
+    pub(super) fn reclaim(&mut self) {
+        if let Buf::Lent(_) = self
+            && let Buf::Lent(pages) = std::mem::replace(self, Buf::Rest(Box::default()))
+        {
+            *self = Buf::Pages(pages.reclaim());
         }
     }
 
@@ -97,8 +132,10 @@ impl Lender for Shelf {
     }
 
     fn take_back(&mut self, buf: Buf) {
-        if matches!(buf, Buf::Pages(_)) && self.bufs.len() < Self::MOST_BUFS {
-            self.bufs.push(buf);
+        if let Some(Buf::Pages(pages)) = buf.renewed()
+            && self.bufs.len() < Self::MOST_BUFS
+        {
+            self.bufs.push(Buf::Pages(pages));
         }
     }
 }

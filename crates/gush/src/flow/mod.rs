@@ -21,7 +21,7 @@
 //!
 //! # Invariants
 //! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is taken
-//!   while anything is in flight.
+//!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
 //! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   `read` of one byte.
 //! - *A refusal changes nothing but the way.* Bytes that a pipe already holds leave it by `read` and
@@ -61,6 +61,7 @@ use crate::mover::Choice;
 use crate::pipe::PipeLoan;
 use crate::port::Side;
 use crate::sys::Call;
+use crate::zeros::{self, Run};
 
 /// What a user says about a flow.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +80,14 @@ pub struct Terms {
     pub buffer_bytes: usize,
     /// The most bytes of one call by reference; from 1 GiB on the flow decides.
     pub call_bytes: usize,
+    /// The most bytes of one datagram that a piece of a stream becomes.
+    pub message_bytes: usize,
+    /// How many bytes the source is said to hold, if it says so: behind them only a `read` is asked.
+    pub expected_bytes: Option<u64>,
+    /// Runs of zeros become holes of the target, which must be a file at an offset. A fan makes none.
+    pub make_holes: bool,
+    /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
+    pub gift: bool,
     /// The most bytes to take, or all up to the end. A datagram is never cut: one that is longer than what
     /// is left stays in its socket, and is an error (`EMSGSIZE`).
     pub length_bytes: Option<u64>,
@@ -94,6 +103,10 @@ impl Default for Terms {
             short_bytes: 16 << 10,
             buffer_bytes: 64 << 10,
             call_bytes: CALL_BYTES,
+            message_bytes: STREAM_TO_DATAGRAM_BYTES,
+            expected_bytes: None,
+            make_holes: false,
+            gift: true,
             length_bytes: None,
         }
     }
@@ -130,6 +143,14 @@ pub enum Failure {
     Fault(Fault),
     /// The method that was asked for by name cannot go on here.
     Refused(Refusal),
+    /// The method that was asked for by name says that there is no more, and a `read` finds more.
+    FalseEnd(Refusal),
+}
+
+impl Failure {
+    fn is_of_source(&self) -> bool {
+        matches!(self, Failure::Fault(fault) if fault.side == Side::Source)
+    }
 }
 
 /// What one answer meant.
@@ -149,6 +170,9 @@ pub struct Moved {
 pub trait Eye {
     /// The next bytes that the target took. Only a flow [through memory](Terms::through_memory) shows all.
     fn bytes(&mut self, _bytes: &[u8]) {}
+
+    /// So many zeros, which became a hole of the target.
+    fn gap(&mut self, _zeros_bytes: u64) {}
 }
 
 /// Nobody looks.
@@ -171,22 +195,53 @@ struct Hand {
     buf: Option<Buf>,
     from: u32,
     to: u32,
+    /// Where the zeros begin that are not to be written, or `to`.
+    run_end: u32,
     /// Something is in hand: bytes, or a datagram, which may be empty.
     full: bool,
 }
 
 impl Hand {
     fn held(&self) -> &[u8] {
-        self.buf.as_ref().map_or(&[], |buf| &buf.as_slice()[self.from as usize..self.to as usize])
+        self.slice(self.to)
+    }
+
+    /// The bytes before the next zeros that become a hole.
+    fn run(&self) -> &[u8] {
+        self.slice(self.run_end)
+    }
+
+    fn slice(&self, to: u32) -> &[u8] {
+        self.buf.as_ref().map_or(&[], |buf| &buf.as_slice()[self.from as usize..to as usize])
     }
 
     fn put(&mut self, bytes: usize) {
         // A buffer has at most `u32::MAX` bytes: `Flow::read` sees to that.
         (self.from, self.to, self.full) = (0, bytes as u32, true);
+        self.run_end = self.to;
+    }
+
+    /// Keeps no more memory than the bytes in it need; answers the buffer, if that is another one.
+    fn shrink(&mut self) -> Option<Buf> {
+        if self.full && matches!(self.buf, Some(Buf::Rest(_))) {
+            return None;
+        }
+        let rest: Option<Box<[u8]>> = self.full.then(|| self.held().into());
+        let buf = std::mem::replace(&mut self.buf, rest.map(Buf::Rest));
+        (self.from, self.to, self.run_end) = (0, self.to - self.from, self.run_end - self.from);
+        buf
+    }
+
+    /// The next bytes have been delivered, or counted as zeros.
+    fn gone(&mut self, bytes: usize) {
+        self.from += bytes as u32;
+        if self.from == self.to {
+            self.clear();
+        }
     }
 
     fn clear(&mut self) {
-        (self.from, self.to, self.full) = (0, 0, false);
+        (self.from, self.to, self.run_end, self.full) = (0, 0, 0, false);
     }
 }
 
@@ -228,8 +283,15 @@ pub struct Flow {
     hand: Hand,
     /// The pipe, while bytes are in it or about to be.
     pipe: Option<PipeLoan>,
-    /// The target refused a splice: what is in the pipe leaves it by plain writes, then the way changes.
+    /// The bytes in the pipe are pages of the hand, lent to it (vmsplice), and perhaps the rest of the last page.
+    lends: bool,
+    /// The target refused a splice: what is in flight leaves by plain writes, then the way changes.
     spills: bool,
+    /// Zeros that were taken, and are not yet a hole of the target.
+    zeros_bytes: u64,
+    hole_bytes: u64,
+    makes_holes: bool,
+    gift: bool,
     /// Between streams: the source has more than a short message.
     bulk: bool,
     /// A method was asked for by name.
@@ -242,11 +304,14 @@ pub struct Flow {
     ask: Sides,
     /// Sides that poll(2) has just found ready.
     ready: Sides,
-    /// The size of the next datagram, if it was asked for, at least 1.
-    datagram_bytes: u32,
+    /// The size of the next datagram, if it was asked for.
+    datagram_bytes: Option<u32>,
     short_bytes: u32,
     buffer_bytes: u32,
     call_bytes: u32,
+    message_bytes: u32,
+    /// What the source still holds, as far as it said.
+    expected_bytes: Option<u64>,
     left_bytes: Option<u64>,
     taken_bytes: u64,
     delivered_bytes: u64,
@@ -278,9 +343,13 @@ impl Sides {
 }
 
 /// A stream has no boundaries: its pieces become datagrams of at most so many bytes, as with socat.
-const STREAM_TO_DATAGRAM_BYTES: u32 = 8192;
+const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 /// The largest datagram of UDP; a unix socket's may be larger, and is measured.
 const DATAGRAM_BYTES: u32 = 64 << 10;
+/// The largest buffer that one datagram gets (invariant 8).
+const MOST_DATAGRAM_BYTES: u32 = 8 << 20;
+/// A run of zeros becomes a hole when it is as long as this, so that a long one shows its progress.
+const ZEROS_BYTES: u64 = 512 << 20;
 /// The most bytes of one call: above 2 GiB splice(2) answers EINVAL (`rw_verify_area` of `fs/read_write.c`).
 const CALL_BYTES: usize = 1 << 30;
 /// What is taken at a time where only a `read` can tell whether there is more.
@@ -322,17 +391,24 @@ impl Flow {
             course: Course::Take,
             hand: Hand::default(),
             pipe: None,
+            lends: false,
             spills: false,
+            zeros_bytes: 0,
+            hole_bytes: 0,
+            makes_holes: terms.make_holes && target.offset_bytes().is_some(),
+            gift: terms.gift,
             bulk: false,
             named: terms.choice != Choice::Auto,
             false_end: false,
             wait: None,
             ask: Sides::default(),
             ready: Sides::default(),
-            datagram_bytes: 0,
+            datagram_bytes: None,
             short_bytes: as_u32(terms.short_bytes),
             buffer_bytes: as_u32(terms.buffer_bytes),
             call_bytes: as_u32(call_bytes),
+            message_bytes: as_u32(terms.message_bytes),
+            expected_bytes: terms.expected_bytes,
             left_bytes: terms.length_bytes,
             taken_bytes: 0,
             delivered_bytes: 0,
@@ -358,6 +434,12 @@ impl Flow {
         self.taken_bytes - self.delivered_bytes
     }
 
+    /// Of the bytes delivered, those that are a hole of the target.
+    #[must_use]
+    pub fn hole_bytes(&self) -> u64 {
+        self.hole_bytes
+    }
+
     /// Does the flow hold nothing but what is in flight? True after [`Flow::rest`].
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
@@ -368,11 +450,14 @@ impl Flow {
 
     /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
-        // What a pipe still holds is delivered first (invariant 1).
+        // What was taken is delivered first (invariant 1).
         if let Some(failure) = &self.failed
             && !(self.spills && self.in_flight_bytes() > 0)
         {
-            return Next::Failed(failure.clone());
+            return match self.zeros_bytes > 0 && self.makes_holes && failure.is_of_source() {
+                true => Next::Do(Op::Punch(self.zeros_bytes)),
+                false => Next::Failed(failure.clone()),
+            };
         }
         if let Some(side) = self.wait.take() {
             return Next::Wait(side);
@@ -380,11 +465,15 @@ impl Flow {
         if let Some(side) = self.ask.first() {
             return Next::Do(Op::Ready(side));
         }
-        if self.hand.full {
-            return Next::Do(Op::Write);
+        if self.hand.full
+            && let Some(next) = self.deliver(lender)
+        {
+            return next;
         }
         if self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty()) {
-            return if self.spills {
+            return if self.lends {
+                Next::Do(Op::Discard)
+            } else if self.spills {
                 self.with_buf(lender, Op::Spill)
             } else {
                 self.ready_for(Op::Empty)
@@ -394,6 +483,10 @@ impl Flow {
             self.ways.advance();
         }
         let left_bytes = self.left_bytes.unwrap_or(u64::MAX);
+        let takes_more = self.course != Course::Over && left_bytes > 0 && may_take_bytes > 0;
+        if self.zeros_bytes > 0 && !(takes_more && self.zeros_bytes < ZEROS_BYTES) {
+            return Next::Do(Op::Punch(self.zeros_bytes));
+        }
         match self.course {
             Course::Over => return Next::Ended(End::Proven),
             _ if left_bytes == 0 => return Next::Ended(End::Limit),
@@ -402,23 +495,86 @@ impl Flow {
         }
         let most =
             usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
+        let way = self.ways.now();
+        if self.expected_bytes == Some(0) && !way.reads() {
+            self.course = Course::Doubt;
+        }
         if self.course == Course::Doubt {
             return self.read(lender, most.min(DOUBT_BYTES));
         }
-        match self.ways.now() {
+        match way {
             Way::Memory => self.read(lender, most.min(self.buffer_bytes as usize)),
             Way::Adaptive if !self.bulk => self.read(lender, most.min(self.short_bytes as usize)),
             Way::Adaptive | Way::Piped => self.fill(lender, most),
+            Way::Lent => self.read_to_lend(lender, most.min(self.buffer_bytes as usize)),
             Way::Direct => self.ready_for(Op::Direct(most.min(self.call_bytes as usize))),
             Way::Sendfile => self.ready_for(Op::Sendfile(most.min(self.call_bytes as usize))),
         }
+    }
+
+    /// The call that delivers what is in hand; `None` if all of it turned out to be zeros to leave out.
+    fn deliver(&mut self, lender: &mut dyn Lender) -> Option<Next> {
+        // Zeros are passed over until data, the end or a limit shows how long their run is.
+        while let Some(at) = self.target.offset_bytes().filter(|_| self.makes_holes) {
+            match zeros::first_run(self.hand.held(), at + self.zeros_bytes) {
+                Run::Data(bytes) => {
+                    self.hand.run_end = self.hand.from + bytes as u32;
+                    break;
+                }
+                Run::Zeros(bytes) => {
+                    self.zeros_bytes += bytes as u64;
+                    self.hand.gone(bytes);
+                    if !self.hand.full {
+                        return None;
+                    }
+                }
+            }
+        }
+        if self.zeros_bytes > 0 {
+            return Some(Next::Do(Op::Punch(self.zeros_bytes)));
+        }
+        if self.ways.now() != Way::Lent || self.spills {
+            return Some(Next::Do(Op::Write));
+        }
+        Some(self.lend(lender))
+    }
+
+    /// Lends what is in hand to the pipe, and empties that; where no pipe can be had the bytes are written.
+    fn lend(&mut self, lender: &mut dyn Lender) -> Next {
+        if self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        let is_page = self.hand.buf.as_mut().is_some_and(Buf::lend);
+        match &self.pipe {
+            Some(pipe) if is_page && pipe.is_empty() => Next::Do(Op::Lend),
+            Some(_) if is_page => self.ready_for(Op::Empty),
+            _ => Next::Do(Op::Write),
+        }
+    }
+
+    /// Reads as much as the pipe can be lent at once.
+    fn read_to_lend(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
+        if self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        let Some(pipe) = &self.pipe else { return self.lacks_pipe(lender, most) };
+        let room_bytes = match self.target.keeps_boundaries() {
+            true => pipe.capacity_bytes().min(page_bytes()),
+            false => pipe.capacity_bytes(),
+        };
+        if self.source.keeps_boundaries()
+            && let Some(next) = self.measure().or_else(|| self.refuse_cut(room_bytes, lender, most))
+        {
+            return next;
+        }
+        self.read(lender, most.min(room_bytes))
     }
 
     /// A read through memory; datagrams whole, whatever may be taken.
     fn read(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if !self.source.keeps_boundaries() {
             let most = match self.target.keeps_boundaries() {
-                true => most.min(STREAM_TO_DATAGRAM_BYTES as usize),
+                true => most.min(self.message_bytes as usize),
                 false => most,
             };
             return self.with_buf(lender, Op::Read(most));
@@ -426,16 +582,15 @@ impl Flow {
         if let Some(next) = self.measure() {
             return next;
         }
-        let whole = self.datagram_bytes.max(DATAGRAM_BYTES) as usize;
+        let whole = self.datagram_bytes.unwrap_or(0).max(DATAGRAM_BYTES) as usize;
         self.with_buf(lender, Op::Read(whole))
     }
 
     /// What must happen before a datagram can be taken whole: it is measured, and must fit what is left.
     fn measure(&mut self) -> Option<Next> {
-        if self.datagram_bytes == 0 {
-            return Some(Next::Do(Op::Measure));
-        }
-        let fits = self.left_bytes.is_none_or(|left| u64::from(self.datagram_bytes) <= left);
+        let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
+        let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
+            && bytes <= MOST_DATAGRAM_BYTES;
         let fault = Fault { call: Call::Recv, side: Side::Source, errno: Errno::MSGSIZE };
         (!fits).then(|| self.fail(Failure::Fault(fault)))
     }
@@ -448,9 +603,15 @@ impl Flow {
             _ if self.target.keeps_boundaries() => self.piped_bytes(),
             _ => SPILL_BYTES,
         };
-        if self.hand.buf.as_ref().is_none_or(|buf| buf.len_bytes() < wanted) {
-            if let Some(small) = self.hand.buf.take() {
-                lender.take_back(small);
+        // A file has copied what was lent to the pipe; any other target may still hold the pages.
+        if self.target.kind() == Kind::File
+            && let Some(buf) = &mut self.hand.buf
+        {
+            buf.reclaim();
+        }
+        if !self.hand.buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
+            if let Some(useless) = self.hand.buf.take() {
+                lender.take_back(useless);
             }
             match lender.buf(wanted) {
                 Ok(buf) => self.hand.buf = Some(buf),
@@ -475,8 +636,14 @@ impl Flow {
                 false => self.ready_for(Op::Fill(most.min(self.call_bytes as usize))),
             };
         }
+        self.lacks_pipe(lender, most)
+    }
+
+    /// No pipe can be had: bytes go through memory, unless a method was asked for by name.
+    fn lacks_pipe(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if self.named {
-            return self.fail(Failure::Refused(Refusal::because(MethodName::Splice, NO_PIPE)));
+            let refusal = Refusal::because(self.ways.now().method(), NO_PIPE);
+            return self.fail(Failure::Refused(refusal));
         }
         self.read(lender, most.min(self.buffer_bytes as usize))
     }
@@ -492,13 +659,28 @@ impl Flow {
             true => room_bytes.min(page_bytes()),
             false => room_bytes,
         };
-        if self.datagram_bytes as usize <= room_bytes {
-            return self.ready_for(Op::Fill(room_bytes));
+        match self.refuse_cut(room_bytes, lender, most) {
+            Some(next) => next,
+            // A splice would take it and answer 0.
+            None if self.datagram_bytes == Some(0) => self.read(lender, most),
+            None => self.ready_for(Op::Fill(room_bytes)),
+        }
+    }
+
+    /// Refuses the way if the datagram that was measured has no room.
+    fn refuse_cut(
+        &mut self,
+        room_bytes: usize,
+        lender: &mut dyn Lender,
+        most: usize,
+    ) -> Option<Next> {
+        if self.datagram_bytes.unwrap_or(0) as usize <= room_bytes {
+            return None;
         }
         let fault = Fault { call: Call::Splice, side: Side::Source, errno: Errno::MSGSIZE };
-        let refusal = Refusal::by_kernel(MethodName::Splice, fault.call, fault.errno);
+        let refusal = Refusal::by_kernel(self.ways.now().method(), fault.call, fault.errno);
         self.refuse(Op::Fill(most), refusal, fault);
-        self.next(most as u64, lender)
+        Some(self.next(most as u64, lender))
     }
 
     fn piped_bytes(&self) -> usize {
@@ -537,10 +719,12 @@ impl Flow {
     pub fn clears(&self, op: Op) -> Option<Side> {
         match op {
             Op::Measure | Op::Read(_) | Op::Ready(Side::Source) => Some(Side::Source),
-            Op::Write | Op::Empty | Op::Ready(Side::Target) => Some(Side::Target),
+            Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => Some(Side::Target),
             // The pipe is empty, so only the source is meant; a stream may be at its urgent mark.
             Op::Fill(_) if self.source.kind() != Kind::Stream => Some(Side::Source),
-            Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) | Op::Spill => None,
+            Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => None,
+            // Nobody else has the pipe: it has no EAGAIN.
+            Op::Spill | Op::Lend | Op::Discard => None,
         }
     }
 
@@ -552,7 +736,7 @@ impl Flow {
         match answer {
             Ok(bytes) => self.learn_bytes(op, bytes, eye),
             Err(Errno::INTR) => Moved::default(),
-            Err(Errno::AGAIN) if op != Op::Spill => {
+            Err(Errno::AGAIN) if !op.is_private() => {
                 self.learn_again(op);
                 Moved::default()
             }
@@ -566,7 +750,7 @@ impl Flow {
 
     fn learn_again(&mut self, op: Op) {
         // The datagram that was measured is not there any more, or none was.
-        self.datagram_bytes = 0;
+        self.datagram_bytes = None;
         match self.clears(op) {
             Some(side) => {
                 self.ask = Sides::default();
@@ -589,7 +773,25 @@ impl Flow {
 
     fn learn_error(&mut self, op: Op, errno: Errno) -> Moved {
         let fault = op.fault(errno, self);
-        let by_reference = matches!(op, Op::Fill(_) | Op::Empty | Op::Direct(_) | Op::Sendfile(_));
+        if let Op::Punch(_) = op {
+            self.makes_holes = false;
+            // What ended the flow before the last hole was to be made stays the cause.
+            if self.failed.is_some() {
+                return Moved::default();
+            }
+        }
+        if op == Op::Discard {
+            // What is in the pipe is no data: another pipe will do.
+            (self.pipe, self.lends) = (None, false);
+            return Moved::default();
+        }
+        if op == Op::Lend && errno == Errno::AGAIN {
+            // Nothing can be in the pipe: this once the bytes are written.
+            self.hand.shrink();
+            return Moved::default();
+        }
+        let by_reference =
+            matches!(op, Op::Fill(_) | Op::Lend | Op::Empty | Op::Direct(_) | Op::Sendfile(_));
         if by_reference && is_refusal(errno) {
             return self.refuse(
                 op,
@@ -605,12 +807,16 @@ impl Flow {
     fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
         self.false_end = false;
         self.course = Course::Take;
-        self.spills = op == Op::Empty;
+        self.spills = matches!(op, Op::Lend | Op::Empty);
+        if std::mem::take(&mut self.lends) || op == Op::Lend {
+            // The hand has all of it still, and writes it.
+            self.pipe = None;
+        }
         if !self.ways.has_next() {
-            self.failed = Some(Box::new(if self.named {
-                Failure::Refused(refusal.clone())
-            } else {
-                Failure::Fault(fault)
+            self.failed = Some(Box::new(match refusal.call {
+                Some(_) if self.named => Failure::Refused(refusal.clone()),
+                None if self.named => Failure::FalseEnd(refusal.clone()),
+                _ => Failure::Fault(fault),
             }));
         } else if !self.spills {
             self.ways.advance();
@@ -625,14 +831,14 @@ impl Flow {
                 Moved::default()
             }
             Op::Measure => {
-                self.datagram_bytes = u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
+                self.datagram_bytes = Some(u32::try_from(bytes).unwrap_or(u32::MAX));
                 Moved::default()
             }
             Op::Read(_) => self.learn_read(bytes),
             Op::Write => self.learn_write(bytes, eye),
             Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) if bytes == 0 => self.learn_nothing(op),
             Op::Fill(_) => {
-                self.datagram_bytes = 0;
+                self.datagram_bytes = None;
                 if let Some(pipe) = &mut self.pipe {
                     pipe.put(bytes);
                 }
@@ -640,18 +846,46 @@ impl Flow {
                 self.false_end = false;
                 self.took(bytes, MethodName::Splice)
             }
-            Op::Empty if bytes == 0 => {
+            Op::Lend | Op::Empty if bytes == 0 => {
                 // A target that takes nothing of something never will.
                 let fault = Fault { call: op.call(), side: Side::Target, errno: Errno::IO };
-                self.refuse(op, Refusal::by_kernel(MethodName::Splice, op.call(), Errno::IO), fault)
+                let method = self.ways.now().method();
+                self.refuse(op, Refusal::by_kernel(method, op.call(), Errno::IO), fault)
+            }
+            Op::Lend => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.put(bytes);
+                }
+                self.lends = true;
+                Moved::default()
             }
             Op::Empty => {
                 if let Some(pipe) = &mut self.pipe {
                     pipe.gone(bytes);
                 }
-                self.delivered(bytes, MethodName::Splice)
+                if !self.lends {
+                    return self.delivered(bytes, MethodName::Splice);
+                }
+                eye.bytes(&self.hand.held()[..bytes]);
+                self.hand.gone(bytes);
+                self.lends = self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+                self.delivered(bytes, MethodName::Vmsplice)
             }
-            Op::Spill if bytes == 0 => self.learn_error(op, Errno::IO),
+            Op::Spill | Op::Discard if bytes == 0 => self.learn_error(op, Errno::IO),
+            Op::Discard => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.gone(bytes);
+                    self.lends = !pipe.is_empty();
+                }
+                Moved::default()
+            }
+            Op::Punch(_) => {
+                let zeros_bytes = std::mem::take(&mut self.zeros_bytes);
+                self.target.skip(zeros_bytes);
+                self.hole_bytes += zeros_bytes;
+                eye.gap(zeros_bytes);
+                self.delivered(zeros_bytes as usize, MethodName::ReadWrite)
+            }
             Op::Spill => {
                 if let Some(pipe) = &mut self.pipe {
                     pipe.gone(bytes);
@@ -679,32 +913,33 @@ impl Flow {
     }
 
     fn learn_read(&mut self, bytes: usize) -> Moved {
-        self.datagram_bytes = 0;
+        self.datagram_bytes = None;
         if bytes == 0 && self.source.ends_at_zero() {
             self.course = Course::Over;
             return Moved::default();
         }
-        if self.course == Course::Take {
-            self.bulk = bytes >= self.short_bytes as usize;
+        match self.course {
+            Course::Take => self.bulk = bytes >= self.short_bytes as usize,
+            // There is more than was said.
+            Course::Doubt | Course::Over => self.expected_bytes = None,
         }
         self.course = Course::Take;
         if bytes > 0 || self.target.takes_empty() {
             self.hand.put(bytes);
         }
-        self.took(bytes, MethodName::ReadWrite)
+        let method =
+            if self.ways.now().reads() { self.ways.now().method() } else { MethodName::ReadWrite };
+        self.took(bytes, method)
     }
 
     fn learn_write(&mut self, bytes: usize, eye: &mut dyn Eye) -> Moved {
-        let held = self.hand.held();
+        let held = self.hand.run();
         // write(2) of something answers 0 only where it would for ever.
         let is_stuck = bytes == 0 && !held.is_empty();
         // What is left of a message has no place in the next one.
         let is_cut = self.target.keeps_boundaries() && bytes < held.len();
         eye.bytes(&held[..bytes]);
-        self.hand.from += bytes as u32;
-        if self.hand.from == self.hand.to {
-            self.hand.clear();
-        }
+        self.hand.gone(bytes);
         if is_stuck || is_cut {
             let errno = if is_stuck { Errno::IO } else { Errno::MSGSIZE };
             self.fail_for_good(Fault { call: Call::Write, side: Side::Target, errno });
@@ -714,6 +949,7 @@ impl Flow {
 
     /// A call other than `read` answered 0: a question, which only a `read` can answer.
     fn learn_nothing(&mut self, op: Op) -> Moved {
+        self.datagram_bytes = None;
         // A stream may be at its urgent mark again and again, and a read gets past that.
         let may_be_often = self.named && self.source.kind().can_idle();
         if self.source.kind() == Kind::Terminal {
@@ -732,7 +968,7 @@ impl Flow {
     fn took(&mut self, bytes: usize, method: MethodName) -> Moved {
         let taken_bytes = bytes as u64;
         self.taken_bytes += taken_bytes;
-        if let Some(left) = &mut self.left_bytes {
+        for left in [&mut self.left_bytes, &mut self.expected_bytes].into_iter().flatten() {
             *left = left.saturating_sub(taken_bytes);
         }
         Moved { taken_bytes, method: Some(method), ..Moved::default() }
@@ -749,16 +985,11 @@ impl Flow {
         if self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty()) {
             self.pipe = None;
         }
-        let Some(buf) = self.hand.buf.take() else { return };
-        if self.hand.full && matches!(buf, Buf::Rest(_)) {
-            self.hand.buf = Some(buf);
-            return;
+        // Pages that the pipe holds are in flight themselves.
+        if !self.lends
+            && let Some(buf) = self.hand.shrink()
+        {
+            lender.take_back(buf);
         }
-        if self.hand.full {
-            let rest = buf.as_slice()[self.hand.from as usize..self.hand.to as usize].into();
-            self.hand.buf = Some(Buf::Rest(rest));
-            (self.hand.from, self.hand.to) = (0, self.hand.to - self.hand.from);
-        }
-        lender.take_back(buf);
     }
 }

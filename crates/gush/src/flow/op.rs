@@ -5,11 +5,17 @@ use std::os::fd::BorrowedFd;
 use rustix::event::PollFlags;
 use rustix::io::{self, Errno};
 
-use super::Flow;
+use super::lend::Buf;
+use super::{Flow, Hand};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
-use crate::port::Side;
+use crate::kernel::page_bytes;
+use crate::port::{Port, Side};
 use crate::sys::{self, Call};
+use crate::zeros;
+
+/// What is lent beyond the data is less than a page; what a page is larger leaves the pipe in turns.
+const DISCARD_BYTES: usize = 4096;
 
 /// One call, to be made by the driver's hand ([`Flow::perform`]) under the driver's gate.
 ///
@@ -28,6 +34,12 @@ pub enum Op {
     Empty,
     /// Private pipe to buffer: the target takes no splices.
     Spill,
+    /// Pages of the buffer into the private pipe, by vmsplice(2).
+    Lend,
+    /// What was lent only to fill a page leaves the private pipe unseen.
+    Discard,
+    /// So many zeros become a hole of the target, by fallocate(2).
+    Punch(u64),
     /// Source to target, by splice(2): one of the two is a pipe.
     Direct(usize),
     /// Source to target, by sendfile(2).
@@ -42,10 +54,15 @@ impl Op {
     pub fn touches(self) -> (bool, bool) {
         match self {
             Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Ready(Side::Source) => (true, false),
-            Op::Write | Op::Empty | Op::Ready(Side::Target) => (false, true),
+            Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => (false, true),
             Op::Direct(_) | Op::Sendfile(_) => (true, true),
-            Op::Spill => (false, false),
+            Op::Spill | Op::Lend | Op::Discard => (false, false),
         }
+    }
+
+    /// Does the call concern the flow's own pipe alone, which never makes anybody wait?
+    pub(super) fn is_private(self) -> bool {
+        self.touches() == (false, false)
     }
 
     /// The system call's name.
@@ -53,7 +70,9 @@ impl Op {
     pub fn call(self) -> Call {
         match self {
             Op::Measure => Call::Recv,
-            Op::Read(_) | Op::Spill => Call::Read,
+            Op::Read(_) | Op::Spill | Op::Discard => Call::Read,
+            Op::Lend => Call::Vmsplice,
+            Op::Punch(_) => Call::Fallocate,
             Op::Write => Call::Write,
             Op::Fill(_) | Op::Empty | Op::Direct(_) => Call::Splice,
             Op::Sendfile(_) => Call::Sendfile,
@@ -70,8 +89,8 @@ impl Op {
     /// The side that an error of the call concerns, as far as the call tells.
     fn blames(self, errno: Errno, source_is_pipe: bool) -> Side {
         match self {
-            Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Spill => Side::Source,
-            Op::Write | Op::Empty => Side::Target,
+            Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => Side::Source,
+            Op::Write | Op::Lend | Op::Empty | Op::Punch(_) => Side::Target,
             Op::Ready(side) => side,
             // A pipe has no medium and no peer that resets; only its reader can have gone.
             Op::Direct(_) if !source_is_pipe && errno != Errno::PIPE => Side::Source,
@@ -102,13 +121,14 @@ impl Flow {
                 self.source.call(fds.source, |port| port.next_datagram_bytes().unwrap_or(Ok(0)))
             }
             Op::Read(most) => {
-                let Some(buf) = &mut self.hand.buf else { return Err(Errno::NOMEM) };
-                let memory = &mut buf.as_mut_slice()[..most];
+                let memory =
+                    self.hand.buf.as_mut().and_then(|buf| buf.as_mut_slice().get_mut(..most));
+                let Some(memory) = memory else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| port.read(memory))
             }
             Op::Write => {
-                let held = self.hand.held();
-                self.target.call(fds.target, |port| port.write(held))
+                let run = self.hand.run();
+                self.target.call(fds.target, |port| port.write(run))
             }
             Op::Fill(most) => {
                 let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
@@ -116,7 +136,30 @@ impl Flow {
             }
             Op::Empty => {
                 let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
-                self.target.call(fds.target, |port| pipe.splice_out(port, u64::MAX))
+                // What is lent beyond the bytes in hand is no data.
+                let most = if self.lends { self.hand.held().len() as u64 } else { u64::MAX };
+                self.target.call(fds.target, |port| pipe.splice_out(port, most))
+            }
+            Op::Lend => {
+                let (Some(pipe), Some(Buf::Lent(pages))) = (&self.pipe, &self.hand.buf) else {
+                    return Err(Errno::NOMEM);
+                };
+                let Hand { from, to, .. } = self.hand;
+                let end = if self.gift {
+                    (to as usize).next_multiple_of(page_bytes())
+                } else {
+                    to as usize
+                };
+                pages.splice_into(pipe.write_end(), from as usize..end, self.gift)
+            }
+            Op::Discard => {
+                let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };
+                pipe.read_held(&mut [0; DISCARD_BYTES])
+            }
+            Op::Punch(zeros_bytes) => {
+                let Some(at) = self.target.offset_bytes() else { return Err(Errno::SPIPE) };
+                let punched = |port: &mut Port<'_>| zeros::punch(port, at, zeros_bytes);
+                self.target.call(fds.target, punched).map(|()| zeros_bytes as usize)
             }
             Op::Spill => {
                 let (Some(pipe), Some(buf)) = (&self.pipe, &mut self.hand.buf) else {

@@ -149,6 +149,13 @@ impl Stance {
         answer
     }
 
+    /// Moves the offset on, past bytes that no call has moved.
+    pub(super) fn skip(&mut self, bytes: u64) {
+        if let Some(offset_bytes) = self.manner.offset() {
+            self.manner = self.manner.at(offset_bytes + bytes);
+        }
+    }
+
     /// Must poll(2) answer before a call that no flag keeps from waiting (invariant 5)?
     ///
     /// `SPLICE_F_NONBLOCK` concerns pipes, and sendfile(2) has no such flag; a socket, terminal or device

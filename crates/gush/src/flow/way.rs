@@ -15,6 +15,8 @@ pub(super) enum Way {
     /// Between two streams: short messages through memory, where two calls are cheaper than four and
     /// the peer's slots stay full; long ones through a pipe.
     Adaptive,
+    /// Read into memory whose pages are then lent to a pipe (vmsplice) and spliced on.
+    Lent,
     /// By reference, through a pipe that is borrowed.
     Piped,
     /// By reference in one call, where one of the two ports is a pipe.
@@ -30,6 +32,7 @@ impl Way {
         Some(match method {
             MethodName::ReadWrite => Way::Memory,
             MethodName::Sendfile => Way::Sendfile,
+            MethodName::Vmsplice => Way::Lent,
             // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
             MethodName::Splice if kinds.contains(&Kind::Pipe) && !source.keeps_boundaries() => {
                 Way::Direct
@@ -46,9 +49,15 @@ impl Way {
     pub(super) fn method(self) -> MethodName {
         match self {
             Way::Memory => MethodName::ReadWrite,
+            Way::Lent => MethodName::Vmsplice,
             Way::Adaptive | Way::Piped | Way::Direct => MethodName::Splice,
             Way::Sendfile => MethodName::Sendfile,
         }
+    }
+
+    /// Are its own calls reads, which prove the end?
+    pub(super) fn reads(self) -> bool {
+        matches!(self, Way::Memory | Way::Lent)
     }
 }
 
@@ -86,8 +95,7 @@ impl Ways {
                     return Err(Refusal::because(method, why));
                 }
                 let Some(way) = Way::of(method, source, target, terms.choice) else {
-                    let why = "a flow has read-write, splice and, from a file, sendfile";
-                    return Err(Refusal::because(method, why));
+                    return Err(Refusal::because(method, NO_WAY));
                 };
                 ways.push(way);
             }
@@ -126,6 +134,8 @@ impl Ways {
     }
 }
 
+const NO_WAY: &str = "a stream is moved by read-write, splice, vmsplice and, from a file, sendfile";
+
 /// Why the user's terms or the ports' flags rule a method out.
 pub(super) fn refused(
     method: MethodName,
@@ -139,7 +149,13 @@ pub(super) fn refused(
     // The kernel would say so only once there is something to send.
     let is_file = matches!(source.kind(), Kind::File | Kind::Block | Kind::Pseudo);
     if method == MethodName::Sendfile && terms.never_held && !is_file {
-        return Some("a flow has read-write, splice and, from a file, sendfile");
+        return Some(NO_WAY);
+    }
+    if method == MethodName::Sendfile && source.keeps_boundaries() {
+        return Some("it would cut a datagram that a pipe has no room for");
+    }
+    if method == MethodName::Vmsplice {
+        return target.obstacle(Side::Target, terms);
     }
     if terms.through_memory {
         return Some("the bytes are observed, so they must pass through memory");

@@ -6,12 +6,12 @@
 //! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, is_aligned_for_direct,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
+    is_aligned_for_direct,
 };
 use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
-use crate::tuning::Tuning;
 
 /// The most that one call is asked for: larger requests have been mishandled by file systems.
 const MOST_BYTES: usize = 1 << 30;
@@ -32,12 +32,8 @@ impl Method for CopyFileRange {
         is_aligned_for_direct(self.name(), pair)
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        _tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        Ok(Box::new(Copying {
+    fn start<'fd>(&self, pair: &Pair<'fd>, _setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        Ok(Start::range(Copying {
             source: Port::new(&pair.source, pair.source_at),
             target: Port::new(&pair.target, pair.target_at),
         }))
@@ -49,7 +45,7 @@ struct Copying<'fd> {
     target: Port<'fd>,
 }
 
-impl Transfer for Copying<'_> {
+impl Range for Copying<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let len = call_bytes(budget_bytes, MOST_BYTES);
         let (source, target) = (self.source.fd, self.target.fd);

@@ -10,16 +10,16 @@ use rustix::fs::OFlags;
 use rustix::io::{self, Errno};
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, call_bytes, source_offset,
-    target_offset,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
+    source_offset, target_offset,
 };
+use crate::digest::Tap;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
-use crate::tuning::Tuning;
 
 /// Large requests are what makes a device fast without the page cache's read-ahead.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -57,19 +57,15 @@ impl Method for Direct {
         Ok(())
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
         let open = |endpoint: &Endpoint<'fd>, access| {
             sys::file::reopen(endpoint.fd(), access | OFlags::DIRECT)
                 .map_err(|errno| Refusal::by_kernel(self.name(), Call::Open, errno))
         };
         let alignment = alignment(&pair.source).max(alignment(&pair.target));
         let unit = usize::try_from(alignment).unwrap_or(4096);
-        let buffer_bytes = tuning.buffer_or(BUFFER_BYTES).next_multiple_of(unit);
-        Ok(Box::new(Bypassing {
+        let buffer_bytes = setup.buffer_or(BUFFER_BYTES).next_multiple_of(unit);
+        Ok(Start::range(Bypassing {
             source_direct: open(&pair.source, OFlags::RDONLY)?,
             target_direct: open(&pair.target, OFlags::WRONLY)?,
             source: pair.source,
@@ -81,7 +77,7 @@ impl Method for Direct {
             begin: 0,
             end: 0,
             alignment,
-            tuning: tuning.clone(),
+            tap: setup.tap.clone(),
         }))
     }
 }
@@ -106,7 +102,7 @@ struct Bypassing<'fd> {
     begin: usize,
     end: usize,
     alignment: u64,
-    tuning: Tuning,
+    tap: Option<Tap>,
 }
 
 impl Bypassing<'_> {
@@ -128,7 +124,6 @@ impl Bypassing<'_> {
             Ok(got) => {
                 self.source_at += got as u64;
                 (self.begin, self.end) = (0, got);
-                self.tuning.show(&self.buffer.as_slice()[..got]);
                 Ok(())
             }
             Err(errno) => Err(Step::from_errno(Call::Pread, Side::Source, errno)),
@@ -137,35 +132,37 @@ impl Bypassing<'_> {
 
     /// Writes the aligned part directly; a head, a tail, or what an odd short write left, through
     /// the page cache.
-    fn deliver(&mut self, direct: bool) -> io::Result<usize> {
+    fn deliver(&mut self) -> io::Result<usize> {
         let pending = &self.buffer.as_slice()[self.begin..self.end];
         let unit = usize::try_from(self.alignment).unwrap_or(4096);
         let whole = pending.len() - pending.len() % unit;
         let aligned =
             self.target_at.is_multiple_of(self.alignment) && self.begin.is_multiple_of(unit);
-        let put = if direct && aligned && whole > 0 {
+        let put = if aligned && whole > 0 {
             sys::data::pwrite(self.target_direct.as_fd(), &pending[..whole], self.target_at)?
         } else {
             Port::new(&self.target, Some(self.target_at)).write(pending)?
         };
+        if let Some(tap) = &self.tap {
+            tap.show(&pending[..put]);
+        }
         self.target_at += put as u64;
         self.begin += put;
         Ok(put)
     }
 
-    fn delivered(&mut self, direct: bool) -> Step {
-        match self.deliver(direct) {
+    fn delivered(&mut self) -> Step {
+        match self.deliver() {
             Ok(0) => {
                 Step::Failed(Fault { call: Call::Pwrite, side: Side::Target, errno: Errno::IO })
             }
             Ok(put) => Step::Moved(put as u64),
-            Err(errno) if direct => Step::from_errno(Call::Pwrite, Side::Target, errno),
-            Err(errno) => Step::from_errno_final(Call::Pwrite, Side::Target, errno),
+            Err(errno) => Step::from_errno(Call::Pwrite, Side::Target, errno),
         }
     }
 }
 
-impl Transfer for Bypassing<'_> {
+impl Range for Bypassing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         if self.begin == self.end
             && let Err(step) = self.fill(budget_bytes)
@@ -174,7 +171,7 @@ impl Transfer for Bypassing<'_> {
         }
         let mut moved = 0;
         while self.begin < self.end {
-            match self.delivered(true) {
+            match self.delivered() {
                 Step::Moved(put) if put > 0 => moved += put,
                 _ if moved > 0 => break,
                 step => return step,
@@ -189,13 +186,5 @@ impl Transfer for Bypassing<'_> {
         };
         (self.source_at, self.target_at) = (source_at, target_at);
         self.begin == self.end
-    }
-
-    fn in_flight(&self) -> u64 {
-        (self.end - self.begin) as u64
-    }
-
-    fn drain(&mut self) -> Step {
-        self.delivered(false)
     }
 }

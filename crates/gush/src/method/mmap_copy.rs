@@ -6,11 +6,10 @@
 use rustix::io::Errno;
 
 use super::mapped::{MappedSource, MappedTarget, WINDOW_BYTES, source_fault, target_fault};
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer};
+use super::{Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits};
 use crate::fault::Fault;
 use crate::port::Side;
 use crate::sys::map::FilledBy;
-use crate::tuning::Tuning;
 
 #[derive(Debug)]
 pub(super) struct MmapCopy;
@@ -30,15 +29,11 @@ impl Method for MmapCopy {
         }
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        let window_bytes = tuning.buffer_or(WINDOW_BYTES);
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        let window_bytes = setup.buffer_or(WINDOW_BYTES);
         let source = MappedSource::new(self.name(), pair, window_bytes)?;
         let target = MappedTarget::new(self.name(), pair, window_bytes, FilledBy::UserSpace)?;
-        Ok(Box::new(Copying { source, target }))
+        Ok(Start::range(Copying { source, target }))
     }
 }
 
@@ -47,7 +42,7 @@ struct Copying<'fd> {
     target: MappedTarget<'fd>,
 }
 
-impl Transfer for Copying<'_> {
+impl Range for Copying<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let (from, from_offset, len) = match self.source.next(budget_bytes) {
             Ok(next) => next,

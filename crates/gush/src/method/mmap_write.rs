@@ -7,12 +7,12 @@ use rustix::io::Errno;
 
 use super::mapped::{MappedSource, WINDOW_BYTES, source_fault};
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, is_aligned_for_direct, source_offset,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, is_aligned_for_direct,
+    source_offset,
 };
 use crate::kernel::Kernel;
 use crate::port::{Port, Side};
 use crate::sys::Call;
-use crate::tuning::Tuning;
 
 #[derive(Debug)]
 pub(super) struct MmapWrite;
@@ -31,14 +31,10 @@ impl Method for MmapWrite {
         is_aligned_for_direct(self.name(), pair)
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        let source = MappedSource::new(self.name(), pair, tuning.buffer_or(WINDOW_BYTES))?;
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        let source = MappedSource::new(self.name(), pair, setup.buffer_or(WINDOW_BYTES))?;
         let target = Port::new(&pair.target, pair.target_at);
-        Ok(Box::new(Writing { source, target }))
+        Ok(Start::range(Writing { source, target }))
     }
 }
 
@@ -47,7 +43,7 @@ struct Writing<'fd> {
     target: Port<'fd>,
 }
 
-impl Transfer for Writing<'_> {
+impl Range for Writing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let (window, offset, len) = match self.source.next(budget_bytes) {
             Ok(next) => next,

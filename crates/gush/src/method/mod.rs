@@ -1,9 +1,10 @@
 //! One technique a file, all behind one trait.
 //!
-//! A [`Method`] says whether it serves a pair of endpoints and starts a [`Transfer`]; the transfer
-//! moves bytes in steps that never wait. Whoever drives it (the blocking [`crate::Mover`], an
-//! asynchronous relay, a test by hand) does the waiting. No method can be plugged in from outside: the
-//! invariants of a move rest on those that are here.
+//! A [`Method`] says whether it serves a pair of endpoints, and starts there: either a
+//! [`Flow`](crate::flow::Flow) of one way, with its means, or a [`Range`]. A range copies between named
+//! offsets of two files and has nothing in flight between its steps: what it took and did not deliver is
+//! still in the source. No method can be plugged in from outside: the invariants of a move rest on those
+//! that are here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,7 +17,6 @@ use crate::fault::Fault;
 use crate::kernel::{Kernel, is_refusal};
 use crate::port::Side;
 use crate::sys::Call;
-use crate::tuning::Tuning;
 
 #[cfg(any(test, not(feature = "uring")))]
 mod absent;
@@ -29,14 +29,15 @@ mod read_mmap;
 mod read_write;
 mod reflink;
 mod sendfile;
+mod setup;
 mod splice;
 mod streamed;
 #[cfg(feature = "uring")]
 mod uring;
 mod vmsplice;
-mod zeros;
 
-pub(crate) use zeros::punch;
+pub(crate) use setup::Setup;
+pub(crate) use streamed::Streamed;
 
 #[cfg(feature = "uring")]
 const URING: uring::Uring = uring::Uring;
@@ -203,6 +204,8 @@ pub(crate) struct Pair<'fd> {
     pub(crate) target_at: Option<u64>,
     /// How many bytes are to move, or `None` for all up to the end.
     pub(crate) length_bytes: Option<u64>,
+    /// How many of them the source holds, as far as it says.
+    pub(crate) expected_bytes: Option<u64>,
 }
 
 /// What a technique does to its user, and what it asks of whoever drives it.
@@ -349,7 +352,7 @@ pub fn errno_name(errno: Errno) -> String {
         .map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
 }
 
-/// What one step did.
+/// What one step of a range did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// So many bytes reached the target; 0 when a signal interrupted the step.
@@ -374,14 +377,6 @@ impl Step {
             Errno::AGAIN => Step::WouldBlock(side),
             errno if is_refusal(errno) => Step::Refused(Fault { call, side, errno }),
             errno => Step::Failed(Fault { call, side, errno }),
-        }
-    }
-
-    /// As [`Step::from_errno`], where there is no other way to try.
-    pub(crate) fn from_errno_final(call: Call, side: Side, errno: Errno) -> Self {
-        match Self::from_errno(call, side, errno) {
-            Step::Refused(fault) => Step::Failed(fault),
-            step => step,
         }
     }
 }
@@ -423,36 +418,32 @@ pub(crate) trait Method: fmt::Debug + Sync {
     ///
     /// # Errors
     /// The refusal of a call that making ready needs; source and target are untouched.
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal>;
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal>;
 }
 
-/// A technique at work on one pair.
-pub(crate) trait Transfer {
-    /// Moves at most `budget_bytes`, without waiting for a side that can be idle.
+/// A technique made ready for one pair.
+pub(crate) enum Start<'fd> {
+    /// A stream of bytes, which its driver waits for.
+    Flow(Box<Streamed<'fd>>),
+    /// A part of a file.
+    Range(Box<dyn Range + Send + 'fd>),
+}
+
+impl<'fd> Start<'fd> {
+    fn range(range: impl Range + Send + 'fd) -> Self {
+        Start::Range(Box::new(range))
+    }
+}
+
+/// A technique that copies between named offsets, and loses nothing where it fails.
+pub(crate) trait Range {
+    /// Moves at most `budget_bytes`, without waiting for a target that can be idle. Bytes that it does not
+    /// count as moved are still in the source.
     fn step(&mut self, budget_bytes: u64) -> Step;
 
     /// Goes on with another part of the same two files, keeping buffers; `false` if it cannot.
     fn reposition(&mut self, _pair: &Pair<'_>) -> bool {
         false
-    }
-
-    /// The bytes taken from the source and not yet delivered.
-    fn in_flight(&self) -> u64 {
-        0
-    }
-
-    /// Delivers some of the bytes in flight by plain writes; to be repeated while there are any.
-    fn drain(&mut self) -> Step {
-        Step::Moved(0)
-    }
-
-    /// Of the bytes moved so far, how many were zeros left out as holes.
-    fn hole_bytes(&self) -> u64 {
-        0
     }
 }
 

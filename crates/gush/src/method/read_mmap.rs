@@ -8,11 +8,10 @@
 use rustix::io::Errno;
 
 use super::mapped::{MappedTarget, target_fault};
-use super::{Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset};
+use super::{Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, source_offset};
 use crate::port::{Port, Side};
 use crate::sys::Call;
 use crate::sys::map::FilledBy;
-use crate::tuning::Tuning;
 
 /// One window of each worker.
 const WINDOW_BYTES: usize = 4 << 20;
@@ -36,14 +35,10 @@ impl Method for ReadMmap {
         }
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
         source_offset(self.name(), pair)?;
-        let window_bytes = tuning.buffer_or(WINDOW_BYTES);
-        Ok(Box::new(Reading {
+        let window_bytes = setup.buffer_or(WINDOW_BYTES);
+        Ok(Start::range(Reading {
             source: Port::new(&pair.source, pair.source_at),
             target: MappedTarget::new(self.name(), pair, window_bytes, FilledBy::Kernel)?,
         }))
@@ -55,7 +50,7 @@ struct Reading<'fd> {
     target: MappedTarget<'fd>,
 }
 
-impl Transfer for Reading<'_> {
+impl Range for Reading<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let (window, offset, len) = match self.target.next(budget_bytes) {
             Ok(next) => next,

@@ -9,12 +9,12 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, source_offset, target_offset,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, source_offset,
+    target_offset,
 };
 use crate::kernel::is_refusal;
 use crate::port::Side;
 use crate::sys::{self, Call};
-use crate::tuning::Tuning;
 
 #[derive(Debug)]
 pub(super) struct Reflink;
@@ -48,12 +48,8 @@ impl Method for Reflink {
         }
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        _tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        Ok(Box::new(Sharing {
+    fn start<'fd>(&self, pair: &Pair<'fd>, _setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        Ok(Start::range(Sharing {
             source: pair.source.fd(),
             target: pair.target.fd(),
             source_at: source_offset(self.name(), pair)?,
@@ -71,7 +67,7 @@ struct Sharing<'fd> {
     length_bytes: Option<u64>,
 }
 
-impl Transfer for Sharing<'_> {
+impl Range for Sharing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         let size_bytes = match sys::file::size_bytes(self.source) {
             Ok(size_bytes) => size_bytes,

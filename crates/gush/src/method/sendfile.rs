@@ -4,11 +4,11 @@
 //! may be anything not opened with O_APPEND (sendfile(2)). It is always written at its own position.
 //! Into a socket the pages are shared, not copied.
 
-use super::streamed::Streamed;
-use super::{Method, MethodName, Pair, Refusal, Traits, Transfer, is_aligned_for_direct};
+use super::streamed::{Means, Streamed};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, is_aligned_for_direct};
+use crate::flow::Terms;
 use crate::kernel::Kernel;
 use crate::progress::Pace;
-use crate::tuning::Tuning;
 
 /// One call to a stream: a blocking socket holds the call until all of it is accepted.
 const STREAM_BYTES: usize = 2 << 20;
@@ -36,13 +36,11 @@ impl Method for Sendfile {
         Ok(())
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
         let most_bytes =
             if pair.target.kind().can_idle() { STREAM_BYTES } else { Pace::MOST_BYTES as usize };
-        Ok(Box::new(Streamed::new(self.name(), pair, tuning.buffer_or(most_bytes), None)?))
+        let terms = Terms { call_bytes: setup.buffer_or(most_bytes), ..Terms::default() };
+        let streamed = Streamed::new(self.name(), pair, setup, terms, Means::default())?;
+        Ok(Start::Flow(Box::new(streamed)))
     }
 }

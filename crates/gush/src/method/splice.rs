@@ -6,13 +6,13 @@
 
 use rustix::io::Errno;
 
-use super::streamed::Streamed;
-use super::{Method, MethodName, Pair, Refusal, Traits, Transfer, splices_fit_direct};
+use super::streamed::{Means, Streamed};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, splices_fit_direct};
 use crate::endpoint::Kind;
+use crate::flow::Terms;
 use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
-use crate::tuning::Tuning;
 
 /// What an unprivileged process may have (`/proc/sys/fs/pipe-max-size`), and as fast as any larger.
 const PIPE_BYTES: usize = 1 << 20;
@@ -34,13 +34,9 @@ impl Method for Splice {
         splices_fit_direct(self.name(), pair)
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        let pipe_bytes = tuning.pipe_or(PIPE_BYTES);
-        let call_bytes = tuning.buffer_or(usize::MAX);
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        let pipe_bytes = setup.pipe_or(PIPE_BYTES);
+        let call_bytes = setup.buffer_or(usize::MAX);
         let ends = [pair.source, pair.target];
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);
         // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
@@ -48,7 +44,8 @@ impl Method for Splice {
             ends.iter().any(|end| end.kind() == Kind::Pipe) && pair.source.kind() != Kind::Datagram;
         let pipe = if direct {
             // A size that the user names is the user's to answer for.
-            let pipe_bytes = tuning.get_pipe_bytes().unwrap_or_else(|| pipe::modest(pipe_bytes));
+            let pipe_bytes =
+                if setup.pipe_is_named { pipe_bytes } else { pipe::modest(pipe_bytes) };
             for end in ends.iter().filter(|end| end.kind() == Kind::Pipe) {
                 pipe::grow(end.fd(), pipe_bytes).map_err(by_kernel)?;
             }
@@ -56,7 +53,9 @@ impl Method for Splice {
         } else {
             Some(Pipe::new(pipe_bytes).map_err(by_kernel)?)
         };
-        Ok(Box::new(Streamed::new(self.name(), pair, call_bytes, pipe)?))
+        let terms = Terms { call_bytes, ..Terms::default() };
+        let means = Means { pipe, pipe_bytes, ..Means::default() };
+        Ok(Start::Flow(Box::new(Streamed::new(self.name(), pair, setup, terms, means)?)))
     }
 }
 

@@ -7,7 +7,7 @@
 use rustix::io::{self, Errno};
 
 use super::{
-    Method, MethodName, Pair, Refusal, Step, Traits, Transfer, is_aligned_for_direct,
+    Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, is_aligned_for_direct,
     source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
@@ -44,13 +44,9 @@ impl Method for Uring {
         is_aligned_for_direct(self.name(), pair)
     }
 
-    fn start<'fd>(
-        &self,
-        pair: &Pair<'fd>,
-        tuning: &Tuning,
-    ) -> Result<Box<dyn Transfer + Send + 'fd>, Refusal> {
-        let buffer_bytes = tuning.buffer_or(BUFFER_BYTES).min(Tuning::MOST_BUFFER_BYTES / SLOTS);
-        Ok(Box::new(Ringing {
+    fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        let buffer_bytes = setup.buffer_or(BUFFER_BYTES).min(Tuning::MOST_BUFFER_BYTES / SLOTS);
+        Ok(Start::range(Ringing {
             source: pair.source,
             target: pair.target,
             source_at: source_offset(self.name(), pair)?,
@@ -143,7 +139,7 @@ impl Ringing<'_> {
     }
 }
 
-impl Transfer for Ringing<'_> {
+impl Range for Ringing<'_> {
     fn step(&mut self, budget_bytes: u64) -> Step {
         // A refusal must leave everything untouched, so the first piece goes alone.
         let budget_bytes = if self.proven {

@@ -1,91 +1,464 @@
-//! Driving one transfer: budget, step, wait, deliver what is in flight, prove the end.
-
-use std::thread;
-use std::time::{Duration, Instant};
+//! One move from its request to its report: methods are asked in turn, driven, and made to prove the end.
 
 use rustix::io::Errno;
 
-use super::end::Proof;
-use super::job::Job;
-use crate::endpoint::Kind;
+use super::account::{Account, Tally};
+use super::choice::{self, Choosing};
+use super::cursor::Cursor;
+use super::ends::Ends;
+use super::request::Request;
+use super::space::{Loose, OpenEnd};
+use super::watch::Watch;
+use super::{Holes, Observer};
+use crate::digest::Tap;
+use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::kernel::Kernel;
-use crate::method::{MethodName, Refusal, Step, Traits, Transfer};
-use crate::port::Side;
+use crate::flow::{End, Eye, Failure, Next, Op};
+use crate::kernel::{Kernel, is_refusal};
+use crate::method::{MethodName, Pair, Range, Refusal, Setup, Start, Step, Streamed, Traits};
+use crate::port::{Port, Side};
+use crate::profile::Rule;
 use crate::progress::Control;
-use crate::sys::{Call, Counts};
-use crate::wait::Woken;
+use crate::report::{MethodUse, Report};
+use crate::sys::Call;
+use crate::tuning::Measured;
+use crate::wait::Wait;
 
-use super::space::OpenEnd;
-
-/// How long a wait may last before a watched move asks its observer again (invariant 7).
-pub(super) const SLICE: Duration = Duration::from_millis(50);
-
-/// How a transfer's drive ended, if not by an error.
-enum Course {
-    /// The goal, or the end of the source.
-    Done,
-    Refused(Refusal),
-    /// Bytes went past the transfer to where it would write next: a new one must go on.
-    Again,
+/// A move under way.
+pub(super) struct Move<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) ends: Ends<'a>,
+    pub(super) cursor: Cursor,
+    pub(super) watch: Watch<'a>,
+    pub(super) account: Account,
+    pub(super) setup: Setup,
+    pub(super) old: super::replace::OldContent,
+    pub(super) loose: Loose,
+    rule: Option<&'a Rule>,
 }
 
-impl<'a> Job<'a> {
-    /// Moves up to the goal by one method; answers its refusal if it cannot go on from here.
-    pub(super) fn move_by(
+/// Why a method did not get to its goal.
+pub(super) enum Halt {
+    /// Not this way: the next method goes on from the cursor.
+    Refused(Refusal),
+    /// The bytes cannot move.
+    Failed(Error),
+}
+
+impl From<Refusal> for Halt {
+    fn from(refusal: Refusal) -> Self {
+        Halt::Refused(refusal)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Failed(error)
+    }
+}
+
+/// How far a range got.
+#[derive(PartialEq, Eq)]
+enum Reached {
+    /// As far as was asked.
+    Goal,
+    /// A `read` of its own answered 0.
+    End,
+    /// Another call answered 0, which proves nothing.
+    Nothing,
+    /// The source, a mapped file, became shorter.
+    Cut,
+}
+
+impl<'a> Move<'a> {
+    pub(super) fn new(
+        request: Request<'a>,
+        ends: Ends<'a>,
+        observer: Option<Observer<'a>>,
+    ) -> Result<Self, Fault> {
+        let cursor = Cursor::of(&request, &ends)?;
+        let mut setup = Setup::of(&request.tuning, Measured::default());
+        setup.tap = Tap::if_wanted(request.digest);
+        Ok(Self {
+            watch: Watch::new(&request, observer),
+            account: Account::new(),
+            old: super::replace::OldContent::of(&request, &ends, &cursor),
+            loose: Loose::default(),
+            rule: None,
+            request,
+            ends,
+            cursor,
+            setup,
+        })
+    }
+
+    pub(super) fn run(mut self) -> Result<Report, Error> {
+        if self.watch.is_cancelled() {
+            return Err(self.stopped(0));
+        }
+        self.refuse_same_file()?;
+        self.ask_profile();
+        self.advise();
+        let outcome = self.preallocate().and_then(|()| self.move_all());
+        // What was read of a file and not delivered is still in the file: its position goes back.
+        self.cursor.positions_lag |= outcome.is_err();
+        let outcome = outcome.and_then(|()| self.cut_what_is_left());
+        let settled = self.settle();
+        let lost_old_content = self.old.is_lost();
+        outcome.and(settled).map_err(|error| error.having_cut(lost_old_content))?;
+        Ok(self.report())
+    }
+
+    fn report(self) -> Report {
+        Report {
+            bytes: self.cursor.moved_bytes,
+            hole_bytes: self.cursor.hole_bytes,
+            elapsed: self.watch.elapsed(),
+            profile: choice::profile_account(&self.request, self.rule),
+            #[cfg(feature = "digest")]
+            digest: self.setup.tap.filter(|_| self.account.all_seen).map(|tap| tap.digest()),
+            methods: self.account.uses,
+            refusals: self.account.refusals,
+        }
+    }
+
+    /// A file may be copied within itself where the ranges are apart; then only what it holds now.
+    fn refuse_same_file(&mut self) -> Result<(), Error> {
+        let Ends { source, target } = &self.ends;
+        if !(source.kind() == Kind::File && source.is_same_file(target)) {
+            return Ok(());
+        }
+        let (Some(from), to) = self.cursor.bases() else { return Ok(()) };
+        let length = self.cursor.expected_bytes(&self.ends).unwrap_or(0);
+        let overlap = match to {
+            Some(to) => from < to.saturating_add(length) && to < from.saturating_add(length),
+            None => length > 0,
+        };
+        self.cursor.limit(length);
+        if overlap { Err(Error::same_file()) } else { Ok(()) }
+    }
+
+    fn ask_profile(&mut self) {
+        let left_bytes = self.cursor.known_left_bytes(&self.ends, None);
+        self.rule = choice::rule_for(&self.request, &self.ends, left_bytes);
+        if let (None, Some(spin)) = (self.request.wait, self.rule.and_then(Rule::spin)) {
+            self.watch.wait_by(Wait::Hybrid(spin));
+        }
+    }
+
+    /// Moves what is left, the holes apart from the data where they are to stay holes.
+    fn move_all(&mut self) -> Result<(), Error> {
+        let are_files = self.ends.are_both_files();
+        let report = match self.request.holes {
+            Holes::Keep | Holes::Make if are_files => self.ends.source.holes(),
+            _ => HoleReport::None,
+        };
+        self.setup.makes_holes = self.request.holes == Holes::Make && are_files;
+        match report {
+            HoleReport::Believed => self.move_around_holes(),
+            HoleReport::Suspect if !self.setup.makes_holes => self.move_and_look_for_holes(),
+            HoleReport::Suspect | HoleReport::None => self.move_data(self.cursor.length_bytes()),
+        }
+    }
+
+    /// Asks the methods in turn until one has moved `length_bytes`, or everything.
+    pub(super) fn move_data(&mut self, length_bytes: Option<u64>) -> Result<(), Error> {
+        let goal = length_bytes.map(|length| self.cursor.moved_bytes.saturating_add(length));
+        let candidates = self.choosing(None).candidates();
+        for &name in candidates.iter() {
+            if self.cursor.is_at(goal) {
+                return Ok(());
+            }
+            if !self.account.has_refused(name) && self.try_method(name, goal)? {
+                return Ok(());
+            }
+        }
+        self.give_up()
+    }
+
+    /// Tries one method; answers whether it got to the goal. A refusal holds for the rest of the move.
+    pub(super) fn try_method(
         &mut self,
         name: MethodName,
         goal: Option<u64>,
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<bool, Error> {
+        let refusal = match self.attempt(name, goal) {
+            Ok(()) => return Ok(true),
+            Err(Halt::Failed(error)) => return Err(error),
+            Err(Halt::Refused(refusal)) => refusal,
+        };
+        if let Some(memory) = self.request.refusals {
+            memory.learn(&refusal, &self.ends.source, &self.ends.target);
+        }
+        self.account.refusals.push(refusal);
+        Ok(false)
+    }
+
+    fn attempt(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        self.choosing(goal).may_use(name)?;
+        let measured = self.rule.map_or_else(Measured::default, |rule| rule.measured_for(name));
+        self.setup = self.setup.resized(&self.request.tuning, measured);
+        self.make_way(name, goal)?;
+        if self.cursor.is_at(goal) {
+            return Ok(());
+        }
+        let threads = self.choosing(goal).threads_for(name);
+        if threads > 1 {
+            self.move_on_threads(name, threads, goal)?;
+            if self.cursor.is_at(goal) {
+                return Ok(());
+            }
+        }
+        self.move_by(name, goal)
+    }
+
+    /// Moves up to the goal, or the end, by one method on this thread.
+    pub(super) fn move_by(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        let pair = self.pair(name.method().traits(), goal)?;
+        name.method().serves(&pair, Kernel::get())?;
+        match name.method().start(&pair, &self.setup)? {
+            Start::Flow(streamed) => self.move_by_flow(name, &pair, *streamed),
+            Start::Range(range) => self.move_by_ranges(name, range, goal),
+        }
+    }
+
+    /// Drives a flow to its limit, or to the end that it has proven.
+    fn move_by_flow(
+        &mut self,
+        name: MethodName,
+        pair: &Pair<'a>,
+        mut streamed: Streamed<'a>,
+    ) -> Result<(), Halt> {
+        let tally = Tally::begin();
+        let before_bytes = self.cursor.moved_bytes;
+        let mut steps = 0;
+        let outcome = self.drive(name, &mut streamed, &mut steps);
+        drop(streamed);
+        let bytes = self.cursor.moved_bytes - before_bytes;
+        self.cursor.positions_lag |=
+            bytes > 0 && (pair.source_at.is_some() || pair.target_at.is_some());
+        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
+            let calls = tally.calls();
+            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
+        }
+        outcome
+    }
+
+    /// The driver of a flow: it calls, waits, keeps to the rate, and asks the observer.
+    ///
+    /// Invariant: the cursor has counted what the flow has delivered.
+    fn drive(
+        &mut self,
+        name: MethodName,
+        streamed: &mut Streamed<'a>,
+        steps: &mut u64,
+    ) -> Result<(), Halt> {
         loop {
-            match self.move_by_one_transfer(name, goal)? {
-                Course::Done => return Ok(None),
-                Course::Refused(refusal) => return Ok(Some(refusal)),
-                Course::Again => {}
+            match streamed.flow.next(self.watch.allowance(), &mut streamed.means) {
+                Next::Do(op) => {
+                    let began = self.watch.now();
+                    let answer = streamed.flow.perform(op, streamed.fds);
+                    let delivered_bytes = self.learn(streamed, op, answer);
+                    *steps += u64::from(delivered_bytes > 0);
+                    self.watch.learn(delivered_bytes, began);
+                    let is_step = delivered_bytes > 0 || answer == Err(Errno::INTR);
+                    if self.watch.is_watched() && (is_step || self.watch.is_due()) {
+                        self.ask(name).map_err(|_| self.stop(streamed))?;
+                    }
+                }
+                Next::Wait(side) => {
+                    let due = self.watch.wait_for(self.ends.fd(side), side).map_err(|errno| {
+                        let fault = Fault { call: Call::Poll, side, errno };
+                        self.cursor.after(fault, streamed.flow.in_flight_bytes())
+                    })?;
+                    if due {
+                        self.ask(name).map_err(|_| self.stop(streamed))?;
+                    }
+                }
+                Next::Throttled => {
+                    self.watch.pause();
+                    self.ask(name).map_err(|_| self.stop(streamed))?;
+                }
+                Next::Ended(end) => {
+                    self.cursor.ended |= end == End::Proven;
+                    return Ok(());
+                }
+                Next::Failed(failure) => {
+                    let in_flight_bytes = streamed.flow.in_flight_bytes();
+                    return Err(self.halted(name, *failure, in_flight_bytes));
+                }
             }
         }
     }
 
-    fn move_by_one_transfer(
+    /// Lets the flow learn an answer; answers how many bytes were delivered by it.
+    fn learn(
+        &mut self,
+        streamed: &mut Streamed<'_>,
+        op: Op,
+        answer: rustix::io::Result<usize>,
+    ) -> u64 {
+        let holes_before_bytes = streamed.flow.hole_bytes();
+        let eye: &mut dyn Eye = match &mut self.setup.tap {
+            Some(tap) => tap,
+            None => &mut (),
+        };
+        let moved = streamed.flow.learn(op, answer, eye);
+        self.watch.spend(moved.taken_bytes);
+        self.cursor.moved_bytes += moved.delivered_bytes;
+        self.cursor.hole_bytes += streamed.flow.hole_bytes() - holes_before_bytes;
+        moved.delivered_bytes
+    }
+
+    /// Delivers what was taken, then says who stopped the move. A target that takes nothing now must not hold
+    /// up who wants to stop: nobody waits.
+    fn stop(&mut self, streamed: &mut Streamed<'_>) -> Error {
+        while let Next::Do(op) = streamed.flow.next(0, &mut streamed.means) {
+            let answer = streamed.flow.perform(op, streamed.fds);
+            self.learn(streamed, op, answer);
+        }
+        self.stopped(streamed.flow.in_flight_bytes())
+    }
+
+    fn halted(&self, name: MethodName, failure: Failure, in_flight_bytes: u64) -> Halt {
+        let reads = name.method().traits().proves_end;
+        match failure {
+            Failure::Refused(refusal) => refusal.into(),
+            Failure::FalseEnd(refusal) => self.false_end(refusal.method),
+            // Another method has other calls.
+            Failure::Fault(fault) if !reads && in_flight_bytes == 0 && is_refusal(fault.errno) => {
+                Refusal::by_kernel(name, fault.call, fault.errno).into()
+            }
+            Failure::Fault(fault) => self.cursor.after(fault, in_flight_bytes).into(),
+        }
+    }
+
+    /// Copies ranges up to the source's known end, asks whether that is the end, and goes on while there is
+    /// more. A method that says twice that there is no more, where there is, is refused.
+    fn move_by_ranges(
         &mut self,
         name: MethodName,
+        mut range: Box<dyn Range + Send + 'a>,
         goal: Option<u64>,
-    ) -> Result<Course, Error> {
-        let method = name.method();
-        let traits = method.traits();
-        let calls_before = Counts::of_this_thread();
-        let pair = self.pair(traits, goal)?;
-        if let Err(refusal) = method.serves(&pair, Kernel::get()) {
-            return Ok(Course::Refused(refusal));
+    ) -> Result<(), Halt> {
+        let traits = name.method().traits();
+        let mut doubted_at = None;
+        loop {
+            let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+            let asks_nobody = self.cursor.source_at().is_none();
+            let doubts = doubted_at == Some(self.cursor.moved_bytes);
+            if doubts && known_bytes == 0 && traits.needs_target_size {
+                return Err(self.false_end(name));
+            }
+            let mut reached = Reached::Nothing;
+            if known_bytes > 0 || asks_nobody || doubts {
+                let open = known_bytes == 0;
+                let most_bytes =
+                    if open || traits.whole { goal_left(goal, &self.cursor) } else { known_bytes };
+                reached = self.move_range(name, range.as_mut(), most_bytes, goal)?;
+            }
+            self.cursor.ended |= reached == Reached::End;
+            if self.cursor.is_at(goal) {
+                return Ok(());
+            }
+            if reached != Reached::Cut {
+                if !self.has_more()? {
+                    self.cursor.ended = true;
+                    return Ok(());
+                }
+                let moved_bytes = self.cursor.moved_bytes;
+                if reached != Reached::Goal && doubted_at.replace(moved_bytes) == Some(moved_bytes)
+                {
+                    return Err(self.false_end(name));
+                }
+                self.ends
+                    .source
+                    .look_at_size()
+                    .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Source, errno))?;
+            }
+            let pair = self.pair(traits, goal)?;
+            range = match name.method().start(&pair, &self.setup)? {
+                Start::Range(range) => range,
+                Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed),
+            };
         }
-        let mut transfer = match method.start(&pair, &self.options.tuning) {
-            Ok(transfer) => transfer,
-            Err(refusal) => return Ok(Course::Refused(refusal)),
-        };
-        let open_end = match self.open_end(name, traits, goal)? {
-            Ok(open_end) => open_end,
-            Err(refusal) => return Ok(Course::Refused(refusal)),
-        };
-        let (moved_before, holes_before) = (self.moved_bytes, self.hole_bytes);
+    }
+
+    /// Copies one range of at most `most_bytes`, and cuts off what may lie behind it.
+    fn move_range(
+        &mut self,
+        name: MethodName,
+        range: &mut dyn Range,
+        most_bytes: u64,
+        goal: Option<u64>,
+    ) -> Result<Reached, Halt> {
+        let traits = name.method().traits();
+        let tally = Tally::begin();
+        let before_bytes = self.cursor.moved_bytes;
+        let open_end = self.open_end(name, traits, goal)?;
         let mut steps = 0;
-        let outcome = self.drive(name, transfer.as_mut(), goal, &mut steps);
-        self.hole_bytes = holes_before + transfer.hole_bytes();
-        drop(transfer);
-        let moved = self.moved_bytes - moved_before;
-        if moved > 0 && (pair.source_at.is_some() || pair.target_at.is_some()) {
-            self.skip(0);
-        }
-        let arrived_end = self.target_at().filter(|_| moved > 0);
+        let outcome = self.step_through(name, range, most_bytes, &mut steps);
+        let bytes = self.cursor.moved_bytes - before_bytes;
+        self.cursor.positions_lag |= bytes > 0;
+        let arrived_end = self.cursor.target_at().filter(|_| bytes > 0);
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
-        self.all_seen &= traits.sees_bytes || moved == 0;
-        let calls = Counts::of_this_thread().since(calls_before);
-        if !matches!(outcome, Ok(Course::Refused(_))) || moved > 0 {
-            self.record(name, moved, steps, 1, calls);
+        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
+            let calls = tally.calls();
+            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
         }
-        let course = outcome?;
-        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
-        Ok(course)
+        let reached = outcome?;
+        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+        Ok(reached)
+    }
+
+    /// Invariant: what lies before the cursor has arrived, and nothing is in flight between two steps.
+    fn step_through(
+        &mut self,
+        name: MethodName,
+        range: &mut dyn Range,
+        most_bytes: u64,
+        steps: &mut u64,
+    ) -> Result<Reached, Halt> {
+        let is_whole = name.method().traits().whole;
+        let mut left_bytes = most_bytes;
+        while left_bytes > 0 {
+            let allowed_bytes = self.watch.allowance();
+            if allowed_bytes == 0 {
+                self.watch.pause();
+                self.ask(name)?;
+                continue;
+            }
+            *steps += 1;
+            let began = self.watch.now();
+            let budget_bytes = if is_whole { left_bytes } else { left_bytes.min(allowed_bytes) };
+            match range.step(budget_bytes) {
+                Step::Moved(bytes) => {
+                    self.cursor.moved_bytes += bytes;
+                    left_bytes = left_bytes.saturating_sub(bytes);
+                    self.watch.spend(bytes);
+                    self.watch.learn(bytes, began);
+                    self.ask(name)?;
+                }
+                Step::Dry => return Ok(Reached::Nothing),
+                Step::End => return Ok(Reached::End),
+                Step::WouldBlock(side) => {
+                    let due = self
+                        .watch
+                        .wait_for(self.ends.fd(side), side)
+                        .map_err(|errno| self.cursor.failed(Call::Poll, side, errno))?;
+                    if due {
+                        self.ask(name)?;
+                    }
+                }
+                Step::Refused(fault) => {
+                    return Err(Refusal::by_kernel(name, fault.call, fault.errno).into());
+                }
+                Step::Failed(fault) if self.was_cut(fault) => return Ok(Reached::Cut),
+                Step::Failed(fault) => return Err(self.cursor.after(fault, 0).into()),
+            }
+        }
+        Ok(Reached::Goal)
     }
 
     /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and
@@ -95,95 +468,44 @@ impl<'a> Job<'a> {
         name: MethodName,
         traits: Traits,
         goal: Option<u64>,
-    ) -> Result<Result<Option<OpenEnd<'a>>, Refusal>, Error> {
-        let left = self.known_left_bytes(goal);
-        if !(traits.writes_ahead || traits.needs_target_size) || left == 0 {
-            return Ok(Ok(None));
+    ) -> Result<Option<OpenEnd<'a>>, Halt> {
+        let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        if !(traits.writes_ahead || traits.needs_target_size) || left_bytes == 0 {
+            return Ok(None);
         }
-        let end = OpenEnd::of(self.options.target)
-            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
-        if traits.needs_target_size
-            && let Err(errno) = end.reserve(self.target_at().unwrap_or(0), left)
-        {
-            return Ok(Err(Refusal::by_kernel(name, Call::Fallocate, errno)));
-        }
-        Ok(Ok(Some(end)))
+        self.reserved_end(name, left_bytes).map(Some)
     }
 
-    fn drive(
-        &mut self,
+    /// Where the target ends now; for a method that maps it, the end is moved on by so many bytes.
+    pub(super) fn reserved_end(
+        &self,
         name: MethodName,
-        transfer: &mut dyn Transfer,
-        goal: Option<u64>,
-        steps: &mut u64,
-    ) -> Result<Course, Error> {
-        let traits = name.method().traits();
-        // Where a read found more although the method, or the file's size, had said there was none.
-        let mut doubted_at = None;
+        left_bytes: u64,
+    ) -> Result<OpenEnd<'a>, Halt> {
+        let end = OpenEnd::of(self.ends.target.fd())
+            .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+        if name.method().traits().needs_target_size {
+            end.reserve(self.cursor.target_at().unwrap_or(0), left_bytes)
+                .map_err(|errno| Refusal::by_kernel(name, Call::Fallocate, errno))?;
+        }
+        Ok(end)
+    }
+
+    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
+    /// without taking what comes: its method is not believed.
+    fn has_more(&mut self) -> Result<bool, Error> {
+        let Some(at) = self.cursor.source_at() else { return Ok(true) };
+        let mut port = Port::new(&self.ends.source, Some(at));
+        let failed = |call, errno| self.cursor.failed(call, Side::Source, errno);
         loop {
-            let Some(budget) = self.budget(name, transfer, goal)? else { return Ok(Course::Done) };
-            let Some((budget, datagram_bytes)) =
-                self.whole_datagram(name, transfer, budget, goal)?
-            else {
-                self.after_step(name, transfer, 0, Duration::ZERO)?;
-                continue;
-            };
-            let known_left = self.known_left_bytes(goal);
-            let step = if traits.proves_end || known_left > 0 || self.source_at().is_none() {
-                *steps += 1;
-                let began = Instant::now();
-                let step = transfer.step(self.fitting(traits, budget, known_left, goal));
-                if let Step::Moved(bytes) = step {
-                    self.after_step(name, transfer, bytes, began.elapsed())?;
-                    self.check_whole(transfer, bytes, datagram_bytes)?;
+            match port.read(&mut [0]) {
+                Ok(got) => return Ok(got > 0),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let waited = self.watch.wait_for(self.ends.source.fd(), Side::Source);
+                    waited.map_err(|errno| failed(Call::Poll, errno))?;
                 }
-                step
-            } else if doubted_at == Some(self.moved_bytes) {
-                if traits.needs_target_size {
-                    let why = "the source grew behind the mapped target";
-                    return Ok(Course::Refused(Refusal::because(name, why)));
-                }
-                *steps += 1;
-                let step = transfer.step(budget);
-                if let Step::Moved(bytes) = step {
-                    self.after_step(name, transfer, bytes, Duration::ZERO)?;
-                }
-                step
-            } else {
-                Step::Dry
-            };
-            match step {
-                Step::Moved(_) => {}
-                Step::End => {
-                    self.ended = true;
-                    return Ok(Course::Done);
-                }
-                Step::Dry if self.source.kind() == Kind::Terminal => {
-                    self.ended = true;
-                    return Ok(Course::Done);
-                }
-                Step::Dry if doubted_at == Some(self.moved_bytes) => return self.false_end(name),
-                Step::Dry => match self.prove_end(name, goal)? {
-                    Proof::End => return Ok(Course::Done),
-                    Proof::Taken | Proof::More if self.is_target_offset_alone() => {
-                        return Ok(Course::Again);
-                    }
-                    Proof::Taken => self.after_step(name, transfer, 0, Duration::ZERO)?,
-                    Proof::More => doubted_at = Some(self.moved_bytes),
-                    Proof::NotYet => self.wait(name, transfer, Side::Source)?,
-                },
-                Step::WouldBlock(side) => self.wait(name, transfer, side)?,
-                Step::Refused(fault) => {
-                    self.deliver_in_flight(name, transfer)?;
-                    let refusal = Refusal::by_kernel(name, fault.call, fault.errno);
-                    return Ok(Course::Refused(refusal));
-                }
-                Step::Failed(fault) if self.was_cut(fault) => return Ok(Course::Again),
-                Step::Failed(fault) => {
-                    let undelivered = self.deliver_in_flight(name, transfer).err();
-                    let lost = undelivered.map_or(0, |error| error.in_flight_bytes());
-                    return Err(Error::failed(fault).after(self.moved_bytes, lost));
-                }
+                Err(errno) => return Err(failed(Call::Read, errno)),
             }
         }
     }
@@ -191,149 +513,78 @@ impl<'a> Job<'a> {
     /// Did the call fail because the source, a mapped file, became shorter? What is left of it can be moved:
     /// bytes that were written from behind its new end are written over, or cut off.
     pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
-        let nothing_behind = self.options.replace
-            || self.target_base.is_some_and(|base| self.target.size_bytes() <= base);
+        let to = self.cursor.bases().1;
+        let nothing_behind =
+            self.request.replace || to.is_some_and(|to| self.ends.target.size_bytes() <= to);
         let was_cut = (fault.side, fault.errno) == (Side::Source, Errno::FAULT)
-            && self.target_base.is_some()
+            && to.is_some()
             && nothing_behind
-            && self.source.has_shrunk() == Ok(true);
-        self.overshot |= was_cut;
-        self.positions_lag |= was_cut;
+            && self.ends.source.has_shrunk() == Ok(true);
+        self.loose.overshot |= was_cut;
+        self.cursor.positions_lag |= was_cut;
         was_cut
     }
 
-    /// The budget of a step: all of it at once for a method that works so, and never more than the
-    /// source is known to hold for one whose own calls cannot prove the end.
-    fn fitting(&self, traits: Traits, budget: u64, known_left: u64, goal: Option<u64>) -> u64 {
-        if traits.whole {
-            goal.map_or(u64::MAX, |goal| goal - self.moved_bytes)
-        } else if known_left > 0 && !traits.proves_end {
-            budget.min(known_left)
+    fn false_end(&self, name: MethodName) -> Halt {
+        if self.request.names(name) {
+            Error::false_end(name).after(self.cursor.moved_bytes, 0).into()
         } else {
-            budget
+            Refusal::because(name, "it reports the end before the end").into()
         }
     }
 
-    /// A stream moves into a named place: the transfer counts that place itself.
-    fn is_target_offset_alone(&self) -> bool {
-        self.options.target_offset.is_some() && self.source_at().is_none()
+    /// The error of a move whose last method was refused; nothing where none was asked.
+    pub(super) fn give_up(&self) -> Result<(), Error> {
+        let Some(refusal) = self.account.refusals.last() else { return Ok(()) };
+        Err(match (self.old.is_lost(), refusal.call, refusal.errno) {
+            (true, Some(call), Some(errno)) => self.cursor.failed(call, side_of(call), errno),
+            _ => Error::refused(refusal.clone()).after(self.cursor.moved_bytes, 0),
+        })
     }
 
-    fn false_end(&self, name: MethodName) -> Result<Course, Error> {
-        if self.options.choice == super::Choice::Only(name) {
-            Err(Error::false_end(name).after(self.moved_bytes, 0))
-        } else {
-            Ok(Course::Refused(Refusal::because(name, "it reports the end before the end")))
+    /// Tells the observer.
+    ///
+    /// # Errors
+    /// Its stop, or another thread's.
+    pub(super) fn ask(&mut self, name: MethodName) -> Result<(), Error> {
+        let expected_bytes = self.cursor.expected_bytes(&self.ends);
+        match self.watch.ask(self.cursor.moved_bytes, expected_bytes, name) {
+            Control::Stop => Err(self.stopped(0)),
+            _ => Ok(()),
         }
     }
 
-    /// How much the next step may move; `None` when the goal is reached. Sleeps for the rate limit.
-    fn budget(
-        &mut self,
-        name: MethodName,
-        transfer: &mut dyn Transfer,
-        goal: Option<u64>,
-    ) -> Result<Option<u64>, Error> {
-        loop {
-            let left = goal.map_or(u64::MAX, |goal| goal - self.moved_bytes);
-            if left == 0 {
-                return Ok(None);
-            }
-            let paced = self.pace.budget_bytes().min(left);
-            let Some(limiter) = &mut self.limiter else { return Ok(Some(paced)) };
-            match limiter.allowance() {
-                Ok(allowed) => return Ok(Some(paced.min(allowed))),
-                Err(pause) => {
-                    thread::sleep(pause.min(SLICE));
-                    if self.observe(name) == Control::Stop {
-                        return Err(self.stop(transfer));
-                    }
-                }
-            }
+    /// The error of a move that its observer, or another thread, has ended.
+    pub(super) fn stopped(&self, in_flight_bytes: u64) -> Error {
+        let error = if self.watch.is_cancelled() { Error::cancelled() } else { Error::stopped() };
+        error.after(self.cursor.moved_bytes, self.cursor.lost(in_flight_bytes))
+    }
+
+    pub(super) fn choosing(&self, goal: Option<u64>) -> Choosing<'_, 'a> {
+        let (source_base, target_base) = self.cursor.bases();
+        Choosing {
+            request: &self.request,
+            ends: &self.ends,
+            rule: self.rule,
+            makes_holes: self.setup.makes_holes,
+            has_ranges: source_base.is_some() && target_base.is_some(),
+            left_bytes: self.cursor.known_left_bytes(&self.ends, goal),
         }
     }
 
-    fn after_step(
-        &mut self,
-        name: MethodName,
-        transfer: &mut dyn Transfer,
-        bytes: u64,
-        took: Duration,
-    ) -> Result<(), Error> {
-        self.moved_bytes += bytes;
-        if let Some(limiter) = &mut self.limiter {
-            limiter.spend(bytes);
-        }
-        if self.options.is_watched() {
-            self.pace.learn(bytes, took);
-            if self.observe(name) == Control::Stop {
-                return Err(self.stop(transfer));
-            }
-        }
-        Ok(())
+    pub(super) fn pair(&mut self, traits: Traits, goal: Option<u64>) -> Result<Pair<'a>, Error> {
+        self.cursor.pair(&self.ends, traits, self.setup.makes_holes, goal)
     }
+}
 
-    pub(super) fn wait(
-        &mut self,
-        name: MethodName,
-        transfer: &mut dyn Transfer,
-        side: Side,
-    ) -> Result<(), Error> {
-        let slice = self.options.is_watched().then_some(SLICE);
-        let fd = match side {
-            Side::Source => self.source.fd(),
-            Side::Target => self.target.fd(),
-        };
-        let woken = self.waiting().for_side(fd, side, slice).map_err(|errno| {
-            self.undelivered(Fault { call: Call::Poll, side, errno }, transfer.in_flight())
-        })?;
-        let due = woken == Woken::NotYet || slice.is_some() && self.asked.elapsed() >= SLICE;
-        if due && self.observe(name) == Control::Stop {
-            return Err(self.stop(transfer));
-        }
-        Ok(())
+/// Where the descriptor is that a call of a method moving between files concerns most.
+fn side_of(call: Call) -> Side {
+    match call {
+        Call::Read | Call::Pread | Call::Preadv2 | Call::Recv | Call::UringRead => Side::Source,
+        _ => Side::Target,
     }
+}
 
-    /// Delivers what was taken, then says who stopped the move.
-    fn stop(&mut self, transfer: &mut dyn Transfer) -> Error {
-        // A target that takes nothing now must not hold up who wants to stop: one round, no waiting.
-        while transfer.in_flight() > 0 {
-            match transfer.drain() {
-                Step::Moved(bytes) if bytes > 0 => self.moved_bytes += bytes,
-                _ => break,
-            }
-        }
-        self.stopped(self.lost(transfer.in_flight()))
-    }
-
-    /// Invariant 1: what was taken from the source arrives before anything else happens.
-    fn deliver_in_flight(
-        &mut self,
-        name: MethodName,
-        transfer: &mut dyn Transfer,
-    ) -> Result<(), Error> {
-        while transfer.in_flight() > 0 {
-            match transfer.drain() {
-                Step::Moved(bytes) => self.moved_bytes += bytes,
-                Step::WouldBlock(side) => self.wait(name, transfer, side)?,
-                Step::Refused(fault) | Step::Failed(fault) => {
-                    return Err(self.undelivered(fault, transfer.in_flight()));
-                }
-                Step::Dry | Step::End => {
-                    let fault = Fault { call: Call::Read, side: Side::Source, errno: Errno::IO };
-                    return Err(self.undelivered(fault, transfer.in_flight()));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// What a source with offsets still has is not lost: only a stream cannot give it again.
-    fn lost(&self, in_flight_bytes: u64) -> u64 {
-        if self.source_at().is_some() { 0 } else { in_flight_bytes }
-    }
-
-    pub(super) fn undelivered(&self, fault: Fault, in_flight_bytes: u64) -> Error {
-        Error::failed(fault).after(self.moved_bytes, self.lost(in_flight_bytes))
-    }
+fn goal_left(goal: Option<u64>, cursor: &Cursor) -> u64 {
+    goal.map_or(u64::MAX, |goal| goal - cursor.moved_bytes)
 }

@@ -1,135 +1,132 @@
 //! Moving the data of a sparse file, and leaving its holes as holes.
 
-use rustix::fs::SeekFrom;
-use rustix::io::Errno;
-
-use super::Choice;
-use super::job::Job;
+use super::drive::Move;
+use super::extents::Extent;
 use crate::error::Error;
 use crate::kernel::Kernel;
-use crate::method::{MethodName, punch};
+use crate::method::MethodName;
 use crate::port::{Port, Side};
-use crate::sys::{self, Call};
+use crate::sys::Call;
+use crate::zeros;
 
-impl Job<'_> {
-    /// Asks the methods that keep holes by themselves (reflink), for the whole.
-    fn keep_whole(&mut self) -> Result<bool, Error> {
-        let keeps_holes = |name: &&MethodName| name.method().traits().keeps_holes;
-        for &name in self.candidates().iter().filter(keeps_holes) {
-            if self.ask(name, self.options.length_bytes)? {
-                return Ok(true);
-            }
-        }
-        match (self.options.choice, self.refusals.last()) {
-            (Choice::Only(name), Some(refusal)) if refusal.method == name => {
-                Err(self.given_up(refusal))
-            }
-            _ => Ok(false),
-        }
-    }
+/// A stretch of the move, in bytes from its start.
+#[derive(Clone, Copy)]
+struct Hole {
+    start: u64,
+    end: u64,
+}
 
-    /// A method that was named is refused before the first piece, not at the last (invariant 6).
-    fn refuse_whole(&mut self) -> Result<(), Error> {
-        let Choice::Only(name) = self.options.choice else { return Ok(()) };
-        let method = name.method();
-        let pair = self.pair(method.traits(), self.options.length_bytes)?;
-        self.may_use(name)
-            .and_then(|()| method.serves(&pair, Kernel::get()))
-            .map_err(Error::refused)
-    }
-
+impl Move<'_> {
     /// Reads everything, and leaves zeros out; a method that was named moves them as data.
     pub(super) fn move_and_look_for_holes(&mut self) -> Result<(), Error> {
         if self.keep_whole()? {
             return Ok(());
         }
-        self.options.tuning.make_holes =
-            matches!(self.options.choice, Choice::Auto | Choice::Only(MethodName::ReadWrite));
-        self.move_data(self.options.length_bytes)
+        self.setup.makes_holes = match self.request.choice {
+            super::Choice::Auto => true,
+            super::Choice::Only(name) => name == MethodName::ReadWrite,
+        };
+        self.move_data(self.cursor.length_bytes())
     }
 
-    /// Walks the source by SEEK_DATA and SEEK_HOLE (lseek(2)): data moves, holes are passed over.
+    /// Data moves, holes are passed over.
     pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
         self.refuse_whole()?;
-        if !self.options.tuning.make_holes && self.keep_whole()? {
+        if !self.setup.makes_holes && self.keep_whole()? {
             return Ok(());
         }
-        let outcome = self.walk();
-        let made = self.make_pending_hole();
-        let rolled_back = |error: Error| {
+        let mut pending = None;
+        let walked = self.walk(&mut pending);
+        // The error of the walk counts what has arrived; a last hole that is taken back has not.
+        let made = self.make_hole(&mut pending);
+        let moved_bytes = self.cursor.moved_bytes;
+        let counted = |error: Error| {
             let in_flight_bytes = error.in_flight_bytes();
-            error.after(self.moved_bytes, in_flight_bytes)
+            error.after(moved_bytes, in_flight_bytes)
         };
-        outcome.map_err(rolled_back).and(made)
+        walked.map_err(counted).and(made)
     }
 
-    fn walk(&mut self) -> Result<(), Error> {
-        let goal = self.options.length_bytes;
-        loop {
-            let Some(at) = self.source_at() else { return Ok(()) };
-            let left = goal.map_or(u64::MAX, |goal| goal - self.moved_bytes);
-            if self.ended || left == 0 {
-                return Ok(());
+    /// Asks the methods that keep holes by themselves (reflink), for the whole.
+    fn keep_whole(&mut self) -> Result<bool, Error> {
+        let keeps_holes = |name: &&MethodName| name.method().traits().keeps_holes;
+        let candidates = self.choosing(None).candidates();
+        for &name in candidates.iter().filter(keeps_holes) {
+            if self.try_method(name, self.cursor.length_bytes())? {
+                return Ok(true);
             }
-            match self.seek_source(SeekFrom::Data(at)) {
-                Ok(data) if data > at => self.leave_hole((data - at).min(left)),
-                Ok(_) => {
-                    let hole = self.seek_source(SeekFrom::Hole(at)).unwrap_or(u64::MAX);
-                    self.move_data(Some(hole.saturating_sub(at).max(1).min(left)))?;
-                    self.make_pending_hole()?;
-                }
-                // No data from here on: the rest of the file is one hole.
-                Err(Errno::NXIO) => {
-                    let size_bytes = sys::file::size_bytes(self.source.fd())
-                        .map_err(|errno| self.failed(Call::Fstat, Side::Source, errno))?;
-                    let rest = size_bytes.saturating_sub(at).min(left);
-                    self.leave_hole(rest);
-                    if rest == left {
-                        return Ok(());
-                    }
-                    return self.move_data(goal.map(|_| left - rest));
-                }
-                Err(_) => return self.move_data(goal.map(|_| left)),
+            if self.request.names(name) {
+                self.give_up()?;
             }
         }
+        Ok(false)
     }
 
-    /// Passes over a hole. The target gets it only once data behind it has arrived, or the end is
-    /// known: a method that is refused at the first data must have touched nothing (invariant 3).
-    fn leave_hole(&mut self, bytes: u64) {
+    /// A method that was named is refused before the first piece, not at the last (invariant 6).
+    fn refuse_whole(&mut self) -> Result<(), Error> {
+        let super::Choice::Only(name) = self.request.choice else { return Ok(()) };
+        let method = name.method();
+        let pair = self.pair(method.traits(), self.cursor.length_bytes())?;
+        self.choosing(None)
+            .may_use(name)
+            .and_then(|()| method.serves(&pair, Kernel::get()))
+            .map_err(Error::refused)
+    }
+
+    /// The target gets a hole only once data behind it has arrived, or the end is known: a method that is
+    /// refused at the first data must have touched nothing (invariant 3).
+    fn walk(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
+        let goal = self.cursor.length_bytes();
+        while !self.cursor.is_at(goal) {
+            let left_bytes = goal.map_or(u64::MAX, |goal| goal - self.cursor.moved_bytes);
+            match Extent::at(&mut self.cursor, &self.ends)? {
+                Extent::Hole(bytes) => self.pass_over(bytes.min(left_bytes), pending),
+                Extent::Data(bytes) => {
+                    self.move_data(Some(bytes.min(left_bytes)))?;
+                    self.make_hole(pending)?;
+                }
+                Extent::LastHole(bytes) => {
+                    let hole_bytes = bytes.min(left_bytes);
+                    self.pass_over(hole_bytes, pending);
+                    if hole_bytes == left_bytes {
+                        return Ok(());
+                    }
+                    return self.move_data(goal.map(|_| left_bytes - hole_bytes));
+                }
+                Extent::Unknown => return self.move_data(goal.map(|_| left_bytes)),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, bytes: u64, pending: &mut Option<Hole>) {
         if bytes == 0 {
             return;
         }
-        if let Some(tap) = &self.options.tuning.tap {
+        if let Some(tap) = &self.setup.tap {
             tap.show_hole(bytes);
         }
-        let start = self.pending_hole.map_or(self.moved_bytes, |hole| hole.start);
-        self.hole_bytes += bytes;
-        self.skip(bytes);
-        self.pending_hole = Some(Hole { start, end: self.moved_bytes });
+        let start = pending.map_or(self.cursor.moved_bytes, |hole| hole.start);
+        self.cursor.hole_bytes += bytes;
+        self.cursor.skip(bytes);
+        *pending = Some(Hole { start, end: self.cursor.moved_bytes });
     }
 
     /// Makes the hole that was passed over last; takes it back if the move ended right behind it
     /// without having found the end of the source, or its goal.
-    fn make_pending_hole(&mut self) -> Result<(), Error> {
-        let (Some(hole), Some(base)) = (self.pending_hole.take(), self.target_base) else {
+    fn make_hole(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
+        let (Some(hole), (_, Some(base))) = (pending.take(), self.cursor.bases()) else {
             return Ok(());
         };
-        let at_goal = self.options.length_bytes == Some(self.moved_bytes);
-        if self.moved_bytes == hole.end && !self.ended && !at_goal {
-            self.moved_bytes = hole.start;
-            self.hole_bytes -= hole.end - hole.start;
+        let moved_bytes = self.cursor.moved_bytes;
+        let at_goal = self.cursor.length_bytes() == Some(moved_bytes);
+        if moved_bytes == hole.end && !self.cursor.ended && !at_goal {
+            self.cursor.go_back(hole.start);
+            self.cursor.hole_bytes -= hole.end - hole.start;
             return Ok(());
         }
         let at = base + hole.start;
-        punch(&Port::new(&self.target, Some(at)), at, hole.end - hole.start)
-            .map_err(|errno| self.failed(Call::Fallocate, Side::Target, errno))
+        zeros::punch(&Port::new(&self.ends.target, Some(at)), at, hole.end - hole.start)
+            .map_err(|errno| self.cursor.failed(Call::Fallocate, Side::Target, errno))
     }
-}
-
-/// A stretch of the move, in bytes from its start.
-#[derive(Clone, Copy)]
-pub(super) struct Hole {
-    start: u64,
-    end: u64,
 }

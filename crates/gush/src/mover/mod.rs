@@ -8,23 +8,31 @@ use crate::cancel::Cancel;
 use crate::error::Error;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
+#[cfg(feature = "profile")]
 use crate::profile::Profile;
 use crate::progress::{Control, Progress, Rate};
 use crate::report::Report;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
-mod choose;
-mod datagram;
+mod account;
+mod choice;
+mod cursor;
 mod drive;
-mod end;
+mod ends;
+mod extents;
 mod holes;
-mod job;
 mod parallel;
-mod place;
 mod replace;
+mod request;
 mod space;
-mod watched;
+mod unheld;
+mod watch;
+
+use drive::Move;
+use ends::Ends;
+use request::Request;
+use unheld::Unheld;
 
 /// Which method moves the bytes.
 ///
@@ -118,23 +126,8 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 pub struct Mover<'a> {
     source: BorrowedFd<'a>,
     target: BorrowedFd<'a>,
-    choice: Choice,
-    excluded: &'a [MethodName],
-    isolated: bool,
-    length_bytes: Option<u64>,
-    source_offset: Option<u64>,
-    target_offset: Option<u64>,
-    replace: bool,
-    holes: Holes,
-    threads: usize,
-    tuning: Tuning,
-    wait: Option<Wait>,
-    profile: Option<&'a Profile>,
-    rate: Option<Rate>,
+    request: Request<'a>,
     observer: Option<Observer<'a>>,
-    cancel: Option<&'a Cancel>,
-    digest: bool,
-    refusals: Option<&'a Refusals>,
 }
 
 impl<'a> Mover<'a> {
@@ -143,33 +136,14 @@ impl<'a> Mover<'a> {
 
     /// A move of everything from `source` to `target`, by the plan's choice.
     pub fn new(source: &'a impl AsFd, target: &'a impl AsFd) -> Self {
-        Self {
-            source: source.as_fd(),
-            target: target.as_fd(),
-            choice: Choice::Auto,
-            excluded: &[],
-            isolated: false,
-            length_bytes: None,
-            source_offset: None,
-            target_offset: None,
-            replace: false,
-            holes: Holes::Keep,
-            threads: 0,
-            tuning: Tuning::default(),
-            wait: None,
-            profile: None,
-            rate: None,
-            observer: None,
-            cancel: None,
-            digest: false,
-            refusals: None,
-        }
+        let (source, target) = (source.as_fd(), target.as_fd());
+        Self { source, target, request: Request::default(), observer: None }
     }
 
     /// The method to use; one that is named is used or refused, never replaced.
     #[must_use]
     pub fn method(mut self, choice: Choice) -> Self {
-        self.choice = choice;
+        self.request.choice = choice;
         self
     }
 
@@ -184,7 +158,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn exclude(mut self, methods: &'a [MethodName]) -> Self {
-        self.excluded = methods;
+        self.request.excluded = methods;
         self
     }
 
@@ -207,7 +181,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn isolated(mut self, yes: bool) -> Self {
-        self.isolated = yes;
+        self.request.isolated = yes;
         self
     }
 
@@ -215,14 +189,14 @@ impl<'a> Mover<'a> {
     /// one that is longer than what is left stays in its socket, and is an error (`EMSGSIZE`).
     #[must_use]
     pub fn length_bytes(mut self, bytes: u64) -> Self {
-        self.length_bytes = Some(bytes);
+        self.request.length_bytes = Some(bytes);
         self
     }
 
     /// The offset in the source to start from, in bytes.
     #[must_use]
     pub fn source_offset_bytes(mut self, bytes: u64) -> Self {
-        self.source_offset = Some(bytes);
+        self.request.source_offset = Some(bytes);
         self
     }
 
@@ -241,7 +215,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn target_offset_bytes(mut self, bytes: u64) -> Self {
-        self.target_offset = Some(bytes);
+        self.request.target_offset = Some(bytes);
         self
     }
 
@@ -269,35 +243,35 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn replace(mut self, yes: bool) -> Self {
-        self.replace = yes;
+        self.request.replace = yes;
         self
     }
 
     /// What becomes of holes.
     #[must_use]
     pub fn holes(mut self, holes: Holes) -> Self {
-        self.holes = holes;
+        self.request.holes = holes;
         self
     }
 
     /// How many threads may share one large file; 0 (the default) means one a processor, at most 4.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        self.threads = threads.min(Self::MOST_THREADS);
+        self.request.threads = threads.min(Self::MOST_THREADS);
         self
     }
 
     /// Sizes, advice and space.
     #[must_use]
     pub fn tuning(mut self, tuning: Tuning) -> Self {
-        self.tuning = tuning;
+        self.request.tuning = tuning;
         self
     }
 
     /// How to wait while neither side can go on; [`Wait::Block`] unless a profile knows better.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = Some(wait);
+        self.request.wait = Some(wait);
         self
     }
 
@@ -307,7 +281,7 @@ impl<'a> Mover<'a> {
     #[cfg(feature = "profile")]
     #[must_use]
     pub fn profile(mut self, profile: &'a Profile) -> Self {
-        self.profile = Some(profile);
+        self.request.profile = Some(profile);
         self
     }
 
@@ -323,7 +297,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn limit(mut self, rate: Rate) -> Self {
-        self.rate = Some(rate);
+        self.request.rate = Some(rate);
         self
     }
 
@@ -361,7 +335,7 @@ impl<'a> Mover<'a> {
     /// ```
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
-        self.cancel = Some(cancel);
+        self.request.cancel = Some(cancel);
         self
     }
 
@@ -380,14 +354,14 @@ impl<'a> Mover<'a> {
     #[cfg(feature = "digest")]
     #[must_use]
     pub fn digest(mut self, yes: bool) -> Self {
-        self.digest = yes;
+        self.request.digest = yes;
         self
     }
 
     /// A memory of refusals to share with other moves.
     #[must_use]
     pub fn remember(mut self, refusals: &'a Refusals) -> Self {
-        self.refusals = Some(refusals);
+        self.request.refusals = Some(refusals);
         self
     }
 
@@ -397,49 +371,15 @@ impl<'a> Mover<'a> {
     /// The call that failed, on which side, and how many bytes had arrived ([`Error`]); the refusal
     /// of a method that was named; the observer's stop, or another thread's. What was taken from the source is delivered
     /// first, or counted in the error (invariant 1).
-    pub fn run(mut self) -> Result<Report, Error> {
-        if !self.is_watched() {
-            return job::Job::new(self)?.run();
-        }
-        let unheld = watched::Unheld::new(self.target);
-        job::Job::new(self.towards(unheld.target()))?.run()
-    }
-
-    /// Does somebody look, or may somebody end it? Then no wait lasts longer than a slice.
-    fn is_watched(&self) -> bool {
-        self.observer.is_some() || self.cancel.is_some()
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancel.is_some_and(Cancel::is_cancelled)
-    }
-
-    /// The same move, for as long as another descriptor of the target lives.
-    fn towards<'b>(&'b mut self, target: BorrowedFd<'b>) -> Mover<'b> {
-        Mover {
-            source: self.source,
-            target,
-            choice: self.choice,
-            excluded: self.excluded,
-            isolated: self.isolated,
-            length_bytes: self.length_bytes,
-            source_offset: self.source_offset,
-            target_offset: self.target_offset,
-            replace: self.replace,
-            holes: self.holes,
-            threads: self.threads,
-            tuning: self.tuning.clone(),
-            wait: self.wait,
-            profile: self.profile,
-            rate: self.rate,
-            observer: match &mut self.observer {
-                Some(observer) => Some(&mut **observer),
-                None => None,
-            },
-            cancel: self.cancel,
-            digest: self.digest,
-            refusals: self.refusals,
-        }
+    pub fn run(self) -> Result<Report, Error> {
+        let Self { source, target, request, observer } = self;
+        // Somebody looks, or may end it: no call may hold the move.
+        let is_watched = observer.is_some() || request.cancel.is_some();
+        let unheld = is_watched.then(|| Unheld::new(target));
+        let target = unheld.as_ref().map_or(target, Unheld::target);
+        let observer = observer.map(|observer| -> Observer<'_> { observer });
+        let ends = Ends::look(source, target).map_err(Error::failed)?;
+        Move::new(request, ends, observer).map_err(Error::failed)?.run()
     }
 }
 
@@ -448,7 +388,7 @@ impl fmt::Debug for Mover<'_> {
         f.debug_struct("Mover")
             .field("source", &self.source)
             .field("target", &self.target)
-            .field("choice", &self.choice)
+            .field("choice", &self.request.choice)
             .finish_non_exhaustive()
     }
 }

@@ -7,20 +7,18 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
 
-use super::drive::SLICE;
-use super::job::Job;
-use super::space::OpenEnd;
+use super::account::Tally;
+use super::drive::{Halt, Move};
 use crate::cancel::Cancel;
-use crate::error::Error;
 use crate::fault::Fault;
+use crate::flow::{End, Failure, Next};
 use crate::kernel::Kernel;
-use crate::method::{Method, MethodName, Pair, Refusal, Step, Transfer};
+use crate::method::{Method, MethodName, Pair, Range, Setup, Start, Step, Streamed};
 use crate::port::Side;
 use crate::progress::Control;
+use crate::report::MethodUse;
 use crate::sys::{Call, Counts};
-use crate::tuning::Tuning;
 
 /// What a worker takes at a time. When the process is killed, a piece of this size at most can be
 /// missing in front of one that arrived; so it is small.
@@ -34,14 +32,14 @@ const WINDOW_BYTES: usize = 2 << 20;
 const BUFFERS_BYTES: usize = 12 << 20;
 
 /// Where a worker left its piece unfinished, counted from the start of the whole range, and why.
-struct Halt {
+struct Unfinished {
     offset: u64,
     cause: Cause,
 }
 
 /// That another worker halted is no cause: a worker that yields to a lower halt leaves none.
 enum Cause {
-    /// The source may have ended, or the method was refused: one transfer on its own finds out.
+    /// The source may have ended, or the method was refused: one thread on its own finds out.
     Question,
     Failed(Fault),
     /// The observer said so, or another thread.
@@ -49,10 +47,10 @@ enum Cause {
 }
 
 /// What the workers share.
-struct Range<'fd> {
+struct Shared<'fd> {
     method: &'static dyn Method,
     pair: Pair<'fd>,
-    tuning: Tuning,
+    setup: Setup,
     length: u64,
     next: AtomicU64,
     arrived: AtomicU64,
@@ -77,74 +75,73 @@ impl Drop for ShownOnDrop<'_> {
 struct Work {
     steps: u64,
     calls: Counts,
-    halt: Option<Halt>,
+    halt: Option<Unfinished>,
 }
 
-impl<'fd> Range<'fd> {
+impl<'fd> Shared<'fd> {
     /// Takes pieces until none is left before the limit; `between` is asked between steps.
     fn work(&self, mut between: impl FnMut(u64) -> Control) -> Work {
-        let calls_before = Counts::of_this_thread();
+        let tally = Tally::begin();
         let mut work = Work::default();
-        let mut transfer = None;
+        let mut start = None;
         while work.halt.is_none() {
             let begin = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
             if begin >= self.length.min(self.limit.load(Ordering::Relaxed)) {
                 break;
             }
-            work.halt = self.piece(&mut transfer, begin, &mut work.steps, &mut between);
+            work.halt = self.piece(&mut start, begin, &mut work.steps, &mut between);
         }
         if let Some(halt) = &work.halt {
             self.limit.fetch_min(halt.offset, Ordering::Relaxed);
         }
-        work.calls = Counts::of_this_thread().since(calls_before);
+        work.calls = tally.calls();
         work
     }
 
-    /// Moves one piece, by the worker's transfer of the piece before if that can be moved on.
+    /// Moves one piece, with the means of the worker's piece before if they can be used again.
     fn piece(
         &self,
-        transfer: &mut Option<Box<dyn Transfer + Send + 'fd>>,
+        start: &mut Option<Start<'fd>>,
         begin: u64,
         steps: &mut u64,
         between: &mut impl FnMut(u64) -> Control,
-    ) -> Option<Halt> {
+    ) -> Option<Unfinished> {
         let end = (begin + PIECE_BYTES).min(self.length);
         let pair = Pair {
             source_at: self.pair.source_at.map(|at| at + begin),
             target_at: self.pair.target_at.map(|at| at + begin),
             length_bytes: Some(end - begin),
+            expected_bytes: Some(end - begin),
             ..self.pair
         };
-        if !transfer.as_mut().is_some_and(|transfer| transfer.reposition(&pair)) {
-            match self.method.start(&pair, &self.tuning) {
-                Ok(started) => *transfer = Some(started),
-                Err(_) => return Some(Halt { offset: begin, cause: Cause::Question }),
+        let is_ready = match start {
+            None => false,
+            Some(Start::Flow(streamed)) => streamed.reposition(&pair),
+            Some(Start::Range(range)) => range.reposition(&pair),
+        };
+        if !is_ready {
+            match self.method.start(&pair, &self.setup) {
+                Ok(started) => *start = Some(started),
+                Err(_) => return Some(Unfinished { offset: begin, cause: Cause::Question }),
             }
         }
-        let transfer = transfer.as_mut()?;
         let mut offset = begin;
         while offset < end {
             // Asked before the first step too: a piece that was taken is finished or told of.
             if self.stopped.load(Ordering::Relaxed) {
-                return Some(Halt { offset, cause: Cause::Stopped });
+                return Some(Unfinished { offset, cause: Cause::Stopped });
             }
             if offset >= self.limit.load(Ordering::Relaxed) {
                 return None;
             }
             *steps += 1;
-            let moved = match transfer.step(end - offset) {
-                Step::Moved(bytes) => bytes,
-                // Files do not make anybody wait: a method that says so is asked again.
-                Step::WouldBlock(_) => {
-                    thread::yield_now();
-                    0
-                }
-                Step::Dry | Step::End | Step::Refused(_) => {
-                    return Some(Halt { offset, cause: Cause::Question });
-                }
-                Step::Failed(fault) => {
-                    return Some(Halt { offset, cause: Cause::Failed(fault) });
-                }
+            let moved = match start.as_mut()? {
+                Start::Flow(streamed) => advance(streamed),
+                Start::Range(range) => step(range.as_mut(), end - offset),
+            };
+            let moved = match moved {
+                Ok(moved) => moved,
+                Err(cause) => return Some(Unfinished { offset, cause }),
             };
             if moved > 0 && begin == 0 {
                 let _ = self.shown.set(());
@@ -159,43 +156,73 @@ impl<'fd> Range<'fd> {
     }
 }
 
-/// The tuning of one worker of several: its share of the memory that all may take.
-fn share(tuning: &Tuning, name: MethodName, threads: usize) -> Tuning {
-    let (wanted_bytes, buffers) = match name {
+/// Makes calls until bytes have arrived, and answers how many.
+fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
+    loop {
+        match streamed.flow.next(u64::MAX, &mut streamed.means) {
+            Next::Do(op) => {
+                let answer = streamed.flow.perform(op, streamed.fds);
+                let moved = streamed.flow.learn(op, answer, &mut ());
+                if moved.delivered_bytes > 0 {
+                    return Ok(moved.delivered_bytes);
+                }
+            }
+            // Files do not make anybody wait: one that says so is asked again.
+            Next::Wait(_) | Next::Throttled => thread::yield_now(),
+            Next::Ended(End::Proven | End::Limit) => return Err(Cause::Question),
+            Next::Failed(failure) => {
+                return Err(match *failure {
+                    Failure::Fault(fault) => Cause::Failed(fault),
+                    Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
+                });
+            }
+        }
+    }
+}
+
+/// One step of a range, and how many bytes arrived by it.
+fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
+    match range.step(most_bytes) {
+        Step::Moved(bytes) => Ok(bytes),
+        Step::WouldBlock(_) => {
+            thread::yield_now();
+            Ok(0)
+        }
+        Step::Dry | Step::End | Step::Refused(_) => Err(Cause::Question),
+        Step::Failed(fault) => Err(Cause::Failed(fault)),
+    }
+}
+
+/// The setup of one worker of several: its share of the memory that all may take.
+fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
+    let (usual_bytes, buffers) = match name {
         MethodName::MmapCopy => (WINDOW_BYTES, 2),
         MethodName::MmapWrite | MethodName::ReadMmap => (WINDOW_BYTES, 1),
         _ => (BUFFER_BYTES, 1),
     };
-    let bytes = tuning.buffer_or(wanted_bytes).min(BUFFERS_BYTES / threads / buffers);
-    tuning.clone().buffer_bytes(bytes)
+    setup.sharing(usual_bytes, BUFFERS_BYTES / threads / buffers)
 }
 
-impl Job<'_> {
-    /// Moves up to the goal, or to the source's known end, by several transfers of one method.
-    pub(super) fn move_in_parallel(
+impl Move<'_> {
+    /// Moves what can be moved up to the goal, or to the source's known end, on several threads. What they
+    /// leave, and whether the end is the end, is for one thread to find out.
+    pub(super) fn move_on_threads(
         &mut self,
         name: MethodName,
+        threads: usize,
         goal: Option<u64>,
-    ) -> Result<Option<Refusal>, Error> {
+    ) -> Result<(), Halt> {
         let method = name.method();
-        let length = self.known_left_bytes(goal);
-        let threads = self.threads_for(name, goal);
-        let pair = self.pair_with_offsets(Some(length))?;
-        if let Err(refusal) = method.serves(&pair, Kernel::get()) {
-            return Ok(Some(refusal));
-        }
-        let calls_before = Counts::of_this_thread();
-        let end = OpenEnd::of(self.target.fd())
-            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
-        if method.traits().needs_target_size
-            && let Err(errno) = end.reserve(self.target_at().unwrap_or(0), length)
-        {
-            return Ok(Some(Refusal::by_kernel(name, Call::Fallocate, errno)));
-        }
-        let range = Range {
+        let length = self.cursor.known_left_bytes(&self.ends, goal);
+        let pair =
+            self.cursor.pair_at_offsets(&self.ends, Some(self.cursor.moved_bytes + length))?;
+        method.serves(&pair, Kernel::get())?;
+        let tally = Tally::begin();
+        let end = self.reserved_end(name, length)?;
+        let shared = Shared {
             method,
             pair,
-            tuning: share(&self.options.tuning, name, threads),
+            setup: share(&self.setup, name, threads),
             length,
             next: AtomicU64::new(0),
             arrived: AtomicU64::new(0),
@@ -203,37 +230,38 @@ impl Job<'_> {
             stopped: AtomicBool::new(false),
             shown: OnceLock::new(),
         };
-        let works = self.work_together(name, &range, threads);
+        let works = self.work_together(name, &shared, threads);
         let first =
             works.iter().filter_map(|work| work.halt.as_ref()).min_by_key(|halt| halt.offset);
-        let stopped = range.stopped.load(Ordering::Relaxed);
-        let arrived = first.map_or(length, |halt| halt.offset);
-        self.skip(arrived);
-        let mut calls = Counts::of_this_thread().since(calls_before);
+        let stopped = shared.stopped.load(Ordering::Relaxed);
+        let bytes = first.map_or(length, |halt| halt.offset);
+        self.cursor.skip(bytes);
+        let mut calls = tally.calls();
         works.iter().skip(1).for_each(|work| calls.add(work.calls));
-        self.record(name, arrived, works.iter().map(|work| work.steps).sum(), threads, calls);
-        self.all_seen = false;
+        let steps = works.iter().map(|work| work.steps).sum();
+        self.account.record(MethodUse { name, bytes, steps, threads, calls });
         let trimmed = match first {
-            Some(_) => end.trim(self.target_at().filter(|_| arrived > 0)),
+            Some(_) => end.trim(self.cursor.target_at().filter(|_| bytes > 0)),
             None => Ok(()),
         };
         match first.map(|halt| &halt.cause) {
             Some(Cause::Failed(fault)) if self.was_cut(*fault) => {}
-            Some(Cause::Failed(fault)) => {
-                return Err(Error::failed(*fault).after(self.moved_bytes, 0));
-            }
-            _ if stopped => return Err(self.stopped(0)),
+            Some(Cause::Failed(fault)) => return Err(self.cursor.after(*fault, 0).into()),
+            _ if stopped => return Err(self.stopped(0).into()),
             _ => {}
         }
-        trimmed.map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
-        self.move_by(name, goal)
+        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno).into())
     }
 
     /// Runs the workers; this thread is the first of them, and the one that asks the observer.
-    fn work_together(&mut self, name: MethodName, range: &Range<'_>, threads: usize) -> Vec<Work> {
-        let before = self.moved_bytes;
-        let cancel = self.options.cancel;
-        let mut asked = Instant::now();
+    fn work_together(
+        &mut self,
+        name: MethodName,
+        shared: &Shared<'_>,
+        threads: usize,
+    ) -> Vec<Work> {
+        let before_bytes = self.cursor.moved_bytes;
+        let cancel = self.watch.canceller();
         thread::scope(|scope| {
             #[cfg(feature = "faults")]
             let plan = crate::sys::faults::active();
@@ -244,8 +272,8 @@ impl Job<'_> {
                     let body = move || {
                         #[cfg(feature = "faults")]
                         let _guard = plan.map(crate::sys::faults::Plan::install);
-                        range.shown.wait();
-                        range.work(|_| {
+                        shared.shown.wait();
+                        shared.work(|_| {
                             if cancel.is_some_and(Cancel::is_cancelled) {
                                 Control::Stop
                             } else {
@@ -257,17 +285,16 @@ impl Job<'_> {
                     thread::Builder::new().spawn_scoped(scope, body).ok()
                 })
                 .collect();
-            let shown = ShownOnDrop(&range.shown);
-            let mut works = vec![range.work(|arrived| {
-                if asked.elapsed() < SLICE {
+            let shown = ShownOnDrop(&shared.shown);
+            let mut works = vec![shared.work(|arrived| {
+                if !self.watch.is_due() {
                     return Control::Continue;
                 }
-                asked = Instant::now();
-                self.moved_bytes = before + arrived;
-                self.observe(name)
+                self.cursor.moved_bytes = before_bytes + arrived;
+                self.ask(name).map_or(Control::Stop, |()| Control::Continue)
             })];
             drop(shown);
-            self.moved_bytes = before;
+            self.cursor.moved_bytes = before_bytes;
             works.extend(workers.into_iter().map(|worker| {
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }));

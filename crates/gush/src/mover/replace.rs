@@ -7,33 +7,60 @@
 //! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give its bytes again: its first piece
 //! stays, and the old content is cut off behind it. A method refused after that has failed.
 
-use super::Choice;
-use super::job::Job;
-use super::space::OpenEnd;
+use super::cursor::Cursor;
+use super::drive::{Halt, Move};
+use super::ends::Ends;
+use super::request::Request;
+use crate::endpoint::Kind;
 use crate::error::Error;
-use crate::method::{MethodName, Refusal};
+use crate::method::MethodName;
 use crate::port::Side;
 use crate::sys::{self, Call};
 
 /// More than any alignment that a method asks for.
 const PIECE_BYTES: u64 = 64 << 10;
 
-impl Job<'_> {
+/// What the target holds that a move is to replace.
+pub(super) enum OldContent {
+    /// Nothing, or nothing is to be replaced.
+    None,
+    /// All of it is there still.
+    Kept,
+    /// Some of it was cut off.
+    Lost,
+}
+
+impl OldContent {
+    pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>, cursor: &Cursor) -> Self {
+        let is_longer = cursor.bases().1.is_some_and(|base| ends.target.size_bytes() > base);
+        match request.replace && ends.target.kind() == Kind::File && is_longer {
+            true => OldContent::Kept,
+            false => OldContent::None,
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self, OldContent::Lost)
+    }
+
+    fn is_kept(&self) -> bool {
+        matches!(self, OldContent::Kept)
+    }
+}
+
+impl Move<'_> {
     /// Before `name` is tried: the old content is cut off, or kept because the method is refused.
-    pub(super) fn make_way(
-        &mut self,
-        name: MethodName,
-        goal: Option<u64>,
-    ) -> Result<Option<Refusal>, Error> {
-        if !self.has_old_content {
-            return Ok(None);
+    pub(super) fn make_way(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        if !self.old.is_kept() {
+            return Ok(());
         }
-        if self.options.choice != Choice::Only(name) {
-            return self.cut_old_content(self.target_base).map(|()| None);
+        let (source_base, target_base) = self.cursor.bases();
+        if !self.request.names(name) {
+            return Ok(self.cut_old_content(target_base)?);
         }
-        if self.source_base.is_some() && self.known_left_bytes(goal) == 0 {
+        if source_base.is_some() && self.cursor.known_left_bytes(&self.ends, goal) == 0 {
             // Nothing to show it on: no call that could be refused is made.
-            return Ok(None);
+            return Ok(());
         }
         match name.method().traits().whole {
             true => self.show_on_whole_blocks(name, goal),
@@ -44,113 +71,76 @@ impl Job<'_> {
     /// A method whose one call moves everything makes it over the old content: that what was longer is cut
     /// afterwards. Only a last part of a block cannot be cloned into the middle of a file
     /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before it come first, and show.
-    fn show_on_whole_blocks(
-        &mut self,
-        name: MethodName,
-        goal: Option<u64>,
-    ) -> Result<Option<Refusal>, Error> {
-        let left_bytes = self.known_left_bytes(goal);
-        let part_bytes = left_bytes % self.target.block_bytes();
+    fn show_on_whole_blocks(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        let part_bytes = left_bytes % self.ends.target.block_bytes();
         let end_of = |at: Option<u64>| at.map(|at| at + left_bytes);
-        let to_the_end = end_of(self.source_at()) == Some(self.source.size_bytes());
-        let into_the_middle = end_of(self.target_at()) < Some(self.target.size_bytes());
+        let to_the_end = end_of(self.cursor.source_at()) == Some(self.ends.source.size_bytes());
+        let into_the_middle = end_of(self.cursor.target_at()) < Some(self.ends.target.size_bytes());
         if part_bytes == 0 || !to_the_end || !into_the_middle {
-            return Ok(None);
+            return Ok(());
         }
         let blocks_bytes = left_bytes - part_bytes;
         if blocks_bytes > 0 {
-            let refusal = self.move_by(name, Some(self.moved_bytes + blocks_bytes))?;
-            if refusal.is_none() {
-                self.cut_old_content(self.target_at())?;
+            self.move_by(name, Some(self.cursor.moved_bytes + blocks_bytes))?;
+            return Ok(self.cut_old_content(self.cursor.target_at())?);
+        }
+        let pair = self.cursor.pair_at_offsets(&self.ends, goal)?;
+        if name.method().is_served(&pair)? {
+            self.cut_old_content(self.cursor.bases().1)?;
+        }
+        Ok(())
+    }
+
+    /// A method that moves in pieces shows on the first that it serves; nobody is told of that piece, for it is
+    /// moved once more.
+    fn show_on_a_piece(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
+        let before_bytes = self.cursor.moved_bytes;
+        let piece_end = before_bytes + PIECE_BYTES;
+        let piece_end = Some(goal.map_or(piece_end, |goal| goal.min(piece_end)));
+        let (source_base, target_base) = self.cursor.bases();
+        if source_base.is_none() {
+            // A stream cannot give its bytes again: the piece stays.
+            let outcome = self.move_by(name, piece_end);
+            if self.cursor.moved_bytes > before_bytes || outcome.is_ok() {
+                self.cut_old_content(self.cursor.target_at())?;
             }
-            return Ok(refusal);
+            return outcome;
         }
-        let pair = self.pair_with_offsets(goal)?;
-        match name.method().is_served(&pair) {
-            Ok(true) => self.cut_old_content(self.target_base).map(|()| None),
-            Ok(false) => Ok(None),
-            Err(refusal) => Ok(Some(refusal)),
+        let end = self.reserved_end(name, self.cursor.known_left_bytes(&self.ends, goal))?;
+        let observer = self.watch.tell_nobody();
+        let tap = self.setup.tap.take();
+        let (account, hole_bytes) = (self.account.clone(), self.cursor.hole_bytes);
+        let outcome = self.move_by(name, piece_end);
+        self.watch.tell_again(observer);
+        self.setup.tap = tap;
+        self.account = account;
+        self.cursor.hole_bytes = hole_bytes;
+        if outcome.is_ok() {
+            self.cursor.go_back(before_bytes);
+            return Ok(self.cut_old_content(target_base)?);
         }
+        match self.cursor.moved_bytes > before_bytes {
+            true => self.cut_old_content(self.cursor.target_at())?,
+            false => end
+                .trim(None)
+                .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?,
+        }
+        outcome
     }
 
     /// After the last step of a move that succeeded: nothing is left of the old content.
     pub(super) fn cut_what_is_left(&mut self) -> Result<(), Error> {
-        if self.has_old_content { self.cut_old_content(self.target_at()) } else { Ok(()) }
-    }
-
-    /// The error of a move whose last method was refused.
-    pub(super) fn given_up(&self, refusal: &Refusal) -> Error {
-        match (self.lost_old_content, refusal.call, refusal.errno) {
-            (true, Some(call), Some(errno)) => self.failed(call, side_of(call), errno),
-            _ => Error::refused(refusal.clone()).after(self.moved_bytes, 0),
-        }
+        if self.old.is_kept() { self.cut_old_content(self.cursor.target_at()) } else { Ok(()) }
     }
 
     fn cut_old_content(&mut self, at: Option<u64>) -> Result<(), Error> {
         let Some(at) = at else { return Ok(()) };
-        self.has_old_content = false;
-        sys::file::ftruncate(self.target.fd(), at)
-            .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?;
-        self.lost_old_content = true;
+        self.old = OldContent::None;
+        sys::file::ftruncate(self.ends.target.fd(), at)
+            .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+        self.old = OldContent::Lost;
         // What was reserved has been given back with the old blocks.
-        if self.reserved { self.preallocate() } else { Ok(()) }
-    }
-
-    fn show_on_a_piece(
-        &mut self,
-        name: MethodName,
-        goal: Option<u64>,
-    ) -> Result<Option<Refusal>, Error> {
-        let base = self.target_at();
-        let end = OpenEnd::of(self.options.target)
-            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
-        let left_bytes = self.known_left_bytes(goal);
-        if let (true, Some(at)) = (name.method().traits().needs_target_size, base)
-            && left_bytes > 0
-            && let Err(errno) = end.reserve(at, left_bytes)
-        {
-            return Ok(Some(Refusal::by_kernel(name, Call::Fallocate, errno)));
-        }
-        let before_bytes = self.moved_bytes;
-        let piece_end = before_bytes + PIECE_BYTES;
-        let piece_end = goal.map_or(piece_end, |goal| goal.min(piece_end));
-        let is_stream = self.source_base.is_none();
-        if is_stream {
-            let outcome = self.move_by(name, Some(piece_end));
-            if self.moved_bytes > before_bytes || matches!(outcome, Ok(None)) {
-                self.cut_old_content(self.target_at())?;
-            }
-            return outcome;
-        }
-        // Nobody is told of the piece: it is moved once more.
-        let observer = self.options.observer.take();
-        let tap = self.options.tuning.tap.take();
-        let (uses, all_seen, hole_bytes) = (self.uses.clone(), self.all_seen, self.hole_bytes);
-        let outcome = self.move_by(name, Some(piece_end));
-        self.options.observer = observer;
-        self.options.tuning.tap = tap;
-        (self.uses, self.all_seen, self.hole_bytes) = (uses, all_seen, hole_bytes);
-        if !matches!(outcome, Ok(None)) {
-            match self.moved_bytes > before_bytes {
-                true => self.cut_old_content(self.target_at())?,
-                false => end
-                    .trim(None)
-                    .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))?,
-            }
-            return outcome;
-        }
-        self.ended = false;
-        self.moved_bytes = before_bytes;
-        self.positions_lag = true;
-        self.cut_old_content(self.target_base)?;
-        Ok(None)
-    }
-}
-
-/// Where the descriptor is that a call of a method moving between files concerns most.
-fn side_of(call: Call) -> Side {
-    match call {
-        Call::Read | Call::Pread | Call::Preadv2 | Call::Recv | Call::UringRead => Side::Source,
-        _ => Side::Target,
+        if self.loose.reserved { self.preallocate() } else { Ok(()) }
     }
 }

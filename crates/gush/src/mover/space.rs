@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::FallocateFlags;
 use rustix::io;
 
-use super::job::Job;
+use super::drive::Move;
 use crate::error::Error;
 use crate::kernel::is_refusal;
 use crate::port::Side;
@@ -39,7 +39,7 @@ impl<'fd> OpenEnd<'fd> {
 
     /// Cuts off what lies behind the last byte that arrived, if any did, but nothing that was there
     /// before.
-    pub(super) fn trim(self, arrived_end: Option<u64>) -> io::Result<()> {
+    pub(super) fn trim(&self, arrived_end: Option<u64>) -> io::Result<()> {
         let end = arrived_end.unwrap_or(0).max(self.before_bytes);
         match sys::file::size_bytes(self.fd) {
             Ok(size_bytes) if size_bytes <= end => Ok(()),
@@ -49,35 +49,48 @@ impl<'fd> OpenEnd<'fd> {
     }
 }
 
-impl Job<'_> {
+/// What has to be undone about the target's blocks and size when the move ends.
+#[derive(Default)]
+pub(super) struct Loose {
+    /// Blocks were reserved behind the target's end.
+    pub(super) reserved: bool,
+    /// The source became shorter, and bytes from behind its new end may lie behind the target's.
+    pub(super) overshot: bool,
+}
+
+impl Move<'_> {
     pub(super) fn advise(&self) {
         use rustix::fs::Advice as Kernels;
-        let advice = match self.options.tuning.advice {
+        let advice = match self.request.tuning.advice {
             Advice::None => return,
             Advice::Sequential => Kernels::Sequential,
             Advice::WillNeed => Kernels::WillNeed,
             Advice::Random => Kernels::Random,
         };
         // Advice only: a descriptor that takes none (ESPIPE) is read all the same.
-        let length = self.options.length_bytes.unwrap_or(0);
-        let _ = sys::file::fadvise(self.source.fd(), self.source_base.unwrap_or(0), length, advice);
+        let length = self.cursor.length_bytes().unwrap_or(0);
+        let from = self.cursor.bases().0.unwrap_or(0);
+        let _ = sys::file::fadvise(self.ends.source.fd(), from, length, advice);
     }
 
     /// Reserves the target's space without changing its size; a file system that cannot is excused,
     /// a full one only if reserving was no more than a wish.
     pub(super) fn preallocate(&mut self) -> Result<(), Error> {
-        let (Some(at), Some(length)) = (self.target_base, self.expected_bytes()) else {
+        let (Some(at), Some(length)) =
+            (self.cursor.bases().1, self.cursor.expected_bytes(&self.ends))
+        else {
             return Ok(());
         };
-        if self.options.tuning.space == Space::AsWritten || length == 0 || !self.are_both_files() {
+        let space = self.request.tuning.space;
+        if space == Space::AsWritten || length == 0 || !self.ends.are_both_files() {
             return Ok(());
         }
-        let fd = self.target.fd();
+        let fd = self.ends.target.fd();
         let answer = sys::file::fallocate(fd, FallocateFlags::KEEP_SIZE, at, length);
-        self.reserved = true;
+        self.loose.reserved = true;
         match answer {
-            Err(errno) if !is_refusal(errno) && self.options.tuning.space == Space::Reserve => {
-                Err(self.failed(Call::Fallocate, Side::Target, errno))
+            Err(errno) if !is_refusal(errno) && space == Space::Reserve => {
+                Err(self.cursor.failed(Call::Fallocate, Side::Target, errno))
             }
             // What it got hold of before it failed is given back: the copy may do with less.
             Err(_) => self.give_back(),
@@ -86,11 +99,34 @@ impl Job<'_> {
     }
 
     /// Frees blocks behind the target's end: truncating to the present size does (ext4, xfs).
-    pub(super) fn give_back(&mut self) -> Result<(), Error> {
-        self.reserved = false;
-        let size_bytes = sys::file::size_bytes(self.target.fd())
-            .map_err(|errno| self.failed(Call::Fstat, Side::Target, errno))?;
-        sys::file::ftruncate(self.target.fd(), size_bytes)
-            .map_err(|errno| self.failed(Call::Ftruncate, Side::Target, errno))
+    fn give_back(&mut self) -> Result<(), Error> {
+        self.loose.reserved = false;
+        let fd = self.ends.target.fd();
+        let size_bytes = sys::file::size_bytes(fd)
+            .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+        sys::file::ftruncate(fd, size_bytes)
+            .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))
+    }
+
+    /// After the last step, and after a failure: positions behind the last byte moved, and a target
+    /// that ends there if it ended in a hole.
+    pub(super) fn settle(&mut self) -> Result<(), Error> {
+        let expected_bytes = self.cursor.expected_bytes(&self.ends);
+        if self.loose.reserved && Some(self.cursor.moved_bytes) != expected_bytes {
+            self.give_back()?;
+        }
+        if (self.cursor.hole_bytes > 0 || self.loose.overshot)
+            && let Some(end) = self.cursor.target_at()
+        {
+            let fd = self.ends.target.fd();
+            let size_bytes = sys::file::size_bytes(fd)
+                .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+            if size_bytes < end || (self.loose.overshot && size_bytes > end) {
+                sys::file::ftruncate(fd, end)
+                    .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+            }
+        }
+        self.cursor.put_back_source(&self.ends)?;
+        self.cursor.catch_up(&self.ends)
     }
 }

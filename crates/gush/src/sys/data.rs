@@ -77,14 +77,6 @@ pub(crate) fn recv_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     })
 }
 
-/// Looks at what a socket has without taking it: a datagram stays whole.
-pub(crate) fn recv_peek(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
-    sized(Call::Recv, buf.len(), |len| {
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        rustix::net::recv(fd, &mut buf[..len], flags).map(|(got, _)| got)
-    })
-}
-
 pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     sized(Call::Write, buf.len(), |len| io::write(fd, &buf[..len]))
 }

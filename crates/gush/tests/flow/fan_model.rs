@@ -658,7 +658,7 @@ fn check_failure(failure: &Failure, story: &Story<'_>) {
         let is_odd = op == FanOp::Intake(Op::Measure) || answer == Err(Errno::AGAIN);
         is_of_intake && (is_error || answer == Ok(0) || is_odd)
     };
-    let is_short = matches!(failure, Failure::Refused(refusal) if refusal.errno.is_none());
+    let is_short = matches!(failure, Failure::Refused(refusal) | Failure::FalseEnd(refusal) if refusal.errno.is_none());
     let has_reason = is_short || story.steps.iter().any(is_reason);
     assert!(has_reason, "{story}: failed without a reason: {failure:?}");
 }

@@ -25,7 +25,7 @@ impl Lender for Counted {
     }
 
     fn take_back(&mut self, buf: Buf) {
-        if matches!(buf, Buf::Pages(_)) {
+        if matches!(buf, Buf::Pages(_) | Buf::Lent(_)) {
             self.bufs_out -= 1;
         }
         self.shelf.take_back(buf);
@@ -51,6 +51,8 @@ struct Account {
     taken: u64,
     in_pipe: usize,
     in_buf: usize,
+    /// Of the pipe's content, what was lent to it: the bytes in the buffer, or behind them.
+    lent: usize,
     delivered: u64,
     /// The size of the datagram that is next, as far as it was asked for.
     measured: usize,
@@ -99,10 +101,19 @@ impl Account {
             }
             Op::Write => {
                 assert!(self.in_buf > 0 || self.empty_datagram, "{story}: writes nothing");
+                assert_eq!(self.lent, 0, "{story}: writes bytes that the pipe delivers");
             }
+            Op::Lend => {
+                assert!(self.in_buf > 0 && self.lent == 0, "{story}: lends nothing, or twice")
+            }
+            Op::Discard => {
+                assert!(self.in_buf == 0 && self.lent > 0, "{story}: discards bytes");
+            }
+            Op::Empty if self.in_buf > 0 => assert!(self.lent > 0, "{story}: nothing was lent"),
             Op::Empty | Op::Spill => {
                 assert!(self.in_pipe > 0 && self.in_buf == 0, "{story}: no bytes in the pipe");
             }
+            Op::Punch(_) => panic!("{story}: no holes are to be made"),
             Op::Ready(_) => {}
         }
         if let Op::Read(most) | Op::Fill(most) | Op::Direct(most) | Op::Sendfile(most) = op {
@@ -135,6 +146,18 @@ impl Account {
                 self.delivered += bytes as u64;
                 self.empty_datagram &= answer.is_err();
             }
+            Op::Lend => self.lent = bytes,
+            // A pipe that cannot be emptied is dropped.
+            Op::Discard if answer == Err(Errno::INTR) => {}
+            Op::Discard => self.lent = if answer.is_ok() { self.lent - bytes } else { 0 },
+            Op::Empty if self.lent > 0 => {
+                self.lent -= bytes;
+                self.in_buf -= bytes;
+                self.delivered += bytes as u64;
+                // Refused: what was lent is dropped with its pipe, and the buffer is written.
+                let stays = matches!(answer, Err(Errno::AGAIN | Errno::INTR)) || bytes > 0;
+                self.lent = if stays { self.lent } else { 0 };
+            }
             Op::Empty => {
                 self.in_pipe -= bytes;
                 self.delivered += bytes as u64;
@@ -148,7 +171,7 @@ impl Account {
                 self.delivered += bytes as u64;
             }
             Op::Measure => self.measured = bytes,
-            Op::Ready(_) => {}
+            Op::Ready(_) | Op::Punch(_) => {}
         }
         // A terminal's end is typed, and the splice that answers 0 has taken it.
         if source.kind() == Kind::Terminal
@@ -168,8 +191,12 @@ fn most_of(op: Op, account: &Account, source: &Stance) -> usize {
         // Two pieces, so that a spill and a short `Empty` have something to leave.
         Op::Fill(most) => most.min(24),
         Op::Write => account.in_buf,
+        // More than there is: the rest of the last page.
+        Op::Lend => account.in_buf + 3,
+        Op::Discard => account.lent,
+        Op::Empty if account.lent > 0 => account.in_buf.min(account.lent),
         Op::Empty | Op::Spill => account.in_pipe,
-        Op::Ready(_) => 1,
+        Op::Ready(_) | Op::Punch(_) => 1,
         Op::Measure => 30,
     }
 }
@@ -202,6 +229,8 @@ pub fn play(
                 let had_clears = flow.clears(op);
                 let moved = flow.learn(op, answer, &mut ());
                 story.steps.push((op, answer));
+                // What is written instead is a copy; the pages are dropped.
+                lender.bufs_out -= usize::from((op, answer) == (Op::Lend, Err(Errno::AGAIN)));
                 let now = (moved.taken_bytes, moved.delivered_bytes);
                 let seen = (account.taken - before.0, account.delivered - before.1);
                 assert_eq!(now, seen, "{story}: what the answer meant");
@@ -213,7 +242,7 @@ pub fn play(
                     || account.end_seen
                     || moved.refusal.is_some()
                     || answer == Err(Errno::INTR)
-                    || matches!(op, Op::Spill | Op::Measure);
+                    || matches!(op, Op::Spill | Op::Measure | Op::Lend | Op::Discard);
                 account.idle_ops = if is_progress { 0 } else { account.idle_ops + 1 };
                 assert!(
                     account.idle_ops <= Flow::MOST_IDLE_OPS,
@@ -226,8 +255,10 @@ pub fn play(
                 account.idle_ops = 0;
                 flow.rest(&mut lender);
                 assert!(flow.is_at_rest(), "{story}: parked with idle means");
-                assert_eq!(lender.bufs_out, 0, "{story}: parked with a buffer");
-                let held = usize::from(account.in_pipe > 0);
+                // What is lent to a pipe is in flight there.
+                let lent = usize::from(account.lent > 0);
+                assert_eq!(lender.bufs_out, lent, "{story}: parked with a buffer");
+                let held = usize::from(account.in_pipe + account.lent > 0);
                 assert_eq!(pool.usage().in_use, held, "{story}: parked with a pipe");
             }
             Next::Throttled => panic!("{story}: everything may be taken"),
@@ -271,7 +302,8 @@ fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, 
         (Op::Ready(_), Answer::Full | Answer::Short | Answer::One) => Ok(0),
         (Op::Ready(_), Answer::Zero | Answer::Again) => Err(Errno::AGAIN),
         // Our own pipe has the bytes that were put into it.
-        (Op::Spill, Answer::Again | Answer::Zero) => answer_of_pipe(most),
+        (Op::Discard, Answer::Again | Answer::Interrupted) => answer.to(most),
+        (Op::Spill | Op::Discard, Answer::Again | Answer::Zero) => answer_of_pipe(most),
         _ => answer.to(most),
     }
 }
@@ -284,7 +316,7 @@ fn answer_of_pipe(most: usize) -> Result<usize, Errno> {
 /// something, or a message that was cut.
 fn check_failure(failure: &Failure, story: &Story<'_>) {
     let (op, answer) = *story.steps.last().expect("a flow does not begin with a failure");
-    let drained = story.steps.iter().any(|&(op, _)| op == Op::Spill);
+    let drained = story.steps.iter().any(|&(op, _)| matches!(op, Op::Spill | Op::Lend));
     let is_error = matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
     // A message that a write cut, or one that does not fit what is left or the pipe.
     let is_cut_or_stuck = matches!((op, answer), (Op::Write | Op::Measure, Ok(_)));

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::thread;
 
-use gush::flow::{End, Fds, Flow, Next, Shelf, Stance, Terms};
+use gush::flow::{End, Eye, Fds, Flow, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -303,4 +303,90 @@ fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
     assert_eq!(flow.delivered_bytes(), 0);
     assert!(flow.in_flight_bytes() > 0 && flow.in_flight_bytes() == flow.taken_bytes());
     feed.expect("a feeder").join().expect("all was sent");
+}
+
+/// Counts what it is shown, and keeps it.
+#[derive(Default)]
+struct Seen(Vec<u8>);
+
+impl Eye for Seen {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn gap(&mut self, zeros_bytes: u64) {
+        self.0.resize(self.0.len() + zeros_bytes as usize, 0);
+    }
+}
+
+/// Data and zeros in turn, each of a random length around the unit of 4096 bytes in which zeros are looked for.
+fn patches(random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut all = Vec::new();
+    for _ in 0..random.usize(1..12) {
+        let len = random.usize(1..20_000);
+        let fill = if random.bool() { 0 } else { random.u8(1..) };
+        all.resize(all.len() + len, fill);
+    }
+    all
+}
+
+/// Whole units of zeros, counted at the target's offset, are holes and nothing else is; each run of them is one
+/// call, whatever the buffer's size and however little may be taken at once.
+#[test]
+fn runs_of_zeros_become_holes_whatever_the_buffer() {
+    const UNIT: u64 = 4096;
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..300 {
+        let data = patches(&mut random);
+        let at = random.u64(0..3) * 1000;
+        let mut from = tempfile::tempfile().expect("a file");
+        let mut to = tempfile::tempfile().expect("a file");
+        from.write_all(&data).expect("room");
+        // Old content: a hole must be made, not only skipped.
+        to.write_all(&vec![7; at as usize + data.len()]).expect("room");
+        let terms = Terms {
+            choice: Choice::Only(MethodName::ReadWrite),
+            make_holes: true,
+            buffer_bytes: random.usize(1..10_000),
+            ..Terms::default()
+        };
+        let (source, target) = (Stance::of(&from).unwrap().at(0), Stance::of(&to).unwrap().at(at));
+        let mut flow = Flow::between(source, target, &terms).expect("a way");
+        let mut shelf = Shelf::new(Pool::shared().clone());
+        let (mut seen, mut punches) = (Seen::default(), 0);
+        let fds = Fds { source: from.as_fd(), target: to.as_fd() };
+        loop {
+            match flow.next(u64::MAX, &mut shelf) {
+                Next::Do(op) => {
+                    punches += u64::from(matches!(op, Op::Punch(_)));
+                    let answer = flow.perform(op, fds);
+                    flow.learn(op, answer, &mut seen);
+                    assert_eq!(flow.delivered_bytes(), seen.0.len() as u64);
+                    assert!(flow.hole_bytes() <= flow.delivered_bytes());
+                }
+                Next::Ended(end) => break assert_eq!(end, End::Proven),
+                other => panic!("files do not wait: {other:?}"),
+            }
+        }
+        let (mut arrived, mut holes_bytes, mut runs, mut was_zero) = (Vec::new(), 0, 0, false);
+        to.rewind().unwrap();
+        to.read_to_end(&mut arrived).unwrap();
+        assert!(arrived[at as usize..] == data[..] && seen.0 == data, "other bytes arrived");
+        assert!(arrived[..at as usize].iter().all(|&byte| byte == 7), "wrote before its place");
+        let mut place = 0;
+        while place < data.len() {
+            let to_boundary = UNIT - (at + place as u64) % UNIT;
+            let unit = &data[place..(place + to_boundary as usize).min(data.len())];
+            let is_zero = unit.iter().all(|&byte| byte == 0);
+            holes_bytes += if is_zero { unit.len() as u64 } else { 0 };
+            runs += u64::from(is_zero && !was_zero);
+            (was_zero, place) = (is_zero, place + unit.len());
+        }
+        // A part of a unit that ends a buffer is judged by itself: with small buffers more is a hole, never less.
+        assert!(flow.hole_bytes() >= holes_bytes, "{} < {holes_bytes}", flow.hole_bytes());
+        if terms.buffer_bytes as u64 >= UNIT + data.len() as u64 {
+            assert_eq!((flow.hole_bytes(), punches), (holes_bytes, runs));
+        }
+        assert!(punches <= runs + data.len() as u64 / terms.buffer_bytes as u64 + 1);
+    }
 }

@@ -172,7 +172,8 @@ impl Fan {
         }
         let named = terms.choice != Choice::Auto;
         let pipe = Stance::known(Kind::Pipe, true);
-        let lane_terms = Terms { length_bytes: None, ..*terms };
+        let lane_terms =
+            Terms { length_bytes: None, expected_bytes: None, make_holes: false, ..*terms };
         let mut lanes = Vec::with_capacity(targets.len());
         let splices = |from: &Stance, to: &Stance| splices(from, to, terms);
         for &target in targets {

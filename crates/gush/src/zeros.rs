@@ -9,11 +9,11 @@ use crate::sys;
 /// A run of zeros is looked for in units of this size, which lie at its multiples in the target: the
 /// smallest block that file systems commonly allocate. `st_blksize` is no such unit: it is the size for
 /// fast transfers (stat(2)), 1 MiB on NFS, 2 MiB on a tmpfs with huge pages.
-pub(super) const UNIT_BYTES: usize = 4096;
+pub(crate) const UNIT_BYTES: usize = 4096;
 
 /// The first stretch of a buffer that is all data or all zeros.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Run {
+pub(crate) enum Run {
     /// So many bytes to write.
     Data(usize),
     /// So many zeros to leave out.
@@ -22,7 +22,7 @@ pub(super) enum Run {
 
 /// Splits off the first run of bytes that go to offset `at`; only whole units count as zeros, and
 /// what the buffer holds of a unit at its two ends.
-pub(super) fn first_run(bytes: &[u8], at: u64) -> Run {
+pub(crate) fn first_run(bytes: &[u8], at: u64) -> Run {
     let into_unit = usize::try_from(at % UNIT_BYTES as u64).unwrap_or(0);
     let (head, rest) = bytes.split_at(bytes.len().min(UNIT_BYTES - into_unit));
     let zero = is_zero(head);

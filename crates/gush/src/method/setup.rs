@@ -1,0 +1,53 @@
+//! What a move sets a technique up with: sizes, and who looks at the bytes.
+
+use crate::digest::Tap;
+use crate::tuning::{Measured, Tuning};
+
+/// The sizes and switches of one attempt: what the user asked for, else what a profile measured, else the
+/// technique's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    buffer_bytes: Option<usize>,
+    pipe_bytes: Option<usize>,
+    /// The user named the pipe's size, and answers for it.
+    pub(crate) pipe_is_named: bool,
+    pub(crate) buffer_is_named: bool,
+    pub(crate) gift: bool,
+    pub(crate) makes_holes: bool,
+    pub(crate) tap: Option<Tap>,
+}
+
+impl Setup {
+    pub(crate) fn of(tuning: &Tuning, measured: Measured) -> Self {
+        let (buffer, pipe) = (tuning.get_buffer_bytes(), tuning.get_pipe_bytes());
+        Self {
+            buffer_bytes: buffer.or(measured.buffer_bytes),
+            pipe_bytes: pipe.or(measured.pipe_bytes),
+            pipe_is_named: pipe.is_some(),
+            buffer_is_named: buffer.is_some(),
+            gift: tuning.gift,
+            makes_holes: false,
+            tap: None,
+        }
+    }
+
+    /// The same with other sizes: those that a profile measured for another technique.
+    pub(crate) fn resized(&self, tuning: &Tuning, measured: Measured) -> Self {
+        let Self { makes_holes, tap, .. } = self.clone();
+        Self { makes_holes, tap, ..Self::of(tuning, measured) }
+    }
+
+    /// The same, with buffers of at most `most_bytes` where `default_bytes` are usual.
+    pub(crate) fn sharing(&self, default_bytes: usize, most_bytes: usize) -> Self {
+        let buffer_bytes = self.buffer_or(default_bytes).min(most_bytes);
+        Self { buffer_bytes: Some(buffer_bytes), ..self.clone() }
+    }
+
+    pub(crate) fn buffer_or(&self, default_bytes: usize) -> usize {
+        self.buffer_bytes.unwrap_or(default_bytes)
+    }
+
+    pub(crate) fn pipe_or(&self, default_bytes: usize) -> usize {
+        self.pipe_bytes.unwrap_or(default_bytes)
+    }
+}

@@ -1,0 +1,53 @@
+//! What a move did, for its report: methods, calls, refusals.
+
+use crate::method::{MethodName, Refusal};
+use crate::report::MethodUse;
+use crate::sys::Counts;
+
+/// The methods that were used, in order, and those that were refused.
+#[derive(Clone)]
+pub(super) struct Account {
+    pub(super) uses: Vec<MethodUse>,
+    pub(super) refusals: Vec<Refusal>,
+    /// Did every method so far show its bytes to the digest?
+    pub(super) all_seen: bool,
+}
+
+impl Account {
+    pub(super) fn new() -> Self {
+        Self { uses: Vec::new(), refusals: Vec::new(), all_seen: true }
+    }
+
+    pub(super) fn has_refused(&self, name: MethodName) -> bool {
+        self.refusals.iter().any(|refusal| refusal.method == name)
+    }
+
+    /// Adds one use of a method; a further use of the last one is added to that.
+    pub(super) fn record(&mut self, used: MethodUse) {
+        if used.bytes == 0 && used.steps == 0 {
+            return;
+        }
+        self.all_seen &= used.bytes == 0 || used.threads == 1 && used.name.sees_bytes();
+        if let Some(last) = self.uses.last_mut().filter(|last| last.name == used.name) {
+            last.bytes += used.bytes;
+            last.steps += used.steps;
+            last.threads = last.threads.max(used.threads);
+            last.calls.add(used.calls);
+        } else {
+            self.uses.push(used);
+        }
+    }
+}
+
+/// How many calls this thread makes from here on.
+pub(super) struct Tally(Counts);
+
+impl Tally {
+    pub(super) fn begin() -> Self {
+        Self(Counts::of_this_thread())
+    }
+
+    pub(super) fn calls(&self) -> Counts {
+        Counts::of_this_thread().since(self.0)
+    }
+}

@@ -1,0 +1,126 @@
+//! Which methods a move may use, and on how many threads.
+
+use std::borrow::Cow;
+
+use super::ends::Ends;
+use super::request::Request;
+use super::{Choice, Holes};
+use crate::endpoint::Kind;
+use crate::kernel::Kernel;
+use crate::method::{MethodName, Refusal};
+use crate::plan;
+use crate::profile::Rule;
+
+/// What is known when a method is chosen.
+pub(super) struct Choosing<'m, 'a> {
+    pub(super) request: &'m Request<'a>,
+    pub(super) ends: &'m Ends<'a>,
+    /// What the user's profile says about this pair and size.
+    pub(super) rule: Option<&'a Rule>,
+    pub(super) makes_holes: bool,
+    /// Both sides have offsets, so that ranges may be moved apart from each other.
+    pub(super) has_ranges: bool,
+    /// Bytes that are left, as far as the source's size tells.
+    pub(super) left_bytes: u64,
+}
+
+/// What the profile says: it speaks only where the choice is left to the plan.
+pub(super) fn rule_for<'a>(
+    request: &Request<'a>,
+    ends: &Ends<'_>,
+    left_bytes: u64,
+) -> Option<&'a Rule> {
+    let profile = request.profile.filter(|_| request.choice == Choice::Auto)?;
+    profile.rule_for(&ends.source, &ends.target, left_bytes)
+}
+
+/// What the profile had to say, for `--explain`.
+pub(super) fn profile_account(request: &Request<'_>, rule: Option<&Rule>) -> Vec<String> {
+    let (Choice::Auto, Some(profile)) = (request.choice, request.profile) else {
+        return Vec::new();
+    };
+    let rule = match rule {
+        Some(rule) => Some(rule.to_string()),
+        None if profile.is_empty() => None,
+        None => Some("no rule for this pair and size: the table picks".to_owned()),
+    };
+    profile.notes().iter().cloned().chain(rule).collect()
+}
+
+impl Choosing<'_, '_> {
+    /// The named method alone, or the plan's.
+    pub(super) fn candidates(&self) -> Cow<'static, [MethodName]> {
+        match self.request.choice {
+            Choice::Only(name) => {
+                let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
+                Cow::Borrowed(&MethodName::ALL[at..=at])
+            }
+            Choice::Auto => {
+                let threads = self.threads();
+                let preferred = self.rule.map_or(&[][..], Rule::methods);
+                let Ends { source, target } = self.ends;
+                plan::methods_for(source, target, self.left_bytes, threads, preferred)
+            }
+        }
+    }
+
+    /// What the options, the memory of refusals and the method's own nature say before it is tried.
+    pub(super) fn may_use(&self, name: MethodName) -> Result<(), Refusal> {
+        let (request, Ends { source, target }) = (self.request, self.ends);
+        let traits = name.method().traits();
+        let named = request.names(name);
+        let sharing = traits.shares_source
+            && matches!(source.kind(), Kind::File | Kind::Block)
+            && target.kind() != Kind::File;
+        let why = if request.excluded.contains(&name) {
+            "excluded by an option"
+        } else if request.isolated && sharing {
+            "it shares the source's pages, and isolation was asked for"
+        } else if self.makes_holes && name != MethodName::ReadWrite {
+            "only read-write sees which blocks are zero, and holes are to be made of them"
+        } else if request.holes == Holes::Fill && self.may_leave_holes(name) {
+            "it can leave holes, and every byte is to be written"
+        } else if !named && request.digest && !traits.sees_bytes {
+            "the bytes are to be hashed, and it does not see them"
+        } else if !named
+            && let Some(memory) = request.refusals
+            && memory.knows(name, source, target)
+        {
+            "refused before, between the same two file systems"
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::because(name, why))
+    }
+
+    /// Sharing blocks keeps holes; so does copy_file_range where it shares blocks.
+    fn may_leave_holes(&self, name: MethodName) -> bool {
+        matches!(name, MethodName::Reflink | MethodName::CopyFileRange)
+            && self.ends.source.kind() == Kind::File
+    }
+
+    /// How many threads may share what is left; processors are only counted for a file worth it.
+    fn threads(&self) -> usize {
+        let in_order = self.request.digest || self.request.rate.is_some();
+        if in_order || self.left_bytes < plan::PARALLEL_BYTES {
+            return 1;
+        }
+        match (self.request.threads, self.rule.and_then(Rule::threads)) {
+            (0, None) => Kernel::get().processors().min(4),
+            (0, Some(measured)) => Kernel::get().processors().min(measured),
+            (threads, _) => threads,
+        }
+    }
+
+    /// One thread, unless the method's ranges are independent and there are enough of them.
+    pub(super) fn threads_for(&self, name: MethodName) -> usize {
+        let traits = name.method().traits();
+        let measured = self.rule.and_then(|rule| rule.threads_for(name)).unwrap_or(0);
+        let wanted = traits.gains_from_threads || self.request.threads.max(measured) > 1;
+        if traits.parallel && wanted && self.has_ranges && !self.makes_holes {
+            self.threads()
+        } else {
+            1
+        }
+    }
+}

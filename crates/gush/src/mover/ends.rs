@@ -1,0 +1,36 @@
+//! The two ends of a move: what the descriptors are.
+
+use std::os::fd::BorrowedFd;
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::fault::Fault;
+use crate::port::Side;
+
+/// Source and target, as they were when the move began.
+#[derive(Clone, Copy)]
+pub(super) struct Ends<'a> {
+    pub(super) source: Endpoint<'a>,
+    pub(super) target: Endpoint<'a>,
+}
+
+impl<'a> Ends<'a> {
+    pub(super) fn look(source: BorrowedFd<'a>, target: BorrowedFd<'a>) -> Result<Self, Fault> {
+        let look =
+            |fd, side| Endpoint::look(fd).map_err(|(call, errno)| Fault { call, side, errno });
+        Ok(Self { source: look(source, Side::Source)?, target: look(target, Side::Target)? })
+    }
+
+    pub(super) fn fd(&self, side: Side) -> BorrowedFd<'a> {
+        match side {
+            Side::Source => self.source.fd(),
+            Side::Target => self.target.fd(),
+        }
+    }
+
+    /// From file to file, at offsets: holes, space and shared blocks are to be thought of.
+    pub(super) fn are_both_files(&self) -> bool {
+        self.source.kind() == Kind::File
+            && self.target.kind() == Kind::File
+            && self.target.takes_offsets()
+    }
+}

@@ -1,0 +1,46 @@
+//! Where a sparse file has data, and where holes (SEEK_DATA and SEEK_HOLE of lseek(2)).
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+use super::cursor::Cursor;
+use super::ends::Ends;
+use crate::error::Error;
+use crate::port::Side;
+use crate::sys::{self, Call};
+
+/// What lies at the cursor.
+pub(super) enum Extent {
+    /// So many bytes of data, at least 1.
+    Data(u64),
+    /// A hole of so many bytes, with data behind it.
+    Hole(u64),
+    /// Only a hole of so many bytes is left of the file.
+    LastHole(u64),
+    /// The file system does not tell.
+    Unknown,
+}
+
+impl Extent {
+    /// Asks what lies at the cursor; that moves the source's own position.
+    ///
+    /// # Errors
+    /// That of fstat(2).
+    pub(super) fn at(cursor: &mut Cursor, ends: &Ends<'_>) -> Result<Self, Error> {
+        let Some(at) = cursor.source_at() else { return Ok(Extent::Unknown) };
+        Ok(match cursor.seek_source(ends, SeekFrom::Data(at)) {
+            Ok(data) if data > at => Extent::Hole(data - at),
+            Ok(_) => {
+                let hole = cursor.seek_source(ends, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
+                Extent::Data(hole.saturating_sub(at).max(1))
+            }
+            // No data from here on.
+            Err(Errno::NXIO) => {
+                let size_bytes = sys::file::size_bytes(ends.source.fd())
+                    .map_err(|errno| cursor.failed(Call::Fstat, Side::Source, errno))?;
+                Extent::LastHole(size_bytes.saturating_sub(at))
+            }
+            Err(_) => Extent::Unknown,
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! What is asked of a move.
+
+use super::{Choice, Holes};
+use crate::cancel::Cancel;
+use crate::method::MethodName;
+use crate::plan::Refusals;
+use crate::profile::Profile;
+use crate::progress::Rate;
+use crate::tuning::Tuning;
+use crate::wait::Wait;
+
+/// What a user asked for, as [`super::Mover`] documents it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Request<'a> {
+    pub(super) choice: Choice,
+    pub(super) excluded: &'a [MethodName],
+    pub(super) isolated: bool,
+    pub(super) length_bytes: Option<u64>,
+    pub(super) source_offset: Option<u64>,
+    pub(super) target_offset: Option<u64>,
+    pub(super) replace: bool,
+    pub(super) holes: Holes,
+    pub(super) threads: usize,
+    pub(super) tuning: Tuning,
+    pub(super) wait: Option<Wait>,
+    pub(super) profile: Option<&'a Profile>,
+    pub(super) rate: Option<Rate>,
+    pub(super) cancel: Option<&'a Cancel>,
+    pub(super) digest: bool,
+    pub(super) refusals: Option<&'a Refusals>,
+}
+
+impl Request<'_> {
+    /// Was this method asked for by name? Then it is used or refused, never replaced (invariant 6).
+    pub(super) fn names(&self, method: MethodName) -> bool {
+        self.choice == Choice::Only(method)
+    }
+}

@@ -1,0 +1,147 @@
+//! Everything about time: who is asked how often, how much may move before that, how long a wait may last.
+
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::io;
+
+use super::Observer;
+use super::request::Request;
+use crate::cancel::Cancel;
+use crate::method::MethodName;
+use crate::port::Side;
+use crate::progress::{Control, Limiter, Pace, Progress};
+use crate::wait::{Wait, Woken};
+
+/// How long a wait may last before a watched move asks its observer again (invariant 7).
+pub(super) const SLICE: Duration = Duration::from_millis(50);
+
+/// The observer, the canceller and the rate of one move.
+pub(super) struct Watch<'a> {
+    observer: Option<Observer<'a>>,
+    cancel: Option<&'a Cancel>,
+    limiter: Option<Limiter>,
+    pace: Pace,
+    wait: Wait,
+    started: Instant,
+    asked: Instant,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(request: &Request<'a>, observer: Option<Observer<'a>>) -> Self {
+        let limiter = request.rate.map(Limiter::new);
+        let cancel = request.cancel;
+        let now = Instant::now();
+        Self {
+            pace: Pace::new(observer.is_some() || cancel.is_some() || limiter.is_some()),
+            observer,
+            cancel,
+            limiter,
+            wait: request.wait.unwrap_or_default(),
+            started: now,
+            asked: now,
+        }
+    }
+
+    /// Waits as was measured, where the user did not say how.
+    pub(super) fn wait_by(&mut self, wait: Wait) {
+        self.wait = wait;
+    }
+
+    /// Does somebody look, or may somebody end it? Then no wait lasts longer than a slice.
+    pub(super) fn is_watched(&self) -> bool {
+        self.observer.is_some() || self.cancel.is_some()
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+
+    pub(super) fn canceller(&self) -> Option<&'a Cancel> {
+        self.cancel
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// How many bytes may be taken now; 0 where the rate allows none yet.
+    pub(super) fn allowance(&mut self) -> u64 {
+        match self.limiter.as_mut().map(Limiter::allowance) {
+            None => self.pace.budget_bytes(),
+            Some(Ok(bytes)) => bytes.min(self.pace.budget_bytes()),
+            Some(Err(_)) => 0,
+        }
+    }
+
+    /// Sleeps until the rate allows more, a slice at most.
+    pub(super) fn pause(&mut self) {
+        if let Some(Err(pause)) = self.limiter.as_mut().map(Limiter::allowance) {
+            std::thread::sleep(pause.min(SLICE));
+        }
+    }
+
+    /// Counts bytes that were taken against the rate.
+    pub(super) fn spend(&mut self, taken_bytes: u64) {
+        if let Some(limiter) = &mut self.limiter {
+            limiter.spend(taken_bytes);
+        }
+    }
+
+    /// The time at which a step begins, if somebody wants to know how long it takes.
+    pub(super) fn now(&self) -> Option<Instant> {
+        self.is_watched().then(Instant::now)
+    }
+
+    /// Learns how long the step took that delivered these bytes.
+    pub(super) fn learn(&mut self, bytes: u64, began: Option<Instant>) {
+        if let Some(began) = began {
+            self.pace.learn(bytes, began.elapsed());
+        }
+    }
+
+    /// Waits until the side can go on, a slice at most where somebody watches. Answers whether it is time to
+    /// ask the observer.
+    ///
+    /// # Errors
+    /// That of poll(2).
+    pub(super) fn wait_for(&self, fd: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
+        let slice = self.is_watched().then_some(SLICE);
+        let woken = self.wait.for_side(fd, side, slice)?;
+        Ok(woken == Woken::NotYet || slice.is_some() && self.is_due())
+    }
+
+    /// Was nobody asked for as long as a slice?
+    pub(super) fn is_due(&self) -> bool {
+        self.asked.elapsed() >= SLICE
+    }
+
+    /// Tells the observer, and answers whether the move is to go on.
+    pub(super) fn ask(
+        &mut self,
+        bytes: u64,
+        expected_bytes: Option<u64>,
+        method: MethodName,
+    ) -> Control {
+        let Some(observer) = &mut self.observer else { return self.unless_cancelled() };
+        let elapsed = self.started.elapsed();
+        self.asked = Instant::now();
+        match observer(&Progress { bytes, expected_bytes, elapsed, method }) {
+            Control::Stop => Control::Stop,
+            _ => self.unless_cancelled(),
+        }
+    }
+
+    fn unless_cancelled(&self) -> Control {
+        if self.is_cancelled() { Control::Stop } else { Control::Continue }
+    }
+
+    /// Lets nobody be told for a while; [`Watch::tell_again`] takes the observer back.
+    pub(super) fn tell_nobody(&mut self) -> Option<Observer<'a>> {
+        self.observer.take()
+    }
+
+    pub(super) fn tell_again(&mut self, observer: Option<Observer<'a>>) {
+        self.observer = observer;
+    }
+}
