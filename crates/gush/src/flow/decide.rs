@@ -1,0 +1,284 @@
+//! Which call is due.
+
+use rustix::io::Errno;
+
+use super::lend::Buf;
+use super::way::Way;
+use super::{
+    CALL_BYTES, Course, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Lender,
+    MOST_DATAGRAM_BYTES, NO_PIPE, Next, Op, SPILL_BYTES, ZEROS_BYTES,
+};
+use crate::endpoint::Kind;
+use crate::fault::Fault;
+use crate::kernel::page_bytes;
+use crate::method::Refusal;
+use crate::port::Side;
+use crate::sys::Call;
+use crate::zeros::{self, Run};
+
+impl Flow {
+    /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
+    pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
+        // What was taken is delivered first (invariant 1).
+        if let Some(failure) = &self.failed
+            && !(self.spills && self.in_flight_bytes() > 0)
+        {
+            return match self.zeros_bytes > 0 && self.makes_holes && failure.is_of_source() {
+                true => Next::Do(Op::Punch(self.zeros_bytes)),
+                false => Next::Failed(failure.clone()),
+            };
+        }
+        if let Some(side) = self.wait.take() {
+            return Next::Wait(side);
+        }
+        if let Some(side) = self.ask.first() {
+            return Next::Do(Op::Ready(side));
+        }
+        if self.hand.full
+            && let Some(next) = self.deliver(lender)
+        {
+            return next;
+        }
+        if self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty()) {
+            return if self.lends {
+                Next::Do(Op::Discard)
+            } else if self.spills {
+                self.with_buf(lender, Op::Spill)
+            } else {
+                self.ready_for(Op::Empty)
+            };
+        }
+        if std::mem::take(&mut self.spills) {
+            self.ways.advance();
+        }
+        let left_bytes = self.left_bytes.unwrap_or(u64::MAX);
+        let takes_more = self.course != Course::Over && left_bytes > 0 && may_take_bytes > 0;
+        if self.zeros_bytes > 0 && !(takes_more && self.zeros_bytes < ZEROS_BYTES) {
+            return Next::Do(Op::Punch(self.zeros_bytes));
+        }
+        match self.course {
+            Course::Over => return Next::Ended(End::Proven),
+            _ if left_bytes == 0 => return Next::Ended(End::Limit),
+            _ if may_take_bytes == 0 => return Next::Throttled,
+            Course::Take | Course::Doubt => {}
+        }
+        let most =
+            usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
+        let way = self.ways.now();
+        if self.expected_bytes == Some(0) && !way.reads() {
+            self.course = Course::Doubt;
+        }
+        if self.course == Course::Doubt {
+            return self.read(lender, most.min(DOUBT_BYTES));
+        }
+        match way {
+            Way::Memory => self.read(lender, most.min(self.buffer_bytes as usize)),
+            Way::Adaptive if !self.bulk => self.read(lender, most.min(self.short_bytes as usize)),
+            Way::Adaptive | Way::Piped => self.fill(lender, most),
+            Way::Lent => self.read_to_lend(lender, most.min(self.buffer_bytes as usize)),
+            Way::Direct => self.ready_for(Op::Direct(most.min(self.call_bytes as usize))),
+            Way::Sendfile => self.ready_for(Op::Sendfile(most.min(self.call_bytes as usize))),
+        }
+    }
+
+    /// The call that delivers what is in hand; `None` if all of it turned out to be zeros to leave out.
+    fn deliver(&mut self, lender: &mut dyn Lender) -> Option<Next> {
+        // Zeros are passed over until data, the end or a limit shows how long their run is.
+        while let Some(at) = self.target.offset_bytes().filter(|_| self.makes_holes) {
+            match zeros::first_run(self.hand.held(), at + self.zeros_bytes) {
+                Run::Data(bytes) => {
+                    self.hand.run_end = self.hand.from + bytes as u32;
+                    break;
+                }
+                Run::Zeros(bytes) => {
+                    self.zeros_bytes += bytes as u64;
+                    self.hand.gone(bytes);
+                    if !self.hand.full {
+                        return None;
+                    }
+                }
+            }
+        }
+        if self.zeros_bytes > 0 {
+            return Some(Next::Do(Op::Punch(self.zeros_bytes)));
+        }
+        if self.ways.now() != Way::Lent || self.spills {
+            return Some(Next::Do(Op::Write));
+        }
+        Some(self.lend(lender))
+    }
+
+    /// Lends what is in hand to the pipe, and empties that; where no pipe can be had the bytes are written.
+    pub(super) fn lend(&mut self, lender: &mut dyn Lender) -> Next {
+        if self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        let is_page = self.hand.buf.as_mut().is_some_and(Buf::lend);
+        match &self.pipe {
+            Some(pipe) if is_page && pipe.is_empty() => Next::Do(Op::Lend),
+            Some(_) if is_page => self.ready_for(Op::Empty),
+            _ => Next::Do(Op::Write),
+        }
+    }
+
+    /// Reads as much as the pipe can be lent at once.
+    fn read_to_lend(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
+        if self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        let Some(pipe) = &self.pipe else { return self.lacks_pipe(lender, most) };
+        let room_bytes = match self.target.keeps_boundaries() {
+            true => pipe.capacity_bytes().min(page_bytes()),
+            false => pipe.capacity_bytes(),
+        };
+        if self.source.keeps_boundaries()
+            && let Some(next) = self.measure().or_else(|| self.refuse_cut(room_bytes, lender, most))
+        {
+            return next;
+        }
+        self.read(lender, most.min(room_bytes))
+    }
+
+    /// A read through memory; datagrams whole, whatever may be taken.
+    pub(super) fn read(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
+        if !self.source.keeps_boundaries() {
+            let most = match self.target.keeps_boundaries() {
+                true => most.min(self.message_bytes as usize),
+                false => most,
+            };
+            return self.with_buf(lender, Op::Read(most));
+        }
+        if let Some(next) = self.measure() {
+            return next;
+        }
+        let whole = self.datagram_bytes.unwrap_or(0).max(DATAGRAM_BYTES) as usize;
+        self.with_buf(lender, Op::Read(whole))
+    }
+
+    /// What must happen before a datagram can be taken whole: it is measured, and must fit what is left.
+    fn measure(&mut self) -> Option<Next> {
+        let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
+        let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
+            && bytes <= MOST_DATAGRAM_BYTES;
+        let fault = Fault { call: Call::Recv, side: Side::Source, errno: Errno::MSGSIZE };
+        (!fits).then(|| self.fail(Failure::Fault(fault)))
+    }
+
+    /// A call that puts bytes into the buffer, once there is one that is large enough.
+    pub(super) fn with_buf(&mut self, lender: &mut dyn Lender, op: Op) -> Next {
+        let wanted = match op {
+            Op::Read(most) => most,
+            // All at once: as a message it may not be cut.
+            _ if self.target.keeps_boundaries() => self.piped_bytes(),
+            _ => SPILL_BYTES,
+        };
+        // A file has copied what was lent to the pipe; any other target may still hold the pages.
+        if self.target.kind() == Kind::File
+            && let Some(buf) = &mut self.hand.buf
+        {
+            buf.reclaim();
+        }
+        if !self.hand.buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
+            if let Some(useless) = self.hand.buf.take() {
+                lender.take_back(useless);
+            }
+            match lender.buf(wanted) {
+                Ok(buf) => self.hand.buf = Some(buf),
+                Err(errno) => {
+                    let side = Side::Source;
+                    return self.fail(Failure::Fault(Fault { call: Call::Mmap, side, errno }));
+                }
+            }
+        }
+        Next::Do(op)
+    }
+
+    /// Fills a pipe; where none can be had, bytes go through memory, unless splice was asked for by name.
+    fn fill(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
+        if self.pipe.is_none() {
+            self.pipe = lender.pipe();
+        }
+        if let Some(pipe) = &self.pipe {
+            let room_bytes = pipe.capacity_bytes();
+            return match self.source.keeps_boundaries() {
+                true => self.fill_whole(lender, most, room_bytes),
+                false => self.ready_for(Op::Fill(most.min(self.call_bytes as usize))),
+            };
+        }
+        self.lacks_pipe(lender, most)
+    }
+
+    /// No pipe can be had: bytes go through memory, unless a method was asked for by name.
+    fn lacks_pipe(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
+        if self.named {
+            let refusal = Refusal::because(self.ways.now().method(), NO_PIPE);
+            return self.fail(Failure::Refused(refusal));
+        }
+        self.read(lender, most.min(self.buffer_bytes as usize))
+    }
+
+    /// A datagram that the empty pipe has no room for would be cut by the splice: a slot takes a page of it
+    /// (`copy_splice_read` of `fs/splice.c`), and into a unix datagram socket each slot becomes a message of
+    /// its own (`tests/datagrams.rs`).
+    fn fill_whole(&mut self, lender: &mut dyn Lender, most: usize, room_bytes: usize) -> Next {
+        if let Some(next) = self.measure() {
+            return next;
+        }
+        let room_bytes = match self.target.keeps_boundaries() {
+            true => room_bytes.min(page_bytes()),
+            false => room_bytes,
+        };
+        match self.refuse_cut(room_bytes, lender, most) {
+            Some(next) => next,
+            // A splice would take it and answer 0.
+            None if self.datagram_bytes == Some(0) => self.read(lender, most),
+            None => self.ready_for(Op::Fill(room_bytes)),
+        }
+    }
+
+    /// Refuses the way if the datagram that was measured has no room.
+    fn refuse_cut(
+        &mut self,
+        room_bytes: usize,
+        lender: &mut dyn Lender,
+        most: usize,
+    ) -> Option<Next> {
+        if self.datagram_bytes.unwrap_or(0) as usize <= room_bytes {
+            return None;
+        }
+        let fault = Fault { call: Call::Splice, side: Side::Source, errno: Errno::MSGSIZE };
+        let refusal = Refusal::by_kernel(self.ways.now().method(), fault.call, fault.errno);
+        self.refuse(Op::Fill(most), refusal, fault);
+        Some(self.next(most as u64, lender))
+    }
+
+    pub(super) fn piped_bytes(&self) -> usize {
+        self.pipe
+            .as_ref()
+            .map_or(0, |pipe| usize::try_from(pipe.held_bytes()).unwrap_or(SPILL_BYTES))
+    }
+
+    /// Invariant 5: a side that no flag keeps from waiting is polled first.
+    fn ready_for(&mut self, op: Op) -> Next {
+        let (source, target) = op.touches();
+        if source && self.source.must_be_polled(op) && !self.ready.source {
+            return Next::Do(Op::Ready(Side::Source));
+        }
+        if target && self.target.must_be_polled(op) && !self.ready.target {
+            return Next::Do(Op::Ready(Side::Target));
+        }
+        Next::Do(op)
+    }
+
+    /// Not even plain writes go on.
+    pub(super) fn fail_for_good(&mut self, fault: Fault) {
+        self.spills = false;
+        self.failed = Some(Box::new(Failure::Fault(fault)));
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure) -> Next {
+        let failure = Box::new(failure);
+        self.failed = Some(failure.clone());
+        Next::Failed(failure)
+    }
+}

@@ -1,0 +1,280 @@
+//! What the answer to a call means.
+
+use rustix::io::{self, Errno};
+
+use super::{Course, Eye, Failure, Flow, Moved, Op, SHORT_PART, Sides};
+use crate::endpoint::Kind;
+use crate::fault::Fault;
+use crate::kernel::is_refusal;
+use crate::method::{MethodName, Refusal};
+use crate::port::Side;
+use crate::sys::Call;
+
+impl Flow {
+    /// The side whose readiness an `EAGAIN` of this call disproves; `None` where the answer does not say:
+    /// then the flow asks each side by itself.
+    #[must_use]
+    pub fn clears(&self, op: Op) -> Option<Side> {
+        match op {
+            Op::Measure | Op::Read(_) | Op::Ready(Side::Source) => Some(Side::Source),
+            Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => Some(Side::Target),
+            // The pipe is empty, so only the source is meant; a stream may be at its urgent mark.
+            Op::Fill(_) if self.source.kind() != Kind::Stream => Some(Side::Source),
+            Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => None,
+            // Nobody else has the pipe: it has no EAGAIN.
+            Op::Spill | Op::Lend | Op::Discard => None,
+        }
+    }
+
+    /// Learns the answer of a call.
+    pub fn learn(&mut self, op: Op, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
+        if !matches!(op, Op::Ready(_)) {
+            self.ready = Sides::default();
+        }
+        match answer {
+            Ok(bytes) => self.learn_bytes(op, bytes, eye),
+            Err(Errno::INTR) => Moved::default(),
+            Err(Errno::AGAIN) if !op.is_private() => {
+                self.learn_again(op);
+                Moved::default()
+            }
+            // The slave of a pseudo-terminal was closed (pty(7)).
+            Err(Errno::IO) if matches!(op, Op::Read(_)) && self.source.is_master() => {
+                self.learn_bytes(op, 0, eye)
+            }
+            Err(errno) => self.learn_error(op, errno),
+        }
+    }
+
+    fn learn_again(&mut self, op: Op) {
+        // The datagram that was measured is not there any more, or none was.
+        self.datagram_bytes = None;
+        match self.clears(op) {
+            Some(side) => {
+                self.ask = Sides::default();
+                self.course = if self.course == Course::Doubt { Course::Take } else { self.course };
+                self.wait = Some(side);
+            }
+            None => {
+                let (source, target) = op.touches();
+                self.ask = Sides {
+                    source: source && self.source.can_answer_again(),
+                    target: target && self.target.can_answer_again(),
+                };
+                // Neither can be asked, so neither can be waited for: a `read` answers.
+                if self.ask.first().is_none() {
+                    self.course = Course::Doubt;
+                }
+            }
+        }
+    }
+
+    fn learn_error(&mut self, op: Op, errno: Errno) -> Moved {
+        let fault = op.fault(errno, self);
+        if let Op::Punch(_) = op {
+            self.makes_holes = false;
+            // What ended the flow before the last hole was to be made stays the cause.
+            if self.failed.is_some() {
+                return Moved::default();
+            }
+        }
+        if op == Op::Discard {
+            // What is in the pipe is no data: another pipe will do.
+            (self.pipe, self.lends) = (None, false);
+            return Moved::default();
+        }
+        if op == Op::Lend && errno == Errno::AGAIN {
+            // Nothing can be in the pipe: this once the bytes are written.
+            self.hand.shrink();
+            return Moved::default();
+        }
+        let by_reference =
+            matches!(op, Op::Fill(_) | Op::Lend | Op::Empty | Op::Direct(_) | Op::Sendfile(_));
+        if by_reference && is_refusal(errno) {
+            return self.refuse(
+                op,
+                Refusal::by_kernel(self.ways.now().method(), fault.call, errno),
+                fault,
+            );
+        }
+        self.fail_for_good(fault);
+        Moved::default()
+    }
+
+    /// The way is refused: the next one begins, or, where bytes are in the pipe, plain writes deliver them.
+    pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
+        self.false_end = false;
+        self.course = Course::Take;
+        self.spills = matches!(op, Op::Lend | Op::Empty);
+        if std::mem::take(&mut self.lends) || op == Op::Lend {
+            // The hand has all of it still, and writes it.
+            self.pipe = None;
+        }
+        if !self.ways.has_next() {
+            self.failed = Some(Box::new(match refusal.call {
+                Some(_) if self.named => Failure::Refused(refusal.clone()),
+                None if self.named => Failure::FalseEnd(refusal.clone()),
+                _ => Failure::Fault(fault),
+            }));
+        } else if !self.spills {
+            self.ways.advance();
+        }
+        Moved { refusal: Some(Box::new(refusal)), ..Moved::default() }
+    }
+
+    fn learn_bytes(&mut self, op: Op, bytes: usize, eye: &mut dyn Eye) -> Moved {
+        match op {
+            Op::Ready(side) => {
+                self.learn_ready(side);
+                Moved::default()
+            }
+            Op::Measure => {
+                self.datagram_bytes = Some(u32::try_from(bytes).unwrap_or(u32::MAX));
+                Moved::default()
+            }
+            Op::Read(_) => self.learn_read(bytes),
+            Op::Write => self.learn_write(bytes, eye),
+            Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) if bytes == 0 => self.learn_nothing(op),
+            Op::Fill(_) => {
+                self.datagram_bytes = None;
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.put(bytes);
+                }
+                self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
+                self.false_end = false;
+                self.took(bytes, MethodName::Splice)
+            }
+            Op::Lend | Op::Empty if bytes == 0 => {
+                // A target that takes nothing of something never will.
+                let fault = Fault { call: op.call(), side: Side::Target, errno: Errno::IO };
+                let method = self.ways.now().method();
+                self.refuse(op, Refusal::by_kernel(method, op.call(), Errno::IO), fault)
+            }
+            Op::Lend => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.put(bytes);
+                }
+                self.lends = true;
+                Moved::default()
+            }
+            Op::Empty => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.gone(bytes);
+                }
+                if !self.lends {
+                    return self.delivered(bytes, MethodName::Splice);
+                }
+                eye.bytes(&self.hand.held()[..bytes]);
+                self.hand.gone(bytes);
+                self.lends = self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
+                self.delivered(bytes, MethodName::Vmsplice)
+            }
+            Op::Spill | Op::Discard if bytes == 0 => self.learn_error(op, Errno::IO),
+            Op::Discard => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.gone(bytes);
+                    self.lends = !pipe.is_empty();
+                }
+                Moved::default()
+            }
+            Op::Punch(_) => {
+                let zeros_bytes = std::mem::take(&mut self.zeros_bytes);
+                self.target.skip(zeros_bytes);
+                self.hole_bytes += zeros_bytes;
+                eye.gap(zeros_bytes);
+                self.delivered(zeros_bytes as usize, MethodName::ReadWrite)
+            }
+            Op::Spill => {
+                if let Some(pipe) = &mut self.pipe {
+                    pipe.gone(bytes);
+                }
+                self.hand.put(bytes);
+                Moved::default()
+            }
+            Op::Direct(_) | Op::Sendfile(_) => {
+                self.false_end = false;
+                let method = self.ways.now().method();
+                let taken_bytes = self.took(bytes, method).taken_bytes;
+                Moved { taken_bytes, ..self.delivered(bytes, method) }
+            }
+        }
+    }
+
+    fn learn_ready(&mut self, side: Side) {
+        let was_asked = self.ask != Sides::default();
+        self.ask.set(side, false);
+        if !was_asked {
+            self.ready.set(side, true);
+        } else if self.ask.first().is_none() {
+            self.course = Course::Doubt;
+        }
+    }
+
+    fn learn_read(&mut self, bytes: usize) -> Moved {
+        self.datagram_bytes = None;
+        if bytes == 0 && self.source.ends_at_zero() {
+            self.course = Course::Over;
+            return Moved::default();
+        }
+        match self.course {
+            Course::Take => self.bulk = bytes >= self.short_bytes as usize,
+            // There is more than was said.
+            Course::Doubt | Course::Over => self.expected_bytes = None,
+        }
+        self.course = Course::Take;
+        if bytes > 0 || self.target.takes_empty() {
+            self.hand.put(bytes);
+        }
+        let method =
+            if self.ways.now().reads() { self.ways.now().method() } else { MethodName::ReadWrite };
+        self.took(bytes, method)
+    }
+
+    fn learn_write(&mut self, bytes: usize, eye: &mut dyn Eye) -> Moved {
+        let held = self.hand.run();
+        // write(2) of something answers 0 only where it would for ever.
+        let is_stuck = bytes == 0 && !held.is_empty();
+        // What is left of a message has no place in the next one.
+        let is_cut = self.target.keeps_boundaries() && bytes < held.len();
+        eye.bytes(&held[..bytes]);
+        self.hand.gone(bytes);
+        if is_stuck || is_cut {
+            let errno = if is_stuck { Errno::IO } else { Errno::MSGSIZE };
+            self.fail_for_good(Fault { call: Call::Write, side: Side::Target, errno });
+        }
+        self.delivered(bytes, MethodName::ReadWrite)
+    }
+
+    /// A call other than `read` answered 0: a question, which only a `read` can answer.
+    fn learn_nothing(&mut self, op: Op) -> Moved {
+        self.datagram_bytes = None;
+        // A stream may be at its urgent mark again and again, and a read gets past that.
+        let may_be_often = self.named && self.source.kind().can_idle();
+        if self.source.kind() == Kind::Terminal {
+            // The end was typed, and this call has taken it: a `read` would wait for more.
+            self.course = Course::Over;
+        } else if std::mem::replace(&mut self.false_end, true) && !may_be_often {
+            let why = "it reports the end before the end";
+            let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
+            return self.refuse(op, Refusal::because(self.ways.now().method(), why), fault);
+        } else {
+            self.course = Course::Doubt;
+        }
+        Moved::default()
+    }
+
+    pub(super) fn took(&mut self, bytes: usize, method: MethodName) -> Moved {
+        let taken_bytes = bytes as u64;
+        self.taken_bytes += taken_bytes;
+        for left in [&mut self.left_bytes, &mut self.expected_bytes].into_iter().flatten() {
+            *left = left.saturating_sub(taken_bytes);
+        }
+        Moved { taken_bytes, method: Some(method), ..Moved::default() }
+    }
+
+    pub(super) fn delivered(&mut self, bytes: usize, method: MethodName) -> Moved {
+        let delivered_bytes = bytes as u64;
+        self.delivered_bytes += delivered_bytes;
+        Moved { delivered_bytes, method: Some(method), ..Moved::default() }
+    }
+}

@@ -1,0 +1,72 @@
+//! What a flow says: which call is due, what an answer meant, how it ended.
+
+use super::Op;
+use crate::fault::Fault;
+use crate::method::{MethodName, Refusal};
+use crate::port::Side;
+
+/// What a driver is to do next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Make this call, and let the flow learn the answer.
+    Do(Op),
+    /// Wait until that side can go on; then ask again. Asking early is harmless.
+    Wait(Side),
+    /// Nothing is in flight, and nothing may be taken now.
+    Throttled,
+    /// Everything that was taken is delivered, and no more comes.
+    Ended(End),
+    /// The bytes cannot move.
+    Failed(Box<Failure>),
+}
+
+/// Why no more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A `read` answered 0.
+    Proven,
+    /// As many bytes were taken as the terms allow.
+    Limit,
+}
+
+/// Why a flow failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// A call failed.
+    Fault(Fault),
+    /// The method that was asked for by name cannot go on here.
+    Refused(Refusal),
+    /// The method that was asked for by name says that there is no more, and a `read` finds more.
+    FalseEnd(Refusal),
+}
+
+impl Failure {
+    pub(super) fn is_of_source(&self) -> bool {
+        matches!(self, Failure::Fault(fault) if fault.side == Side::Source)
+    }
+}
+
+/// What one answer meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Bytes that left the source.
+    pub taken_bytes: u64,
+    /// Bytes that reached the target.
+    pub delivered_bytes: u64,
+    /// The method that took or delivered them.
+    pub method: Option<MethodName>,
+    /// The way that was refused, if the answer was its refusal.
+    pub refusal: Option<Box<Refusal>>,
+}
+
+/// Who looks at what passes: digests, counts of lines, taps. Bytes are shown once, when delivered.
+pub trait Eye {
+    /// The next bytes that the target took. Only a flow [through memory](Terms::through_memory) shows all.
+    fn bytes(&mut self, _bytes: &[u8]) {}
+
+    /// So many zeros, which became a hole of the target.
+    fn gap(&mut self, _zeros_bytes: u64) {}
+}
+
+/// Nobody looks.
+impl Eye for () {}

@@ -1,0 +1,53 @@
+//! What a user says about a flow.
+
+use super::{CALL_BYTES, STREAM_TO_DATAGRAM_BYTES};
+use crate::mover::Choice;
+
+/// What a user says about a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).
+    pub choice: Choice,
+    /// No page of a file may be shared with whoever reads the target.
+    pub isolated: bool,
+    /// Somebody looks at the bytes, so they must pass through memory.
+    pub through_memory: bool,
+    /// No call may hold the driver: a stream without O_NONBLOCK is not spliced.
+    pub never_held: bool,
+    /// Between streams: a read that fills so many bytes is no short message.
+    pub short_bytes: usize,
+    /// The most bytes of one read through memory.
+    pub buffer_bytes: usize,
+    /// The most bytes of one call by reference; from 1 GiB on the flow decides.
+    pub call_bytes: usize,
+    /// The most bytes of one datagram that a piece of a stream becomes.
+    pub message_bytes: usize,
+    /// How many bytes the source is said to hold, if it says so: behind them only a `read` is asked.
+    pub expected_bytes: Option<u64>,
+    /// Runs of zeros become holes of the target, which must be a file at an offset. A fan makes none.
+    pub make_holes: bool,
+    /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
+    pub gift: bool,
+    /// The most bytes to take, or all up to the end. A datagram is never cut: one that is longer than what
+    /// is left stays in its socket, and is an error (`EMSGSIZE`).
+    pub length_bytes: Option<u64>,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self {
+            choice: Choice::Auto,
+            isolated: false,
+            through_memory: false,
+            never_held: false,
+            short_bytes: 16 << 10,
+            buffer_bytes: 64 << 10,
+            call_bytes: CALL_BYTES,
+            message_bytes: STREAM_TO_DATAGRAM_BYTES,
+            expected_bytes: None,
+            make_holes: false,
+            gift: true,
+            length_bytes: None,
+        }
+    }
+}
