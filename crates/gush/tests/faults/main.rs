@@ -13,6 +13,7 @@ mod storms;
 mod strace;
 mod streams;
 mod sweep;
+mod tees;
 mod threads;
 mod trouble;
 

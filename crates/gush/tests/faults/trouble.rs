@@ -48,6 +48,7 @@ pub fn is_data(call: Call) -> bool {
                 | Call::Pwritev2
                 | Call::Send
                 | Call::Splice
+                | Call::Tee
                 | Call::Vmsplice
                 | Call::Sendfile
                 | Call::CopyFileRange

@@ -93,7 +93,7 @@ fn every_answer_to_every_call_keeps_each_lanes_account() {
 #[test]
 #[ignore = "millions of scripts: minutes in a release build"]
 fn every_answer_to_every_call_keeps_each_lanes_account_to_a_greater_depth() {
-    println!("{} scripts", every_script(8));
+    println!("{} scripts", every_script(7));
 }
 
 #[test]

@@ -17,6 +17,8 @@ struct Counted {
     bufs_out: usize,
     /// No pipe but the first can be had.
     is_short_of_pipes: bool,
+    /// No memory can be had for so many times.
+    denials: u32,
     pool: Pool,
 }
 
@@ -30,6 +32,10 @@ impl Lender for Counted {
     }
 
     fn buf(&mut self, bytes: usize) -> Result<Buf, Errno> {
+        if self.denials > 0 {
+            self.denials -= 1;
+            return Err(Errno::NOMEM);
+        }
         self.bufs_out += 1;
         self.shelf.buf(bytes)
     }
@@ -76,15 +82,16 @@ pub struct Seen {
     hung_up: u64,
     abandoned: u64,
     deserted: u64,
+    denied: u64,
     ended: u64,
 }
 
 impl Seen {
     pub fn is_complete(&self) -> bool {
         let Self { behind, handed_over, spilled, lane_spilled, .. } = *self;
-        let Self { lost_and_went_on, hung_up, abandoned, deserted, ended, .. } = *self;
+        let Self { lost_and_went_on, hung_up, abandoned, deserted, denied, ended, .. } = *self;
         let of_pipes = [behind, handed_over, spilled, lane_spilled];
-        let of_lanes = [lost_and_went_on, hung_up, abandoned, deserted, ended];
+        let of_lanes = [lost_and_went_on, hung_up, abandoned, deserted, denied, ended];
         of_pipes.iter().chain(&of_lanes).all(|&times| times > 50)
     }
 }
@@ -437,6 +444,7 @@ pub fn play(
         shelf: Shelf::new(pool.clone()),
         bufs_out: 0,
         is_short_of_pipes,
+        denials: 0,
         pool: pool.clone(),
     };
     let mut fan = Fan::between(source, targets, terms).expect("a way for all of these");
@@ -445,10 +453,15 @@ pub fn play(
     let named = terms.choice != Choice::Auto;
     let mut account = Account { isolated, named, lanes, ..Account::default() };
     let mut story = Story { fan: name, steps: Vec::new() };
-    let mut shown = Shown::default();
+    let (mut shown, mut was_denied) = (Shown::default(), false);
     loop {
         let may_take = if chance(10) { 0 } else { u64::MAX };
-        match fan.next(may_take, &mut lender) {
+        lender.denials = u32::from(chance(100));
+        let denials = lender.denials;
+        let next = fan.next(may_take, &mut lender);
+        was_denied |= lender.denials < denials;
+        seen.denied += u64::from(lender.denials < denials);
+        match next {
             FanNext::Do(op) => {
                 let clears = fan.clears(op);
                 let straight = clears.is_some() && matches!(op, FanOp::Tee(_) | FanOp::Move(..));
@@ -512,7 +525,9 @@ pub fn play(
                 account.idle_ops = 0;
             }
             FanNext::Lost(target) => {
-                check_lost(&fan, target, account.named, &story);
+                if !was_denied {
+                    check_lost(&fan, target, account.named, &story);
+                }
                 let lane = &mut account.lanes[usize::from(target)];
                 assert!(!lane.lost, "{story}: told twice");
                 let hung_up = matches!(story.steps.last(), Some((FanOp::Look(_), _)));
@@ -539,7 +554,9 @@ pub fn play(
                 break;
             }
             FanNext::Failed(failure) => {
-                check_failure(&failure, &story);
+                if !was_denied {
+                    check_failure(&failure, &story);
+                }
                 break;
             }
         }

@@ -273,23 +273,22 @@ impl Fan {
 
     /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
-        self.reap(lender);
-        for (target, lane) in (0..).zip(&mut self.lanes) {
-            if !lane.is_live() && !std::mem::replace(&mut lane.is_told, true) {
-                return FanNext::Lost(target);
-            }
-        }
-        if self.live().next().is_none() {
-            return FanNext::Deserted;
-        }
-        // Pipes first: the last of the others gets the intake's own pipe, without a call.
-        for straight in [true, false] {
-            for target in 0..self.lanes.len() as u16 {
-                if self.lane(target).is_straight() == straight
-                    && let Some(op) = self.due(target, lender)
-                {
-                    return FanNext::Do(op);
+        // A lane can fail while it is asked, for want of memory: then another look is due.
+        loop {
+            self.reap(lender);
+            for (target, lane) in (0..).zip(&mut self.lanes) {
+                if !lane.is_live() && !std::mem::replace(&mut lane.is_told, true) {
+                    return FanNext::Lost(target);
                 }
+            }
+            if self.live().next().is_none() {
+                return FanNext::Deserted;
+            }
+            if let Some(op) = self.due(lender) {
+                return FanNext::Do(op);
+            }
+            if !self.live().any(Lane::has_failed) {
+                break;
             }
         }
         self.settle();
@@ -324,10 +323,19 @@ impl Fan {
         }
     }
 
-    /// The call that one lane can make now.
-    fn due(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
-        let served_by_reference =
-            self.piped_bytes() > 0 && !self.intake.spills && !self.lacks_pipes;
+    /// The call that one of the lanes can make now. Pipes first: the last of the others gets the intake's own
+    /// pipe, without a call.
+    fn due(&mut self, lender: &mut dyn Lender) -> Option<FanOp> {
+        [true, false].into_iter().find_map(|straight| {
+            (0..self.lanes.len() as u16).find_map(|target| {
+                let is_turn = self.lane(target).is_straight() == straight;
+                if is_turn { self.due_for(target, lender) } else { None }
+            })
+        })
+    }
+
+    fn due_for(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
+        let by_reference = self.piped_bytes() > 0 && !self.intake.spills && !self.lacks_pipes;
         let lane = &mut self.lanes[usize::from(target)];
         if !lane.is_live() || lane.waits {
             return None;
@@ -338,19 +346,18 @@ impl Fan {
         if lane.has_own() {
             match lane.outlet.next(0, lender) {
                 Next::Do(op) => return Some(FanOp::Lane(target, op)),
-                Next::Wait(_) => {
-                    lane.waits = true;
-                    return None;
-                }
-                // Nothing is left in its own pipe and buffer, or it has just failed.
-                Next::Throttled | Next::Ended(_) | Next::Failed(_) => {}
+                Next::Wait(_) => lane.waits = true,
+                // There is no memory to go on by plain writes.
+                Next::Failed(_) => lane.outlet.spills = false,
+                Next::Throttled | Next::Ended(_) => {}
             }
+            return None;
         }
         if lane.owes {
             return Some(FanOp::Lane(target, Op::Write));
         }
-        let is_next = lane.ahead_bytes == 0 && !lane.has_failed();
-        if served_by_reference && is_next { self.serve(target, lender) } else { None }
+        let is_next = by_reference && lane.ahead_bytes == 0 && !lane.has_failed();
+        if is_next { self.serve(target, lender) } else { None }
     }
 
     /// How a lane at the head of the intake's pipe gets what is in there.
@@ -362,7 +369,7 @@ impl Fan {
         if !self.lane(target).is_straight() {
             if common_bytes == piped_bytes {
                 self.hand_over(target);
-                return self.due(target, lender);
+                return self.due_for(target, lender);
             }
             let lane = &mut self.lanes[usize::from(target)];
             if lane.outlet.pipe.is_none() {
