@@ -61,7 +61,7 @@ pub struct Moved {
 
 /// Who looks at what passes: digests, counts of lines, taps. Bytes are shown once, when delivered.
 pub trait Eye {
-    /// The next bytes that the target took. Only a flow [through memory](Terms::through_memory) shows all.
+    /// The next bytes that the target took. Only a flow [through memory](super::Terms::through_memory) shows all.
     fn bytes(&mut self, _bytes: &[u8]) {}
 
     /// So many zeros, which became a hole of the target.
