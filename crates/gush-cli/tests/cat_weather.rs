@@ -183,9 +183,9 @@ fn a_hole_overwrites_what_was_there() {
 #[test]
 fn a_terminal_is_read_line_by_line_to_its_end() {
     for flag in ["-u", "-n"] {
-        let program = env!("CARGO_BIN_EXE_gush");
         let mut script = Command::new("script");
-        script.args(["-q", "-e", "-c", &format!("{program} cat {flag}"), "/dev/null"]);
+        script.args(["-q", "-e", "-c", &format!("\"$G\" cat {flag}"), "/dev/null"]);
+        script.env("G", env!("CARGO_BIN_EXE_gush"));
         let spawned =
             script.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let Ok(mut child) = spawned else {

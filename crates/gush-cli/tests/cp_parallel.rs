@@ -41,7 +41,7 @@ fn a_limit_on_file_size_is_the_cause_and_everything_before_it_arrives() {
     for threads in ["--threads=2", "--threads=4", "--threads=1 --method=read-write"] {
         let text = format!(
             "ulimit -f 18000; trap '' XFSZ
-             for _ in $(seq {RUNS}); do $G cp --json {threads} a b; stat -c %s b >&2; rm b; done"
+             for _ in $(seq {RUNS}); do \"$G\" cp --json {threads} a b; stat -c %s b >&2; rm b; done"
         );
         let output = script(dir.path(), &text);
         let all = records(&stdout(&output));
@@ -64,7 +64,7 @@ fn fill(mount: &str) {
     let text = format!(
         "set -e; {mount}; set +e
          for _ in $(seq {RUNS}); do
-             $G cp --json --threads=4 a m/b; cmp -n $(stat -c %s m/b) a m/b >&2; stat -c %s m/b >&2; rm m/b
+             \"$G\" cp --json --threads=4 a m/b; cmp -n $(stat -c %s m/b) a m/b >&2; stat -c %s m/b >&2; rm m/b
          done"
     );
     let Some(output) = with_mounts(dir.path(), &text) else { return };

@@ -268,7 +268,7 @@ fn verify_compares_what_storage_holds() {
         ("--verify", "cannot verify: not a regular file"),
         ("--fsync", "cannot sync: neither a file nor a block device"),
     ] {
-        let text = format!("rm -f p; mkfifo p; timeout 60 $G cp {promise} a p");
+        let text = format!("rm -f p; mkfifo p; timeout 60 \"$G\" cp {promise} a p");
         let output = script(dir.path(), &text);
         assert_eq!(stderr(&output), format!("gush: cp: p: {why}\n"));
     }

@@ -56,7 +56,7 @@ fn a_full_disk_is_the_targets_and_no_refusal_of_the_method() {
     let mut text = "mount -t tmpfs -o size=1m none m".to_owned();
     for method in ["mmap-copy", "read-mmap"] {
         text += &format!(
-            "; $G cp --method {method} big m/new; echo old >m/old; $G cp --method {method} big m/old; rm m/*"
+            "; \"$G\" cp --method {method} big m/new; echo old >m/old; \"$G\" cp --method {method} big m/old; rm m/*"
         );
     }
     let Some(output) = with_mounts(dir.path(), &text) else { return };
@@ -72,7 +72,7 @@ fn a_full_disk_is_the_targets_and_no_refusal_of_the_method() {
 #[test]
 fn a_refusal_names_both_files() {
     let dir = with_files(&[("a", &noise(1 << 20, 4))]);
-    let text = "mount -t tmpfs none m; $G cp --reflink=always a m/b";
+    let text = "mount -t tmpfs none m; \"$G\" cp --reflink=always a m/b";
     let Some(output) = with_mounts(dir.path(), text) else { return };
     let said = stderr(&output);
     assert!(said.starts_with("gush: cp: a -> m/b: reflink is refused here: "), "{said}");

@@ -117,8 +117,8 @@ fn shell(line: &str) -> Output {
 
 #[test]
 fn closed_ends_are_told() {
-    says(&shell("$G pipe write >&-"), "standard output is closed: connect the two");
-    says(&shell("$G pipe read <&-"), "standard input is closed: connect the two");
+    says(&shell("\"$G\" pipe write >&-"), "standard output is closed: connect the two");
+    says(&shell("\"$G\" pipe read <&-"), "standard input is closed: connect the two");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn terminals_are_told() {
     for (side, words) in
         [("write", "standard output is a terminal"), ("read", "standard input is a terminal")]
     {
-        let line = format!("script -qec '$G pipe {side}' /dev/null");
+        let line = format!("script -qec '\"$G\" pipe {side}' /dev/null");
         let output = shell(&line);
         assert!(text(&output.stdout).contains(words), "{output:?}");
     }
@@ -138,7 +138,7 @@ fn terminals_are_told() {
 
 #[test]
 fn a_writer_that_ends_early_is_told_by_the_reader() {
-    let output = shell("$G pipe write --bytes 1M | $G pipe read");
+    let output = shell("\"$G\" pipe write --bytes 1M | \"$G\" pipe read");
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).ends_with("4 iterations (1MiB piped)\n"));
     assert_eq!(text(&output.stderr), "gush: pipe: read: the writer ended after 1MiB of 10GiB\n");
@@ -150,9 +150,9 @@ fn as_nobody(dir: &Path) -> Option<String> {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir, mode).unwrap();
     let nobody = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-    let line = format!("{nobody} {} --version", program.display());
-    if shell(&line).status.success() {
-        return Some(format!("{nobody} {}", program.display()));
+    let gush = format!("{nobody} '{}'", program.display());
+    if shell(&format!("{gush} --version")).status.success() {
+        return Some(gush);
     }
     skipped("cannot become nobody (needs root and setpriv)");
     None
@@ -164,7 +164,7 @@ fn without_privilege_it_says_what_to_do() {
     let Some(nobody) = as_nobody(dir.path()) else { return };
     // The wrapper's limit holds for both programs, and is no matter to the reader.
     let small_lock = "ulimit -l 16;";
-    let both = |write: &str| format!("{nobody} pipe write {write} | $G pipe read --bytes 4M");
+    let both = |write: &str| format!("{nobody} pipe write {write} | \"$G\" pipe read --bytes 4M");
 
     let output = shell(&both("--pipe-size 64M"));
     assert!(output.status.success() && !output.stdout.is_empty(), "{output:?}");
@@ -183,8 +183,9 @@ fn without_privilege_it_says_what_to_do() {
 
 #[test]
 fn huge_pages_are_checked_not_assumed() {
-    let output =
-        shell("$G pipe write --vmsplice --huge-page --check-huge-page | $G pipe read --bytes 4M");
+    let output = shell(
+        "\"$G\" pipe write --vmsplice --huge-page --check-huge-page | \"$G\" pipe read --bytes 4M",
+    );
     let said = text(&output.stderr);
     if said.contains("cannot check for huge pages") {
         return skipped("huge pages can be checked by root only");

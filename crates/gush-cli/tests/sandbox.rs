@@ -264,11 +264,11 @@ fn a_pipe_writer_without_vmsplice_says_so_or_goes_another_way() {
     for errno in [EPERM, ENOSYS, EOPNOTSUPP] {
         let text = |technique: &str| {
             let script = format!(
-                "{} {errno} {VMSPLICE} {gush} pipe write {technique} --bytes 8M | {gush} pipe read --bytes 8M",
-                launcher.display(),
-                gush = env!("CARGO_BIN_EXE_gush"),
+                "\"$0\" {errno} {VMSPLICE} \"$1\" pipe write {technique} --bytes 8M | \"$1\" pipe read --bytes 8M"
             );
-            let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+            let mut shell = Command::new("sh");
+            shell.args(["-c", &script]).arg(&launcher).arg(env!("CARGO_BIN_EXE_gush"));
+            let output = shell.output().unwrap();
             String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
         };
         for technique in ["--vmsplice", "--technique fresh"] {

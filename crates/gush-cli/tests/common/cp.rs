@@ -50,6 +50,7 @@ pub fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
 
 fn bash(mut command: Command, dir: &Path, text: &str) -> Output {
     command.args(["-c", text]).env("G", env!("CARGO_BIN_EXE_gush")).env("LC_ALL", "C.UTF-8");
+    command.env("GUSH_NO_PROFILE", "1").env("XDG_DATA_HOME", gush_test::own_dir());
     command.current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
 
