@@ -7,10 +7,11 @@
 //! and never fails.
 //!
 //! Linking it, by `use gush_test as _` where nothing of it is called, makes a test program begin in a known
-//! state (`start.rs`).
+//! state (`start.rs`), and end in a failure that names the tests if it hangs (`watchdog.rs`).
 
 mod own_dir;
 mod start;
+mod watchdog;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

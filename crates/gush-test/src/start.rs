@@ -113,6 +113,7 @@ extern "C" fn begin() {
         if !libc::getenv(STARTED.as_ptr()).is_null() {
             return;
         }
+        crate::watchdog::start();
         libc::setenv(STARTED.as_ptr(), c"1".as_ptr(), 1);
         let devices = sound_devices();
         if !devices[0] {
