@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from pathlib import Path
+
+from shared import build
 
 PROMISED = 0.05
 
@@ -51,12 +52,6 @@ def main():
                     print(line, file=sys.stderr)
         pairs = [compared(gush, db, back) for back in range(options.times - 1, 0, -1)]
     sys.exit(told(pairs))
-
-
-def build():
-    root = Path(__file__).resolve().parent.parent
-    subprocess.run(["cargo", "build", "--release", "--quiet", "-p", "gush-cli"], cwd=root, check=True)
-    return str(Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / "release/gush")
 
 
 def compared(gush, db, back):

@@ -10,8 +10,6 @@ devices) or strace say so when they are left out.
 """
 import argparse
 import os
-import platform
-import random
 import shutil
 import statistics
 import subprocess
@@ -20,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-MIB = 1 << 20
+from shared import MIB, build, first_line, interleaved, noise_file, print_machine, ratios
 
 
 def main():
@@ -33,27 +31,11 @@ def main():
     options = parser.parse_args()
     gush = options.gush or build()
     wanted = [name for name in options.only.split(",") if name]
-    print_machine()
+    print_machine([first_line(["cp", "--version"])])
     with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
         for name, case in CASES.items():
             if not wanted or name in wanted:
                 case(Bench(name, gush, Path(work), options))
-
-
-def build():
-    root = Path(__file__).resolve().parent.parent
-    subprocess.run(["cargo", "build", "--release", "--quiet"], cwd=root, check=True)
-    return str(root / "target/release/gush")
-
-
-def print_machine():
-    model = next(
-        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.machine(),
-    )
-    print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
-    version = subprocess.run(["cp", "--version"], capture_output=True, text=True).stdout.splitlines()[0]
-    print(f"peer: {version}; load {os.getloadavg()[0]:.2f} at the start")
 
 
 class Bench:
@@ -64,43 +46,27 @@ class Bench:
         print(f"\n## {self.name}\nSKIPPED: {why}", flush=True)
 
     def source(self, directory, size):
-        path = Path(directory) / f"source-{size}"
-        if not path.exists():
-            with open(path, "wb") as file, open("/dev/urandom", "rb") as noise:
-                block = noise.read(min(size, 8 * MIB))
-                left = size
-                while left:
-                    left -= file.write(block[: min(left, len(block))])
-        subprocess.run(["sync", str(path)], check=False)
-        with open(path, "rb") as file:
-            while file.read(MIB):
-                pass
-        return str(path)
+        return noise_file(Path(directory) / f"source-{size}", size)
 
     def compare(self, contenders, prepare=lambda: None, repeat=1, rounds=None):
         """Runs {label: argv or shell text} in rounds; prints medians and ratios to the first."""
         print(f"\n## {self.name}")
-        times = {label: [] for label in contenders}
-        for round_number in range((rounds or self.options.rounds) + 1):
-            labels = list(contenders)
-            random.shuffle(labels)
-            for label in labels:
-                prepare()
-                began = time.perf_counter()
-                for _ in range(repeat):
-                    run(contenders[label])
-                took = (time.perf_counter() - began) / repeat
-                # The first round only warms up.
-                if round_number > 0:
-                    times[label].append(took)
+
+        def measure(command):
+            prepare()
+            began = time.perf_counter()
+            for _ in range(repeat):
+                run(command)
+            return (time.perf_counter() - began) / repeat
+
+        times = interleaved(contenders, rounds or self.options.rounds, measure)
         base = next(iter(contenders))
         print("| contender | median | min | ratio (median) | quartiles |\n|---|---|---|---|---|")
         for label, samples in times.items():
-            ratios = sorted(a / b for a, b in zip(samples, times[base]))
-            low, middle, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+            middle, low, high = ratios(samples, times[base])
             print(
                 f"| {label} | {statistics.median(samples) * 1e3:.2f} ms | {min(samples) * 1e3:.2f} ms "
-                f"| {statistics.median(ratios):.3f} | {low:.3f} to {high:.3f} |",
+                f"| {middle:.3f} | {low:.3f} to {high:.3f} |",
                 flush=True,
             )
 

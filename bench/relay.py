@@ -17,8 +17,6 @@ import argparse
 import atexit
 import json
 import os
-import platform
-import random
 import resource
 import shlex
 import shutil
@@ -31,6 +29,8 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+
+from shared import build, build_bare, first_line, interleaved, print_machine
 
 GIB = 1 << 30
 
@@ -55,10 +55,9 @@ def main():
         parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     # Ended by a signal, the script takes its relays and files with it.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    root = Path(__file__).resolve().parent.parent
-    gush = options.gush or build(root, ["-p", "gush-cli"], "gush")
-    load = options.load or build(root, ["-p", "gush-net", "--example", "load"], "examples/load")
-    print_machine()
+    gush = options.gush or build()
+    load = options.load or build("-p", "gush-net", "--example", "load", binary="examples/load")
+    print_peers()
     wanted = [name for name in options.only.split(",") if name]
     with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
         bench = Bench(gush, load, Path(work), options)
@@ -67,30 +66,12 @@ def main():
                 case(bench)
 
 
-def build(root, package, binary):
-    subprocess.run(["cargo", "build", "--release", "--quiet", *package], cwd=root, check=True)
-    target = os.environ.get("CARGO_TARGET_DIR", root / "target")
-    return str(Path(target) / "release" / binary)
-
-
-def print_machine():
-    model = next(
-        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
-        platform.machine(),
-    )
-    print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
+def print_peers():
     versions = {"haproxy": first_line(["haproxy", "-v"]), "nginx": first_line(["nginx", "-v"]), "socat": socat_version()}
-    print(f"peers: {'; '.join(filter(None, versions.values()))}; load {os.getloadavg()[0]:.2f} at the start")
+    print_machine(filter(None, versions.values()))
     absent = [name for name, version in versions.items() if not version]
     if absent:
         print(f"NOT INSTALLED, left out: {', '.join(absent)}")
-
-
-def first_line(argv):
-    if not shutil.which(argv[0]):
-        return ""
-    done = subprocess.run(argv, capture_output=True, text=True)
-    return (done.stdout + done.stderr).splitlines()[0]
 
 
 def socat_version():
@@ -251,6 +232,8 @@ http {{
 class Bench:
     def __init__(self, gush, load, work, options):
         self.gush, self.load_path, self.work, self.options = gush, load, work, options
+        # A loop in C that does nothing but splice: bare.c.
+        self.bare = build_bare(work) if shutil.which("cc") else None
 
     def relays(self):
         """{name: command line for (listen, connect)}; gush link first."""
@@ -259,6 +242,8 @@ class Bench:
         for extra in self.options.relay:
             name, command = extra.split("=", 1)
             relays[name] = shlex.split(command)
+        if self.bare:
+            relays["bare splice loop"] = [self.bare, "relay", "{listen}", "{connect}"]
         if shutil.which("haproxy"):
             relays |= {name: ["haproxy", "-db", "-f", f"{{haproxy}}/{name}.cfg"] for name in HAPROXIES}
         if shutil.which("socat"):
@@ -304,15 +289,7 @@ class Bench:
         by the peer's within the same round is to be >= or <= the factor.
         """
         print(f"\n## {name}")
-        samples = {label: [] for label in contenders}
-        for round_number in range(self.options.rounds + 1):
-            labels = list(contenders)
-            random.shuffle(labels)
-            for label in labels:
-                sample = measure(contenders[label])
-                # The first round only warms up.
-                if round_number > 0:
-                    samples[label].append(sample)
+        samples = interleaved(contenders, self.options.rounds, measure)
         base = next(iter(contenders))
         print("| contender | " + " | ".join(f"{column} | ratio" for column in columns) + " |")
         print("|---" * (1 + 2 * len(columns)) + "|")
@@ -356,6 +333,8 @@ def bulk(bench):
         ("haproxy splice", "GiB/s", ">=", 1.15),
         ("haproxy splice", "relay s/GiB", "<=", 0.9),
         ("socat -b 262144", "GiB/s", ">=", 1.3),
+        ("bare splice loop", "GiB/s", ">=", 0.97),
+        ("haproxy splice with 1 MiB pipes", "relay s/GiB", "<=", 1.0),
     ]
     bench.compare(f"bulk: one connection, {size} bytes", bench.relays(), ["GiB/s", "relay s/GiB"], measure, aims)
 
@@ -377,7 +356,7 @@ def many(bench):
             print(f"WRONG BYTES: {argv[0]}: {done['right']} of {clients} connections right")
         return {"seconds": done["seconds"], "KiB/connection": grown / 1024 / clients, "relay s": used}
 
-    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes")
+    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "bare splice loop")
     columns = ["seconds", "KiB/connection", "relay s"]
     aims = [(name, "seconds", "<=", 1) for name in ("haproxy splice", "haproxy splice-auto")]
     bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure, aims)
@@ -398,7 +377,7 @@ def short(bench):
             print(f"LOST: {argv[0]}: {done['answered']} of {count} answered; {left} descriptors more than before")
         return done and {"seconds": done["seconds"], "relay s": used, "left": left}
 
-    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "haproxy splice-auto")
+    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "haproxy splice-auto", "bare splice loop")
     bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds", "relay s", "left"], measure)
 
 

@@ -1,0 +1,208 @@
+/* The least that splice(2) asks of a program: what gush cat and gush link are measured against.
+ *
+ *     bare cat [FILE]            FILE or standard input to standard output, of which one is a pipe
+ *     bare cat-quarters [FILE]   the same in calls of a quarter of the pipe
+ *     bare cat-polling [FILE]    as cat, with SPLICE_F_NONBLOCK, waiting in poll(2)
+ *     bare cat-private [FILE]    as cat, through a pipe of its own
+ *     bare relay LISTEN CONNECT  between the TCP ports of 127.0.0.1, a process for each connection
+ *
+ * Pipes are made as large as gush makes them. There is no handling of what splice refuses, of urgent data,
+ * of signals or of errors beyond saying so: such a loop is no tool.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PIPE_BYTES = 1 << 20, CALL_BYTES = 1 << 30 };
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static void wait_for(int fd, short events)
+{
+    struct pollfd ask = {.fd = fd, .events = events};
+    if (poll(&ask, 1, -1) < 0 && errno != EINTR)
+        die("poll");
+}
+
+static void cat(int source, size_t call_bytes)
+{
+    ssize_t moved;
+    while ((moved = splice(source, NULL, 1, NULL, call_bytes, 0)) > 0) {
+    }
+    if (moved < 0)
+        die("splice");
+}
+
+static void cat_polling(int source, int source_is_pipe)
+{
+    for (;;) {
+        ssize_t moved = splice(source, NULL, 1, NULL, CALL_BYTES, SPLICE_F_NONBLOCK);
+        if (moved == 0)
+            return;
+        if (moved > 0)
+            continue;
+        if (errno != EAGAIN)
+            die("splice");
+        if (source_is_pipe)
+            wait_for(source, POLLIN);
+        else
+            wait_for(1, POLLOUT);
+    }
+}
+
+static void make_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        die("pipe2");
+    fcntl(ends[1], F_SETPIPE_SZ, PIPE_BYTES);
+}
+
+static void cat_private(int source)
+{
+    int ends[2];
+    make_pipe(ends);
+    for (;;) {
+        ssize_t held = splice(source, NULL, ends[1], NULL, PIPE_BYTES, 0);
+        if (held == 0)
+            return;
+        if (held < 0)
+            die("splice in");
+        while (held > 0) {
+            ssize_t moved = splice(ends[0], NULL, 1, NULL, (size_t)held, 0);
+            if (moved < 0)
+                die("splice out");
+            held -= moved;
+        }
+    }
+}
+
+static void run_cat(const char *shape, const char *path)
+{
+    int source = path ? open(path, O_RDONLY) : 0;
+    if (source < 0)
+        die(path);
+    int source_is_pipe = fcntl(source, F_SETPIPE_SZ, PIPE_BYTES) > 0;
+    fcntl(1, F_SETPIPE_SZ, PIPE_BYTES);
+    if (strcmp(shape, "cat-polling") == 0)
+        cat_polling(source, source_is_pipe);
+    else if (strcmp(shape, "cat-private") == 0)
+        cat_private(source);
+    else if (strcmp(shape, "cat-quarters") == 0)
+        cat(source, PIPE_BYTES / 4);
+    else
+        cat(source, CALL_BYTES);
+}
+
+/* One direction of a relayed connection. */
+struct way {
+    int from, to, ends[2];
+    size_t held;
+    int ended;
+};
+
+/* Moves until one of the two sockets would have to be waited for; which, is in `wants_from` and `held`. */
+static int goes_on(struct way *way)
+{
+    for (;;) {
+        if (way->held == 0) {
+            ssize_t got = splice(way->from, NULL, way->ends[1], NULL, PIPE_BYTES, SPLICE_F_NONBLOCK);
+            if (got == 0) {
+                shutdown(way->to, SHUT_WR);
+                way->ended = 1;
+                return 1;
+            }
+            if (got < 0)
+                return errno == EAGAIN;
+            way->held = (size_t)got;
+        }
+        ssize_t put = splice(way->ends[0], NULL, way->to, NULL, way->held, SPLICE_F_NONBLOCK);
+        if (put < 0)
+            return errno == EAGAIN;
+        way->held -= (size_t)put;
+    }
+}
+
+static void relay_one(int client, const struct sockaddr_in *server)
+{
+    int yes = 1, upstream = socket(AF_INET, SOCK_STREAM, 0);
+    if (upstream < 0 || connect(upstream, (const struct sockaddr *)server, sizeof *server) < 0)
+        die("connect");
+    int sockets[2] = {client, upstream};
+    for (int i = 0; i < 2; i++) {
+        setsockopt(sockets[i], IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        fcntl(sockets[i], F_SETFL, O_NONBLOCK);
+    }
+    struct way ways[2] = {{.from = client, .to = upstream}, {.from = upstream, .to = client}};
+    make_pipe(ways[0].ends);
+    make_pipe(ways[1].ends);
+    while (!ways[0].ended || !ways[1].ended) {
+        struct pollfd asks[2] = {{.fd = -1}, {.fd = -1}};
+        for (int i = 0; i < 2; i++) {
+            if (ways[i].ended)
+                continue;
+            if (!goes_on(&ways[i]))
+                exit(0);
+            if (ways[i].ended)
+                continue;
+            asks[i].fd = ways[i].held ? ways[i].to : ways[i].from;
+            asks[i].events = ways[i].held ? POLLOUT : POLLIN;
+        }
+        if (asks[0].fd < 0 && asks[1].fd < 0)
+            continue;
+        if (poll(asks, 2, -1) < 0 && errno != EINTR)
+            die("poll");
+    }
+    exit(0);
+}
+
+static void run_relay(int listen_port, int connect_port)
+{
+    struct sockaddr_in near = {.sin_family = AF_INET, .sin_port = htons((uint16_t)listen_port)};
+    near.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    struct sockaddr_in far = near;
+    far.sin_port = htons((uint16_t)connect_port);
+    int yes = 1, listener = socket(AF_INET, SOCK_STREAM, 0);
+    setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    if (bind(listener, (struct sockaddr *)&near, sizeof near) < 0 || listen(listener, 4096) < 0)
+        die("listen");
+    signal(SIGCHLD, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN);
+    for (;;) {
+        int client = accept(listener, NULL, NULL);
+        if (client < 0)
+            continue;
+        pid_t child = fork();
+        if (child == 0) {
+            close(listener);
+            relay_one(client, &far);
+        }
+        if (child < 0)
+            die("fork");
+        close(client);
+    }
+}
+
+int main(int count, char **words)
+{
+    if (count >= 2 && strncmp(words[1], "cat", 3) == 0)
+        run_cat(words[1], count > 2 ? words[2] : NULL);
+    else if (count == 4 && strcmp(words[1], "relay") == 0)
+        run_relay(atoi(words[2]), atoi(words[3]));
+    else
+        return 2;
+    return 0;
+}

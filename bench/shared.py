@@ -1,0 +1,115 @@
+"""What the benchmarks of this directory have in common."""
+import os
+import platform
+import random
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MIB = 1 << 20
+
+
+def build(*package, binary="gush"):
+    """Builds this checkout's release binary; answers its path."""
+    subprocess.run(["cargo", "build", "--release", "--quiet", *(package or ["-p", "gush-cli"])], cwd=ROOT, check=True)
+    return str(Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release" / binary)
+
+
+def build_bare(work):
+    """Compiles the bare splice loops of bare.c into the directory `work`; answers their path."""
+    binary = str(Path(work) / "bare")
+    subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-o", binary, str(ROOT / "bench/bare.c")], check=True)
+    return binary
+
+
+def print_machine(peers):
+    model = next(
+        (line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")),
+        platform.machine(),
+    )
+    print(f"machine: {model}, {os.cpu_count()} processors, Linux {platform.release()}")
+    print(f"peers: {'; '.join(peers)}; load {os.getloadavg()[0]:.2f} at the start")
+
+
+def first_line(argv):
+    """The first line that a program prints, or nothing if it is not installed."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True)
+    except FileNotFoundError:
+        return ""
+    return (done.stdout + done.stderr).splitlines()[0]
+
+
+def interleaved(contenders, rounds, measure):
+    """Measures each of {label: contender} once a round, in shuffled order; {label: samples in the rounds' order}.
+
+    A round more than was asked for comes first and only warms up.
+    """
+    samples = {label: [] for label in contenders}
+    for round_number in range(rounds + 1):
+        labels = list(contenders)
+        random.shuffle(labels)
+        for label in labels:
+            sample = measure(contenders[label])
+            if round_number > 0:
+                samples[label].append(sample)
+    return samples
+
+
+class Quiet:
+    """Measures in moments in which nothing else runs, as far as `patience` seconds a sample allow."""
+
+    def __init__(self, patience):
+        self.patience, self.samples, self.noisy = patience, 0, 0
+
+    def of(self, measure):
+        return lambda contender: self.sample(measure, contender)
+
+    def sample(self, measure, contender):
+        deadline = time.monotonic() + self.patience
+        self.samples += 1
+        while True:
+            # Several looks in turn: a compiler, too, waits for its disk now and then.
+            looks = 0
+            while looks < 4 and time.monotonic() < deadline:
+                looks = looks + 1 if running() == 1 else 0
+                time.sleep(0.002)
+            sample = measure(contender)
+            if running() == 1:
+                return sample
+            if time.monotonic() >= deadline:
+                self.noisy += 1
+                return sample
+
+
+def running():
+    """How many threads of the machine run or could run now, this one included (proc_stat(5))."""
+    for line in open("/proc/stat"):
+        if line.startswith("procs_running"):
+            return int(line.split()[1])
+    return 1
+
+
+def ratios(mine, theirs):
+    """The median and the quartiles of the ratios within each round."""
+    each = sorted(a / b for a, b in zip(mine, theirs))
+    low, _, high = statistics.quantiles(each, n=4) if len(each) > 1 else each * 3
+    return statistics.median(each), low, high
+
+
+def noise_file(path, size):
+    """A file of `size` random bytes, on the disk and in the page cache."""
+    path = Path(path)
+    if not path.exists():
+        with open(path, "wb") as file, open("/dev/urandom", "rb") as noise:
+            block = noise.read(min(size, 8 * MIB))
+            left = size
+            while left:
+                left -= file.write(block[: min(left, len(block))])
+    subprocess.run(["sync", str(path)], check=False)
+    with open(path, "rb") as file:
+        while file.read(MIB):
+            pass
+    return str(path)
