@@ -116,3 +116,12 @@ fn long_random_scripts_keep_the_account() {
         }
     }
 }
+
+/// A relay that is idle holds two flows and nothing else of the engine's: they are its memory.
+#[test]
+fn a_flow_is_small_and_can_be_sent_to_another_thread() {
+    fn is_send<T: Send>() -> usize {
+        size_of::<T>()
+    }
+    assert!(is_send::<gush::flow::Flow>() <= 304, "{} bytes", is_send::<gush::flow::Flow>());
+}
