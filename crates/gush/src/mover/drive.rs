@@ -7,7 +7,7 @@ use super::choice::{self, Choosing};
 use super::cursor::Cursor;
 use super::ends::Ends;
 use super::request::Request;
-use super::space::{Loose, OpenEnd};
+use super::space::Loose;
 use super::watch::Watch;
 use super::{Holes, Observer};
 use crate::digest::Tap;
@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{End, Eye, Failure, Next, Op};
 use crate::kernel::{Kernel, is_refusal};
-use crate::method::{MethodName, Pair, Range, Refusal, Setup, Start, Step, Streamed, Traits};
-use crate::port::{Port, Side};
+use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
+use crate::port::Side;
 use crate::profile::Rule;
 use crate::progress::Control;
 use crate::report::{MethodUse, Report};
@@ -56,19 +56,6 @@ impl From<Error> for Halt {
     fn from(error: Error) -> Self {
         Halt::Failed(error)
     }
-}
-
-/// How far a range got.
-#[derive(PartialEq, Eq)]
-enum Reached {
-    /// As far as was asked.
-    Goal,
-    /// A `read` of its own answered 0.
-    End,
-    /// Another call answered 0, which proves nothing.
-    Nothing,
-    /// The source, a mapped file, became shorter.
-    Cut,
 }
 
 impl<'a> Move<'a> {
@@ -215,11 +202,18 @@ impl<'a> Move<'a> {
 
     /// Moves up to the goal, or the end, by one method on this thread.
     pub(super) fn move_by(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
-        let pair = self.pair(name.method().traits(), goal)?;
-        name.method().serves(&pair, Kernel::get())?;
-        match name.method().start(&pair, &self.setup)? {
-            Start::Flow(streamed) => self.move_by_flow(name, &pair, *streamed),
-            Start::Range(range) => self.move_by_ranges(name, range, goal),
+        let mut doubted_at = None;
+        loop {
+            let pair = self.pair(name.method().traits(), goal)?;
+            name.method().serves(&pair, Kernel::get())?;
+            match name.method().start(&pair, &self.setup)? {
+                Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed),
+                Start::Range(mut range) => {
+                    if self.move_by_range(name, range.as_mut(), goal, &mut doubted_at)? {
+                        return Ok(());
+                    }
+                }
+            }
         }
     }
 
@@ -334,198 +328,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Copies ranges up to the source's known end, asks whether that is the end, and goes on while there is
-    /// more. A method that says twice that there is no more, where there is, is refused.
-    fn move_by_ranges(
-        &mut self,
-        name: MethodName,
-        mut range: Box<dyn Range + Send + 'a>,
-        goal: Option<u64>,
-    ) -> Result<(), Halt> {
-        let traits = name.method().traits();
-        let mut doubted_at = None;
-        loop {
-            let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
-            let asks_nobody = self.cursor.source_at().is_none();
-            let doubts = doubted_at == Some(self.cursor.moved_bytes);
-            if doubts && known_bytes == 0 && traits.needs_target_size {
-                return Err(self.false_end(name));
-            }
-            let mut reached = Reached::Nothing;
-            if known_bytes > 0 || asks_nobody || doubts {
-                let open = known_bytes == 0;
-                let most_bytes =
-                    if open || traits.whole { goal_left(goal, &self.cursor) } else { known_bytes };
-                reached = self.move_range(name, range.as_mut(), most_bytes, goal)?;
-            }
-            self.cursor.ended |= reached == Reached::End;
-            if self.cursor.is_at(goal) {
-                return Ok(());
-            }
-            if reached != Reached::Cut {
-                if !self.has_more()? {
-                    self.cursor.ended = true;
-                    return Ok(());
-                }
-                let moved_bytes = self.cursor.moved_bytes;
-                if reached != Reached::Goal && doubted_at.replace(moved_bytes) == Some(moved_bytes)
-                {
-                    return Err(self.false_end(name));
-                }
-                self.ends
-                    .source
-                    .look_at_size()
-                    .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Source, errno))?;
-            }
-            let pair = self.pair(traits, goal)?;
-            range = match name.method().start(&pair, &self.setup)? {
-                Start::Range(range) => range,
-                Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed),
-            };
-        }
-    }
-
-    /// Copies one range of at most `most_bytes`, and cuts off what may lie behind it.
-    fn move_range(
-        &mut self,
-        name: MethodName,
-        range: &mut dyn Range,
-        most_bytes: u64,
-        goal: Option<u64>,
-    ) -> Result<Reached, Halt> {
-        let traits = name.method().traits();
-        let tally = Tally::begin();
-        let before_bytes = self.cursor.moved_bytes;
-        let open_end = self.open_end(name, traits, goal)?;
-        let mut steps = 0;
-        let outcome = self.step_through(name, range, most_bytes, &mut steps);
-        let bytes = self.cursor.moved_bytes - before_bytes;
-        self.cursor.positions_lag |= bytes > 0;
-        let arrived_end = self.cursor.target_at().filter(|_| bytes > 0);
-        let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
-        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
-            let calls = tally.calls();
-            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
-        }
-        let reached = outcome?;
-        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
-        Ok(reached)
-    }
-
-    /// Invariant: what lies before the cursor has arrived, and nothing is in flight between two steps.
-    fn step_through(
-        &mut self,
-        name: MethodName,
-        range: &mut dyn Range,
-        most_bytes: u64,
-        steps: &mut u64,
-    ) -> Result<Reached, Halt> {
-        let is_whole = name.method().traits().whole;
-        let mut left_bytes = most_bytes;
-        while left_bytes > 0 {
-            let allowed_bytes = self.watch.allowance();
-            if allowed_bytes == 0 {
-                self.watch.pause();
-                self.ask(name)?;
-                continue;
-            }
-            *steps += 1;
-            let began = self.watch.now();
-            let budget_bytes = if is_whole { left_bytes } else { left_bytes.min(allowed_bytes) };
-            match range.step(budget_bytes) {
-                Step::Moved(bytes) => {
-                    self.cursor.moved_bytes += bytes;
-                    left_bytes = left_bytes.saturating_sub(bytes);
-                    self.watch.spend(bytes);
-                    self.watch.learn(bytes, began);
-                    self.ask(name)?;
-                }
-                Step::Dry => return Ok(Reached::Nothing),
-                Step::End => return Ok(Reached::End),
-                Step::WouldBlock(side) => {
-                    let due = self
-                        .watch
-                        .wait_for(self.ends.fd(side), side)
-                        .map_err(|errno| self.cursor.failed(Call::Poll, side, errno))?;
-                    if due {
-                        self.ask(name)?;
-                    }
-                }
-                Step::Refused(fault) => {
-                    return Err(Refusal::by_kernel(name, fault.call, fault.errno).into());
-                }
-                Step::Failed(fault) if self.was_cut(fault) => return Ok(Reached::Cut),
-                Step::Failed(fault) => return Err(self.cursor.after(fault, 0).into()),
-            }
-        }
-        Ok(Reached::Goal)
-    }
-
-    /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and
-    /// moved to where it will be for a method that maps it.
-    fn open_end(
-        &self,
-        name: MethodName,
-        traits: Traits,
-        goal: Option<u64>,
-    ) -> Result<Option<OpenEnd<'a>>, Halt> {
-        let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
-        if !(traits.writes_ahead || traits.needs_target_size) || left_bytes == 0 {
-            return Ok(None);
-        }
-        self.reserved_end(name, left_bytes).map(Some)
-    }
-
-    /// Where the target ends now; for a method that maps it, the end is moved on by so many bytes.
-    pub(super) fn reserved_end(
-        &self,
-        name: MethodName,
-        left_bytes: u64,
-    ) -> Result<OpenEnd<'a>, Halt> {
-        let end = OpenEnd::of(self.ends.target.fd())
-            .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
-        if name.method().traits().needs_target_size {
-            end.reserve(self.cursor.target_at().unwrap_or(0), left_bytes)
-                .map_err(|errno| Refusal::by_kernel(name, Call::Fallocate, errno))?;
-        }
-        Ok(end)
-    }
-
-    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
-    /// without taking what comes: its method is not believed.
-    fn has_more(&mut self) -> Result<bool, Error> {
-        let Some(at) = self.cursor.source_at() else { return Ok(true) };
-        let mut port = Port::new(&self.ends.source, Some(at));
-        let failed = |call, errno| self.cursor.failed(call, Side::Source, errno);
-        loop {
-            match port.read(&mut [0]) {
-                Ok(got) => return Ok(got > 0),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let waited = self.watch.wait_for(self.ends.source.fd(), Side::Source);
-                    waited.map_err(|errno| failed(Call::Poll, errno))?;
-                }
-                Err(errno) => return Err(failed(Call::Read, errno)),
-            }
-        }
-    }
-
-    /// Did the call fail because the source, a mapped file, became shorter? What is left of it can be moved:
-    /// bytes that were written from behind its new end are written over, or cut off.
-    pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
-        let to = self.cursor.bases().1;
-        let nothing_behind =
-            self.request.replace || to.is_some_and(|to| self.ends.target.size_bytes() <= to);
-        let was_cut = (fault.side, fault.errno) == (Side::Source, Errno::FAULT)
-            && to.is_some()
-            && nothing_behind
-            && self.ends.source.has_shrunk() == Ok(true);
-        self.loose.overshot |= was_cut;
-        self.cursor.positions_lag |= was_cut;
-        was_cut
-    }
-
-    fn false_end(&self, name: MethodName) -> Halt {
+    pub(super) fn false_end(&self, name: MethodName) -> Halt {
         if self.request.names(name) {
             Error::false_end(name).after(self.cursor.moved_bytes, 0).into()
         } else {
@@ -583,8 +386,4 @@ fn side_of(call: Call) -> Side {
         Call::Read | Call::Pread | Call::Preadv2 | Call::Recv | Call::UringRead => Side::Source,
         _ => Side::Target,
     }
-}
-
-fn goal_left(goal: Option<u64>, cursor: &Cursor) -> u64 {
-    goal.map_or(u64::MAX, |goal| goal - cursor.moved_bytes)
 }

@@ -23,6 +23,7 @@ mod ends;
 mod extents;
 mod holes;
 mod parallel;
+mod ranges;
 mod replace;
 mod request;
 mod space;

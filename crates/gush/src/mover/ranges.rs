@@ -1,0 +1,213 @@
+//! Driving ranges: parts of a file that are copied between named offsets, around the flow of a move.
+//!
+//! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. What a
+//! range cannot do is prove the end: behind the last one a `read` is asked.
+
+use rustix::io::Errno;
+
+use super::account::Tally;
+use super::drive::{Halt, Move};
+use super::space::OpenEnd;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::method::{MethodName, Range, Refusal, Step, Traits};
+use crate::port::{Port, Side};
+use crate::report::MethodUse;
+use crate::sys::Call;
+
+/// How far a range got.
+#[derive(PartialEq, Eq)]
+enum Reached {
+    /// As far as was asked.
+    Goal,
+    /// A `read` of its own answered 0.
+    End,
+    /// Another call answered 0, which proves nothing.
+    Nothing,
+    /// The source, a mapped file, became shorter.
+    Cut,
+}
+
+impl<'a> Move<'a> {
+    /// Copies a range up to the source's known end, and asks whether that is the end. Answers whether the move is
+    /// at its goal; if not, another range goes on from the cursor. A method that says twice at one place that there
+    /// is no more, where there is, is refused: `doubted_at` keeps the place between the two.
+    pub(super) fn move_by_range(
+        &mut self,
+        name: MethodName,
+        range: &mut dyn Range,
+        goal: Option<u64>,
+        doubted_at: &mut Option<u64>,
+    ) -> Result<bool, Halt> {
+        let traits = name.method().traits();
+        let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        let is_sized = self.cursor.source_at().is_some();
+        let doubts = *doubted_at == Some(self.cursor.moved_bytes);
+        if doubts && known_bytes == 0 && traits.needs_target_size {
+            return Err(self.false_end(name));
+        }
+        let mut reached = Reached::Nothing;
+        if known_bytes > 0 || doubts || !is_sized {
+            let most_bytes = match known_bytes {
+                known_bytes if known_bytes > 0 && !traits.whole => known_bytes,
+                _ => goal.map_or(u64::MAX, |goal| goal - self.cursor.moved_bytes),
+            };
+            reached = self.move_range(name, range, most_bytes, goal)?;
+        }
+        self.cursor.ended |= reached == Reached::End;
+        if reached == Reached::Cut || self.cursor.is_at(goal) {
+            return Ok(self.cursor.is_at(goal));
+        }
+        self.cursor.ended = !self.has_more()?;
+        if self.cursor.ended {
+            return Ok(true);
+        }
+        let at = self.cursor.moved_bytes;
+        if reached != Reached::Goal && doubted_at.replace(at) == Some(at) {
+            return Err(self.false_end(name));
+        }
+        let looked = self.ends.source.look_at_size();
+        looked.map_err(|errno| self.cursor.failed(Call::Fstat, Side::Source, errno))?;
+        Ok(false)
+    }
+
+    /// Copies one range of at most `most_bytes`, and cuts off what may lie behind it.
+    fn move_range(
+        &mut self,
+        name: MethodName,
+        range: &mut dyn Range,
+        most_bytes: u64,
+        goal: Option<u64>,
+    ) -> Result<Reached, Halt> {
+        let traits = name.method().traits();
+        let tally = Tally::begin();
+        let before_bytes = self.cursor.moved_bytes;
+        let open_end = self.open_end(name, traits, goal)?;
+        let mut steps = 0;
+        let outcome = self.step_through(name, range, most_bytes, &mut steps);
+        let bytes = self.cursor.moved_bytes - before_bytes;
+        self.cursor.positions_lag |= bytes > 0;
+        let arrived_end = self.cursor.target_at().filter(|_| bytes > 0);
+        let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
+        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
+            let calls = tally.calls();
+            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
+        }
+        let reached = outcome?;
+        trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
+        Ok(reached)
+    }
+
+    /// Invariant: what lies before the cursor has arrived, and nothing is in flight between two steps.
+    fn step_through(
+        &mut self,
+        name: MethodName,
+        range: &mut dyn Range,
+        most_bytes: u64,
+        steps: &mut u64,
+    ) -> Result<Reached, Halt> {
+        let is_whole = name.method().traits().whole;
+        let mut left_bytes = most_bytes;
+        while left_bytes > 0 {
+            let allowed_bytes = self.watch.allowance();
+            if allowed_bytes == 0 {
+                self.watch.pause();
+                self.ask(name)?;
+                continue;
+            }
+            *steps += 1;
+            let began = self.watch.now();
+            let budget_bytes = if is_whole { left_bytes } else { left_bytes.min(allowed_bytes) };
+            match range.step(budget_bytes) {
+                Step::Moved(bytes) => {
+                    self.cursor.moved_bytes += bytes;
+                    left_bytes = left_bytes.saturating_sub(bytes);
+                    self.watch.spend(bytes);
+                    self.watch.learn(bytes, began);
+                    self.ask(name)?;
+                }
+                Step::Dry => return Ok(Reached::Nothing),
+                Step::End => return Ok(Reached::End),
+                Step::WouldBlock(side) => {
+                    let due = self
+                        .watch
+                        .wait_for(self.ends.fd(side), side)
+                        .map_err(|errno| self.cursor.failed(Call::Poll, side, errno))?;
+                    if due {
+                        self.ask(name)?;
+                    }
+                }
+                Step::Refused(fault) => {
+                    return Err(Refusal::by_kernel(name, fault.call, fault.errno).into());
+                }
+                Step::Failed(fault) if self.was_cut(fault) => return Ok(Reached::Cut),
+                Step::Failed(fault) => return Err(self.cursor.after(fault, 0).into()),
+            }
+        }
+        Ok(Reached::Goal)
+    }
+
+    /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and
+    /// moved to where it will be for a method that maps it.
+    fn open_end(
+        &self,
+        name: MethodName,
+        traits: Traits,
+        goal: Option<u64>,
+    ) -> Result<Option<OpenEnd<'a>>, Halt> {
+        let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        if !(traits.writes_ahead || traits.needs_target_size) || left_bytes == 0 {
+            return Ok(None);
+        }
+        self.reserved_end(name, left_bytes).map(Some)
+    }
+
+    /// Where the target ends now; for a method that maps it, the end is moved on by so many bytes.
+    pub(super) fn reserved_end(
+        &self,
+        name: MethodName,
+        left_bytes: u64,
+    ) -> Result<OpenEnd<'a>, Halt> {
+        let end = OpenEnd::of(self.ends.target.fd())
+            .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+        if name.method().traits().needs_target_size {
+            end.reserve(self.cursor.target_at().unwrap_or(0), left_bytes)
+                .map_err(|errno| Refusal::by_kernel(name, Call::Fallocate, errno))?;
+        }
+        Ok(end)
+    }
+
+    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
+    /// without taking what comes: its method is not believed.
+    fn has_more(&mut self) -> Result<bool, Error> {
+        let Some(at) = self.cursor.source_at() else { return Ok(true) };
+        let mut port = Port::new(&self.ends.source, Some(at));
+        let failed = |call, errno| self.cursor.failed(call, Side::Source, errno);
+        loop {
+            match port.read(&mut [0]) {
+                Ok(got) => return Ok(got > 0),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let waited = self.watch.wait_for(self.ends.source.fd(), Side::Source);
+                    waited.map_err(|errno| failed(Call::Poll, errno))?;
+                }
+                Err(errno) => return Err(failed(Call::Read, errno)),
+            }
+        }
+    }
+
+    /// Did the call fail because the source, a mapped file, became shorter? What is left of it can be moved:
+    /// bytes that were written from behind its new end are written over, or cut off.
+    pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
+        let to = self.cursor.bases().1;
+        let nothing_behind =
+            self.request.replace || to.is_some_and(|to| self.ends.target.size_bytes() <= to);
+        let was_cut = (fault.side, fault.errno) == (Side::Source, Errno::FAULT)
+            && to.is_some()
+            && nothing_behind
+            && self.ends.source.has_shrunk() == Ok(true);
+        self.loose.overshot |= was_cut;
+        self.cursor.positions_lag |= was_cut;
+        was_cut
+    }
+}
