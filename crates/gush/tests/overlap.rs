@@ -56,6 +56,104 @@ fn the_reader_can_begin_before_its_pipe_is_full() {
     assert!((4..=8).contains(&splices), "{splices} splices into an empty pipe");
 }
 
+const LONG_BYTES: u64 = 5 << 20;
+
+fn long_file() -> File {
+    let file = tempfile::tempfile().expect("a file");
+    let content = common::noise(1, LONG_BYTES as usize);
+    std::os::unix::fs::FileExt::write_all_at(&file, &content, 0).expect("its content");
+    file
+}
+
+/// How many ends of pipes this process has.
+fn ends_of_pipes() -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc/self/fd");
+    let is_pipe = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path())
+            .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"pipe:"))
+    };
+    descriptors.filter_map(Result::ok).filter(is_pipe).count()
+}
+
+/// A reader that copies out of the pipe holds its lock meanwhile: the next bytes are looked up beside it.
+#[test]
+fn a_long_file_goes_into_a_pipe_through_another_one() {
+    let (passed, said) = common::child(&[], "in_a_child_another_pipe_is_there", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a test, in a process of its own"]
+fn in_a_child_another_pipe_is_there() {
+    for (length, more) in [(LONG_BYTES, 2), (PIPE_BYTES as u64, 0)] {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let before = ends_of_pipes();
+        let reading = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            std::io::Read::read_to_end(&mut reader, &mut read).expect("the bytes");
+            read
+        });
+        let mut seen = before;
+        let mut look = |_: &gush::Progress| {
+            seen = seen.max(ends_of_pipes());
+            gush::Control::Continue
+        };
+        let file = long_file();
+        let mover = Mover::new(&file, &writer).length_bytes(length).observe(&mut look);
+        assert_eq!(mover.run().expect("the file").bytes, length);
+        drop(writer);
+        let content = common::noise(1, LONG_BYTES as usize);
+        assert!(reading.join().expect("a reader") == content[..length as usize]);
+        assert_eq!(seen - before, more, "{length} bytes");
+        assert_eq!(ends_of_pipes(), before - 2);
+    }
+}
+
+#[test]
+fn without_a_descriptor_for_another_pipe_a_long_file_is_spliced_all_the_same() {
+    let (passed, said) = common::child(&[], "in_a_child_no_pipe_can_be_had", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a test, in a process of its own"]
+fn in_a_child_no_pipe_can_be_had() {
+    let (mut reader, writer) = std::io::pipe().expect("a pipe");
+    let file = long_file();
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let none = rustix::process::Rlimit { current: Some(3), maximum: limit.maximum };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, none).expect("a limit");
+    let reading = std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
+    let splice = Choice::Only(MethodName::Splice);
+    let report = Mover::new(&file, &writer).method(splice).run().expect("the file");
+    drop(writer);
+    assert_eq!(reading.join().expect("a reader").expect("the bytes"), LONG_BYTES);
+    assert_eq!((report.bytes, report.main_method()), (LONG_BYTES, Some(MethodName::Splice)));
+}
+
+/// The reader is gone: what the pipe of our own held is still in the file, and counts as neither delivered nor lost.
+#[test]
+fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let file = long_file();
+    let reading = std::thread::spawn(move || {
+        let mut some = vec![0; 700_000];
+        std::io::Read::read_exact(&mut &reader, &mut some).expect("some bytes");
+        some
+    });
+    let error = within(5, "a reader that leaves", move || {
+        let error = Mover::new(&file, &writer).run().expect_err("nobody reads");
+        let position = rustix::fs::tell(&file).expect("a position");
+        (error, position)
+    });
+    let (error, position) = error;
+    assert_eq!(error.errno(), Some(gush::Errno::PIPE));
+    assert_eq!(error.in_flight_bytes(), 0, "{error}");
+    assert_eq!(position, error.delivered_bytes());
+    assert!(error.delivered_bytes() >= 700_000);
+    assert!(reading.join().expect("a reader") == common::noise(1, 700_000));
+}
+
 /// References change hands there, whatever their number.
 #[test]
 fn from_pipe_to_pipe_all_goes_at_once() {

@@ -55,9 +55,10 @@ pub use next::{End, Eye, Failure, Moved, Next};
 pub use op::{Fds, Op};
 pub use stance::Stance;
 pub use terms::Terms;
+pub(crate) use way::gains_by_own_pipe;
 
 use hand::Hand;
-use way::Ways;
+use way::{Way, Ways};
 
 use crate::method::Refusal;
 use crate::mover::Choice;
@@ -211,7 +212,8 @@ impl Flow {
         // A size that was named is the user's to answer for.
         let call_bytes = match terms.call_bytes {
             named if named < CALL_BYTES => named,
-            _ => source.splice_bytes(&target).min(CALL_BYTES),
+            _ if ways.now() == Way::Direct => source.splice_bytes(&target).min(CALL_BYTES),
+            _ => CALL_BYTES,
         };
         let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self {

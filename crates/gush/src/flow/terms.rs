@@ -20,6 +20,8 @@ pub struct Terms {
     pub buffer_bytes: usize,
     /// The most bytes of one call by reference; from 1 GiB on the flow decides.
     pub call_bytes: usize,
+    /// From a file into a pipe: through a pipe of the flow's own, filled while the target's reader holds its lock.
+    pub own_pipe: bool,
     /// The most bytes of one datagram that a piece of a stream becomes.
     pub message_bytes: usize,
     /// How many bytes the source is said to hold, if it says so: behind them only a `read` is asked.
@@ -43,6 +45,7 @@ impl Default for Terms {
             short_bytes: 16 << 10,
             buffer_bytes: 64 << 10,
             call_bytes: CALL_BYTES,
+            own_pipe: false,
             message_bytes: STREAM_TO_DATAGRAM_BYTES,
             expected_bytes: None,
             make_holes: false,

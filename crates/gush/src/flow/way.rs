@@ -27,12 +27,14 @@ pub(super) enum Way {
 
 impl Way {
     /// The way that a method of the plan means between these two ports, if a flow has one for it.
-    fn of(method: MethodName, source: &Stance, target: &Stance, choice: Choice) -> Option<Self> {
+    fn of(method: MethodName, source: &Stance, target: &Stance, terms: &Terms) -> Option<Self> {
         let kinds = [source.kind(), target.kind()];
+        let choice = terms.choice;
         Some(match method {
             MethodName::ReadWrite => Way::Memory,
             MethodName::Sendfile => Way::Sendfile,
             MethodName::Vmsplice => Way::Lent,
+            MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Way::Piped,
             // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
             MethodName::Splice if kinds.contains(&Kind::Pipe) && !source.keeps_boundaries() => {
                 Way::Direct
@@ -61,6 +63,13 @@ impl Way {
     }
 }
 
+/// Is there work in filling a pipe from this source, which the target's reader need not wait for? A splice into the
+/// target holds its lock while it looks the file's pages up (`splice_file_to_pipe` of `fs/splice.c`), a reader holds it
+/// while it copies; from a pipe of the flow's own the slots change hands at once.
+pub(crate) fn gains_by_own_pipe([source, target]: [Kind; 2]) -> bool {
+    matches!(source, Kind::File | Kind::Block) && target == Kind::Pipe
+}
+
 /// The ways to try, in order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
@@ -84,7 +93,7 @@ impl Ways {
             Choice::Auto => {
                 for &method in planned {
                     if refused(method, source, target, terms).is_none()
-                        && let Some(way) = Way::of(method, source, target, terms.choice)
+                        && let Some(way) = Way::of(method, source, target, terms)
                     {
                         ways.push(way);
                     }
@@ -94,7 +103,7 @@ impl Ways {
                 if let Some(why) = refused(method, source, target, terms) {
                     return Err(Refusal::because(method, why));
                 }
-                let Some(way) = Way::of(method, source, target, terms.choice) else {
+                let Some(way) = Way::of(method, source, target, terms) else {
                     return Err(Refusal::because(method, NO_WAY));
                 };
                 ways.push(way);

@@ -1,4 +1,5 @@
-//! `splice`: page references move, not bytes. Direct where one end is a pipe, else through a private one.
+//! `splice`: page references move, not bytes. Direct where one end is a pipe, else through a private one, and so
+//! does a long file into a pipe.
 //!
 //! From a file the pages of the page cache are *shared*: a later write to the file shows in what has
 //! not been consumed yet. A target with O_APPEND, and /dev/full, answer EINVAL (splice(2),
@@ -9,13 +10,16 @@ use rustix::io::Errno;
 use super::streamed::{Means, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, splices_fit_direct};
 use crate::endpoint::Kind;
-use crate::flow::Terms;
+use crate::flow::{Terms, gains_by_own_pipe};
 use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
 
 /// What an unprivileged process may have (`/proc/sys/fs/pipe-max-size`), and as fast as any larger.
 const PIPE_BYTES: usize = 1 << 20;
+
+/// A smaller pipe of our own, as a user gets who has used up the pages for pipes, costs more calls than it saves.
+const LEAST_OWN_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]
 pub(super) struct Splice;
@@ -49,11 +53,16 @@ impl Method for Splice {
             for end in ends.iter().filter(|end| end.kind() == Kind::Pipe) {
                 pipe::grow(end.fd(), pipe_bytes).map_err(by_kernel)?;
             }
-            None
+            // What is filled once gains nothing.
+            let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > PIPE_BYTES as u64);
+            (is_long && gains_by_own_pipe(ends.map(|end| end.kind())))
+                .then(|| Pipe::new(pipe_bytes).ok())
+                .flatten()
+                .filter(|pipe| pipe.capacity_bytes() >= LEAST_OWN_BYTES)
         } else {
             Some(Pipe::new(pipe_bytes).map_err(by_kernel)?)
         };
-        let terms = Terms { call_bytes, ..Terms::default() };
+        let terms = Terms { call_bytes, own_pipe: direct && pipe.is_some(), ..Terms::default() };
         let means = Means { pipe, pipe_bytes, ..Means::default() };
         Ok(Start::Flow(Box::new(Streamed::new(self.name(), pair, setup, terms, means)?)))
     }
