@@ -22,7 +22,7 @@
 //! A [`Tee`] copies one source to several targets.
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
-//! Its techniques have [names](MethodName), move in steps that never wait, and cannot be added to from
+//! Its techniques have [names](MethodName), never wait by themselves, and cannot be added to from
 //! outside; the blocking [`Mover`] is one driver of them. Whoever waits in another way drives a
 //! [`flow::Flow`], or for several targets a [`flow::Fan`].
 //!

@@ -1,4 +1,4 @@
-//! A port: one side of a transfer, where it stands, and how to touch it without waiting.
+//! A port: one side of a move, where it stands, and how to touch it without waiting.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -31,7 +31,7 @@ pub enum Side {
     Target,
 }
 
-/// One side of a transfer: a descriptor, and the offset to use, or none for its own position.
+/// One side of a move: a descriptor, and the offset to use, or none for its own position.
 ///
 /// Its calls never wait, whatever the descriptor's own flags say: they answer `EAGAIN`, and whoever
 /// drives them does the waiting.
@@ -139,7 +139,7 @@ impl<'fd> Port<'fd> {
         Self { at: Some(offset), ..self }
     }
 
-    /// What is known of it apart from the descriptor, for who owns that and may close it.
+    /// The port without its descriptor, which its owner may close.
     pub(crate) fn manner(&self) -> Manner {
         let Self { at, kind, can_idle, nonblocking, append, direct, waits, .. } = *self;
         Manner { at, kind, can_idle, nonblocking, append, direct, waits }

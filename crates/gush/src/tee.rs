@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
 use crate::cancel::Cancel;
-use crate::endpoint::Kind;
+use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{Failure, Fan, FanFds, FanNext, Interest, Shelf, Stance, Terms, Who};
@@ -252,22 +252,33 @@ impl<'a> Tee<'a> {
     }
 
     /// Looks at both sides, and enlarges their pipes.
-    fn prepare(&self, targets: &[BorrowedFd<'_>]) -> Result<Fan, Error> {
-        let stance = |fd: &BorrowedFd<'_>, side| {
-            let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            let fault = |errno| Error::failed(Fault { call: Call::Fstat, side, errno });
-            let stance = Stance::of(fd).map_err(|error| fault(errno(error)))?;
-            if stance.kind() == Kind::Pipe {
+    fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Fan, Error> {
+        let failed = |(call, errno), side| Error::failed(Fault { call, side, errno });
+        let look = |fd: BorrowedFd<'a>, side| {
+            let endpoint = Endpoint::look(fd).map_err(|why| failed(why, side))?;
+            if endpoint.kind() == Kind::Pipe {
                 let bytes = self.pipe_bytes.unwrap_or_else(|| pipe::modest(PIPE_BYTES));
                 // A pipe that stays small is slower, and nothing else.
-                let _ = pipe::grow(fd.as_fd(), bytes);
+                let _ = pipe::grow(fd, bytes);
             }
-            Ok(stance)
+            Ok(endpoint)
         };
-        let source = stance(&self.source, Side::Source)?;
-        let targets: Result<Vec<_>, Error> =
-            targets.iter().map(|fd| stance(fd, Side::Target)).collect();
-        Fan::between(source, &targets?, &self.terms).map_err(Error::refused)
+        // Looked at after its pipe was grown, whose capacity it knows.
+        let stance = |endpoint: &Endpoint<'_>, side| {
+            Stance::of_endpoint(endpoint, None).map_err(|why| failed(why, side))
+        };
+        let source = look(self.source, Side::Source)?;
+        let mut stances = Vec::with_capacity(targets.len());
+        for &fd in targets {
+            let target = look(fd, Side::Target)?;
+            // What is written would be read again, for ever where the target appends.
+            if source.kind() == Kind::File && source.is_same_file(&target) {
+                return Err(Error::same_file());
+            }
+            stances.push(stance(&target, Side::Target)?);
+        }
+        let source = stance(&source, Side::Source)?;
+        Fan::between(source, &stances, &self.terms).map_err(Error::refused)
     }
 
     fn lost(&mut self, fan: &Fan, target: u16) -> Control {

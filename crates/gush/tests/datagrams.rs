@@ -286,3 +286,15 @@ fn a_file_becomes_datagrams_that_its_target_takes() {
         assert!(sizes.iter().all(|size| (1..=8192).contains(size)), "{to:?}: {sizes:?}");
     }
 }
+
+/// Of an empty datagram there is nothing to lend or splice: it is passed on all the same.
+#[test]
+fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
+    for choice in CHOICES {
+        let (source, _far) = with_messages(SourceKind::UnixDatagram, &[3, 0, 5]);
+        let (target, far) = open_target(TargetKind::UnixDatagram).expect("a target");
+        let moved = Mover::new(&source, &target).method(choice).length_bytes(8).run();
+        assert_eq!(moved.expect("a move").bytes, 8, "{choice}");
+        assert_eq!(sizes_in(&far), [3, 0, 5], "{choice}");
+    }
+}

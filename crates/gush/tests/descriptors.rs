@@ -268,3 +268,25 @@ fn in_a_child_descriptors_are_the_same_before_and_after() {
         }
     }
 }
+
+/// The master of a pseudo-terminal is written to itself: to open it once more makes another pair (ptmx(4)).
+#[test]
+fn a_watched_move_reaches_the_slave_of_the_master_that_it_was_given() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a master");
+    grantpt(&master).and_then(|()| unlockpt(&master)).expect("a slave");
+    let name = ptsname(&master, Vec::new()).expect("its name");
+    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut raw = rustix::termios::tcgetattr(&slave).expect("settings");
+    raw.make_raw();
+    rustix::termios::tcsetattr(&slave, rustix::termios::OptionalActions::Now, &raw).unwrap();
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(b"hello").unwrap();
+    source.rewind().unwrap();
+    let mut observer = |_: &gush::Progress| Control::Continue;
+    assert_eq!(Mover::new(&source, &master).observe(&mut observer).run().unwrap().bytes, 5);
+    rustix::io::ioctl_fionbio(&slave, true).expect("no waiting");
+    let mut seen = [0; 8];
+    assert_eq!((&slave).read(&mut seen).expect("what was written"), 5);
+    assert_eq!(&seen[..5], b"hello");
+}

@@ -206,3 +206,16 @@ fn pipes_are_enlarged_unless_that_is_not_wanted() {
         feeder.join().expect("no panic").expect("room");
     }
 }
+
+#[test]
+fn a_file_is_not_teed_into_itself() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), [7; 5000]).expect("room");
+    let source = std::fs::File::open(file.path()).expect("a source");
+    let appended = std::fs::File::options().append(true).open(file.path()).expect("a target");
+    let other = tempfile::tempfile().expect("a file");
+    let error = gush::Tee::new(&source).to(&other).to(&appended).run().expect_err("a refusal");
+    assert!(error.to_string().contains("same file"), "{error}");
+    let sizes = [source.metadata(), other.metadata()].map(|found| found.expect("a size").len());
+    assert_eq!(sizes, [5000, 0]);
+}

@@ -102,7 +102,9 @@ impl Flow {
         if self.zeros_bytes > 0 {
             return Some(Next::Do(Op::Punch(self.zeros_bytes)));
         }
-        if self.ways.now() != Way::Lent || self.spills {
+        // Of an empty datagram there is nothing to lend.
+        let is_empty = self.hand.held().is_empty();
+        if self.ways.now() != Way::Lent || self.spills || is_empty {
             return Some(Next::Do(Op::Write));
         }
         Some(self.lend(lender))

@@ -2,7 +2,7 @@
 
 use rustix::io::{self, Errno};
 
-use super::{Course, Eye, Failure, Flow, Moved, Op, SHORT_PART, Sides};
+use super::{Course, Eye, Failure, Flow, MOST_FALSE_ENDS, Moved, Op, SHORT_PART, Sides};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
@@ -103,12 +103,18 @@ impl Flow {
 
     /// The way is refused: the next one begins, or, where bytes are in the pipe, plain writes deliver them.
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
-        self.false_end = false;
+        self.false_ends = 0;
         self.course = Course::Take;
         self.spills = matches!(op, Op::Lend | Op::Empty);
         if std::mem::take(&mut self.lends) || op == Op::Lend {
             // The hand has all of it still, and writes it.
             self.pipe = None;
+        }
+        if self.rereads && !self.ways.has_next() {
+            self.pipe = None;
+            self.hand.clear();
+            self.spills = false;
+            self.taken_bytes = self.delivered_bytes;
         }
         if !self.ways.has_next() {
             self.failed = Some(Box::new(match refusal.call {
@@ -141,7 +147,7 @@ impl Flow {
                     pipe.put(bytes);
                 }
                 self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
-                self.false_end = false;
+                self.false_ends = 0;
                 self.took(bytes, MethodName::Splice)
             }
             Op::Lend | Op::Empty if bytes == 0 => {
@@ -192,7 +198,7 @@ impl Flow {
                 Moved::default()
             }
             Op::Direct(_) | Op::Sendfile(_) => {
-                self.false_end = false;
+                self.false_ends = 0;
                 let method = self.ways.now().method();
                 let taken_bytes = self.took(bytes, method).taken_bytes;
                 Moved { taken_bytes, ..self.delivered(bytes, method) }
@@ -253,11 +259,12 @@ impl Flow {
         if self.source.kind() == Kind::Terminal {
             // The end was typed, and this call has taken it: a `read` would wait for more.
             self.course = Course::Over;
-        } else if std::mem::replace(&mut self.false_end, true) && !may_be_often {
+        } else if self.false_ends == MOST_FALSE_ENDS && !may_be_often {
             let why = "it reports the end before the end";
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
             return self.refuse(op, Refusal::because(self.ways.now().method(), why), fault);
         } else {
+            self.false_ends = MOST_FALSE_ENDS.min(self.false_ends + 1);
             self.course = Course::Doubt;
         }
         Moved::default()

@@ -123,12 +123,13 @@ pub struct Flow {
     hole_bytes: u64,
     makes_holes: bool,
     gift: bool,
+    rereads: bool,
     /// Between streams: the source has more than a short message.
     bulk: bool,
     /// A method was asked for by name.
     named: bool,
-    /// This way said "nothing more" and a `read` found bytes: the second time it is refused.
-    false_end: bool,
+    /// How often in turn this way said "nothing more" where a `read` found bytes.
+    false_ends: u8,
     /// The side to wait for, to be told once.
     wait: Option<Side>,
     /// Sides that are to be polled before `EAGAIN` of a call that concerns both is understood.
@@ -189,6 +190,8 @@ const NO_PIPE: &str =
     "no pipe can be had: the user's pages for pipes or the descriptors are used up";
 /// What leaves a pipe by plain writes does so in pieces of this size.
 const SPILL_BYTES: usize = 64 << 10;
+/// So often a way may say "nothing more" where a `read` finds bytes, as at the end of a file that grows.
+const MOST_FALSE_ENDS: u8 = 8;
 /// A splice that gave less than this part of a short message's limit moved a short message: the next one
 /// goes through memory again. Well below the limit, so that a stream in between does not change its way
 /// with every piece.
@@ -229,9 +232,10 @@ impl Flow {
             hole_bytes: 0,
             makes_holes: terms.make_holes && target.offset_bytes().is_some(),
             gift: terms.gift,
+            rereads: terms.rereads,
             bulk: false,
             named: terms.choice != Choice::Auto,
-            false_end: false,
+            false_ends: 0,
             wait: None,
             ask: Sides::default(),
             ready: Sides::default(),

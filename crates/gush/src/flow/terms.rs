@@ -26,6 +26,9 @@ pub struct Terms {
     pub message_bytes: usize,
     /// How many bytes the source is said to hold, if it says so: behind them only a `read` is asked.
     pub expected_bytes: Option<u64>,
+    /// The driver goes on from the last byte delivered, wherever that was: what is in flight when the last way is
+    /// refused is dropped, because the source has it still.
+    pub rereads: bool,
     /// Runs of zeros become holes of the target, which must be a file at an offset. A fan makes none.
     pub make_holes: bool,
     /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
@@ -48,6 +51,7 @@ impl Default for Terms {
             own_pipe: false,
             message_bytes: STREAM_TO_DATAGRAM_BYTES,
             expected_bytes: None,
+            rereads: false,
             make_holes: false,
             gift: true,
             length_bytes: None,

@@ -208,7 +208,7 @@ pub(crate) struct Pair<'fd> {
     pub(crate) expected_bytes: Option<u64>,
 }
 
-/// What a technique does to its user, and what it asks of whoever drives it.
+/// The consequences of a technique for its user, and its demands on the mover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
     /// A later write to the source file can show in what was "already sent".
@@ -217,9 +217,9 @@ pub(crate) struct Traits {
     pub(crate) keeps_holes: bool,
     /// The bytes pass through this process, so they can be hashed on the way.
     pub(crate) sees_bytes: bool,
-    /// Ranges of one file may be moved by several transfers at once.
+    /// Ranges of one file may be moved on several threads at once.
     pub(crate) parallel: bool,
-    /// Several transfers at once are faster than one.
+    /// Several threads are faster than one.
     pub(crate) gains_from_threads: bool,
     /// Its own calls are reads: they see the end themselves.
     pub(crate) proves_end: bool,
@@ -229,7 +229,7 @@ pub(crate) struct Traits {
     pub(crate) needs_target_offset: bool,
     /// The target must be used at its own position.
     pub(crate) needs_own_target_position: bool,
-    /// The target file must have its full size before the transfer starts.
+    /// The target file must have its full size before the first byte moves.
     pub(crate) needs_target_size: bool,
     /// Bytes can reach the target behind some that have not arrived.
     pub(crate) writes_ahead: bool,

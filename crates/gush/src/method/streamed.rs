@@ -57,6 +57,7 @@ impl<'fd> Streamed<'fd> {
         let terms = Terms {
             choice: Choice::Only(method),
             gift: setup.gift,
+            rereads: pair.source.has_offsets(),
             make_holes: setup.makes_holes,
             ..terms
         };

@@ -103,7 +103,7 @@ impl Cursor {
 
     /// Is there nothing left to do before the goal?
     pub(super) fn is_at(&self, goal: Option<u64>) -> bool {
-        self.ended || goal == Some(self.moved_bytes)
+        self.ended || goal.is_some_and(|goal| self.moved_bytes >= goal)
     }
 
     /// Marks bytes as dealt with that no descriptor's own position knows of.
@@ -149,7 +149,7 @@ impl Cursor {
             target: ends.target,
             source_at: self.source_at().filter(|_| source_named),
             target_at: self.target_at().filter(|_| target_named),
-            length_bytes: goal.map(|goal| goal - self.moved_bytes),
+            length_bytes: goal.map(|goal| goal.saturating_sub(self.moved_bytes)),
             expected_bytes: self.source.base.map(|_| self.known_left_bytes(ends, goal)),
         })
     }

@@ -204,12 +204,13 @@ impl<'a> Move<'a> {
     pub(super) fn move_by(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let mut doubted_at = None;
         loop {
+            let tally = Tally::begin();
             let pair = self.pair(name.method().traits(), goal)?;
             name.method().serves(&pair, Kernel::get())?;
             match name.method().start(&pair, &self.setup)? {
-                Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed),
-                Start::Range(mut range) => {
-                    if self.move_by_range(name, range.as_mut(), goal, &mut doubted_at)? {
+                Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed, &tally),
+                Start::Range(range) => {
+                    if self.move_by_range(name, range, goal, &mut doubted_at, &tally)? {
                         return Ok(());
                     }
                 }
@@ -223,15 +224,15 @@ impl<'a> Move<'a> {
         name: MethodName,
         pair: &Pair<'a>,
         mut streamed: Streamed<'a>,
+        tally: &Tally,
     ) -> Result<(), Halt> {
-        let tally = Tally::begin();
         let before_bytes = self.cursor.moved_bytes;
         let mut steps = 0;
         let outcome = self.drive(name, &mut streamed, &mut steps);
         drop(streamed);
         let bytes = self.cursor.moved_bytes - before_bytes;
-        self.cursor.positions_lag |=
-            bytes > 0 && (pair.source_at.is_some() || pair.target_at.is_some());
+        let is_named = pair.source_at.is_some() || pair.target_at.is_some();
+        self.cursor.positions_lag |= outcome.is_err() || bytes > 0 && is_named;
         if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
             let calls = tally.calls();
             self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
@@ -248,20 +249,25 @@ impl<'a> Move<'a> {
         streamed: &mut Streamed<'a>,
         steps: &mut u64,
     ) -> Result<(), Halt> {
+        let mut began = None;
         loop {
             match streamed.flow.next(self.watch.allowance(), &mut streamed.means) {
                 Next::Do(op) => {
-                    let began = self.watch.now();
+                    began = began.or_else(|| self.watch.now());
                     let answer = streamed.flow.perform(op, streamed.fds);
                     let delivered_bytes = self.learn(streamed, op, answer);
                     *steps += u64::from(delivered_bytes > 0);
-                    self.watch.learn(delivered_bytes, began);
+                    if delivered_bytes > 0 {
+                        self.watch.learn(delivered_bytes, began.take());
+                    }
                     let is_step = delivered_bytes > 0 || answer == Err(Errno::INTR);
                     if self.watch.is_watched() && (is_step || self.watch.is_due()) {
                         self.ask(name).map_err(|_| self.stop(streamed))?;
                     }
                 }
                 Next::Wait(side) => {
+                    // The time that somebody else takes says nothing about a step's size.
+                    began = None;
                     let due = self.watch.wait_for(self.ends.fd(side), side).map_err(|errno| {
                         let fault = Fault { call: Call::Poll, side, errno };
                         self.cursor.after(fault, streamed.flow.in_flight_bytes())
@@ -321,7 +327,12 @@ impl<'a> Move<'a> {
             Failure::Refused(refusal) => refusal.into(),
             Failure::FalseEnd(refusal) => self.false_end(refusal.method),
             // Another method has other calls.
-            Failure::Fault(fault) if !reads && in_flight_bytes == 0 && is_refusal(fault.errno) => {
+            Failure::Fault(fault)
+                if !reads
+                    && in_flight_bytes == 0
+                    && fault.call != Call::Read
+                    && is_refusal(fault.errno) =>
+            {
                 Refusal::by_kernel(name, fault.call, fault.errno).into()
             }
             Failure::Fault(fault) => self.cursor.after(fault, in_flight_bytes).into(),

@@ -1,4 +1,4 @@
-//! Runs a plan: step, wait, observe, fall back, prove the end.
+//! What a user may say about a move, and running it.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -132,7 +132,7 @@ pub struct Mover<'a> {
 }
 
 impl<'a> Mover<'a> {
-    /// The most transfers that work on one file at once; their buffers share the engine's 16 MiB.
+    /// The most threads that work on one file at once; their buffers share the engine's 16 MiB.
     pub const MOST_THREADS: usize = 64;
 
     /// A move of everything from `source` to `target`, by the plan's choice.

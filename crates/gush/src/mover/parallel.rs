@@ -156,27 +156,23 @@ impl<'fd> Shared<'fd> {
     }
 }
 
-/// Makes calls until bytes have arrived, and answers how many.
+/// Makes one call of the flow, and answers how many bytes arrived by it.
 fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
-    loop {
-        match streamed.flow.next(u64::MAX, &mut streamed.means) {
-            Next::Do(op) => {
-                let answer = streamed.flow.perform(op, streamed.fds);
-                let moved = streamed.flow.learn(op, answer, &mut ());
-                if moved.delivered_bytes > 0 {
-                    return Ok(moved.delivered_bytes);
-                }
-            }
-            // Files do not make anybody wait: one that says so is asked again.
-            Next::Wait(_) | Next::Throttled => thread::yield_now(),
-            Next::Ended(End::Proven | End::Limit) => return Err(Cause::Question),
-            Next::Failed(failure) => {
-                return Err(match *failure {
-                    Failure::Fault(fault) => Cause::Failed(fault),
-                    Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
-                });
-            }
+    match streamed.flow.next(u64::MAX, &mut streamed.means) {
+        Next::Do(op) => {
+            let answer = streamed.flow.perform(op, streamed.fds);
+            Ok(streamed.flow.learn(op, answer, &mut ()).delivered_bytes)
         }
+        // Files do not make anybody wait: one that says so is asked again.
+        Next::Wait(_) | Next::Throttled => {
+            thread::yield_now();
+            Ok(0)
+        }
+        Next::Ended(End::Proven | End::Limit) => Err(Cause::Question),
+        Next::Failed(failure) => Err(match *failure {
+            Failure::Fault(fault) => Cause::Failed(fault),
+            Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
+        }),
     }
 }
 

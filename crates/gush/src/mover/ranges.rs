@@ -3,6 +3,8 @@
 //! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. What a
 //! range cannot do is prove the end: behind the last one a `read` is asked.
 
+use std::thread;
+
 use rustix::io::Errno;
 
 use super::account::Tally;
@@ -30,14 +32,36 @@ enum Reached {
 
 impl<'a> Move<'a> {
     /// Copies a range up to the source's known end, and asks whether that is the end. Answers whether the move is
-    /// at its goal; if not, another range goes on from the cursor. A method that says twice at one place that there
-    /// is no more, where there is, is refused: `doubted_at` keeps the place between the two.
+    /// at its goal; if not, another range goes on from the cursor.
     pub(super) fn move_by_range(
+        &mut self,
+        name: MethodName,
+        mut range: Box<dyn Range + Send + 'a>,
+        goal: Option<u64>,
+        doubted_at: &mut Option<u64>,
+        tally: &Tally,
+    ) -> Result<bool, Halt> {
+        let (before_bytes, mut steps) = (self.cursor.moved_bytes, 0);
+        let outcome = self.copy_and_prove(name, range.as_mut(), goal, doubted_at, &mut steps);
+        drop(range);
+        let bytes = self.cursor.moved_bytes - before_bytes;
+        self.cursor.positions_lag |= bytes > 0;
+        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
+            let calls = tally.calls();
+            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
+        }
+        outcome
+    }
+
+    /// A method that says twice at one place that there is no more, where there is, is refused: `doubted_at` keeps
+    /// the place between the two.
+    fn copy_and_prove(
         &mut self,
         name: MethodName,
         range: &mut dyn Range,
         goal: Option<u64>,
         doubted_at: &mut Option<u64>,
+        steps: &mut u64,
     ) -> Result<bool, Halt> {
         let traits = name.method().traits();
         let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
@@ -50,15 +74,15 @@ impl<'a> Move<'a> {
         if known_bytes > 0 || doubts || !is_sized {
             let most_bytes = match known_bytes {
                 known_bytes if known_bytes > 0 && !traits.whole => known_bytes,
-                _ => goal.map_or(u64::MAX, |goal| goal - self.cursor.moved_bytes),
+                _ => goal.map_or(u64::MAX, |goal| goal.saturating_sub(self.cursor.moved_bytes)),
             };
-            reached = self.move_range(name, range, most_bytes, goal)?;
+            reached = self.move_range(name, range, most_bytes, goal, steps)?;
         }
         self.cursor.ended |= reached == Reached::End;
         if reached == Reached::Cut || self.cursor.is_at(goal) {
             return Ok(self.cursor.is_at(goal));
         }
-        self.cursor.ended = !self.has_more()?;
+        self.cursor.ended = !self.has_more(name)?;
         if self.cursor.ended {
             return Ok(true);
         }
@@ -78,21 +102,14 @@ impl<'a> Move<'a> {
         range: &mut dyn Range,
         most_bytes: u64,
         goal: Option<u64>,
+        steps: &mut u64,
     ) -> Result<Reached, Halt> {
-        let traits = name.method().traits();
-        let tally = Tally::begin();
         let before_bytes = self.cursor.moved_bytes;
-        let open_end = self.open_end(name, traits, goal)?;
-        let mut steps = 0;
-        let outcome = self.step_through(name, range, most_bytes, &mut steps);
-        let bytes = self.cursor.moved_bytes - before_bytes;
-        self.cursor.positions_lag |= bytes > 0;
-        let arrived_end = self.cursor.target_at().filter(|_| bytes > 0);
+        let open_end = self.open_end(name, name.method().traits(), goal)?;
+        let outcome = self.step_through(name, range, most_bytes, steps);
+        let arrived_end =
+            self.cursor.target_at().filter(|_| self.cursor.moved_bytes > before_bytes);
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
-        if !matches!(outcome, Err(Halt::Refused(_))) || bytes > 0 {
-            let calls = tally.calls();
-            self.account.record(MethodUse { name, bytes, steps, threads: 1, calls });
-        }
         let reached = outcome?;
         trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
         Ok(reached)
@@ -179,19 +196,17 @@ impl<'a> Move<'a> {
 
     /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
     /// without taking what comes: its method is not believed.
-    fn has_more(&mut self) -> Result<bool, Error> {
+    fn has_more(&mut self, name: MethodName) -> Result<bool, Error> {
         let Some(at) = self.cursor.source_at() else { return Ok(true) };
         let mut port = Port::new(&self.ends.source, Some(at));
-        let failed = |call, errno| self.cursor.failed(call, Side::Source, errno);
         loop {
             match port.read(&mut [0]) {
                 Ok(got) => return Ok(got > 0),
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
-                    let waited = self.watch.wait_for(self.ends.source.fd(), Side::Source);
-                    waited.map_err(|errno| failed(Call::Poll, errno))?;
+                Err(Errno::INTR | Errno::AGAIN) => {
+                    self.ask(name)?;
+                    thread::yield_now();
                 }
-                Err(errno) => return Err(failed(Call::Read, errno)),
+                Err(errno) => return Err(self.cursor.failed(Call::Read, Side::Source, errno)),
             }
         }
     }

@@ -28,6 +28,8 @@ impl<'a> Unheld<'a> {
         match endpoint.kind() {
             _ if endpoint.is_nonblocking() => {}
             Kind::Stream | Kind::Datagram => unheld.flags_before = make_nonblocking(given),
+            // To open the master of a pseudo-terminal makes another pair (ptmx(4)).
+            Kind::Terminal if sys::file::is_terminal_master(given) => {}
             Kind::Terminal => {
                 unheld.twin = sys::file::reopen(given, OFlags::WRONLY | OFlags::NONBLOCK).ok();
             }

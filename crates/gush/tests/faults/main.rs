@@ -7,6 +7,7 @@ mod common;
 mod cases;
 mod changing;
 mod descriptors;
+mod endings;
 mod pipes;
 mod sizes;
 mod storms;

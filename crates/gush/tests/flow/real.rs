@@ -390,3 +390,36 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
         assert!(punches <= runs + data.len() as u64 / terms.buffer_bytes as u64 + 1);
     }
 }
+
+/// A log that grows at its end while it is spliced: each read that looks for the end finds some more.
+#[test]
+fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
+    for method in [MethodName::Splice, MethodName::Sendfile] {
+        let source = tempfile::tempfile().expect("a file");
+        (&source).write_all(&[1; 1000]).expect("room");
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        let terms =
+            Terms { choice: Choice::Only(method), expected_bytes: Some(1000), ..Terms::default() };
+        let (from, to) = (Stance::of(&source).unwrap().at(0), Stance::of(&writer).unwrap());
+        let mut flow = Flow::between(from, to, &terms).expect("a way");
+        let mut shelf = Shelf::new(Pool::shared().clone());
+        let fds = Fds { source: source.as_fd(), target: writer.as_fd() };
+        let mut growths = 0;
+        let end = loop {
+            match flow.next(u64::MAX, &mut shelf) {
+                Next::Do(op) => {
+                    // Behind the last byte, and before a read looks for more.
+                    if matches!(op, Op::Read(_)) && growths < 5 {
+                        (&source).write_all(&[2; 10]).expect("room");
+                        growths += 1;
+                    }
+                    let answer = flow.perform(op, fds);
+                    flow.learn(op, answer, &mut ());
+                }
+                Next::Ended(end) => break end,
+                other => panic!("{method}: {other:?}"),
+            }
+        };
+        assert_eq!((end, flow.delivered_bytes()), (End::Proven, 1050), "{method}");
+    }
+}

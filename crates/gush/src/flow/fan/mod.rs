@@ -170,10 +170,11 @@ impl Fan {
                 "a fan has at most 65,535 targets",
             ));
         }
+        // Every target needs the bytes, and each is somewhere else.
+        let terms = &Terms { make_holes: false, rereads: false, ..*terms };
         let named = terms.choice != Choice::Auto;
         let pipe = Stance::known(Kind::Pipe, true);
-        let lane_terms =
-            Terms { length_bytes: None, expected_bytes: None, make_holes: false, ..*terms };
+        let lane_terms = Terms { length_bytes: None, expected_bytes: None, ..*terms };
         let mut lanes = Vec::with_capacity(targets.len());
         let splices = |from: &Stance, to: &Stance| splices(from, to, terms);
         for &target in targets {

@@ -1,0 +1,144 @@
+//! Refusals and failures at awkward moments, and moves that must be ended while calls make no progress.
+
+use std::time::Duration;
+
+use gush::faults::{Plan, Verdict};
+use gush::{Call, Cancel, Choice, Control, Errno, MethodName, Mover, Tuning};
+
+use crate::common::{TargetKind, file_methods, file_of, noise, open_target, read_all, within};
+
+/// The source has the bytes still that the refused pipe held: they need not be written, and so the old content
+/// is not touched.
+#[test]
+fn a_method_refused_with_bytes_in_its_pipe_leaves_the_old_content() {
+    for method in [MethodName::Splice, MethodName::Vmsplice] {
+        let source = file_of(&noise(1, 300_000));
+        let target = file_of(&[b'X'; 500_000]);
+        let mut splices = 0;
+        let guard = Plan::new(move |call, _| {
+            splices += usize::from(call == Call::Splice);
+            // The first one into the target.
+            let into_target = splices == if method == MethodName::Splice { 2 } else { 1 };
+            match call == Call::Splice && into_target {
+                true => Verdict::Fail(Errno::INVAL),
+                false => Verdict::Go,
+            }
+        })
+        .install();
+        let by_name = Choice::Only(method);
+        let error = Mover::new(&source, &target).replace(true).method(by_name).run().unwrap_err();
+        drop(guard);
+        assert!(error.is_refused() && error.delivered_bytes() == 0, "{method}: {error}");
+        assert!(read_all(&target) == [b'X'; 500_000], "{method}: the old content is not there");
+    }
+}
+
+/// The read that looks for the end is the source's matter, and another method would make it, too.
+#[test]
+fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
+    for method in [MethodName::Splice, MethodName::Sendfile] {
+        for errno in [Errno::PERM, Errno::INVAL, Errno::NOSYS] {
+            let source = file_of(&noise(1, 30_000));
+            let (target, _reader) = open_target(TargetKind::Pipe).expect("a pipe");
+            let guard = Plan::new(move |call, _| match call {
+                Call::Read | Call::Pread => Verdict::Fail(errno),
+                _ => Verdict::Go,
+            })
+            .install();
+            let moved = Mover::new(&source, &target).method(Choice::Only(method)).run();
+            drop(guard);
+            let error = moved.expect_err("the end is not proven");
+            assert!(!error.is_refused(), "{method}, {errno:?}: {error}");
+            let told = (error.side(), error.errno(), error.delivered_bytes());
+            assert_eq!(told, (Some(gush::Side::Source), Some(errno), 30_000), "{method}");
+        }
+    }
+}
+
+/// Files never answer EAGAIN; a move that meets such a one can be ended all the same.
+#[test]
+fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
+    const LARGE: usize = 20 << 20;
+    let cases: [(MethodName, usize, usize, fn(Call) -> bool); 2] = [
+        (MethodName::ReadWrite, 2, LARGE, |call| call == Call::Pwrite),
+        (MethodName::CopyFileRange, 1, 0, |call| call == Call::Pread),
+    ];
+    for (method, threads, len, is_stuck) in cases {
+        let outcome = within(30, &format!("{method} on {threads} threads"), move || {
+            let source = file_of(&vec![1; len]);
+            let target = file_of(b"");
+            let cancel = Cancel::new();
+            let canceller = cancel.clone();
+            let timer = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                canceller.cancel();
+            });
+            let _guard = Plan::new(move |call, _| match is_stuck(call) {
+                true => Verdict::Fail(Errno::AGAIN),
+                false => Verdict::Go,
+            })
+            .install();
+            let moved = Mover::new(&source, &target)
+                .method(Choice::Only(method))
+                .threads(threads)
+                .cancelled_by(&cancel)
+                .run();
+            timer.join().expect("the timer");
+            moved
+        });
+        let error = outcome.expect_err("nothing could be moved");
+        assert!(error.is_cancelled(), "{method}: {error}");
+    }
+}
+
+/// What was taken from a pipe is delivered before a stop is told: a stream cannot give it again.
+#[test]
+fn a_stop_delivers_what_was_taken() {
+    for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Vmsplice] {
+        let (source, feeder) = std::io::pipe().expect("a pipe");
+        rustix::io::write(&feeder, &noise(1, 40_000)).expect("room");
+        let target = file_of(b"");
+        // A write that takes a little, once: the observer stops while the rest is in flight.
+        let guard = Plan::new(move |call, nth| match (call, nth) {
+            (Call::Write | Call::Splice, 0) => Verdict::Short(10),
+            _ => Verdict::Go,
+        })
+        .install();
+        let mut observer = |_: &gush::Progress| Control::Stop;
+        let tuning = Tuning::default().buffer_bytes(16_384);
+        let error = Mover::new(&source, &target)
+            .method(Choice::Only(method))
+            .tuning(tuning)
+            .observe(&mut observer)
+            .run()
+            .expect_err("it was stopped");
+        drop(guard);
+        assert!(error.is_stopped() && error.in_flight_bytes() == 0, "{method}: {error}");
+        let arrived = read_all(&target);
+        assert_eq!(error.delivered_bytes(), arrived.len() as u64, "{method}");
+        let mut rest = vec![0; 65_536];
+        let left = rustix::io::read(&source, &mut rest).expect("the rest");
+        assert_eq!(arrived.len() + left, 40_000, "{method}: bytes are lost");
+        assert!([&arrived, &rest[..left]].concat() == noise(1, 40_000), "{method}: other bytes");
+    }
+}
+
+/// Every kind of method asks between its steps.
+#[test]
+fn every_method_of_files_tells_the_observer_and_stops() {
+    for choice in file_methods().map(Choice::Only) {
+        let (source, target) = (file_of(&noise(1, 9 << 20)), file_of(b""));
+        let mut asked = 0;
+        let mut observer = |_: &gush::Progress| {
+            asked += 1;
+            Control::Stop
+        };
+        let moved =
+            Mover::new(&source, &target).method(choice).threads(1).observe(&mut observer).run();
+        match moved {
+            Ok(report) => panic!("{choice}: not stopped: {}", report.explain()),
+            Err(error) if error.is_refused() => assert_eq!(error.delivered_bytes(), 0, "{choice}"),
+            Err(error) => assert!(error.is_stopped() && asked == 1, "{choice}: {error}, {asked}"),
+        }
+    }
+}
