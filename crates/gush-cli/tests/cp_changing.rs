@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use common::cp::{cp, names, stderr, with_files};
 use common::{gush, noise, skipped, strace};
@@ -242,6 +243,54 @@ fn with_stable_a_source_that_is_being_written_to_is_never_copied_torn() {
         torn
     });
     assert_eq!(torn, 0, "of {RUNS} copies");
+}
+
+/// A write sets the times when it begins. One that then gets no processor looks like none.
+#[test]
+fn with_stable_a_write_that_began_long_ago_is_waited_for() {
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const LEN: usize = 32 << 20;
+    let dir = with_files(&[("0", &vec![0; LEN]), ("1", &vec![1; LEN]), ("a", &vec![0; LEN])]);
+    let changed = || {
+        let source = fs::metadata(dir.path().join("a")).unwrap();
+        (source.ctime(), source.ctime_nsec())
+    };
+    let write = |from: &str| {
+        let mut dd = Command::new("chrt");
+        dd.args(["--idle", "0", "dd", &format!("if={from}"), "of=a", "bs=32M", "count=1"]);
+        dd.args(["iflag=fullblock", "conv=notrunc,nocreat", "status=none"]);
+        dd.current_dir(dir.path()).stdin(Stdio::null()).spawn()
+    };
+    let is_over = AtomicBool::new(false);
+    let torn = std::thread::scope(|scope| {
+        // Nothing is left for who is idle.
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+        }
+        let is_torn = |from: &str| -> Result<bool, String> {
+            let before = changed();
+            let mut dd = write(from).map_err(|error| format!("chrt: {error}"))?;
+            while changed() == before {
+                if let Some(status) = dd.try_wait().unwrap() {
+                    return Err(format!("chrt cannot make a write idle: {status}"));
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            std::thread::sleep(Duration::from_millis(150));
+            let output = cp(dir.path(), &["--stable", "--atomic", "a", "b"]);
+            assert!(dd.wait().unwrap().success());
+            let copy = fs::read(dir.path().join("b")).unwrap_or_default();
+            Ok(output.status.success() && copy.iter().any(|byte| *byte != copy[0]))
+        };
+        let torn: Result<Vec<bool>, String> = ["1", "0"].into_iter().map(is_torn).collect();
+        is_over.store(true, Ordering::Relaxed);
+        torn
+    });
+    match torn {
+        Ok(torn) => assert_eq!(torn, [false; 2]),
+        Err(why) => skipped(&why),
+    }
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_case_that_nobody_knows_is_refused_with_those_that_there_are() {
 
 #[test]
 fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
-    let lab = gush()
+    let mut lab = gush()
         .args(["lab", "relay", "--only", "link", "--rounds", "1", "--bytes", "64G", "--no-store"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -67,10 +67,12 @@ fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
         if let Some(relay) = listed.split_whitespace().find(is_relay) {
             break relay.parse().unwrap();
         }
+        assert!(lab.try_wait().unwrap().is_none(), "the lab ended without a relay");
         thread::sleep(Duration::from_millis(5));
     };
     // Starting takes less processor time.
     while computed_ticks(relay) < 5 {
+        assert!(lab.try_wait().unwrap().is_none(), "the relay ended before it was killed");
         thread::sleep(Duration::from_millis(5));
     }
     kill_process(Pid::from_raw(relay).unwrap(), Signal::KILL).unwrap();

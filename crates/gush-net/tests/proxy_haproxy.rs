@@ -3,8 +3,9 @@
 mod open_common;
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use gush_net::open::Peer;
@@ -15,7 +16,7 @@ use open_common::{listener, one, run, skipped, socket_of, talk, until};
 struct Haproxy(Child);
 
 impl Haproxy {
-    fn start(dir: &std::path::Path, lines: &str, ports: &[u16]) -> Option<Self> {
+    fn start(dir: &std::path::Path, lines: &str, places: &[SocketAddrV4]) -> Option<Self> {
         let file = dir.join("haproxy.cfg");
         let defaults = "global\n maxconn 64\ndefaults\n timeout connect 20s\n timeout client 20s\n timeout server 20s\n";
         std::fs::write(&file, format!("{defaults}{lines}")).unwrap();
@@ -30,8 +31,8 @@ impl Haproxy {
         match command.spawn() {
             Ok(child) => {
                 let haproxy = Self(child);
-                let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
-                until(|| ports.iter().all(listens), "HAProxy does not listen");
+                let listens = |place: &SocketAddrV4| TcpStream::connect(place).is_ok();
+                until(|| places.iter().all(listens), "HAProxy does not listen");
                 Some(haproxy)
             }
             Err(error) => {
@@ -49,8 +50,16 @@ impl Drop for Haproxy {
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+/// A free place for HAProxy, which cannot be asked which one it took, on an address of loopback that is this call's
+/// alone: nobody else takes its port meanwhile.
+fn free_place() -> SocketAddrV4 {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // The number of a process has 22 bits at most (proc_sys_kernel(5)), an address of loopback 24.
+    let number = std::process::id() << 2 | CALLS.fetch_add(1, Ordering::Relaxed) & 3;
+    let address =
+        Ipv4Addr::from(u32::from(Ipv4Addr::LOCALHOST) & 0xff00_0000 | number & 0x00ff_ffff);
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    SocketAddrV4::new(address, listener.local_addr().unwrap().port())
 }
 
 #[test]
@@ -59,19 +68,19 @@ fn what_haproxy_sends_is_understood() {
     run(async {
         let mut server = listener("tcp-listen:127.0.0.1:0,fork").await.unwrap();
         let to = socket_of(&server);
-        let (v1, v2) = (free_port(), free_port());
-        let part = |port, word| {
-            format!("listen p{port}\n mode tcp\n bind 127.0.0.1:{port}\n server s {to} {word}\n")
+        let (v1, v2) = (free_place(), free_place());
+        let part = |place: SocketAddrV4, word| {
+            format!("listen p{place}\n mode tcp\n bind {place}\n server s {to} {word}\n")
         };
         let lines =
             part(v1, "send-proxy") + &part(v2, "send-proxy-v2 proxy-v2-options unique-id,crc32c");
         let Some(_haproxy) = Haproxy::start(dir.path(), &lines, &[]) else {
             return;
         };
-        for port in [v1, v2] {
+        for place in [v1, v2] {
             let mut client = tokio::task::spawn_blocking(move || {
                 loop {
-                    match TcpStream::connect(("127.0.0.1", port)) {
+                    match TcpStream::connect(place) {
                         Ok(client) => break client,
                         Err(_) => std::thread::sleep(Duration::from_millis(5)),
                     }
@@ -94,12 +103,12 @@ fn what_haproxy_sends_is_understood() {
 #[test]
 fn haproxy_understands_what_is_sent() {
     let dir = tempfile::tempdir().unwrap();
-    let port = free_port();
+    let place = free_place();
     let lines = format!(
-        "frontend f\n mode http\n bind 127.0.0.1:{port} accept-proxy\n \
+        "frontend f\n mode http\n bind {place} accept-proxy\n \
          http-request return status 200 content-type text/plain lf-string \"client %[src]:%[src_port] to %[dst]:%[dst_port]\"\n"
     );
-    let Some(_haproxy) = Haproxy::start(dir.path(), &lines, &[port]) else {
+    let Some(_haproxy) = Haproxy::start(dir.path(), &lines, &[place]) else {
         return;
     };
     let cases = [("192.0.2.1:4000", "192.0.2.9:80"), ("[2001:db8::1]:4000", "[2001:db8::9]:80")];
@@ -110,7 +119,7 @@ fn haproxy_understands_what_is_sent() {
                 Some(Peer::Ip(destination.parse().unwrap())),
             );
             let answer = run(async {
-                let mut end = one(&format!("tcp:127.0.0.1:{port}")).await.unwrap();
+                let mut end = one(&format!("tcp:{place}")).await.unwrap();
                 send(end.conduit.write_fd().unwrap(), &header, version).await.unwrap();
                 talk(&mut end.conduit, b"GET / HTTP/1.0\r\n\r\n").await
             });
@@ -120,7 +129,7 @@ fn haproxy_understands_what_is_sent() {
         }
     }
     // Not even HAProxy takes a connection without one.
-    let mut bare = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let mut bare = TcpStream::connect(place).unwrap();
     bare.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     let _ = bare.read_to_string(&mut answer);

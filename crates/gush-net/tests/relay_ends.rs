@@ -163,20 +163,20 @@ fn what_a_dead_peer_sent_before_is_still_delivered() {
 #[test]
 fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     let idle = Duration::from_millis(150);
-    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
     let begun = Instant::now();
+    let bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
     let totals = bridge.relay.join().unwrap().expect("silence is no failure");
     assert_eq!(totals.ended, Ended::Idle);
-    assert!(begun.elapsed() >= idle - Duration::from_millis(20));
+    assert!(begun.elapsed() >= idle);
 }
 
 #[test]
 fn an_idle_limit_does_not_end_who_speaks_now_and_then() {
-    let idle = Duration::from_secs(1);
+    let idle = Duration::from_secs(4);
     let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, Options::new().idle(idle));
     // All of it takes longer than the limit, and no pause does.
     for _ in 0..6 {
-        thread::sleep(Duration::from_millis(250));
+        thread::sleep(idle / 5);
         bridge.client.write_all(b"still here").unwrap();
         let mut heard = [0; 10];
         bridge.server.read_exact(&mut heard).expect("the relay is alive");
@@ -246,28 +246,29 @@ fn a_relay_goes_on_after_its_future_was_dropped() {
     for choice in METHODS {
         let (mut near, mut far, mut server, writer) = stuck();
         let options = Options::new().method(choice);
+        let (begin, begins) = std::sync::mpsc::channel();
         let reader = thread::spawn(move || {
-            thread::sleep(Duration::from_millis(100));
+            begins.recv().expect("the relay was interrupted often enough");
             let arrived = read_numbered(&mut server).expect("no error before the end");
             server.write_all(b"ok").unwrap();
             arrived
         });
-        let interrupted = run(async {
+        run(async {
             let mut relay = Relay::new(&options);
             for interrupted in 0.. {
                 let some_time = Duration::from_millis(7);
                 match tokio::time::timeout(some_time, relay.run(&mut near, &mut far)).await {
+                    Err(_elapsed) if interrupted == 6 => begin.send(()).expect("a reader"),
                     Err(_elapsed) => {}
                     Ok(ended) => {
                         let totals = ended.expect("no failure");
                         assert_eq!((totals.forward.bytes, totals.back.bytes), (32 << 20, 2));
-                        return interrupted;
+                        return;
                     }
                 }
             }
             unreachable!("it ends")
         });
-        assert!(interrupted > 5, "only {interrupted} interruptions");
         assert_eq!(reader.join().unwrap(), 32 << 20);
         writer.join().unwrap();
     }

@@ -138,14 +138,7 @@ fn alone_an_idle_relay_sleeps() {
     settled(&stuck.counts, Way::Forward);
 
     // On a busy machine the kernel's buffers of the stuck one fill for a while: silence comes some time.
-    let second = || {
-        let (slept, worked) = (sleeps(), ticks());
-        std::thread::sleep(Duration::from_secs(1));
-        (sleeps() - slept, ticks() - worked)
-    };
-    let is_silent = |&(slept, worked): &(u64, u64)| slept <= 10 && worked <= 5;
-    let seconds = std::iter::repeat_with(second).take(30);
-    let is_quiet = seconds.into_iter().any(|second| is_silent(&second));
+    let is_quiet = gush_test::comes_to_rest([10, 5], || [sleeps(), ticks()]);
     assert!(is_quiet, "woke more than 10 times, or computed, in each of 30 seconds");
     assert!(!quiet.relay.is_finished() && !half_closed.relay.is_finished());
     assert!(stuck.counts.in_flight_bytes(Way::Forward) > 0);
@@ -276,10 +269,7 @@ fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
         before = moved();
         std::thread::sleep(Duration::from_millis(300));
     }
-    let worked = ticks();
-    std::thread::sleep(Duration::from_secs(1));
-    let worked = ticks() - worked;
-    assert!(worked <= 5, "computed for {worked} ticks in a second of silence");
+    assert!(gush_test::comes_to_rest([5], || [ticks()]), "computed in each of 30 silent seconds");
     runtime.shutdown_background();
     drop(far_ends);
 }

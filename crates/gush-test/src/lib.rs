@@ -16,6 +16,7 @@ mod watchdog;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -57,6 +58,18 @@ pub fn without_privilege<T: Send>(work: impl FnOnce() -> T + Send) -> T {
             Ok(answer) => answer,
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    })
+}
+
+/// Whether what is counted comes to rest: in one of thirty seconds, no count grows by more than `most`.
+///
+/// Other programs of a busy machine disturb some seconds; what spins, or looks again and again, grows in all.
+pub fn comes_to_rest<const N: usize>(most: [u64; N], mut counts: impl FnMut() -> [u64; N]) -> bool {
+    (0..30).any(|_| {
+        let before = counts();
+        std::thread::sleep(Duration::from_secs(1));
+        let now = counts();
+        (0..N).all(|at| now[at] - before[at] <= most[at])
     })
 }
 
@@ -125,6 +138,17 @@ mod tests {
     #[ignore = "run by the test below, with and without GUSH_NO_SKIP"]
     fn child_is_not_applicable() {
         super::not_applicable("another kernel");
+    }
+
+    #[test]
+    fn what_counts_on_never_comes_to_rest() {
+        let mut seconds = 0;
+        let rests_after_two = || {
+            seconds += 1;
+            [7, u64::min(seconds, 4)]
+        };
+        assert!(super::comes_to_rest([0, 0], rests_after_two));
+        assert_eq!(seconds, 6, "two looks a second");
     }
 
     fn passes(test: &str, no_skip: Option<&str>) -> (bool, String) {

@@ -5,15 +5,17 @@
 //! [`Options::stable`](crate::Options::stable) it is an error, and so is a change of the change time alone: who
 //! puts the modification time back leaves that trace.
 //!
+//! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may go on for long after that, where
+//! its process gets no processor. One that began before the first look is waited for ([`let_writes_end`]).
+//!
 //! What this cannot see: stores through a shared mapping into pages that are dirty already, which change no
-//! time, and a single write that began more than [`QUIET`] before the first look and ends after it (the times
-//! are set when a write begins, `file_update_time` of `fs/inode.c`).
+//! time, and past the page cache (O_DIRECT) a single write that began more than [`QUIET`] before the first look.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{self, FileType, Stat};
+use rustix::fs::{self, FileType, SeekFrom, Stat};
 use rustix::io::retry_on_intr;
 
 use crate::error::Error;
@@ -37,17 +39,31 @@ pub(crate) fn when_quiet(
     }
     for _ in 0..LOOKS {
         if !is_young(&stat) {
+            let_writes_end(source);
             return Ok(stat);
         }
         thread::sleep(QUIET);
         let now = look(job, source)?;
         // Another machine's clock may be ahead of ours: two looks that agree count, too.
         if changed(&now) == changed(&stat) && now.st_size == stat.st_size {
+            let_writes_end(source);
             return Ok(now);
         }
         stat = now;
     }
     Err(Error::unstable(job.source.shown, "it keeps changing".to_owned()))
+}
+
+/// Waits until no write that has begun already is under way; one that begins now leaves its trace in the times.
+///
+/// Looking for a hole takes the lock that a write holds from before it sets the times until it ends (`ext4_llseek`,
+/// `shmem_file_llseek`, `btrfs_file_llseek`); on XFS every read takes it. Where a file system knows no holes, nothing
+/// is waited for.
+fn let_writes_end(source: BorrowedFd<'_>) {
+    if let Ok(position) = fs::seek(source, SeekFrom::Current(0)) {
+        let _ = fs::seek(source, SeekFrom::Hole(0));
+        let _ = fs::seek(source, SeekFrom::Start(position));
+    }
 }
 
 fn is_young(stat: &Stat) -> bool {

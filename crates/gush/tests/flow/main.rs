@@ -10,7 +10,8 @@ mod model;
 mod real;
 mod script;
 
-use gush::flow::{Stance, Terms};
+use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
+use gush::pipe::Pool;
 use gush::{Choice, Kind, MethodName};
 use script::{Answer, Script};
 
@@ -124,4 +125,28 @@ fn a_flow_is_small_and_can_be_sent_to_another_thread() {
         size_of::<T>()
     }
     assert!(is_send::<gush::flow::Flow>() <= 304, "{} bytes", is_send::<gush::flow::Flow>());
+}
+
+/// A read that fills what a short message may have shows that there is more; a splice of less than a quarter of
+/// that shows that there is not.
+#[test]
+fn short_messages_pass_through_memory_and_long_ones_by_reference() {
+    let stream = Stance::known(Kind::Stream, true);
+    let terms = Terms { short_bytes: 16_384, ..Terms::default() };
+    let mut flow = Flow::between(stream, stream, &terms).expect("a way");
+    let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
+    let read = [(4095, false), (1, false), (16_383, false), (16_384, true)];
+    let spliced = [(16_384, true), (4096, true), (100_000, true), (4095, false)];
+    for (bytes, more) in [read, spliced, read, spliced].concat() {
+        let Next::Do(take) = flow.next(u64::MAX, &mut shelf) else { panic!("it can take") };
+        let by_reference = matches!(take, Op::Fill(_));
+        assert!(by_reference || take == Op::Read(16_384), "{take:?}");
+        flow.learn(take, Ok(bytes), &mut ());
+        let Next::Do(put) = flow.next(u64::MAX, &mut shelf) else { panic!("it can deliver") };
+        assert_eq!(put, if by_reference { Op::Empty } else { Op::Write });
+        flow.learn(put, Ok(bytes), &mut ());
+        let next = flow.next(u64::MAX, &mut shelf);
+        let is_fill = matches!(next, Next::Do(Op::Fill(_)));
+        assert_eq!(is_fill, more, "behind {bytes} bytes by {take:?}: {next:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::{PipeLoan, Pool};
-use gush::{Errno, Kind, Side};
+use gush::{Choice, Errno, Kind, Side};
 
 use crate::script::{Answer, Script};
 
@@ -218,16 +218,21 @@ pub fn play(
     let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
     let mut account = Account::default();
     let mut story = Story { pair: name, steps: Vec::new() };
+    // A method that was named was refused: there is no other, and what was taken is all that is delivered.
+    let mut is_refused = false;
     loop {
         match flow.next(u64::MAX, &mut lender) {
             Next::Do(op) => {
                 account.check(op, [&source, &target], &story);
+                let (takes, _) = op.touches();
+                assert!(!(is_refused && takes), "{story}: {op:?} behind a refusal");
                 let Some(answer) = script.next() else { break };
                 let answer = given(answer, op, most_of(op, &account, &source), &source);
                 let before = (account.taken, account.delivered);
                 account.learn(op, answer, &source, &target);
                 let had_clears = flow.clears(op);
                 let moved = flow.learn(op, answer, &mut ());
+                is_refused |= moved.refusal.is_some() && terms.choice != Choice::Auto;
                 story.steps.push((op, answer));
                 // What is written instead is a copy; the pages are dropped.
                 lender.bufs_out -= usize::from((op, answer) == (Op::Lend, Err(Errno::AGAIN)));

@@ -84,10 +84,6 @@ impl Fan {
 
     /// The pipe by which a lane gets what is in the intake's pipe.
     fn entrance<'a>(&'a self, target: u16, fd: BorrowedFd<'a>) -> BorrowedFd<'a> {
-        let lane = self.lane(target);
-        match &lane.outlet.pipe {
-            Some(pipe) if !lane.is_straight() => pipe.write_end(),
-            _ => fd,
-        }
+        self.lane(target).outlet.pipe.as_ref().map_or(fd, |pipe| pipe.write_end())
     }
 }
