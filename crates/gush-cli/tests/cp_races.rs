@@ -22,7 +22,8 @@ fn swapping(
     victim: &str,
     arguments: &[&str],
 ) -> Option<String> {
-    let delay = format!("inject={call}:delay_exit=1000000");
+    // Long enough for a busy machine, too, to come to the swap meanwhile.
+    let delay = format!("inject={call}:delay_exit=4000000");
     let mut command = match strace(&["-e", &format!("trace={call}"), "-e", &delay]) {
         Ok(command) => command,
         Err(why) => {
@@ -31,9 +32,14 @@ fn swapping(
         }
     };
     command.arg("cp").args(arguments).current_dir(dir).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let mut child = command.spawn().unwrap();
     let made = dir.join(made);
     while fs::symlink_metadata(&made).is_err() {
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "it ended, and {} was not made",
+            made.display()
+        );
         std::thread::yield_now();
     }
     fs::rename(&made, made.with_extension("moved")).unwrap();
