@@ -266,7 +266,11 @@ fn with_stable_a_write_that_began_long_ago_is_waited_for() {
     let torn = std::thread::scope(|scope| {
         // Nothing is left for who is idle.
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| while !is_over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let is_torn = |from: &str| -> Result<bool, String> {
             let before = changed();
