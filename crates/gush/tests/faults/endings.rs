@@ -59,11 +59,11 @@ fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
 #[test]
 fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
     const LARGE: usize = 20 << 20;
-    let cases: [(MethodName, usize, usize, fn(Call) -> bool); 2] = [
-        (MethodName::ReadWrite, 2, LARGE, |call| call == Call::Pwrite),
-        (MethodName::CopyFileRange, 1, 0, |call| call == Call::Pread),
+    let cases = [
+        (MethodName::ReadWrite, 2, LARGE, Call::Pwrite),
+        (MethodName::CopyFileRange, 1, 0, Call::Pread),
     ];
-    for (method, threads, len, is_stuck) in cases {
+    for (method, threads, len, stuck) in cases {
         let outcome = within(30, &format!("{method} on {threads} threads"), move || {
             let source = file_of(&vec![1; len]);
             let target = file_of(b"");
@@ -73,7 +73,7 @@ fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
                 std::thread::sleep(Duration::from_millis(200));
                 canceller.cancel();
             });
-            let _guard = Plan::new(move |call, _| match is_stuck(call) {
+            let _guard = Plan::new(move |call, _| match call == stuck {
                 true => Verdict::Fail(Errno::AGAIN),
                 false => Verdict::Go,
             })
