@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::fs::{FileType, OFlags, SeekFrom, Stat, major, minor};
+use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 
@@ -376,9 +376,8 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Optio
 fn is_memory_device(file_type: FileType, stat: &Stat) -> bool {
     const MEMORY: u32 = 1;
     const NEVER_WAIT: [u32; 3] = [3, 5, 7];
-    file_type == FileType::CharacterDevice
-        && major(stat.st_rdev) == MEMORY
-        && NEVER_WAIT.contains(&minor(stat.st_rdev))
+    let (major, minor) = sys::file::device_numbers(stat);
+    file_type == FileType::CharacterDevice && major == MEMORY && NEVER_WAIT.contains(&minor)
 }
 
 /// The kernel's made-up files: no blocks, and a size of 0 (procfs) or of one page (sysfs).

@@ -73,6 +73,11 @@ pub(crate) fn sendfile(
     sized(Call::Sendfile, len, |len| fs::sendfile(target, source, source_at, len))
 }
 
+/// The major and minor number of the device that a special file stands for.
+pub(crate) fn device_numbers(stat: &Stat) -> (u32, u32) {
+    (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev))
+}
+
 pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     plain(Call::Fstat, || fs::fstat(fd))
 }
