@@ -163,6 +163,9 @@ pub(super) fn refused(
     if method == MethodName::Sendfile && source.keeps_boundaries() {
         return Some("it would cut a datagram that a pipe has no room for");
     }
+    if method == MethodName::Vmsplice && terms.never_held {
+        return Some("a relay has read-write, splice and, from a file, sendfile");
+    }
     if method == MethodName::Vmsplice {
         return target.obstacle(Side::Target, terms);
     }
