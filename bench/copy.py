@@ -2,6 +2,7 @@
 """gush cp and gush cat beside GNU cp and cat: ratios in one interleaved run.
 
     bench/copy.py [--rounds N] [--size BYTES] [--dir DIR] [--only NAME,...] [--gush PATH]
+                  [--also NAME=PROGRAM]
 
 Every round runs each contender of a case once, in shuffled order, as a whole process, into a file
 that does not exist yet; what is printed is the median of each, and the median and the quartiles of
@@ -28,6 +29,8 @@ def main():
     parser.add_argument("--dir", default=".", help="a directory on the file system to measure (ext4)")
     parser.add_argument("--only", default="", help="cases, by name")
     parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=PROGRAM",
+                        help="one more gush, such as the one before a change")
     options = parser.parse_args()
     gush = options.gush or build()
     wanted = [name for name in options.only.split(",") if name]
@@ -41,6 +44,7 @@ def main():
 class Bench:
     def __init__(self, name, gush, work, options):
         self.name, self.gush, self.work, self.options = name, gush, work, options
+        self.binaries = {"gush": gush} | dict(also.split("=", 1) for also in options.also)
 
     def skip(self, why):
         print(f"\n## {self.name}\nSKIPPED: {why}", flush=True)
@@ -90,15 +94,11 @@ def removing(target):
 def large_file(bench, directory):
     source = bench.source(directory, bench.options.size)
     target = str(Path(directory) / "target")
-    cp = [bench.gush, "cp", source, target]
-    bench.compare(
-        {
-            "GNU cp": ["cp", source, target],
-            "gush cp": cp,
-            "gush cp --threads 1": cp + ["--threads", "1"],
-        },
-        removing(target),
-    )
+    contenders = {"GNU cp": ["cp", source, target]}
+    for name, program in bench.binaries.items():
+        contenders[f"{name} cp"] = [program, "cp", source, target]
+        contenders[f"{name} cp --threads 1"] = [program, "cp", "--threads", "1", source, target]
+    bench.compare(contenders, removing(target))
     same = subprocess.run(["cmp", "-s", source, target]).returncode == 0
     print("last target is identical" if same else "LAST TARGET DIFFERS")
     removing(target)()
@@ -116,10 +116,9 @@ def tmpfs(bench):
 def small(bench):
     source = bench.source(bench.work, 4096)
     target = str(bench.work / "small")
-    contenders = {
-        "GNU cp": ["cp", source, target],
-        "gush cp": [bench.gush, "cp", source, target],
-    }
+    contenders = {"GNU cp": ["cp", source, target]}
+    for name, program in bench.binaries.items():
+        contenders[f"{name} cp"] = [program, "cp", source, target]
     bench.compare(contenders, removing(target), repeat=40)
 
 
@@ -129,7 +128,9 @@ def every_method(bench):
     names = "copy-file-range sendfile splice vmsplice mmap-write mmap-copy read-mmap read-write direct uring"
     contenders = {"GNU cp": ["cp", source, target]}
     for name in names.split():
-        contenders[name] = [bench.gush, "cp", "--method", name, "--threads", "1", source, target]
+        for label, program in bench.binaries.items():
+            shown = name if label == "gush" else f"{name}, {label}"
+            contenders[shown] = [program, "cp", "--method", name, "--threads", "1", source, target]
     for name in ("read-mmap", "read-write", "mmap-copy", "direct"):
         contenders[f"{name}, 2 threads"] = [bench.gush, "cp", "--method", name, "--threads", "2", source, target]
     bench.compare(contenders, removing(target), rounds=5)
@@ -168,13 +169,11 @@ def clone(kind):
 
 def cat_pipe(bench):
     source = bench.source(bench.work, bench.options.size)
-    bench.compare(
-        {
-            "GNU cat": f"cat {source} | cat >/dev/null",
-            "gush cat": f"{bench.gush} cat {source} | cat >/dev/null",
-            "gush cat, both": f"{bench.gush} cat {source} | {bench.gush} cat >/dev/null",
-        }
-    )
+    contenders = {"GNU cat": f"cat {source} | cat >/dev/null"}
+    for name, program in bench.binaries.items():
+        contenders[f"{name} cat"] = f"{program} cat {source} | cat >/dev/null"
+        contenders[f"{name} cat, both"] = f"{program} cat {source} | {program} cat >/dev/null"
+    bench.compare(contenders)
 
 
 def memory(bench):

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::cancel::Cancel;
@@ -14,13 +14,11 @@ use crate::flow::{Failure, Fan, FanFds, FanNext, Interest, Shelf, Stance, Terms,
 use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
-use crate::sys::{self, Call};
+use crate::sys::Call;
+use crate::wait::{SLICE, Wait, Waiter};
 
 /// What the pipes around it are enlarged to, and its own.
 const PIPE_BYTES: usize = 1 << 20;
-
-/// How long a wait lasts at most when somebody may [cancel](Tee::cancelled_by) it.
-const SLICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// A target that failed.
 ///
@@ -216,6 +214,7 @@ impl<'a> Tee<'a> {
         let targets = std::mem::take(&mut self.targets);
         let mut fan = self.prepare(&targets)?;
         let mut shelf = Shelf::new(Pool::shared().clone());
+        let mut waiter = Waiter::new(Wait::Auto);
         let fds = FanFds { source: self.source, targets: &targets };
         let (mut may_take_bytes, mut is_complete) = (u64::MAX, false);
         // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
@@ -232,7 +231,8 @@ impl<'a> Tee<'a> {
                 FanNext::Wait if self.is_cancelled() => return Err(cancelled(&fan)),
                 FanNext::Wait => {
                     fan.rest(&mut shelf);
-                    self.wait(&mut fan, fds).map_err(|fault| failed(&fan, Error::failed(fault)))?;
+                    self.wait(&mut fan, fds, &mut waiter)
+                        .map_err(|fault| failed(&fan, Error::failed(fault)))?;
                 }
                 FanNext::Lost(target) => {
                     if self.lost(&fan, target) == Control::Stop {
@@ -292,8 +292,8 @@ impl<'a> Tee<'a> {
         })
     }
 
-    /// Waits in poll(2) for any side that the fan waits for, and wakes those that something happened to.
-    fn wait(&self, fan: &mut Fan, fds: FanFds<'_>) -> Result<(), Fault> {
+    /// Waits for any side that the fan waits for, and wakes those that something happened to.
+    fn wait(&self, fan: &mut Fan, fds: FanFds<'_>, waiter: &mut Waiter) -> Result<(), Fault> {
         let (mut sides, mut polled) = (Vec::new(), Vec::new());
         fan.waits(&mut |who, interest| {
             let events = match interest {
@@ -309,11 +309,11 @@ impl<'a> Tee<'a> {
             sides.push(who);
             polled.push(PollFd::from_borrowed_fd(fd, events));
         });
-        match sys::pipe::poll(&mut polled, self.cancel.map(|_| &SLICE)) {
-            Ok(_) => {}
-            Err(Errno::INTR) => return Ok(()),
-            Err(errno) => return Err(Fault { call: Call::Poll, side: Side::Source, errno }),
-        }
+        waiter.for_any(&mut polled, self.cancel.map(|_| SLICE)).map_err(|errno| Fault {
+            call: Call::Poll,
+            side: Side::Source,
+            errno,
+        })?;
         for (who, fd) in sides.into_iter().zip(&polled) {
             if !fd.revents().is_empty() {
                 fan.wake(who);

@@ -84,7 +84,9 @@ fn a_move_that_waits_for_an_idle_source_is_cancelled() {
     let mut wrong = Vec::new();
     for kind in kinds {
         for choice in STREAMS {
-            for wait in [Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))] {
+            for wait in
+                [Wait::Auto, Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))]
+            {
                 let (source, far) = open_source(kind).expect("a source");
                 let far = far.expect("its far end");
                 rustix::io::write(&far, b"first\n").expect("room");

@@ -131,7 +131,7 @@ fn send(writer: &mut Writer<std::io::PipeWriter>, mut bytes: &[u8]) {
 fn invariant_4_what_was_committed_arrives_whatever_the_reader_does() {
     for technique in TECHNIQUES {
         for reader in READERS {
-            for wait in [Wait::Block, Wait::Hybrid(Duration::from_micros(20))] {
+            for wait in [Wait::Auto, Wait::Block, Wait::Hybrid(Duration::from_micros(20))] {
                 let what = format!("{technique:?} {reader:?} {wait:?}");
                 let (got, sent) = within(SECONDS, &what, move || {
                     let (from, to) = std::io::pipe().expect("pipe");

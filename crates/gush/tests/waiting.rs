@@ -85,7 +85,7 @@ fn read_exactly(fd: &OwnedFd, len: usize) -> Vec<u8> {
 
 #[test]
 fn invariant_7_an_idle_source_does_not_keep_the_observer_from_stopping() {
-    let waits = [Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))];
+    let waits = [Wait::Auto, Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))];
     let mut wrong = Vec::new();
     for kind in IDLE {
         for choice in STREAMS {

@@ -269,7 +269,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// How to wait while neither side can go on; [`Wait::Block`] unless a profile knows better.
+    /// How to wait while neither side can go on; [`Wait::Auto`] unless a profile knows better.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.request.wait = Some(wait);

@@ -11,10 +11,7 @@ use crate::cancel::Cancel;
 use crate::method::MethodName;
 use crate::port::Side;
 use crate::progress::{Control, Limiter, Pace, Progress};
-use crate::wait::{Wait, Woken};
-
-/// How long a wait may last before a watched move asks its observer again (invariant 7).
-pub(super) const SLICE: Duration = Duration::from_millis(50);
+use crate::wait::{SLICE, Wait, Waiter, Woken};
 
 /// The observer, the canceller and the rate of one move.
 pub(super) struct Watch<'a> {
@@ -22,7 +19,7 @@ pub(super) struct Watch<'a> {
     cancel: Option<&'a Cancel>,
     limiter: Option<Limiter>,
     pace: Pace,
-    wait: Wait,
+    waiter: Waiter,
     started: Instant,
     asked: Instant,
 }
@@ -37,7 +34,7 @@ impl<'a> Watch<'a> {
             observer,
             cancel,
             limiter,
-            wait: request.wait.unwrap_or_default(),
+            waiter: Waiter::new(request.wait.unwrap_or_default()),
             started: now,
             asked: now,
         }
@@ -45,7 +42,7 @@ impl<'a> Watch<'a> {
 
     /// Waits as was measured, where the user did not say how.
     pub(super) fn wait_by(&mut self, wait: Wait) {
-        self.wait = wait;
+        self.waiter = Waiter::new(wait);
     }
 
     /// Does somebody look, or may somebody end it? Then no wait lasts longer than a slice.
@@ -105,9 +102,9 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// That of poll(2).
-    pub(super) fn wait_for(&self, fd: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
+    pub(super) fn wait_for(&mut self, fd: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
         let slice = self.is_watched().then_some(SLICE);
-        let woken = self.wait.for_side(fd, side, slice)?;
+        let woken = self.waiter.for_side(fd, side, slice)?;
         Ok(woken == Woken::NotYet || slice.is_some() && self.is_due())
     }
 

@@ -17,7 +17,7 @@ use super::socket::{FAT_SLOT_BYTES, Fattener};
 use crate::endpoint::{Endpoint, Kind};
 use crate::port::{Port, Side};
 use crate::sys;
-use crate::wait::Wait;
+use crate::wait::{Wait, Waiter};
 
 /// A pattern, repeated as often as a pipe has room for it.
 ///
@@ -127,7 +127,7 @@ impl Reservoir {
         loop {
             match self.pour_into(into.as_fd(), most) {
                 Err(Errno::AGAIN) => {
-                    Wait::Block.for_side(into.as_fd(), Side::Target, None)?;
+                    Waiter::new(Wait::Block).for_side(into.as_fd(), Side::Target, None)?;
                 }
                 Err(Errno::INTR) => {}
                 poured => return poured,

@@ -20,7 +20,7 @@ use crate::kernel::{Kernel, Vmsplice};
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
 use crate::sys;
-use crate::wait::Wait;
+use crate::wait::{Wait, Waiter};
 
 /// A smaller commit is written: giving a huge page away for it would cost more, and let a reader who
 /// holds small pieces hold 2 MiB with each.
@@ -65,7 +65,7 @@ const PAGES_BETWEEN_LOOKS: u32 = 16;
 pub struct Writer<P: AsFd> {
     pipe: P,
     technique: Technique,
-    wait: Wait,
+    waiter: Waiter,
     socket: Option<Fattener>,
     /// Memory with room for another buffer.
     spare: Option<Strip>,
@@ -99,7 +99,7 @@ impl<P: AsFd> Writer<P> {
             Ok((socket, spare)) => Ok(Self {
                 pipe,
                 technique,
-                wait: Wait::Block,
+                waiter: Waiter::new(Wait::Block),
                 socket,
                 spare: Some(Strip::new(spare)),
                 given_late: None,
@@ -133,7 +133,7 @@ impl<P: AsFd> Writer<P> {
     /// How it waits while the pipe is full.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = wait;
+        self.waiter = Waiter::new(wait);
         self
     }
 
@@ -262,7 +262,7 @@ impl<P: AsFd> Writer<P> {
             self.pages_until_look -= 1;
             return false;
         }
-        let patience = if self.wait == Wait::Block { Duration::ZERO } else { LOOK };
+        let patience = if self.waiter.way() == Wait::Block { Duration::ZERO } else { LOOK };
         let start = Instant::now();
         loop {
             if sys::pipe::unread_bytes(self.pipe.as_fd()) == Ok(0) {
@@ -276,7 +276,7 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    fn lend_all(&self, strip: &Strip, mut rest: Range<usize>) -> io::Result<()> {
+    fn lend_all(&mut self, strip: &Strip, mut rest: Range<usize>) -> io::Result<()> {
         while !rest.is_empty() {
             match strip.splice_into(self.pipe.as_fd(), rest.clone()) {
                 Ok(put) => rest.start += put,
@@ -300,7 +300,7 @@ impl<P: AsFd> Writer<P> {
             match socket.pass_on(self.pipe.as_fd()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.wait.for_side(self.pipe.as_fd(), Side::Target, None)?;
+                    self.waiter.for_side(self.pipe.as_fd(), Side::Target, None)?;
                 }
                 Err(errno) => return Err(errno),
             }
@@ -308,7 +308,7 @@ impl<P: AsFd> Writer<P> {
         Ok(())
     }
 
-    fn write_all_of(&self, mut bytes: &[u8]) -> io::Result<()> {
+    fn write_all_of(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match super::write_now(self.pipe.as_fd(), bytes) {
                 Ok(put) => bytes = &bytes[put..],
@@ -320,8 +320,8 @@ impl<P: AsFd> Writer<P> {
         Ok(())
     }
 
-    fn wait_for_room(&self) -> io::Result<()> {
-        self.wait.for_side(self.pipe.as_fd(), Side::Target, None).map(drop)
+    fn wait_for_room(&mut self) -> io::Result<()> {
+        self.waiter.for_side(self.pipe.as_fd(), Side::Target, None).map(drop)
     }
 
     fn send_collected(&mut self) -> io::Result<()> {
