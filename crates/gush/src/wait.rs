@@ -19,10 +19,10 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// While the peer answers within a tenth of a millisecond, look for it for half of that time, and let
-    /// other programs run between two looks; otherwise sleep in poll(2). Two programs that splice through
-    /// one pipe wait for each other hundreds of times a GiB, and each sleep costs a wake-up on another
-    /// processor, which a virtual machine pays dearly for.
+    /// Look for the peer for 50 µs, letting other programs run meanwhile, then sleep in poll(2). Looks that find
+    /// nothing are made ever more rarely, down to one in 64 waits. Two programs that splice through one pipe wait
+    /// for each other hundreds of times a GiB, and each sleep costs a wake-up on another processor, which a virtual
+    /// machine pays dearly for.
     #[default]
     Auto,
     /// Sleep in poll(2): no processor time while idle.
@@ -36,8 +36,8 @@ pub enum Wait {
 /// How long [`Wait::Auto`] looks before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A wait that lasted longer than this says that the next one is not worth a look.
-const SHORT: Duration = Duration::from_micros(100);
+/// How many waits at most follow each other without a look.
+const MOST_SKIPPED: u32 = 63;
 
 /// How long a wait may last before a watched move asks its observer and its canceller again (invariant 7).
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
@@ -51,16 +51,19 @@ pub(crate) enum Woken {
     NotYet,
 }
 
-/// One move's way of waiting, and what its last wait taught it.
+/// One move's way of waiting, and what its looks have taught it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     wait: Wait,
-    was_short: bool,
+    /// Waits until the next look.
+    skip: u32,
+    /// Waits that are skipped when the next look finds nothing: 1, 3, 7, ...
+    next_skip: u32,
 }
 
 impl Waiter {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { wait, was_short: true }
+        Self { wait, skip: 0, next_skip: 1 }
     }
 
     pub(crate) fn way(&self) -> Wait {
@@ -95,30 +98,39 @@ impl Waiter {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
             },
-            Wait::Auto => {
-                let began = Instant::now();
-                if self.was_short && look(fds, most(LOOK), std::thread::yield_now)? == Woken::Ready
-                {
-                    return Ok(Woken::Ready);
-                }
-                let woken = block(fds, slice);
-                self.was_short = began.elapsed() <= SHORT;
-                woken
-            }
+            Wait::Auto => match self.look_now_and_then(fds, most(LOOK))? {
+                Woken::Ready => Ok(Woken::Ready),
+                Woken::NotYet => block(fds, slice),
+            },
         }
+    }
+
+    fn look_now_and_then(&mut self, fds: &mut [PollFd<'_>], limit: Duration) -> io::Result<Woken> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return Ok(Woken::NotYet);
+        }
+        let woken = look(fds, limit, std::thread::yield_now)?;
+        if woken == Woken::Ready {
+            self.next_skip = 1;
+        } else {
+            self.skip = self.next_skip;
+            self.next_skip = (self.next_skip * 2 + 1).min(MOST_SKIPPED);
+        }
+        Ok(woken)
     }
 }
 
-/// Asks again and again for as long as `limit`, with `pause` between two questions.
+/// Asks once, and then again and again for as long as `limit`, with `pause` between two questions.
 fn look(fds: &mut [PollFd<'_>], limit: Duration, pause: fn()) -> io::Result<Woken> {
     let began = Instant::now();
-    while began.elapsed() < limit {
-        if block(fds, Some(Duration::ZERO))? == Woken::Ready {
-            return Ok(Woken::Ready);
+    while block(fds, Some(Duration::ZERO))? == Woken::NotYet {
+        if began.elapsed() >= limit {
+            return Ok(Woken::NotYet);
         }
         pause();
     }
-    Ok(Woken::NotYet)
+    Ok(Woken::Ready)
 }
 
 fn block(fds: &mut [PollFd<'_>], slice: Option<Duration>) -> io::Result<Woken> {
@@ -138,32 +150,40 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    use super::{SHORT, Wait, Waiter, Woken};
+    use super::{MOST_SKIPPED, Wait, Waiter, Woken};
     use crate::port::Side;
 
-    /// A slow peer costs no looks, and a quick one is looked for again.
+    const SLICE: Duration = Duration::from_micros(100);
+
+    /// A slow peer costs a look in 64 waits, and one that was there when it was looked for is looked for again.
     #[test]
-    fn a_wait_is_begun_with_a_look_only_while_the_waits_are_short() {
+    fn looks_that_find_nothing_are_made_ever_more_rarely() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let mut waiter = Waiter::new(Wait::Auto);
-        assert!(waiter.was_short, "the first wait is worth a look");
-
-        let woken = waiter.for_side(reader.as_fd(), Side::Source, Some(SHORT * 20));
-        assert_eq!(woken, Ok(Woken::NotYet));
-        assert!(!waiter.was_short, "a wait of {:?} was long", SHORT * 20);
+        let mut wait =
+            |waiter: &mut Waiter| waiter.for_side(reader.as_fd(), Side::Source, Some(SLICE));
+        for skipped in [1, 3, 7, 15, 31, 63, MOST_SKIPPED] {
+            assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
+            assert_eq!(waiter.skip, skipped, "after a look that found nothing");
+            for left in (0..skipped).rev() {
+                assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
+                assert_eq!(waiter.skip, left);
+            }
+        }
 
         rustix::io::write(&writer, b"x").expect("a byte");
-        // A wait that is over at once is short, unless the scheduler made it long.
-        while !waiter.was_short {
-            assert_eq!(waiter.for_side(reader.as_fd(), Side::Source, None), Ok(Woken::Ready));
-        }
+        assert_eq!(wait(&mut waiter), Ok(Woken::Ready));
+        assert_eq!(waiter.skip, 0, "it was found by a look");
+        rustix::io::read(&reader, &mut [0]).expect("the byte");
+        assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
+        assert_eq!(waiter.skip, 1, "a look that found something makes the others frequent again");
     }
 
     #[test]
     fn a_look_ends_with_the_slice() {
         let (reader, _writer) = std::io::pipe().expect("a pipe");
         for wait in [Wait::Auto, Wait::Block, Wait::Hybrid(Duration::from_secs(3600))] {
-            let woken = Waiter::new(wait).for_side(reader.as_fd(), Side::Source, Some(SHORT));
+            let woken = Waiter::new(wait).for_side(reader.as_fd(), Side::Source, Some(SLICE));
             assert_eq!(woken, Ok(Woken::NotYet), "{wait:?}");
         }
     }
