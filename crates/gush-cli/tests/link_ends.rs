@@ -8,6 +8,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use common::link::{Running, ask, echo, server};
 use common::{gush, noise};
@@ -26,7 +27,7 @@ fn record(said: &str) -> Value {
 
 /// Resets the connection: lingering for no time (socket(7)).
 fn reset(stream: TcpStream) {
-    let none = Some(std::time::Duration::ZERO);
+    let none = Some(Duration::ZERO);
     rustix::net::sockopt::set_socket_linger(&stream, none).unwrap();
 }
 
@@ -100,6 +101,35 @@ fn a_side_that_never_ends_is_ended_by_the_linger_limit() {
 }
 
 #[test]
+fn lingering_is_counted_from_the_end_of_the_data() {
+    let target = server(|mut stream| {
+        let mut question = Vec::new();
+        stream.read_to_end(&mut question).unwrap();
+        thread::sleep(Duration::from_millis(200));
+        stream.write_all(b"late").unwrap();
+    });
+    let link = Running::start(&["-T", "60", "-t", "2", ONCE, &format!("tcp:{target}")]);
+    let mut client = link.client();
+    client.write_all(b"question").unwrap();
+    // Silence before the end is no silence after it.
+    thread::sleep(Duration::from_millis(2500));
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "late");
+    assert!(link.finish().0.success());
+}
+
+#[test]
+fn a_pause_of_the_rate_limit_is_no_silence_of_the_ends() {
+    let link = Running::start(&["-T", "0.4", "--limit", "2", "--json", ONCE, "pipe:"]);
+    assert_eq!(ask(link.client(), b"slow"), b"slow");
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+    assert_eq!(record(&said)["ended"], "closed");
+}
+
+#[test]
 fn a_reset_is_told_with_the_bytes_that_had_passed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = format!("tcp:{}", listener.local_addr().unwrap());
@@ -154,7 +184,7 @@ fn a_peer_that_stops_reading_stops_its_sender() {
             }
             Err(_) => {
                 stuck += 1;
-                thread::sleep(std::time::Duration::from_millis(10));
+                thread::sleep(Duration::from_millis(10));
             }
         }
         assert!(sent < 256 << 20, "it takes everything");
@@ -216,6 +246,30 @@ fn standard_input_may_be_a_file_a_pipe_or_closed() {
     assert!(!closed.status.success());
     let said = String::from_utf8_lossy(&closed.stderr).into_owned();
     assert!(said.starts_with("gush: link: ") && said.contains("closed"), "{said}");
+}
+
+#[test]
+fn standard_input_reaches_standard_output_under_any_two_of_their_names() {
+    for names in [
+        ["-", "-"],
+        ["-", "stdout"],
+        ["-", "fd:1"],
+        ["-", "fd:0"],
+        ["stdin", "-"],
+        ["stdin", "stdout"],
+        ["fd:0", "-"],
+        ["fd:0", "fd:1"],
+    ] {
+        let mut command = gush();
+        command.arg("link").args(names).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let feeder = thread::spawn(move || stdin.write_all(&noise(1_000_000, 9)).unwrap());
+        let output = child.wait_with_output().unwrap();
+        feeder.join().unwrap();
+        assert!(output.status.success(), "{names:?}");
+        assert!(output.stdout == noise(1_000_000, 9), "{names:?}: {} bytes", output.stdout.len());
+    }
 }
 
 #[test]

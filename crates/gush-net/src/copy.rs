@@ -69,6 +69,9 @@ pub(crate) async fn drive(
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
         }
+        if flow.is_throttled() {
+            silence.restart();
+        }
         silence.poll(cx, flow.activity(), options.idle).map(|()| Ok(Ended::Idle))
     });
     let ended = ended.await;

@@ -44,6 +44,8 @@ pub(crate) struct Driver {
     /// The target was told of the end, or need not be.
     done: bool,
     limiter: Option<Limiter>,
+    /// Nothing is taken because the rate limit allows nothing yet.
+    throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
     by_method: [(MethodName, u64); 3],
 }
@@ -105,6 +107,7 @@ impl Driver {
             waits_for: None,
             done: false,
             limiter: options.limit.map(Limiter::new),
+            throttled: false,
             nap: None,
             by_method: [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile]
                 .map(|name| (name, 0)),
@@ -114,6 +117,11 @@ impl Driver {
     /// Has everything been delivered, and the target been told?
     pub(crate) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Does it wait for the rate limit, and for neither end?
+    pub(crate) fn is_throttled(&self) -> bool {
+        self.throttled
     }
 
     /// Grows with every byte that is taken or delivered.
@@ -239,8 +247,10 @@ impl Driver {
             if nap.is_elapsed() {
                 nap.as_mut().reset(until);
             }
+            self.throttled = true;
             ready!(nap.as_mut().poll(cx));
         }
+        self.throttled = false;
         Poll::Ready(())
     }
 }

@@ -105,6 +105,8 @@ pub struct Relay {
     forward: Driver,
     back: Driver,
     silence: Silence,
+    /// How many directions have ended.
+    ended_ways: u32,
     failed: Option<(Way, Failure)>,
 }
 
@@ -125,6 +127,7 @@ impl Relay {
             forward: Driver::new(Way::Forward, options),
             back: Driver::new(Way::Back, options),
             silence: Silence::default(),
+            ended_ways: 0,
             failed: None,
         }
     }
@@ -152,7 +155,15 @@ impl Relay {
         if forward.is_ready() && back.is_ready() {
             return Poll::Ready(self.result(Ended::Closed));
         }
-        let one_ended = self.forward.is_done() || self.back.is_done();
+        let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
+        // The silence before an end is no silence after it, and our own pauses are none of the ends'.
+        if std::mem::replace(&mut self.ended_ways, ended_ways) != ended_ways
+            || self.forward.is_throttled()
+            || self.back.is_throttled()
+        {
+            self.silence.restart();
+        }
+        let one_ended = ended_ways > 0;
         let (limit, ended) = match (self.options.idle, self.options.linger) {
             _ if self.failed.is_some() => (Some(LAST_WORDS), Ended::Closed),
             (idle, Some(linger)) if one_ended && idle.is_none_or(|idle| linger < idle) => {

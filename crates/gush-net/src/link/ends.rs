@@ -40,6 +40,11 @@ pub(super) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
     listener.accept().await.map_err(|error| open_failure(&error))
 }
 
+/// Leaves the standard streams of an end that is open to that end alone.
+pub(super) fn give_up_standard(address: &Address, how: How) -> Result<(), Failure> {
+    open::give_up_standard(address.target(), &how).map_err(|error| open_failure(&error))
+}
+
 /// As records and messages name an end.
 pub(super) fn name(end: &End, address: &Address) -> String {
     match (&end.peer, address.kind().listens()) {
@@ -86,6 +91,19 @@ pub(super) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<Borrow
         is_file.then_some((found.st_dev, found.st_ino))
     };
     file(source).is_some_and(|source| file(target) == Some(source))
+}
+
+/// Would each of two readers get only a part of what comes from there? Every reader of a device that is no terminal
+/// gets all of it.
+pub(super) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>>) -> bool {
+    let source = |fd: Option<BorrowedFd<'_>>| {
+        let fd = fd?;
+        let found = rustix::fs::fstat(fd).ok()?;
+        let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
+        let is_shared = !is_device || rustix::termios::isatty(fd);
+        is_shared.then_some((found.st_dev, found.st_ino))
+    };
+    source(a).is_some_and(|a| source(b) == Some(a))
 }
 
 /// Is it standard output that `error` is about, because nobody reads it any more?

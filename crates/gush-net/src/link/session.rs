@@ -163,9 +163,17 @@ impl Shared {
         if let Err(failure) = self.introduce(&header, &other, &names.other).await {
             return Course::failed(Ending::ProxyHeader, failure);
         }
-        let (first, second) = self.in_order(client, other);
+        let (first, mut second) = self.in_order(client, other);
         if let Err(failure) = self.settings.check_ends(&first, &second) {
             return Course::failed(Ending::OpenFailed, failure);
+        }
+        if let Err(failure) = self.give_up_standard() {
+            return Course::failed(Ending::OpenFailed, failure);
+        }
+        let goes_forward = second.conduit.writes();
+        if goes_forward && ends::is_same_source(first.conduit.read_fd(), second.conduit.read_fd()) {
+            // Two readers of one stream would each get a part of it.
+            second.conduit = second.conduit.write_only();
         }
         let (mut a, mut b) = (first.conduit, second.conduit);
         if self.settings.one_way {
@@ -210,6 +218,16 @@ impl Shared {
                 failure: Some(self.relay_failure(&error, names)),
             },
         }
+    }
+
+    /// What is opened for one connection only is the connection's alone.
+    fn give_up_standard(&self) -> Result<(), Failure> {
+        if self.forks {
+            return Ok(());
+        }
+        let (first, second) = self.in_order(&self.client, self.other.address());
+        ends::give_up_standard(first, self.settings.how(true))?;
+        ends::give_up_standard(second, self.settings.how(false))
     }
 
     fn relay_failure(&self, error: &Error, names: &Names) -> Failure {

@@ -1,11 +1,10 @@
 //! Descriptors that the process was given: standard ones, numbered ones, listening sockets.
 
-use std::io;
 use std::os::fd::OwnedFd;
 
 use super::error::OpenError;
 use super::{End, How, Peer};
-use crate::address::{Inherited, Standard};
+use crate::address::{Inherited, Standard, Target};
 use crate::conduit::Conduit;
 
 /// The first descriptor that a service manager hands over (sd_listen_fds(3)).
@@ -15,9 +14,9 @@ pub(super) fn stdio(which: Standard, how: &How) -> Result<End, OpenError> {
     let reads = how.reads() && which != Standard::Output;
     let writes = how.writes() && which != Standard::Input;
     let conduit = match (reads, writes) {
-        (true, true) => Conduit::inherited_two(standard(0, how)?, standard(1, how)?),
-        (true, false) => Conduit::inherited(standard(0, how)?).map(Conduit::read_only),
-        (false, true) => Conduit::inherited(standard(1, how)?).map(Conduit::write_only),
+        (true, true) => Conduit::inherited_two(standard(0)?, standard(1)?),
+        (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
+        (false, true) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
         (false, false) => {
             let why = if how.reads() {
                 "standard output cannot be read"
@@ -32,12 +31,8 @@ pub(super) fn stdio(which: Standard, how: &How) -> Result<End, OpenError> {
 }
 
 /// A copy of standard input (0) or output (1).
-///
-/// If it is used but once, the original becomes /dev/null: only then does whoever is behind it see our end of data,
-/// and no program that we start can take its bytes.
-fn standard(number: usize, how: &How) -> Result<OwnedFd, OpenError> {
-    let name = ["standard input", "standard output"][number];
-    let fail = |error: io::Error| OpenError::new(format!("take {name}"), error);
+fn standard(number: usize) -> Result<OwnedFd, OpenError> {
+    let name = STANDARD[number];
     if gush_process::was_closed(number) {
         return Err(OpenError::said("open", format!("{name} is closed"))
             .hinted("`<&-` or `>&-` closes it in a shell"));
@@ -46,23 +41,46 @@ fn standard(number: usize, how: &How) -> Result<OwnedFd, OpenError> {
         0 => rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST),
         _ => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), FIRST),
     };
-    let copy = copy.map_err(|errno| fail(errno.into()))?;
-    if how.is_once() {
-        let null =
-            std::fs::File::options().read(true).write(true).open("/dev/null").map_err(fail)?;
-        match number {
-            0 => rustix::stdio::dup2_stdin(&null),
-            _ => rustix::stdio::dup2_stdout(&null),
+    copy.map_err(|errno| OpenError::new(format!("take {name}"), errno))
+}
+
+const STANDARD: [&str; 2] = ["standard input", "standard output"];
+
+/// Puts /dev/null in the place of each standard stream that `target` names and that was copied for it: only then does
+/// whoever is behind the stream see our end of data, and no program that is started later can take its bytes.
+///
+/// Only once both ends of a link are open: the second may name the stream of the first.
+pub(crate) fn give_up_standard(target: &Target, how: &How) -> Result<(), OpenError> {
+    let (input, output) = match target {
+        Target::Stdio(which) => {
+            (how.reads() && *which != Standard::Output, how.writes() && *which != Standard::Input)
         }
-        .map_err(|errno| fail(errno.into()))?;
+        Target::Fd(number) => (*number == 0, *number == 1),
+        _ => (false, false),
+    };
+    if !input && !output {
+        return Ok(());
     }
-    Ok(copy)
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| OpenError::new("open /dev/null", error).at(target))?;
+    for (number, used) in [(0, input), (1, output)] {
+        if used {
+            let given_up = match number {
+                0 => rustix::stdio::dup2_stdin(&null),
+                _ => rustix::stdio::dup2_stdout(&null),
+            };
+            given_up.map_err(|errno| {
+                OpenError::new(format!("take {}", STANDARD[number]), errno).at(target)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn numbered(number: i32, how: &How) -> Result<End, OpenError> {
     let standard = match number {
-        0 => Some(standard(0, how)),
-        1 => Some(standard(1, how)),
+        0 => Some(standard(0)),
+        1 => Some(standard(1)),
         _ => None,
     };
     let fd = standard.unwrap_or_else(|| take(number, how.is_once()))?;

@@ -34,6 +34,7 @@ mod resolve;
 use std::time::Duration;
 
 pub use error::OpenError;
+pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
 pub use listener::Listener;
 pub use peer::Peer;
