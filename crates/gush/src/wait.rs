@@ -160,8 +160,7 @@ mod tests {
     fn looks_that_find_nothing_are_made_ever_more_rarely() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         let mut waiter = Waiter::new(Wait::Auto);
-        let mut wait =
-            |waiter: &mut Waiter| waiter.for_side(reader.as_fd(), Side::Source, Some(SLICE));
+        let wait = |waiter: &mut Waiter| waiter.for_side(reader.as_fd(), Side::Source, Some(SLICE));
         for skipped in [1, 3, 7, 15, 31, 63, MOST_SKIPPED] {
             assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
             assert_eq!(waiter.skip, skipped, "after a look that found nothing");
