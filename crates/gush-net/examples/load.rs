@@ -10,6 +10,7 @@
 //! | `many` | `--clients` connections at once, `--bytes` both ways on each, every byte checked |
 //! | `short` | `--count` connections of one small question and answer, `--clients` at a time |
 //! | `pingpong` | one connection, `--count` messages of 64 bytes there and back |
+//! | `bodies` | the same with messages of `--bytes`, which the server has whole before it answers |
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -48,7 +49,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     }
     let line = match case.as_str() {
         "bulk" => load.bulk()?,
-        "pingpong" => load.pingpong()?,
+        "pingpong" => load.there_and_back(64)?,
+        "bodies" => load.there_and_back(load.bytes as usize)?,
         "many" => tokio::runtime::Runtime::new()?.block_on(load.many())?,
         "short" => tokio::runtime::Runtime::new()?.block_on(load.short())?,
         other => return Err(format!("no case is called {other}").into()),
@@ -104,11 +106,11 @@ impl Load {
         Ok(format!(r#"{{"seconds":{seconds:.6},"bytes":{received}}}"#))
     }
 
-    fn pingpong(&self) -> Outcome {
+    fn there_and_back(&self, message_bytes: usize) -> Outcome {
         let (mut client, mut server) = self.connected()?;
         let count = self.count;
         let echo = thread::spawn(move || {
-            let mut message = [0; 64];
+            let mut message = vec![0; message_bytes];
             while server.read_exact(&mut message).is_ok() {
                 if server.write_all(&message).is_err() {
                     break;
@@ -116,7 +118,7 @@ impl Load {
             }
         });
         let mut nanos = Vec::with_capacity(count as usize);
-        let mut message = [7; 64];
+        let mut message = vec![7; message_bytes];
         for round in 0..count + count / 10 {
             let begun = Instant::now();
             client.write_all(&message)?;
