@@ -7,15 +7,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use gush::flow::{Eye, Failure as Cause, Fds, Flow, Moved, Next, Op, Shelf, Terms};
+use gush::flow::{Eye, Fds, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{Errno, Limiter, MethodName, Refusal, Side};
+use gush::{Errno, Limiter, MethodName, Side};
 use tokio::io::Interest;
 use tokio::time::Sleep;
 
 use crate::counts::Way;
 use crate::error::{End, Error, Passed};
-use crate::options::{Observer, Options};
+use crate::options::{METHODS, Observer, Options};
 use crate::tap::Tap;
 
 /// The most calls of one poll, and the most bytes taken and delivered: then other tasks of the thread
@@ -47,40 +47,32 @@ pub(crate) struct Driver {
     /// Nothing is taken because the rate limit allows nothing yet.
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
-    by_method: [(MethodName, u64); 3],
+    by_method: [(MethodName, u64); METHODS.len()],
 }
 
 /// Why a direction failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    Failed(&'static str, Side, io::Error),
-    Refused(Refusal),
+    /// A call of the flow, or the method that was asked for by name.
+    Flow(gush::Error),
+    /// A call of the driver.
+    Call(&'static str, Side, io::Error),
 }
 
 impl Failure {
     pub(crate) fn into_error(self, way: Way) -> Error {
         match self {
-            Failure::Failed(call, side, io) => Error::failed(call, End::of(way, side), io),
-            Failure::Refused(refusal) => Error::refused(refusal),
+            Failure::Flow(error) => Error::of_flow(error, way),
+            Failure::Call(call, side, io) => Error::failed(call, End::of(way, side), io),
         }
     }
 
     /// The side that is broken.
     pub(crate) fn side(&self) -> Option<Side> {
         match self {
-            Failure::Failed(_, side, _) => Some(*side),
-            Failure::Refused(..) => None,
-        }
-    }
-}
-
-impl From<Cause> for Failure {
-    fn from(cause: Cause) -> Self {
-        match cause {
-            Cause::Fault(fault) => {
-                Failure::Failed(fault.call.name(), fault.side, fault.errno.into())
-            }
-            Cause::Refused(refusal) | Cause::FalseEnd(refusal) => Failure::Refused(refusal),
+            Failure::Flow(error) if error.is_refused() => None,
+            Failure::Flow(error) => error.side(),
+            Failure::Call(_, side, _) => Some(*side),
         }
     }
 }
@@ -109,8 +101,7 @@ impl Driver {
             limiter: options.limit.map(Limiter::new),
             throttled: false,
             nap: None,
-            by_method: [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile]
-                .map(|name| (name, 0)),
+            by_method: METHODS.map(|name| (name, 0)),
         }
     }
 
@@ -163,7 +154,7 @@ impl Driver {
         SHELF.set(Some(shelf));
         ready!(moved)?;
         if passes_end {
-            target.finish().map_err(|io| Failure::Failed("shutdown", Side::Target, io))?;
+            target.finish().map_err(|io| Failure::Call("shutdown", Side::Target, io))?;
         }
         self.done = true;
         Poll::Ready(Ok(()))
@@ -180,7 +171,7 @@ impl Driver {
         if self.flow.is_none() {
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
             let flow = Flow::between(source.shape.stance, target.shape.stance, &terms)
-                .map_err(Failure::Refused)?;
+                .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
         }
         let enough = self.activity() + POLL_BYTES;
@@ -208,7 +199,7 @@ impl Driver {
                 }
                 Next::Throttled => ready!(self.poll_allowance(cx)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
-                Next::Failed(failure) => return Poll::Ready(Err((*failure).into())),
+                Next::Failed(failure) => return Poll::Ready(Err(Failure::Flow((*failure).into()))),
             }
         }
         cx.waker().wake_by_ref();
@@ -295,7 +286,7 @@ fn poll_side(
         Side::Source => source.poll_ready(cx, Interest::READABLE),
         Side::Target => target.poll_ready(cx, Interest::WRITABLE),
     };
-    ready.map_err(|io| Failure::Failed("epoll_wait", side, io))
+    ready.map_err(|io| Failure::Call("epoll_wait", side, io))
 }
 
 #[cfg(test)]

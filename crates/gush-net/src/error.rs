@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use gush::{MethodName, Refusal, Side};
+use gush::{MethodName, Side};
 
 use crate::counts::Way;
 
@@ -83,8 +83,11 @@ pub struct Totals {
 #[derive(Debug)]
 enum Cause {
     Failed(&'static str, End),
-    Refused(Refusal),
-    Truncated { expected_bytes: u64 },
+    /// The engine's refusal.
+    Refused(gush::Error),
+    Truncated {
+        expected_bytes: u64,
+    },
 }
 
 /// A relay that failed: which call on which end, how much had gone each way, and the operating
@@ -100,6 +103,7 @@ enum Cause {
 /// let mut zeros = gush_net::Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
 /// let error = gush_net::copy(&mut zeros, &mut full, &options).await.unwrap_err();
 /// assert_eq!(error.end(), Some(gush_net::End::B));
+/// assert!(error.to_string().ends_with("more were read and not delivered: ENOSPC"));
 /// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::StorageFull);
 /// let error = std::io::Error::from(error);
 /// assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
@@ -119,9 +123,15 @@ impl Error {
         Self::new(Cause::Failed(call, end), Some(io))
     }
 
-    pub(crate) fn refused(refusal: Refusal) -> Self {
-        let io = refusal.errno.map(io::Error::from);
-        Self::new(Cause::Refused(refusal), io)
+    /// The flow of one direction failed.
+    pub(crate) fn of_flow(error: gush::Error, way: Way) -> Self {
+        let io = error.errno().map(io::Error::from);
+        match (error.call(), error.side(), io) {
+            (Some(call), Some(side), Some(io)) if !error.is_refused() => {
+                Self::failed(call.name(), End::of(way, side), io)
+            }
+            (_, _, io) => Self::new(Cause::Refused(error), io),
+        }
     }
 
     pub(crate) fn truncated(expected_bytes: u64) -> Self {
@@ -177,6 +187,12 @@ impl Error {
         matches!(self.cause, Cause::Truncated { .. })
     }
 
+    /// The kernel's answer to [`Error::call`].
+    #[must_use]
+    pub fn errno(&self) -> Option<gush::Errno> {
+        self.io.as_ref().and_then(gush::Errno::from_io_error)
+    }
+
     /// What the operating system said, where it said something.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
@@ -217,7 +233,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.cause {
             Cause::Failed(call, end) => write!(f, "{call} failed on {end}")?,
-            Cause::Refused(refusal) => refusal.fmt(f)?,
+            Cause::Refused(error) => error.what().fmt(f)?,
             Cause::Truncated { expected_bytes } => {
                 write!(f, "the file ended before {expected_bytes} bytes were sent")?;
             }
@@ -230,6 +246,10 @@ impl fmt::Display for Error {
         match self.forward.in_flight_bytes + self.back.in_flight_bytes {
             0 => Ok(()),
             lost => write!(f, "; {lost} more were read and not delivered"),
+        }?;
+        match (&self.cause, self.errno()) {
+            (Cause::Failed(..), Some(errno)) => write!(f, ": {}", gush::errno_name(errno)),
+            _ => Ok(()),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gush::flow::Terms;
-use gush::{Choice, Rate};
+use gush::{Choice, MethodName, Rate};
 
 use crate::counts::{Counts, Way};
 
@@ -137,6 +137,10 @@ impl Options {
     }
 }
 
+/// The methods of a relay: its account counts the bytes of each.
+pub(crate) const METHODS: [MethodName; 3] =
+    [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
+
 impl Options {
     /// What the flow of one direction is to know of these.
     pub(crate) fn terms(&self) -> Terms {
@@ -145,6 +149,7 @@ impl Options {
             isolated: self.isolated,
             through_memory: self.observer.is_some(),
             never_held: true,
+            permitted: &METHODS,
             short_bytes: self.short_message.bytes(),
             ..Terms::default()
         }

@@ -1,18 +1,20 @@
 //! The one error of the engine.
 
+use std::fmt;
 use std::io;
 
 use rustix::io::Errno;
 
 use crate::fault::Fault;
-use crate::method::Refusal;
+use crate::flow::Failure;
+use crate::method::{Refusal, errno_name};
 use crate::port::Side;
 use crate::sys::Call;
 
 /// Why a move ended early.
 #[derive(Debug, thiserror::Error)]
 enum Cause {
-    #[error("{} failed on the {}", .0.call, side_name(.0.side))]
+    #[error("{} failed on the {}", .0.call, .0.side)]
     Failed(Fault),
     #[error("{0}")]
     Refused(Refusal),
@@ -24,13 +26,6 @@ enum Cause {
     Stopped,
     #[error("cancelled from another thread")]
     Cancelled,
-}
-
-fn side_name(side: Side) -> &'static str {
-    match side {
-        Side::Source => "source",
-        Side::Target => "target",
-    }
 }
 
 /// A move that ended early: which operation failed, on which side, how far it had got, and the
@@ -50,18 +45,15 @@ fn side_name(side: Side) -> &'static str {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Its text leaves the operating system's words to the source, which whoever prints a whole chain of errors
-/// would else say twice. A program that prints the text alone adds them:
+/// Its text ends with the name of the kernel's answer. The operating system's words for that answer are its
+/// source's: a program that prints them puts them behind [`Error::without_errno`].
 ///
 /// ```
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;
-/// let error = gush::copy(&std::fs::File::open("/proc/version")?, &full).unwrap_err();
-/// let said = match error.io_error() {
-///     Some(os) => format!("{error}: {os}"),
-///     None => error.to_string(),
-/// };
-/// assert!(said.starts_with("write failed on the target"));
-/// assert!(said.ends_with(": No space left on device (os error 28)"));
+/// let error = gush::copy(&std::fs::File::open("/bin/sh")?, &full).unwrap_err();
+/// assert_eq!(error.to_string(), "write failed on the target: ENOSPC");
+/// let said = format!("{}: {}", error.without_errno(), error.io_error().unwrap());
+/// assert_eq!(said, "write failed on the target: No space left on device (os error 28)");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
@@ -83,7 +75,7 @@ fn side_name(side: Side) -> &'static str {
 /// assert_eq!(error.side(), Some(gush::Side::Target));
 /// ```
 #[derive(Debug, thiserror::Error)]
-#[error("{cause}{}", Progress(*.delivered_bytes, *.in_flight_bytes))]
+#[error("{}{}", self.without_errno(), Answer(self.cause.errno()))]
 pub struct Error {
     cause: Box<Cause>,
     delivered_bytes: u64,
@@ -93,14 +85,36 @@ pub struct Error {
     io: Option<io::Error>,
 }
 
-struct Progress(u64, u64);
+impl Cause {
+    /// The kernel's answer, where the sentence of the cause does not name it.
+    fn errno(&self) -> Option<Errno> {
+        match self {
+            Cause::Failed(fault) => Some(fault.errno),
+            _ => None,
+        }
+    }
+}
 
-impl std::fmt::Display for Progress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {
-            Progress(0, 0) => Ok(()),
-            Progress(delivered, 0) => write!(f, " after {delivered} bytes"),
-            Progress(delivered, lost) => {
+/// The tail of a text that names the kernel's answer.
+struct Answer(Option<Errno>);
+
+impl fmt::Display for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |errno| write!(f, ": {}", errno_name(errno)))
+    }
+}
+
+/// The text of an error without the kernel's answer.
+struct WithoutErrno<'a>(&'a Error);
+
+impl fmt::Display for WithoutErrno<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Error { cause, delivered_bytes, in_flight_bytes, .. } = self.0;
+        write!(f, "{cause}")?;
+        match (delivered_bytes, in_flight_bytes) {
+            (0, 0) => Ok(()),
+            (delivered, 0) => write!(f, " after {delivered} bytes"),
+            (delivered, lost) => {
                 write!(f, " after {delivered} bytes; {lost} more were read and not delivered")
             }
         }
@@ -162,8 +176,14 @@ impl Error {
     /// assert_eq!(error.what().to_string(), "write failed on the target");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn what(&self) -> impl std::fmt::Display + '_ {
+    pub fn what(&self) -> impl fmt::Display + '_ {
         &self.cause
+    }
+
+    /// The text without the name of the kernel's answer, for a program that adds the answer in other words.
+    /// A refusal keeps the name: it says why the method does not serve.
+    pub fn without_errno(&self) -> impl fmt::Display + '_ {
+        WithoutErrno(self)
     }
 
     /// The system call that failed or was refused, if one was made.
@@ -321,6 +341,24 @@ impl Error {
             }
             Cause::Failed(fault) => hint_for(fault.side, fault.errno),
             Cause::SameFile | Cause::Stopped | Cause::Cancelled => None,
+        }
+    }
+}
+
+/// Of a flow that was refused before it began.
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::refused(refusal)
+    }
+}
+
+/// Of a flow that failed, whose own counts say how far it got.
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Fault(fault) => Self::failed(fault),
+            Failure::Refused(refusal) => Self::refused(refusal),
+            Failure::FalseEnd(refusal) => Self::false_end(refusal.method),
         }
     }
 }

@@ -2,17 +2,28 @@
 
 use rustix::io::Errno;
 
+use crate::method::errno_name;
 use crate::port::Side;
 use crate::sys::Call;
 
 /// A system call that failed, and the side it failed on; a [`Flow`](crate::flow::Flow) fails with one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// ```
+/// let full = std::fs::File::options().write(true).open("/dev/full")?;
+/// let report = gush::Tee::new(&std::fs::File::open("/proc/version")?).to(&full).run()?;
+/// let Some(gush::flow::Failure::Fault(fault)) = report.targets[0].failure else { panic!("no room") };
+/// assert_eq!(fault.to_string(), "write failed on the target: ENOSPC");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} failed on the {side}: {}", errno_name(*errno))]
 #[non_exhaustive]
 pub struct Fault {
     /// The call.
     pub call: Call,
     /// The side whose descriptor the error concerns, as far as the call tells.
     pub side: Side,
-    /// What the kernel answered.
+    /// The kernel's answer.
+    #[source]
     pub errno: Errno,
 }

@@ -1,5 +1,6 @@
 //! A port: one side of a move, where it stands, and how to touch it without waiting.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::PollFlags;
@@ -21,6 +22,7 @@ use crate::sys::socket;
 /// let directory = std::fs::File::open("/")?;
 /// let error = gush::copy(&directory, &tempfile::tempfile()?).unwrap_err();
 /// assert_eq!(error.side(), Some(gush::Side::Source));
+/// assert_eq!(gush::Side::Source.to_string(), "source");
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -29,6 +31,15 @@ pub enum Side {
     Source,
     /// Where the bytes go.
     Target,
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Side::Source => "source",
+            Side::Target => "target",
+        })
+    }
 }
 
 /// One side of a move: a descriptor, and the offset to use, or none for its own position.
@@ -203,7 +214,7 @@ impl<'fd> Port<'fd> {
     /// lost, so [`Port::next_datagram_bytes`] should be asked first; else what the kernel answered.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
-            Ok(0) if self.is_seqpacket() && !buf.is_empty() => {
+            Ok(0) if self.is_seqpacket() == Ok(true) && !buf.is_empty() => {
                 self.surely(|port| port.read_once(buf))
             }
             answer => answer,
@@ -244,13 +255,18 @@ impl<'fd> Port<'fd> {
     pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
         let size = |port: &Self| data::recv_size(port.fd);
         (self.kind == Kind::Datagram).then(|| match size(self) {
-            Ok(0) if self.is_seqpacket() => self.clone().surely(|port| size(port)),
+            Ok(0) if self.is_seqpacket() == Ok(true) => self.clone().surely(|port| size(port)),
             answer => answer,
         })
     }
 
-    fn is_seqpacket(&self) -> bool {
-        self.kind == Kind::Datagram && socket::type_of(self.fd) == Ok(SocketType::SEQPACKET)
+    /// Do its messages have both boundaries and an end? Those of UDP and of unix datagrams have none.
+    ///
+    /// # Errors
+    /// That of getsockopt(2).
+    pub(crate) fn is_seqpacket(&self) -> io::Result<bool> {
+        let is_socket = self.kind == Kind::Datagram;
+        Ok(is_socket && socket::type_of(self.fd)? == SocketType::SEQPACKET)
     }
 
     /// A 0 from a SOCK_SEQPACKET socket is asked for once more: a last record and the close behind it

@@ -17,9 +17,6 @@ use crate::progress::Control;
 use crate::sys::Call;
 use crate::wait::{SLICE, Wait, Waiter};
 
-/// What the pipes around it are enlarged to, and its own.
-const PIPE_BYTES: usize = 1 << 20;
-
 /// A target that failed.
 ///
 /// ```
@@ -245,7 +242,7 @@ impl<'a> Tee<'a> {
                     is_complete = true;
                     break;
                 }
-                FanNext::Failed(failure) => return Err(failed(&fan, error_of(*failure))),
+                FanNext::Failed(failure) => return Err(failed(&fan, (*failure).into())),
             }
         }
         Ok(report(&fan, is_complete))
@@ -254,12 +251,11 @@ impl<'a> Tee<'a> {
     /// Looks at both sides, and enlarges their pipes.
     fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Fan, Error> {
         let failed = |(call, errno), side| Error::failed(Fault { call, side, errno });
-        let look = |fd: BorrowedFd<'a>, side| {
+        let look = |fd: BorrowedFd<'a>, side| -> Result<_, Error> {
             let endpoint = Endpoint::look(fd).map_err(|why| failed(why, side))?;
             if endpoint.kind() == Kind::Pipe {
-                let bytes = self.pipe_bytes.unwrap_or_else(|| pipe::modest(PIPE_BYTES));
                 // A pipe that stays small is slower, and nothing else.
-                let _ = pipe::grow(fd, bytes);
+                let _ = pipe::grow(fd, pipe::asked_bytes(self.pipe_bytes, pipe::USUAL_BYTES));
             }
             Ok(endpoint)
         };
@@ -338,13 +334,6 @@ fn report(fan: &Fan, is_complete: bool) -> TeeReport {
 
 fn numbers(fan: &Fan) -> impl Iterator<Item = u16> + '_ {
     (0..).take(fan.targets())
-}
-
-fn error_of(failure: Failure) -> Error {
-    match failure {
-        Failure::Fault(fault) => Error::failed(fault),
-        Failure::Refused(refusal) | Failure::FalseEnd(refusal) => Error::refused(refusal),
-    }
 }
 
 fn cancelled(fan: &Fan) -> Error {

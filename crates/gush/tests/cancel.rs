@@ -11,20 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use common::{
-    Drainer, Ending, SourceKind, TargetKind, ends_within, noise, open_source, open_target,
+    Drainer, Ending, STREAMS, SourceKind, TargetKind, WAITS, ends_within, noise, open_source,
+    open_target,
 };
-use gush::{Cancel, Choice, Error, Holes, MethodName, Mover, Progress, Report, Tuning, Wait};
+use gush::{Cancel, Choice, Error, Holes, MethodName, Mover, Progress, Report, Tuning};
 use rustix::fs::MemfdFlags;
 
 /// Not to be sure of anything, but to let the move get to its wait before it is cancelled.
 const A_WHILE: Duration = Duration::from_millis(60);
-
-const STREAMS: [Choice; 4] = [
-    Choice::Auto,
-    Choice::Only(MethodName::Splice),
-    Choice::Only(MethodName::Vmsplice),
-    Choice::Only(MethodName::ReadWrite),
-];
 
 #[test]
 fn a_move_and_its_error_go_to_another_thread() {
@@ -72,21 +66,10 @@ fn has_grown(file: &Arc<File>, bytes: u64) -> impl FnOnce() + Send + 'static {
 
 #[test]
 fn a_move_that_waits_for_an_idle_source_is_cancelled() {
-    let kinds = [
-        SourceKind::Pipe,
-        SourceKind::Fifo,
-        SourceKind::UnixStream,
-        SourceKind::Tcp,
-        SourceKind::Seqpacket,
-        SourceKind::Udp,
-        SourceKind::Terminal,
-    ];
     let mut wrong = Vec::new();
-    for kind in kinds {
+    for kind in SourceKind::CAN_IDLE {
         for choice in STREAMS {
-            for wait in
-                [Wait::Auto, Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))]
-            {
+            for wait in WAITS {
                 let (source, far) = open_source(kind).expect("a source");
                 let far = far.expect("its far end");
                 rustix::io::write(&far, b"first\n").expect("room");

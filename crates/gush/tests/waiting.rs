@@ -6,42 +6,24 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use common::{
-    Drainer, Ending, Source, SourceKind, Target, TargetKind, ends_within, noise, open_source,
-    open_target, within,
+    Drainer, Ending, STREAMS, Source, SourceKind, Target, TargetKind, WAITS, ends_within, noise,
+    open_source, open_target, within,
 };
-use gush::{Choice, Control, Errno, MethodName, Mover, Tuning, Wait};
+use gush::{Choice, Control, Errno, MethodName, Mover, Tuning};
 use rustix::fs::OFlags;
 
 /// Long enough to be idle for sure, many times the slice after which an observer is asked.
 const STOP_AFTER: Duration = Duration::from_millis(120);
 
-const STREAMS: [Choice; 4] = [
-    Choice::Auto,
-    Choice::Only(MethodName::Splice),
-    Choice::Only(MethodName::Vmsplice),
-    Choice::Only(MethodName::ReadWrite),
-];
-
-const IDLE: [SourceKind; 7] = [
-    SourceKind::Pipe,
-    SourceKind::Fifo,
-    SourceKind::UnixStream,
-    SourceKind::Tcp,
-    SourceKind::Seqpacket,
-    SourceKind::Udp,
-    SourceKind::Terminal,
-];
-
 /// Splicing from an idle terminal or socket into a pipe holds that pipe's lock while it waits; a
 /// non-blocking read of the pipe by somebody else would then hang.
 #[test]
 fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {
-    let choices =
-        [STREAMS[0], STREAMS[1], STREAMS[2], STREAMS[3], Choice::Only(MethodName::Sendfile)];
-    for kind in IDLE {
+    let choices = [&STREAMS[..], &[Choice::Only(MethodName::Sendfile)]].concat();
+    for kind in SourceKind::CAN_IDLE {
         // From these it is refused.
         let is_refused = matches!(kind, SourceKind::Pipe | SourceKind::Fifo) || kind.is_datagram();
-        for choice in choices {
+        for &choice in &choices {
             if is_refused && choice == Choice::Only(MethodName::Sendfile) {
                 continue;
             }
@@ -85,11 +67,10 @@ fn read_exactly(fd: &OwnedFd, len: usize) -> Vec<u8> {
 
 #[test]
 fn invariant_7_an_idle_source_does_not_keep_the_observer_from_stopping() {
-    let waits = [Wait::Auto, Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))];
     let mut wrong = Vec::new();
-    for kind in IDLE {
+    for kind in SourceKind::CAN_IDLE {
         for choice in STREAMS {
-            for wait in waits {
+            for wait in WAITS {
                 let outcome = ends_within(5, move || {
                     let (source, _far) = open_source(kind).expect("a source");
                     let target = Target::new(TargetKind::File, b"", 1, false).expect("a target");

@@ -118,7 +118,8 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     match (error.side(), error.io_error()) {
         (Some(Side::Source), Some(cause)) => {
-            Trouble::Source { what: error.to_string(), error: copy_of(cause), hint: error.hint() }
+            let what = error.without_errno().to_string();
+            Trouble::Source { what, error: copy_of(cause), hint: error.hint() }
         }
         (Some(Side::Target), Some(cause)) => Trouble::Target {
             delivered_bytes: error.delivered_bytes(),
@@ -127,7 +128,9 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
             error: copy_of(cause),
             hint: error.hint(),
         },
-        (None, Some(cause)) => Trouble::Refused(format!("{error}: {}{hint}", os_text(cause))),
+        (None, Some(cause)) => {
+            Trouble::Refused(format!("{}: {}{hint}", error.without_errno(), os_text(cause)))
+        }
         _ => Trouble::Refused(error.to_string() + &hint),
     }
 }

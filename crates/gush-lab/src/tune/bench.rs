@@ -131,7 +131,7 @@ impl<'q> Bench<'q> {
             None => mover,
         };
         let report = mover.run().map_err(|error| {
-            let what = format!("{}: {error}", self.question);
+            let what = format!("{}: {}", self.question, error.without_errno());
             match error.io_error().and_then(io::Error::raw_os_error) {
                 Some(number) => Error::failed(what, io::Error::from_raw_os_error(number)),
                 None => Error::refused(what),

@@ -29,14 +29,42 @@ pub enum End {
     Limit,
 }
 
-/// Why a flow failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a flow failed. A driver adds its counts by making a [`gush::Error`](crate::Error) of it.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use gush::flow::{Fds, Flow, Next, Shelf, Stance, Terms};
+///
+/// let source = std::fs::File::open("/proc/version")?;
+/// let full = std::fs::File::options().write(true).open("/dev/full")?;
+/// let fds = Fds { source: source.as_fd(), target: full.as_fd() };
+/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+/// let mut flow =
+///     Flow::between(Stance::of(&source)?, Stance::of(&full)?, &Terms::default()).unwrap();
+/// let failure = loop {
+///     match flow.next(u64::MAX, &mut shelf) {
+///         Next::Do(op) => {
+///             let answer = flow.perform(op, fds);
+///             flow.learn(op, answer, &mut ());
+///         }
+///         Next::Failed(failure) => break failure,
+///         other => panic!("a full device takes nothing: {other:?}"),
+///     }
+/// };
+/// assert_eq!(failure.to_string(), "write failed on the target: ENOSPC");
+/// assert_eq!(gush::Error::from(*failure).errno(), Some(gush::Errno::NOSPC));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// A call failed.
-    Fault(Fault),
+    #[error(transparent)]
+    Fault(#[from] Fault),
     /// The method that was asked for by name cannot go on here.
-    Refused(Refusal),
-    /// The method that was asked for by name says that there is no more, and a `read` finds more.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The method that was asked for by name reports the end, and a `read` finds more bytes.
+    #[error("{} reported the end of a source that has more bytes", .0.method)]
     FalseEnd(Refusal),
 }
 

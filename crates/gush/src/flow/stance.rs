@@ -3,7 +3,6 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::{self, Errno};
-use rustix::net::SocketType;
 
 use super::Op;
 use crate::endpoint::{Endpoint, Kind};
@@ -52,11 +51,7 @@ impl Stance {
     }
 
     fn of_port(port: &Port<'_>) -> io::Result<Self> {
-        // SOCK_SEQPACKET keeps boundaries and has an end; UDP and unix datagrams have none.
-        let ends_at_zero = match port.kind() {
-            Kind::Datagram => sys::socket::type_of(port.fd)? == SocketType::SEQPACKET,
-            _ => true,
-        };
+        let ends_at_zero = port.kind() != Kind::Datagram || port.is_seqpacket()?;
         let is_master = port.kind() == Kind::Terminal && sys::file::is_terminal_master(port.fd);
         let part_bytes = match port.kind() {
             Kind::Pipe => sys::pipe::pipe_size(port.fd).ok().map(part_of_pipe),

@@ -1,6 +1,7 @@
 //! What a user says about a flow.
 
 use super::{CALL_BYTES, STREAM_TO_DATAGRAM_BYTES};
+use crate::method::MethodName;
 use crate::mover::Choice;
 
 /// What a user says about a flow.
@@ -8,6 +9,9 @@ use crate::mover::Choice;
 pub struct Terms {
     /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).
     pub choice: Choice,
+    /// The methods that the driver permits beside read-write, which serves every pair: any other is left out of the
+    /// plan, and refused if it is asked for by name. A driver that keeps account of some methods only names them.
+    pub permitted: &'static [MethodName],
     /// No page of a file may be shared with whoever reads the target.
     pub isolated: bool,
     /// Somebody looks at the bytes, so they must pass through memory.
@@ -42,6 +46,7 @@ impl Default for Terms {
     fn default() -> Self {
         Self {
             choice: Choice::Auto,
+            permitted: MethodName::ALL,
             isolated: false,
             through_memory: false,
             never_held: false,

@@ -155,6 +155,9 @@ pub(super) fn refused(
     if method == MethodName::ReadWrite {
         return None;
     }
+    if !terms.permitted.contains(&method) {
+        return Some("the driver of this flow permits other methods only");
+    }
     // The kernel would say so only once there is something to send.
     let is_file = matches!(source.kind(), Kind::File | Kind::Block | Kind::Pseudo);
     if method == MethodName::Sendfile && terms.never_held && !is_file {
@@ -162,9 +165,6 @@ pub(super) fn refused(
     }
     if method == MethodName::Sendfile && source.keeps_boundaries() {
         return Some("it would cut a datagram that a pipe has no room for");
-    }
-    if method == MethodName::Vmsplice && terms.never_held {
-        return Some("a relay has read-write, splice and, from a file, sendfile");
     }
     if method == MethodName::Vmsplice {
         return target.obstacle(Side::Target, terms);

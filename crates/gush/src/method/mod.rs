@@ -305,6 +305,12 @@ impl fmt::Display for Refusal {
     }
 }
 
+impl std::error::Error for Refusal {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.errno.as_ref().map(|errno| errno as _)
+    }
+}
+
 /// The name of an errno as the manual pages write it.
 ///
 /// ```
@@ -345,6 +351,17 @@ pub fn errno_name(errno: Errno) -> String {
         (Errno::EXIST, "EEXIST"),
         (Errno::NOTCONN, "ENOTCONN"),
         (Errno::MSGSIZE, "EMSGSIZE"),
+        (Errno::CONNREFUSED, "ECONNREFUSED"),
+        (Errno::CONNABORTED, "ECONNABORTED"),
+        (Errno::TIMEDOUT, "ETIMEDOUT"),
+        (Errno::HOSTUNREACH, "EHOSTUNREACH"),
+        (Errno::NETUNREACH, "ENETUNREACH"),
+        (Errno::NETDOWN, "ENETDOWN"),
+        (Errno::DESTADDRREQ, "EDESTADDRREQ"),
+        (Errno::NOBUFS, "ENOBUFS"),
+        (Errno::STALE, "ESTALE"),
+        (Errno::NXIO, "ENXIO"),
+        (Errno::DEADLK, "EDEADLK"),
     ];
     NAMES
         .iter()

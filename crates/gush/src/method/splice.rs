@@ -15,9 +15,6 @@ use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
 
-/// What an unprivileged process may have (`/proc/sys/fs/pipe-max-size`), and as fast as any larger.
-const PIPE_BYTES: usize = 1 << 20;
-
 /// A smaller pipe of our own, as a user gets who has used up the pages for pipes, costs more calls than it saves.
 const LEAST_OWN_BYTES: usize = 256 << 10;
 
@@ -39,7 +36,7 @@ impl Method for Splice {
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
-        let pipe_bytes = setup.pipe_or(PIPE_BYTES);
+        let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
         let call_bytes = setup.buffer_or(usize::MAX);
         let ends = [pair.source, pair.target];
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);
@@ -47,14 +44,13 @@ impl Method for Splice {
         let direct =
             ends.iter().any(|end| end.kind() == Kind::Pipe) && pair.source.kind() != Kind::Datagram;
         let pipe = if direct {
-            // A size that the user names is the user's to answer for.
-            let pipe_bytes =
-                if setup.pipe_is_named { pipe_bytes } else { pipe::modest(pipe_bytes) };
+            let named_bytes = setup.pipe_is_named.then_some(pipe_bytes);
+            let pipe_bytes = pipe::asked_bytes(named_bytes, pipe_bytes);
             for end in ends.iter().filter(|end| end.kind() == Kind::Pipe) {
                 pipe::grow(end.fd(), pipe_bytes).map_err(by_kernel)?;
             }
             // What is filled once gains nothing.
-            let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > PIPE_BYTES as u64);
+            let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > pipe::USUAL_BYTES as u64);
             (is_long && gains_by_own_pipe(ends.map(|end| end.kind())))
                 .then(|| Pipe::new(pipe_bytes).ok())
                 .flatten()

@@ -206,10 +206,15 @@ impl Cursor {
         self.after(Fault { call, side, errno }, 0)
     }
 
-    /// The error of a call that leaves so many bytes undelivered. A source with offsets still has them: only
-    /// a stream cannot give them again.
+    /// The error of a call that leaves so many bytes undelivered.
     pub(super) fn after(&self, fault: Fault, in_flight_bytes: u64) -> Error {
-        Error::failed(fault).after(self.moved_bytes, self.lost(in_flight_bytes))
+        self.halted(Error::failed(fault), in_flight_bytes)
+    }
+
+    /// An error with its counts. A source with offsets still has the bytes in flight: only a stream cannot give
+    /// them again.
+    pub(super) fn halted(&self, error: Error, in_flight_bytes: u64) -> Error {
+        error.after(self.moved_bytes, self.lost(in_flight_bytes))
     }
 
     /// Of bytes taken and not delivered, those that the source has no more.

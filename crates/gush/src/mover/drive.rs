@@ -325,7 +325,7 @@ impl<'a> Move<'a> {
         let reads = name.method().traits().proves_end;
         match failure {
             Failure::Refused(refusal) => refusal.into(),
-            Failure::FalseEnd(refusal) => self.false_end(refusal.method),
+            Failure::FalseEnd(refusal) if !self.request.names(name) => refusal.into(),
             // Another method has other calls.
             Failure::Fault(fault)
                 if !reads
@@ -335,7 +335,9 @@ impl<'a> Move<'a> {
             {
                 Refusal::by_kernel(name, fault.call, fault.errno).into()
             }
-            Failure::Fault(fault) => self.cursor.after(fault, in_flight_bytes).into(),
+            Failure::Fault(_) | Failure::FalseEnd(_) => {
+                self.cursor.halted(failure.into(), in_flight_bytes).into()
+            }
         }
     }
 

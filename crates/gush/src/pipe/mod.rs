@@ -192,14 +192,19 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Port::new(&Endpoint::of_borrowed(fd)?, None).write(bytes)
 }
 
+/// The usual size of a pipe: as large as an unprivileged process may have (`/proc/sys/fs/pipe-max-size`), and as
+/// fast as any larger.
+pub(crate) const USUAL_BYTES: usize = 1 << 20;
+
 /// Of what the user may have in pipes, one that belongs to somebody else gets one part in so many: it stays
 /// that large, and the user's other programs need theirs.
 const SHARE_OF_USER: usize = 16;
 
-/// How large a pipe that is not ours may become, of `wanted_bytes`.
-pub(crate) fn modest(wanted_bytes: usize) -> usize {
-    let most_bytes = Kernel::get().pipe_user_bytes().map_or(usize::MAX, |all| all / SHARE_OF_USER);
-    wanted_bytes.min(most_bytes)
+/// The size that a pipe of somebody else is asked to take: as the user named it, who answers for it, or else a
+/// modest part of `wanted_bytes`.
+pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> usize {
+    let share_bytes = || Kernel::get().pipe_user_bytes().map(|all| all / SHARE_OF_USER);
+    named_bytes.unwrap_or_else(|| wanted_bytes.min(share_bytes().unwrap_or(usize::MAX)))
 }
 
 /// Makes any pipe as large as `wanted_bytes` or as permitted; answers its capacity.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::{self, Errno};
 
 use super::socket::Fattener;
-use super::{Buffer, Technique, grow, modest};
+use super::{Buffer, Technique, USUAL_BYTES, asked_bytes, grow};
 use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::{Kernel, Vmsplice};
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
@@ -27,8 +27,6 @@ use crate::wait::{Wait, Waiter};
 const LEAST_LENT_BYTES: usize = 256 << 10;
 /// Fewer bytes are collected, or written: a socket pays for two calls.
 const LEAST_SOCKET_BYTES: usize = 64 << 10;
-/// Asked for the pipe: what one process may have without privilege.
-const PIPE_BYTES: usize = 1 << 20;
 /// The buffer of a technique that copies.
 const COPIED_BYTES: usize = 256 << 10;
 /// What is lent of a huge page at a time: the reader takes it while the next is being filled, and is
@@ -116,7 +114,7 @@ impl<P: AsFd> Writer<P> {
     ) -> io::Result<(Option<Fattener>, Pages)> {
         let is_pipe = Endpoint::of_borrowed(pipe)?.kind() == Kind::Pipe;
         if is_pipe {
-            grow(pipe, modest(PIPE_BYTES))?;
+            grow(pipe, asked_bytes(None, USUAL_BYTES))?;
         } else if technique != Technique::Write {
             return Err(Errno::INVAL);
         }

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use gush::MethodName;
+use gush::{Choice, MethodName, Wait};
 
 mod bytes;
 mod drain;
@@ -27,6 +27,18 @@ pub use loopdev::LoopDevice;
 pub use pipe::round_trip;
 pub use source::{Source, SourceKind, append_file, open_source};
 pub use target::{Target, TargetKind, open_target, read_all};
+
+/// The plan, and each method that moves a stream of any kind.
+pub const STREAMS: [Choice; 4] = [
+    Choice::Auto,
+    Choice::Only(MethodName::Splice),
+    Choice::Only(MethodName::Vmsplice),
+    Choice::Only(MethodName::ReadWrite),
+];
+
+/// Every way to wait.
+pub const WAITS: [Wait; 4] =
+    [Wait::Auto, Wait::Block, Wait::Spin, Wait::Hybrid(Duration::from_micros(20))];
 
 /// Ends the test visibly; where nothing may be skipped, in failure.
 #[macro_export]

@@ -53,6 +53,17 @@ impl SourceKind {
         SourceKind::Terminal,
     ];
 
+    /// One of each that can have nothing to read for a while.
+    pub const CAN_IDLE: [SourceKind; 7] = [
+        SourceKind::Pipe,
+        SourceKind::Fifo,
+        SourceKind::UnixStream,
+        SourceKind::Tcp,
+        SourceKind::Seqpacket,
+        SourceKind::Udp,
+        SourceKind::Terminal,
+    ];
+
     pub fn has_offsets(self) -> bool {
         use SourceKind::{Append, Block, Direct, File, Memfd, Tmpfs};
         matches!(self, File | Tmpfs | Memfd | Append | Direct | Block)

@@ -4,7 +4,7 @@ use gush::flow::{Stance, Terms};
 use gush::{Choice, Kind, MethodName};
 
 use crate::fan_model;
-use crate::script::{Answer, Script};
+use crate::script::{self, Script};
 
 /// Sources and targets whose rules differ, with the terms that lead to each way.
 fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
@@ -64,24 +64,10 @@ fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
 
 /// Every sequence of `depth` answers, on every fan.
 fn every_script(depth: usize) -> u64 {
-    let mut scripts = 0;
-    for (name, source, targets, terms) in fans() {
-        let mut digits = vec![0; depth];
-        loop {
-            let script = &mut Script::of(&digits);
-            let used = fan_model::play(name, source, &targets, &terms, script, None);
-            scripts += 1;
-            // Answers behind the last one that was asked for make no difference: skip them all.
-            let last = used.clamp(1, depth);
-            digits[last..].fill(0);
-            let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
-                break;
-            };
-            digits[at] += 1;
-            digits[at + 1..].fill(0);
-        }
-    }
-    scripts
+    let played = |(name, source, targets, terms): (_, _, Vec<_>, _)| {
+        script::every(depth, |script| fan_model::play(name, source, &targets, &terms, script, None))
+    };
+    fans().into_iter().map(played).sum()
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod script;
 use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Kind, MethodName};
-use script::{Answer, Script};
+use script::Script;
 
 /// The pairs of ports whose rules differ, with the terms that lead to each way.
 fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
@@ -78,23 +78,10 @@ fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
 
 /// Every sequence of `depth` answers, on every pair.
 fn every_script(depth: usize) -> u64 {
-    let mut scripts = 0;
-    for (name, source, target, terms) in pairs() {
-        let mut digits = vec![0; depth];
-        loop {
-            let used = model::play(name, source, target, &terms, &mut Script::of(&digits));
-            scripts += 1;
-            // Answers behind the last one that was asked for make no difference: skip them all.
-            let last = used.clamp(1, depth);
-            digits[last..].fill(0);
-            let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
-                break;
-            };
-            digits[at] += 1;
-            digits[at + 1..].fill(0);
-        }
-    }
-    scripts
+    let played = |(name, source, target, terms)| {
+        script::every(depth, |script| model::play(name, source, target, &terms, script))
+    };
+    pairs().into_iter().map(played).sum()
 }
 
 #[test]
@@ -125,6 +112,35 @@ fn a_flow_is_small_and_can_be_sent_to_another_thread() {
         size_of::<T>()
     }
     assert!(is_send::<gush::flow::Flow>() <= 304, "{} bytes", is_send::<gush::flow::Flow>());
+}
+
+/// A driver that keeps account of some methods only gets no other, whether the plan or the user names it.
+#[test]
+fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_the_plan() {
+    let (file, stream) = (Stance::known(Kind::File, true), Stance::known(Kind::Stream, true));
+    let first_op = |terms: &Terms| {
+        let mut flow = Flow::between(file, stream, terms)?;
+        Ok::<_, gush::Refusal>(flow.next(u64::MAX, &mut Shelf::new(Pool::new(4 << 20, 4))))
+    };
+    let by_plan = Terms::default();
+    assert!(
+        matches!(first_op(&by_plan), Ok(Next::Do(Op::Sendfile(_)))),
+        "{:?}",
+        first_op(&by_plan)
+    );
+    let without = Terms { permitted: &[MethodName::Splice], ..by_plan };
+    assert!(matches!(first_op(&without), Ok(Next::Do(Op::Fill(_)))), "{:?}", first_op(&without));
+    let by_memory = Terms { permitted: &[], ..by_plan };
+    assert!(
+        matches!(first_op(&by_memory), Ok(Next::Do(Op::Read(_)))),
+        "{:?}",
+        first_op(&by_memory)
+    );
+    for &method in MethodName::ALL {
+        let by_name = Terms { choice: Choice::Only(method), permitted: &[], ..by_plan };
+        let is_refused = first_op(&by_name).is_err();
+        assert_eq!(is_refused, method != MethodName::ReadWrite, "{method}");
+    }
 }
 
 /// A read that fills what a short message may have shows that there is more; a splice of less than a quarter of

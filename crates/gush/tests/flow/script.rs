@@ -83,3 +83,21 @@ impl Script {
         self.at
     }
 }
+
+/// Plays every sequence of `depth` answers; `play` tells how many of them it took. Answers how many it played.
+pub fn every(depth: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
+    let mut scripts = 0;
+    let mut digits = vec![0; depth];
+    loop {
+        let used = play(&mut Script::of(&digits));
+        scripts += 1;
+        // Answers behind the last one that was asked for make no difference: skip them all.
+        let last = used.clamp(1, depth);
+        digits[last..].fill(0);
+        let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
+            return scripts;
+        };
+        digits[at] += 1;
+        digits[at + 1..].fill(0);
+    }
+}
