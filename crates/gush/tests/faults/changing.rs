@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Choice, Error, MethodName, Mover, Report, Tuning};
+use gush::{Call, Choice, Error, MethodName, Mover, Report, Tuning};
 
 use crate::common::{file_methods, file_of, noise, read_all, within};
 
@@ -154,4 +154,25 @@ fn a_target_that_is_truncated_ends_in_an_answer() {
             Ok(())
         },
     );
+}
+
+/// The method does not see bytes; of none there is a digest all the same.
+#[test]
+fn the_digest_of_a_source_that_became_empty_is_that_of_nothing() {
+    let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+    let hand = File::from(source.try_clone().expect("dup"));
+    let guard = Plan::new(move |call, _| {
+        if call == Call::CopyFileRange {
+            hand.set_len(0).expect("cut");
+        }
+        Verdict::Go
+    })
+    .install();
+    let by_name = Choice::Only(MethodName::CopyFileRange);
+    let report = Mover::new(&source, &target).method(by_name).digest(true).run();
+    drop(guard);
+    let report = report.expect("an end");
+    assert_eq!((report.bytes, report.methods[0].steps), (0, 1), "the method was asked");
+    let digest = report.digest.map(|digest| digest.to_string());
+    assert_eq!(digest, Some(blake3::hash(b"").to_string()));
 }
