@@ -195,3 +195,18 @@ fn what_was_cancelled_before_moves_nothing() {
     assert_eq!(error.to_string(), "cancelled from another thread");
     assert_eq!(common::read_all(&target), b"old");
 }
+
+/// A datagram is taken whole, and what it exceeds the rate by is made up for: a pause of fifty minutes here.
+#[test]
+fn a_long_pause_of_a_rate_limit_is_cancelled() {
+    let (source, far) = open_source(SourceKind::UnixDatagram).expect("a source");
+    rustix::io::write(far.expect("its far end"), &noise(1, 60_000)).expect("room");
+    let target = Arc::new(tempfile::tempfile().expect("a file"));
+    let outcome = cancelled(has_grown(&target, 60_000), move |cancel| {
+        let rate = gush::Rate::bytes_per_second(20).expect("not 0");
+        Mover::new(&source, &target).limit(rate).cancelled_by(cancel).run()
+    });
+    let error = outcome.expect("it ends").expect_err("no end but this");
+    assert!(error.is_cancelled(), "{error}");
+    assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (60_000, 0));
+}
