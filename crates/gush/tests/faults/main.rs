@@ -10,12 +10,14 @@ mod descriptors;
 mod endings;
 mod pipes;
 mod sizes;
+mod space;
 mod storms;
 mod strace;
 mod streams;
 mod sweep;
 mod tees;
 mod threads;
+mod together;
 mod trouble;
 
 use common::within;
