@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use gush::faults::{Plan, Verdict};
-use gush::pipe::{Pipe, Reservoir, Technique, Writer};
+use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
 use gush::{Call, Errno, Kernel, Vmsplice};
 
 use crate::common::{child, noise, round_trip, within};
@@ -212,4 +212,55 @@ fn a_reservoir_pours_where_there_is_no_socket_to_fill_its_slots() {
             assert!(got == expected, "{name}");
         }
     }
+}
+
+/// One refusal is enough to ask for less, and it does not hold for ever.
+#[test]
+fn a_pool_remembers_a_refused_size_until_no_pipe_is_in_use() {
+    let pool = Pool::new(64 << 20, 100);
+    let refuse_once = || {
+        let refuse = |call, nth| match (call, nth) {
+            (Call::SetPipeSize, 0) => Verdict::Fail(Errno::PERM),
+            _ => Verdict::Go,
+        };
+        Plan::new(refuse).install()
+    };
+    let large = pool.take().expect("a pipe");
+    assert_eq!(pool.pipe_bytes(), 1 << 20);
+    if large.capacity_bytes() < 1 << 20 {
+        skip!("the user may have no pipe of 1 MiB");
+    }
+    let guard = refuse_once();
+    let refused = pool.take().expect("a smaller pipe");
+    drop(guard);
+    assert_eq!((refused.capacity_bytes(), pool.pipe_bytes()), (512 << 10, 512 << 10));
+    let next = pool.take().expect("another pipe");
+    assert_eq!(next.capacity_bytes(), 512 << 10, "the refusal was forgotten");
+    // A pipe from before the refusal is made smaller when it comes back.
+    drop(large);
+    assert_eq!((pool.usage().idle, pool.usage().bytes), (1, 3 * (512 << 10)));
+    assert_eq!(pool.pipe_bytes(), 512 << 10, "others are still in use");
+    drop((refused, next));
+    assert_eq!(pool.pipe_bytes(), 1 << 20, "none is in use");
+
+    // No size is asked for that is smaller than a pipe is born with.
+    let pool = Pool::of(64 << 20, 100, 64 << 10);
+    let guard = refuse_once();
+    let born = pool.take().expect("a pipe");
+    drop(guard);
+    assert_eq!((born.capacity_bytes(), pool.pipe_bytes()), (64 << 10, 64 << 10));
+}
+
+#[test]
+fn a_pipe_that_the_kernel_does_not_give_costs_no_budget() {
+    let pool = Pool::new(1 << 20, 100);
+    let guard = Plan::new(|call, _| match call {
+        Call::Pipe => Verdict::Fail(Errno::MFILE),
+        _ => Verdict::Go,
+    })
+    .install();
+    assert!(pool.take().is_none());
+    drop(guard);
+    assert_eq!((pool.usage().in_use, pool.usage().bytes), (0, 0));
+    assert!(pool.take().is_some(), "there is the whole budget");
 }
