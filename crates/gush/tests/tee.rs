@@ -1,6 +1,6 @@
 //! `gush::Tee`, the blocking driver of a fan: losses, ends, cancelling, and what it does to pipes.
 
-use gush_test as _;
+mod common;
 
 use std::fs::File;
 use std::io::{PipeReader, Read, Write};
@@ -162,6 +162,110 @@ fn cancelling_ends_waits_for_either_side() {
             assert_eq!(error.delivered_bytes() > 0, name == "target", "{name}: {error}");
         });
     }
+}
+
+/// Neither side ever waits for long: cancelling is looked at while bytes flow, too.
+#[test]
+fn cancelling_ends_a_tee_whose_bytes_flow() {
+    let zeros = File::open("/dev/zero").expect("/dev/zero");
+    let (mut reader, out) = std::io::pipe().expect("a pipe");
+    let null = File::options().write(true).open("/dev/null").expect("/dev/null");
+    let cancel = Cancel::new();
+    let (let_go, is_over) = std::sync::mpsc::channel::<()>();
+    let canceller = cancel.clone();
+    let reading = thread::spawn(move || {
+        let (mut all_bytes, mut buf) = (0, vec![0; 1 << 16]);
+        // Whoever is not cancelled loses its reader at last, so that the test fails instead of hanging.
+        while is_over.try_recv().is_err() {
+            match reader.read(&mut buf).expect("zeros") {
+                0 => break,
+                got => all_bytes += got as u64,
+            }
+            if all_bytes > 4 << 20 {
+                canceller.cancel();
+            }
+        }
+        all_bytes
+    });
+    thread::scope(|scope| {
+        let (done, ended) = std::sync::mpsc::channel();
+        let (zeros, null, cancel) = (&zeros, &null, &cancel);
+        scope.spawn(move || {
+            let _ = done.send(Tee::new(zeros).to(&out).to(null).cancelled_by(cancel).run());
+        });
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        let _ = let_go.send(());
+        let error = ended.expect("it goes on").expect_err("cancelled");
+        assert!(error.is_cancelled(), "{error}");
+        assert_eq!(reading.join().expect("a reader"), error.delivered_bytes(), "{error}");
+    });
+}
+
+/// An error has one count for all targets: that of the slowest, whichever it is.
+#[test]
+fn a_cancelled_tee_counts_what_its_slowest_target_has() {
+    for slowest in [0, 1, 2] {
+        let zeros = File::open("/dev/zero").expect("/dev/zero");
+        let (near, mut unread) = UnixStream::pair().expect("a pair");
+        let files = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+        let cancel = Cancel::new();
+        let error = thread::scope(|scope| {
+            let tee = match slowest {
+                0 => Tee::new(&zeros).to(&near).to(&files[0]).to(&files[1]),
+                1 => Tee::new(&zeros).to(&files[0]).to(&near).to(&files[1]),
+                _ => Tee::new(&zeros).to(&files[0]).to(&files[1]).to(&near),
+            };
+            let tee = scope.spawn(|| tee.cancelled_by(&cancel).run());
+            thread::sleep(std::time::Duration::from_millis(100));
+            cancel.cancel();
+            tee.join().expect("no panic").expect_err("cancelled")
+        });
+        assert!(error.is_cancelled() && error.in_flight_bytes() > 0, "{slowest}: {error}");
+        drop(near);
+        let mut got = Vec::new();
+        unread.read_to_end(&mut got).expect("what was delivered");
+        assert_eq!(error.delivered_bytes(), got.len() as u64, "{slowest}: {error}");
+        let taken = error.delivered_bytes() + error.in_flight_bytes();
+        let sizes = files.map(|file| file.metadata().expect("a size").len());
+        assert_eq!(sizes, [taken; 2], "{slowest}: {error}");
+    }
+}
+
+/// The pipes of the process are for those that move bytes: a tee that waits for its source has none.
+#[test]
+fn a_tee_that_waits_holds_no_pipe() {
+    let (passed, said) = common::child(&[], "in_a_child_a_tee_that_waits_holds_no_pipe", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_tee_that_waits_holds_no_pipe, in a process of its own"]
+fn in_a_child_a_tee_that_waits_holds_no_pipe() {
+    let in_use = || gush::pipe::Pool::shared().usage().in_use;
+    let (source, mut feeder) = std::io::pipe().expect("a pipe");
+    let (mut reader, out) = std::io::pipe().expect("a pipe");
+    let file = tempfile::tempfile().expect("a file");
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let report = Tee::new(&source).to(&out).to(&file).run();
+            assert!(report.expect("no error").is_complete);
+        });
+        let mut word = [0; 5];
+        for _ in 0..3 {
+            feeder.write_all(b"bytes").expect("room");
+            reader.read_exact(&mut word).expect("bytes");
+            while in_use() > 0 && std::time::Instant::now() < end {
+                thread::yield_now();
+            }
+            let held = in_use();
+            if held > 0 {
+                drop(feeder);
+                panic!("{held} pipes are held while nothing comes");
+            }
+        }
+        drop(feeder);
+    });
 }
 
 #[test]
