@@ -4,7 +4,7 @@ mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use common::{SourceKind, TargetKind, noise, open_source, open_target, read_all, within};
+use common::{Source, SourceKind, TargetKind, noise, open_source, open_target, read_all, within};
 use gush::{Choice, Control, Errno, MethodName, Mover, Rate, Report, Tuning};
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -284,6 +284,37 @@ fn a_file_becomes_datagrams_that_its_target_takes() {
         });
         assert!(arrived == noise(9, 50_000), "{to:?}: other bytes");
         assert!(sizes.iter().all(|size| (1..=8192).contains(size)), "{to:?}: {sizes:?}");
+    }
+}
+
+/// The buffer's size, where the user gave one, is the size of the datagrams that a stream becomes.
+#[test]
+fn a_stream_becomes_datagrams_of_the_size_that_was_asked_for() {
+    const LEN: usize = 50_000;
+    for buffer_bytes in [1000, 20_000] {
+        for from in [SourceKind::File, SourceKind::Pipe] {
+            let (sizes, arrived) = within(30, &format!("{from:?}, {buffer_bytes}"), move || {
+                let source = Source::new(from, &noise(9, LEN), 1, false).expect("a source");
+                let source = source.filled();
+                let (target, far) = open_target(TargetKind::UnixDatagram).expect("a target");
+                let moving = std::thread::spawn(move || {
+                    let tuning = Tuning::default().buffer_bytes(buffer_bytes);
+                    Mover::new(&source.fd, &target).tuning(tuning).run().map(|report| report.bytes)
+                });
+                let (mut all, mut sizes, mut buf) = (Vec::new(), Vec::new(), vec![0; 300_000]);
+                while all.len() < LEN {
+                    let received = rustix::net::recv(&far, &mut buf[..], RecvFlags::empty());
+                    let (_, got) = received.expect("a datagram");
+                    sizes.push(got);
+                    all.extend_from_slice(&buf[..got]);
+                }
+                assert_eq!(moving.join().expect("the move").expect("a move"), LEN as u64);
+                (sizes, all)
+            });
+            assert!(arrived == noise(9, LEN), "{from:?}: other bytes");
+            let expected: Vec<_> = noise(9, LEN).chunks(buffer_bytes).map(<[u8]>::len).collect();
+            assert_eq!(sizes, expected, "{from:?}");
+        }
     }
 }
 

@@ -142,3 +142,27 @@ fn every_method_of_files_tells_the_observer_and_stops() {
         }
     }
 }
+
+/// An interrupted call is a step of 0 bytes: whoever watches is asked before the call is made again, so that a
+/// signal's handler that only sets a flag ends the move at once.
+#[test]
+fn an_interrupted_call_lets_the_observer_speak() {
+    for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile] {
+        let (source, target) = (file_of(&noise(1, 5000)), file_of(b""));
+        let guard = Plan::new(move |call, nth| match call {
+            Call::Read | Call::Splice | Call::Sendfile if nth < 7 => Verdict::Fail(Errno::INTR),
+            _ => Verdict::Go,
+        })
+        .install();
+        let mut asked_before = 0;
+        let mut observer = |seen: &gush::Progress| {
+            asked_before += u64::from(seen.bytes == 0);
+            Control::Continue
+        };
+        let by_name = Choice::Only(method);
+        let moved = Mover::new(&source, &target).method(by_name).observe(&mut observer).run();
+        drop(guard);
+        assert_eq!(moved.expect("a move").bytes, 5000, "{method}");
+        assert!(asked_before >= 7, "{method}: asked {asked_before} times before the first byte");
+    }
+}

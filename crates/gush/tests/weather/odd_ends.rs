@@ -170,7 +170,10 @@ fn non_blocking_descriptors_are_waited_for() {
 fn overlapping_ranges_of_one_file_are_refused_and_untouched() {
     let content = noise(1, 50_000);
     for choice in choices() {
-        for (from, to, length) in [(0, 0, 50_000), (0, 49_999, 50_000), (1000, 0, 2000)] {
+        // By one byte, on either side.
+        let one_byte = [(0, 8191, 8192), (8191, 0, 8192)];
+        let more = [(0, 0, 50_000), (0, 49_999, 50_000), (1000, 0, 2000)];
+        for (from, to, length) in more.into_iter().chain(one_byte) {
             let file = file_of(&content);
             let mover = Mover::new(&file, &file).method(choice).length_bytes(length);
             let error = mover.source_offset_bytes(from).target_offset_bytes(to).run();
@@ -197,6 +200,26 @@ fn ranges_of_one_file_that_lie_apart_are_copied() {
         assert!(got[20_480..28_672] == content[4096..12_288], "{choice}: other bytes");
         assert!(got[..20_480] == content[..20_480], "{choice}: what lies before");
         assert!(got[28_672..] == content[28_672..], "{choice}: what lies behind");
+    }
+}
+
+#[test]
+fn ranges_of_one_file_that_touch_are_copied() {
+    let content = noise(1, 50_000);
+    for choice in file_methods().map(Choice::Only).chain([Choice::Auto]) {
+        if choice == Choice::Only(MethodName::Sendfile) {
+            continue;
+        }
+        for (from, to) in [(8192, 16_384), (16_384, 8192)] {
+            let file = file_of(&content);
+            let mover = Mover::new(&file, &file).method(choice).length_bytes(8192);
+            let answer = mover.source_offset_bytes(from).target_offset_bytes(to).run();
+            assert_eq!(answer.expect("no overlap").bytes, 8192, "{choice}, {from} to {to}");
+            let (from, to) = (from as usize, to as usize);
+            let mut expected = content.clone();
+            expected.copy_within(from..from + 8192, to);
+            assert!(read_all(&file) == expected, "{choice}, {from} to {to}: other bytes");
+        }
     }
 }
 
