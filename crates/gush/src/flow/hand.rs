@@ -57,3 +57,48 @@ impl Hand {
         (self.from, self.to, self.run_end, self.full) = (0, 0, 0, false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hand that holds `text`, of which the part in front of `run_end` is next to be written.
+    fn hand(text: &[u8], run_end: u32) -> Hand {
+        let mut hand = Hand { buf: Some(Buf::Rest(text.into())), ..Hand::default() };
+        hand.put(text.len());
+        hand.run_end = run_end;
+        hand
+    }
+
+    #[test]
+    fn what_is_in_a_hand_is_the_same_in_a_smaller_buffer() {
+        let pages = crate::pages::Pages::new(8192).expect("memory");
+        let mut hand = Hand { buf: Some(Buf::Pages(pages)), ..hand(b"", 0) };
+        let memory = hand.buf.as_mut().expect("a buffer").as_mut_slice();
+        memory[..10].copy_from_slice(b"gone, rest");
+        hand.put(10);
+        hand.run_end = 8;
+        hand.gone(6);
+        let useless = hand.shrink().expect("the larger buffer");
+        assert_eq!(useless.len_bytes(), 8192);
+        assert_eq!((hand.held(), hand.run()), (&b"rest"[..], &b"re"[..]));
+        assert_eq!(hand.buf.as_ref().map(Buf::len_bytes), Some(4));
+        assert!(hand.shrink().is_none(), "it is as small as can be");
+        assert_eq!((hand.held(), hand.run()), (&b"rest"[..], &b"re"[..]));
+    }
+
+    #[test]
+    fn a_hand_is_full_until_all_of_it_is_gone() {
+        let mut hand = hand(b"abc", 2);
+        hand.gone(2);
+        assert_eq!((hand.full, hand.held()), (true, &b"c"[..]));
+        hand.gone(1);
+        assert_eq!((hand.full, hand.held()), (false, &b""[..]));
+        // An empty datagram fills a hand, too.
+        hand.put(0);
+        assert!(hand.full);
+        assert!(hand.shrink().is_none(), "nothing is smaller");
+        hand.clear();
+        assert!(!hand.full);
+    }
+}

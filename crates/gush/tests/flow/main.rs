@@ -3,6 +3,7 @@
 
 use gush_test as _;
 
+mod answers;
 mod fan;
 mod fan_model;
 mod fan_real;

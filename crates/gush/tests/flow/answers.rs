@@ -1,0 +1,218 @@
+//! Single answers to a flow's calls, and what must follow.
+
+use std::io::Write;
+use std::os::fd::AsFd;
+
+use gush::flow::{End, Failure, Fds, Flow, Next, Op, Shelf, Stance, Terms};
+use gush::pipe::Pool;
+use gush::{Call, Choice, Errno, Kind, MethodName, Side};
+
+use crate::real::pattern;
+
+fn shelf() -> Shelf {
+    Shelf::new(Pool::new(4 << 20, 4))
+}
+
+fn due(flow: &mut Flow, shelf: &mut Shelf) -> Op {
+    match flow.next(u64::MAX, shelf) {
+        Next::Do(op) => op,
+        other => panic!("no call is due: {other:?}"),
+    }
+}
+
+/// The failure that a flow tells, again and again.
+fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
+    let told = [(); 2].map(|()| match flow.next(u64::MAX, shelf) {
+        Next::Failed(failure) => match *failure {
+            Failure::Fault(fault) => (fault.call, fault.side, fault.errno),
+            other => panic!("no fault: {other:?}"),
+        },
+        other => panic!("not failed: {other:?}"),
+    });
+    assert_eq!(told[0], told[1]);
+    told[0]
+}
+
+/// What is left of a message has no place in the next one.
+#[test]
+fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
+    for (to, is_cut) in [(Kind::Datagram, true), (Kind::Stream, false)] {
+        let (mut shelf, terms) = (shelf(), Terms { through_memory: true, ..Terms::default() });
+        let stance = |kind| Stance::known(kind, true);
+        let mut flow = Flow::between(stance(Kind::Stream), stance(to), &terms).expect("a way");
+        assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
+        flow.learn(Op::Read(100), Ok(100), &mut ());
+        assert_eq!(due(&mut flow, &mut shelf), Op::Write);
+        flow.learn(Op::Write, Ok(60), &mut ());
+        assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (60, 40), "to a {to:?}");
+        if is_cut {
+            let told = failed(&mut flow, &mut shelf);
+            assert_eq!(told, (Call::Write, Side::Target, Errno::MSGSIZE));
+        } else {
+            assert_eq!(due(&mut flow, &mut shelf), Op::Write);
+            flow.learn(Op::Write, Ok(40), &mut ());
+            assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
+        }
+    }
+}
+
+/// EIO is an end where the other side of a pseudo-terminal was closed, and an error elsewhere.
+#[test]
+fn only_the_master_of_a_terminal_ends_with_eio() {
+    let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).expect("a pseudo-terminal");
+    let plain = Stance::known(Kind::Terminal, true);
+    for (source, ends) in [(Stance::of(&master).expect("a terminal"), true), (plain, false)] {
+        assert_eq!(source.is_master(), ends);
+        let target = Stance::known(Kind::Stream, true);
+        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
+        let mut shelf = shelf();
+        let read = loop {
+            match due(&mut flow, &mut shelf) {
+                Op::Ready(side) => drop(flow.learn(Op::Ready(side), Ok(0), &mut ())),
+                op => break op,
+            }
+        };
+        flow.learn(read, Err(Errno::IO), &mut ());
+        if ends {
+            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Ended(End::Proven));
+        } else {
+            assert_eq!(failed(&mut flow, &mut shelf), (Call::Read, Side::Source, Errno::IO));
+        }
+    }
+}
+
+/// Data, then zeros up to the end: of a file to a file, where zeros become holes.
+struct Sparse {
+    flow: Flow,
+    shelf: Shelf,
+    from: std::fs::File,
+    to: std::fs::File,
+}
+
+const UNIT: usize = 4096;
+
+impl Sparse {
+    fn of(content: &[u8]) -> Self {
+        let mut from = tempfile::tempfile().expect("a file");
+        from.write_all(content).expect("room");
+        let mut to = tempfile::tempfile().expect("a file");
+        to.write_all(&vec![7; content.len()]).expect("old content");
+        let terms = Terms {
+            choice: Choice::Only(MethodName::ReadWrite),
+            make_holes: true,
+            buffer_bytes: UNIT,
+            ..Terms::default()
+        };
+        let stance = |file| Stance::of(file).expect("a file").at(0);
+        let flow = Flow::between(stance(&from), stance(&to), &terms).expect("a way");
+        Self { flow, shelf: shelf(), from, to }
+    }
+
+    fn due(&mut self) -> Op {
+        due(&mut self.flow, &mut self.shelf)
+    }
+
+    /// Makes the call that is due.
+    fn step(&mut self) -> Op {
+        let op = self.due();
+        let fds = Fds { source: self.from.as_fd(), target: self.to.as_fd() };
+        let answer = self.flow.perform(op, fds);
+        assert!(answer.is_ok(), "{op:?}: {answer:?}");
+        self.flow.learn(op, answer, &mut ());
+        op
+    }
+
+    /// Answers the call that is due by an error.
+    fn fail(&mut self, errno: Errno) -> Op {
+        let op = self.due();
+        self.flow.learn(op, Err(errno), &mut ());
+        op
+    }
+
+    fn counts(&self) -> [u64; 3] {
+        [self.flow.taken_bytes(), self.flow.delivered_bytes(), self.flow.hole_bytes()]
+    }
+
+    fn content(&self) -> Vec<u8> {
+        let mut all = vec![0; self.to.metadata().expect("a size").len() as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&self.to, &mut all, 0).expect("its content");
+        all
+    }
+}
+
+fn data_and_zeros(units: &str) -> Vec<u8> {
+    let unit =
+        |(at, kind)| if kind == 'd' { pattern(UNIT + at)[at..].to_vec() } else { vec![0; UNIT] };
+    units.chars().enumerate().flat_map(unit).collect()
+}
+
+/// Zeros that were taken before the source failed are delivered, as data would have been.
+#[test]
+fn zeros_in_front_of_a_source_that_fails_are_a_hole() {
+    let content = data_and_zeros("d00d");
+    let mut sparse = Sparse::of(&content);
+    for op in [Op::Read(UNIT), Op::Write, Op::Read(UNIT), Op::Read(UNIT)] {
+        assert_eq!(sparse.step(), op);
+    }
+    let unit = UNIT as u64;
+    assert_eq!(sparse.counts(), [3 * unit, unit, 0]);
+    assert_eq!(sparse.fail(Errno::IO), Op::Read(UNIT));
+    assert_eq!(sparse.step(), Op::Punch(2 * unit));
+    assert_eq!(sparse.counts(), [3 * unit, 3 * unit, 2 * unit]);
+    let told = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(told, (Call::Read, Side::Source, Errno::IO));
+    assert!(sparse.content()[..3 * UNIT] == content[..3 * UNIT], "other bytes");
+    assert!(sparse.content()[3 * UNIT..].iter().all(|&byte| byte == 7), "it was not reached");
+}
+
+/// A hole that could not be made is not delivered, and what ended the flow before stays the cause.
+#[test]
+fn a_hole_that_fails_does_not_count() {
+    let unit = UNIT as u64;
+    for source_fails in [true, false] {
+        let mut sparse = Sparse::of(&data_and_zeros("00d"));
+        assert_eq!([sparse.step(), sparse.step()], [Op::Read(UNIT); 2]);
+        if source_fails {
+            assert_eq!(sparse.fail(Errno::IO), Op::Read(UNIT));
+        } else {
+            assert_eq!(sparse.step(), Op::Read(UNIT));
+        }
+        assert_eq!(sparse.fail(Errno::NOSPC), Op::Punch(2 * unit));
+        let told = failed(&mut sparse.flow, &mut sparse.shelf);
+        let taken_bytes = if source_fails { 2 * unit } else { 3 * unit };
+        assert_eq!(sparse.counts(), [taken_bytes, 0, 0]);
+        assert_eq!(sparse.flow.in_flight_bytes(), taken_bytes);
+        let of_source = (Call::Read, Side::Source, Errno::IO);
+        let of_target = (Call::Fallocate, Side::Target, Errno::NOSPC);
+        assert_eq!(told, if source_fails { of_source } else { of_target });
+        assert!(sparse.content().iter().all(|&byte| byte == 7), "old content was touched");
+    }
+}
+
+/// The target fails while zeros wait: nobody makes a hole of what the target is said not to have.
+#[test]
+fn zeros_behind_a_target_that_fails_are_no_hole() {
+    let mut sparse = Sparse::of(&data_and_zeros("0d"));
+    let ops = [sparse.step(), sparse.step(), sparse.step()];
+    let unit = UNIT as u64;
+    assert_eq!(ops, [Op::Read(UNIT), Op::Read(UNIT), Op::Punch(unit)]);
+    assert_eq!(sparse.fail(Errno::NOSPC), Op::Write);
+    let told = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(told, (Call::Write, Side::Target, Errno::NOSPC));
+    assert_eq!(sparse.counts(), [2 * unit, unit, unit]);
+}
+
+/// A flow may rest before any call: what is in hand stays, and so do the zeros that were found in it.
+#[test]
+fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
+    let content = data_and_zeros("d0d00d");
+    let mut sparse = Sparse::of(&content);
+    while sparse.flow.next(u64::MAX, &mut sparse.shelf) != Next::Ended(End::Proven) {
+        sparse.flow.rest(&mut sparse.shelf);
+        assert!(sparse.flow.is_at_rest());
+        sparse.step();
+    }
+    let bytes = content.len() as u64;
+    assert_eq!(sparse.counts(), [bytes, bytes, 3 * UNIT as u64]);
+    assert!(sparse.content() == content, "other bytes");
+}
