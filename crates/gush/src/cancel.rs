@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends the moves that were given it ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any thread and
+/// Ends the moves with this flag ([`Mover::cancelled_by`](crate::Mover::cancelled_by)), from any thread and
 /// for good; a clone ends the same moves.
 ///
-/// A move looks between its steps, and every 50 ms while it waits for either side. It then delivers what it has
-/// taken, as far as the target takes it at once, and fails with an error that is
+/// A move looks between two steps, and every 50 ms of a wait for either side. The bytes in flight are then delivered
+/// as far as the target takes them at once, and the move fails with an error that is
 /// [cancelled](crate::Error::is_cancelled) and counts the rest. A single call that the kernel does not come back
 /// from, such as a read of a network file system whose server is gone, is waited for.
 ///
@@ -30,19 +30,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// One that has not been used.
+    /// A flag not yet used.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends the moves that were given this, and those that will be.
+    /// Ends the moves with this flag, present and future.
     pub fn cancel(&self) {
         // Only the flag itself is passed on: what else the threads share has its own order.
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Was it used?
+    /// Was the flag used?
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)

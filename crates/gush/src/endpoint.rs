@@ -1,4 +1,4 @@
-//! What a descriptor is: its kind, file system, size, position and flags.
+//! The look at a descriptor: kind, file system, size, position and flags.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -8,7 +8,7 @@ use rustix::net::SocketType;
 
 use crate::sys::{self, Call};
 
-/// The kinds that the plan tells apart.
+/// The kinds of descriptor in the plan.
 ///
 /// ```
 /// let (reader, _writer) = std::io::pipe()?;
@@ -22,7 +22,7 @@ use crate::sys::{self, Call};
 pub enum Kind {
     /// A regular file whose size and offsets mean something.
     File,
-    /// A regular file that the kernel makes up while it is read (procfs, sysfs): its size lies.
+    /// A regular file made up by the kernel while being read (procfs, sysfs): the size lies.
     Pseudo,
     /// A pipe or FIFO.
     Pipe,
@@ -43,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Can it be idle, so that one must poll before splicing from it (invariant 5)?
+    /// Can the source be idle, so that a splice needs a poll before (invariant 5)?
     ///
     /// ```
     /// assert!(gush::Kind::Terminal.can_idle());
@@ -82,7 +82,7 @@ impl<'fd> Endpoint<'fd> {
     /// Looks at a descriptor.
     ///
     /// # Errors
-    /// `EBADF`, or `EIO` from a file system that cannot answer.
+    /// `EBADF`, or `EIO` from a broken file system.
     pub fn of(fd: &'fd impl AsFd) -> io::Result<Self> {
         Self::of_borrowed(fd.as_fd())
     }
@@ -91,7 +91,7 @@ impl<'fd> Endpoint<'fd> {
         Self::look(fd).map_err(|(_, errno)| errno)
     }
 
-    /// As [`Endpoint::of`]; the error names the call that failed.
+    /// As [`Endpoint::of`]; the error names the failed call.
     pub(crate) fn look(fd: BorrowedFd<'fd>) -> Result<Self, (Call, Errno)> {
         let by = |call| move |errno| (call, errno);
         let stat = sys::file::fstat(fd).map_err(by(Call::Fstat))?;
@@ -122,7 +122,7 @@ impl<'fd> Endpoint<'fd> {
         })
     }
 
-    /// Takes note of the size that a file has now.
+    /// Takes note of a file's present size.
     pub(crate) fn look_at_size(&mut self) -> io::Result<()> {
         if self.kind == Kind::File {
             self.size_bytes = sys::file::size_bytes(self.fd)?;
@@ -130,7 +130,7 @@ impl<'fd> Endpoint<'fd> {
         Ok(())
     }
 
-    /// Looks at the size of a file again; answers whether it is smaller than it was.
+    /// Looks at the size of a file again; answers whether the file is smaller now.
     pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
         let size_bytes = sys::file::size_bytes(self.fd)?;
         let has_shrunk = self.kind == Kind::File && size_bytes < self.size_bytes;
@@ -150,7 +150,7 @@ impl<'fd> Endpoint<'fd> {
         self.kind
     }
 
-    /// Can it be idle, so that one must poll before splicing from it (invariant 5)? As [`Kind::can_idle`], but for
+    /// Can the descriptor be idle, so that a splice needs a poll before (invariant 5)? As [`Kind::can_idle`], but for
     /// `/dev/null`, `/dev/zero` and `/dev/full`, which are always ready.
     ///
     /// ```
@@ -170,7 +170,7 @@ impl<'fd> Endpoint<'fd> {
         self.position
     }
 
-    /// The size in bytes when it was looked at; 0 for streams, a lie for [`Kind::Pseudo`].
+    /// The size in bytes at the last look; 0 for streams, a lie for [`Kind::Pseudo`].
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.size_bytes
@@ -188,30 +188,30 @@ impl<'fd> Endpoint<'fd> {
         self.device
     }
 
-    /// Was it opened with `O_APPEND`? Then every write goes to the end, and splice refuses it.
+    /// Was the descriptor opened with `O_APPEND`? Then every write goes to the end, and splice refuses.
     #[must_use]
     pub fn is_append(&self) -> bool {
         self.flags.contains(OFlags::APPEND)
     }
 
-    /// Was it opened for writing only?
+    /// Was the descriptor opened for writing only?
     pub(crate) fn is_write_only(&self) -> bool {
         self.flags & OFlags::RWMODE == OFlags::WRONLY
     }
 
-    /// Was it opened with `O_NONBLOCK`?
+    /// Does the descriptor have `O_NONBLOCK`?
     #[must_use]
     pub fn is_nonblocking(&self) -> bool {
         self.flags.contains(OFlags::NONBLOCK)
     }
 
-    /// Was it opened with `O_DIRECT`, so that addresses, offsets and lengths must be aligned?
+    /// Does the descriptor have `O_DIRECT`, so that addresses, offsets and lengths must be aligned?
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.kind == Kind::File && self.flags.contains(OFlags::DIRECT)
     }
 
-    /// Does it have offsets that may be named (a real file or block device)?
+    /// May offsets be named (of a real file or block device)?
     #[must_use]
     pub fn has_offsets(&self) -> bool {
         matches!(self.kind, Kind::File | Kind::Block) && self.position.is_some()
@@ -231,13 +231,13 @@ impl<'fd> Endpoint<'fd> {
         self.has_offsets() && !self.is_append()
     }
 
-    /// Is it on a file system whose copies pass through this machine's page cache?
+    /// Is the file on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
         self.local_file_system().is_some_and(|name| name != "overlay")
     }
 
-    /// The name of its file system, where that is one whose copies this machine makes itself: the names
-    /// that a rule of a profile can name.
+    /// The name of the file system, where this machine makes the copies there itself: the names
+    /// in the rules of a profile.
     ///
     /// ```
     /// let dev = std::fs::File::open("/proc/version")?;
@@ -250,17 +250,17 @@ impl<'fd> Endpoint<'fd> {
         LOCAL.iter().find(|(known, _)| *known == magic).map(|(_, name)| *name)
     }
 
-    /// All names that [`Endpoint::local_file_system`] can answer.
+    /// All answers of [`Endpoint::local_file_system`].
     #[cfg(feature = "profile")]
     pub(crate) fn local_file_systems() -> impl Iterator<Item = &'static str> {
         LOCAL.iter().map(|(_, name)| *name)
     }
 
-    /// What its blocks say about holes: fewer of them than the size needs make it worth asking.
+    /// The report of holes: fewer blocks than the size needs make the question worth a call.
     ///
     /// A file without any block (inline data, network file systems) is believed to be one hole only
     /// if a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
-    /// the very pages that a read would find.
+    /// the very pages of a read.
     pub(crate) fn holes(&self) -> HoleReport {
         if self.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
             return HoleReport::None;
@@ -274,8 +274,8 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// May the kernel share blocks, or copy by itself, from this file to the other? Within what fstat(2)
-    /// calls one device, and between two where the file system is one that spans several: the call then
-    /// says EXDEV if it cannot.
+    /// calls one device, and between two devices of a file system that spans several: the call then
+    /// says EXDEV where copying is impossible.
     pub(crate) fn may_be_on_one_file_system(&self, other: &Endpoint<'_>) -> bool {
         let spans = |magic| SPANNING.iter().any(|(known, _)| *known == magic);
         self.device == other.device
@@ -284,22 +284,22 @@ impl<'fd> Endpoint<'fd> {
                 .is_some_and(|magic| spans(magic) && other.file_system() == Some(magic))
     }
 
-    /// The magic number of its file system (statfs(2)).
+    /// The magic number of the file system (statfs(2)).
     fn file_system(&self) -> Option<u64> {
         sys::file::file_system(self.fd).ok()
     }
 
-    /// Is it the same file as the other (device and inode)?
+    /// Are the two the same file (device and inode)?
     #[must_use]
     pub fn is_same_file(&self, other: &Endpoint<'_>) -> bool {
         self.device == other.device && self.inode == other.inode
     }
 }
 
-/// How far a file's report of its holes can be believed.
+/// How far a file's report of holes can be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HoleReport {
-    /// It has none.
+    /// No holes.
     None,
     /// SEEK_DATA and SEEK_HOLE tell.
     Believed,
@@ -307,10 +307,10 @@ pub(crate) enum HoleReport {
     Suspect,
 }
 
-/// Does SEEK_HOLE call data a hole on a file system with this magic number, or on one that has none?
+/// Does SEEK_HOLE call data a hole on a file system with this magic number, or without a magic number?
 ///
-/// FUSE: a virtiofs called a full file one hole. ZFS: before 2.1.14 and 2.2.2 a file that had just been
-/// written could show holes where its data were not yet on disk (openzfs issue 15526).
+/// FUSE: a virtiofs called a full file one hole. ZFS: before 2.1.14 and 2.2.2 a file just
+/// written could show holes where data were not yet on disk (openzfs issue 15526).
 fn hides_data(file_system: Option<u64>) -> bool {
     const HIDING: [u64; 2] = [FUSE_MAGIC, ZFS_MAGIC];
     file_system.is_none_or(|magic| HIDING.contains(&magic))
@@ -333,7 +333,7 @@ const SPANNING: &[(u64, &str)] = &[
     (0xff53_4d42, "SMB1: so can these"),
     (0xfe53_4d42, "SMB2: and these"),
 ];
-/// ext2 and ext3 have ext4's. What an overlay stands on may be a server's.
+/// ext2 and ext3 have ext4's. The files below an overlay may be a server's.
 const LOCAL: &[(u64, &str)] = &[
     (0xef53, "ext4"),
     (0x5846_5342, "xfs"),
@@ -400,7 +400,7 @@ fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
         && sys::file::file_system(fd).is_ok_and(|magic| MADE_UP.contains(&magic))
 }
 
-/// fstat says 0 for a block device; its end says the size.
+/// fstat says 0 for a block device; the position of the end is the size.
 fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u64> {
     let Some(position) = position else { return Ok(0) };
     let end = sys::file::seek(fd, SeekFrom::End(0))?;

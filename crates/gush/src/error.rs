@@ -28,7 +28,7 @@ enum Cause {
     Cancelled,
 }
 
-/// A move that ended early: which operation failed, on which side, how far it had got, and the
+/// A move that ended early: the failed operation, the side, the bytes delivered, and the
 /// operating system's error as [`source`](std::error::Error::source).
 ///
 /// ```
@@ -45,8 +45,8 @@ enum Cause {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// Its text ends with the name of the kernel's answer. The operating system's words for that answer are its
-/// source's: a program that prints them puts them behind [`Error::without_errno`].
+/// The text ends with the name of the kernel's answer. The operating system's words are the
+/// source's: a program prints them behind [`Error::without_errno`].
 ///
 /// ```
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;
@@ -57,7 +57,7 @@ enum Cause {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// As a [`std::io::Error`], which `?` makes of it, it keeps its text and its [kind](Self::kind), and it is
+/// As a [`std::io::Error`], by `?`, the error keeps text and [kind](Self::kind), and is
 /// still there as a whole. Only [`std::io::Error::raw_os_error`] answers `None`, as for every wrapped error:
 /// ask [`Error::errno`].
 ///
@@ -168,7 +168,7 @@ impl Error {
         self
     }
 
-    /// The sentence without the bytes: which operation failed on which side, or why it was not tried.
+    /// The sentence without the bytes: the failed operation and the side, or why none was tried.
     ///
     /// ```
     /// let full = std::fs::File::options().write(true).open("/dev/full")?;
@@ -181,12 +181,12 @@ impl Error {
     }
 
     /// The text without the name of the kernel's answer, for a program that adds the answer in other words.
-    /// A refusal keeps the name: it says why the method does not serve.
+    /// A refusal keeps the name, which is the reason.
     pub fn without_errno(&self) -> impl fmt::Display + '_ {
         WithoutErrno(self)
     }
 
-    /// The system call that failed or was refused, if one was made.
+    /// The failed or refused system call, if one was made.
     ///
     /// ```
     /// use gush::{Call, Choice, Errno, MethodName, Mover, Side};
@@ -222,7 +222,7 @@ impl Error {
         }
     }
 
-    /// What the kernel answered to [`Error::call`].
+    /// The kernel's answer to [`Error::call`].
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match *self.cause {
@@ -232,7 +232,7 @@ impl Error {
         }
     }
 
-    /// The kind of the [`std::io::Error`] that this becomes: the errno's; without one `Unsupported` for a
+    /// The kind of the same error as a [`std::io::Error`]: the errno's; without one `Unsupported` for a
     /// refusal and `InvalidInput` for a file copied onto itself.
     ///
     /// Never `Interrupted`: the standard library's loops would begin anew.
@@ -248,13 +248,13 @@ impl Error {
         }
     }
 
-    /// The bytes that had reached the target.
+    /// The bytes delivered to the target before.
     #[must_use]
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
-    /// The bytes taken from a source that cannot give them again, and not delivered (invariant 1).
+    /// The bytes taken for good from a stream, and not delivered (invariant 1).
     ///
     /// ```
     /// use std::io::Write;
@@ -290,7 +290,7 @@ impl Error {
         matches!(*self.cause, Cause::Cancelled)
     }
 
-    /// Was a method that was asked for by name refused (invariant 6)?
+    /// Was a method asked for by name refused (invariant 6)?
     ///
     /// ```
     /// use gush::{Choice, MethodName, Mover};
@@ -306,7 +306,7 @@ impl Error {
         matches!(*self.cause, Cause::Refused(_) | Cause::FalseEnd(_))
     }
 
-    /// The refusal of the method that was asked for by name; none where it started, and then ended falsely.
+    /// The refusal of the method asked for by name; none where the method started, and then ended falsely.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.cause {
@@ -315,13 +315,13 @@ impl Error {
         }
     }
 
-    /// What the operating system said, where it said something.
+    /// The operating system's error, where there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
 
-    /// What the user can do, where there is something.
+    /// The remedy, where there is one.
     ///
     /// ```
     /// let full = std::fs::File::options().write(true).open("/dev/full")?;
@@ -369,8 +369,8 @@ impl From<Error> for io::Error {
     }
 }
 
-/// What a user can do about a call that failed on one side, where there is something; [`Error::hint`] for
-/// programs that read and write by themselves.
+/// The remedy for a failed call on one side, where there is one; [`Error::hint`] for
+/// programs with calls of their own.
 ///
 /// ```
 /// use gush::{Errno, Side};

@@ -2,7 +2,7 @@
 //! running kernel.
 //!
 //! [`copy`] moves everything; a [`Mover`] is told more: which method, how much, from where, how
-//! fast, who watches. Both answer with a [`Report`] of what was done, or an [`Error`] that says which
+//! fast, who watches. Both answer with a [`Report`], or an [`Error`] that says which
 //! call failed on which side and how many bytes had arrived.
 //!
 //! ```
@@ -28,56 +28,56 @@
 //!
 //! A move may go to another thread, and be ended from another: [`Cancel`].
 //!
-//! # What holds
-//! 1. Nothing is lost and nothing arrives twice: what was taken from the source is delivered or counted.
-//! 2. Only a `read` that answers 0 is the end.
+//! # Invariants
+//! 1. Nothing is lost and nothing arrives twice: each byte taken from the source is delivered or counted.
+//! 2. Only a `read` of 0 bytes is the end.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
-//! 5. Whatever can idle is polled before it is spliced from.
+//! 5. A source that can idle is polled before a splice.
 //! 6. A method asked for by name is used or refused, never replaced.
 //! 7. Every wait can be interrupted.
 //! 8. Memory does not grow with the data: at most 16 MiB.
 //! 9. The kernel is asked, not guessed.
 //!
 //! # Features
-//! None is on by default; what is left out is refused, with that as the reason.
+//! None is on by default; a method left out is refused, with the feature as the reason.
 //!
 //! | feature | brings | needs |
 //! |---|---|---|
 //! | `uring` | the method `uring` | io-uring |
 //! | `digest` | `Mover::digest`, `Report::digest`, `digest_of`: blake3 | blake3 |
-//! | `profile` | `Profile`, `Mover::profile`: what `gush tune` measured | serde, toml |
+//! | `profile` | `Profile`, `Mover::profile`: the measurements of `gush tune` | serde, toml |
 //! | `faults` | `faults`: a test answers the engine's system calls | |
 //!
 //! # Sharing
 //! By default a file may be sent into a pipe or socket by reference: if somebody writes to the file
 //! before the reader has taken the bytes, the reader sees the new ones. Ask for [`Mover::isolated`]
-//! where that must not be.
+//! to exclude this.
 //!
 //! # What it does to your descriptors
-//! Descriptors are borrowed: none is closed, and those that a move opens are closed before it ends.
+//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own.
 //!
-//! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves that behind the last
-//!   byte moved, also when it fails. With an offset the position stays. While a sparse file is read the position
-//!   moves to and fro all the same (SEEK_DATA and SEEK_HOLE of lseek(2)), which others see who share the
-//!   description; at the end it is where it belongs. So it is after [`first_difference`].
-//! - *O_NONBLOCK.* It is set on nothing but a target that is a socket, and only while somebody
+//! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves the position behind the
+//!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the
+//!   position moves to and fro all the same (SEEK_DATA and SEEK_HOLE of lseek(2)), which others see who share the
+//!   description; the end of the move, or of [`first_difference`], puts the position right.
+//! - *O_NONBLOCK.* The flag is set on nothing but a socket as target, and only while somebody
 //!   [observes](Mover::observe) or may [cancel](Mover::cancelled_by) the move: a splice would hold the thread
 //!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Of two such
 //!   moves at once into one socket, the first that ends takes the flag from the other, which may be held from then on.
-//!   A terminal is opened once more instead, and its flags stay.
-//! - *Pipes grow.* One that is spliced from or into, or written to by a [`pipe::Writer`], is made as large as 1 MiB,
-//!   but at most a sixteenth of what the user may have in pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
+//!   A terminal is opened once more instead, and keeps its flags.
+//! - *Pipes grow.* A pipe at either side of a splice, or of a [`pipe::Writer`], is made as large as 1 MiB,
+//!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
 //! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
 //!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.
-//! - *Size.* A file that is a target becomes shorter only by [`Mover::replace`].
+//! - *Size.* A target becomes shorter only by [`Mover::replace`].
 //!
 //! # The process
 //! Linking the engine runs nothing before main, and using it changes no disposition of a signal, with one
-//! exception: the method `mmap-copy`, which is used only where it is asked for by name, borrows SIGBUS while
-//! it copies. It puts the previous disposition back afterwards, and hands every SIGBUS to it that is no fault
-//! in the mapped files. A move on several threads starts threads, and ends them before it returns.
+//! exception: the method `mmap-copy`, used only where asked for by name, borrows SIGBUS while
+//! copying. Afterwards the previous disposition is put back, which meanwhile gets every SIGBUS that is no fault
+//! in the mapped files. A move on several threads ends those threads before returning.
 
 #[cfg(test)]
 use gush_test as _;

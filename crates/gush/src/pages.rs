@@ -1,6 +1,6 @@
 //! Page-aligned memory that can be lent to the kernel and given away.
 //!
-//! vmsplice(2) hands the kernel the pages themselves, and no notice ever says that their last reader
+//! vmsplice(2) hands the kernel the pages themselves, and no notice ever says when their last reader
 //! is done. The life of such memory is therefore a type: [`Pages`] can be written, [`Pages::lend`]
 //! turns it into [`Lent`], which cannot, and the way back drops the lent pages first
 //! ([`Lent::renew`]): whoever still holds them keeps the old content (invariant 4).
@@ -87,7 +87,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Keeps `len_bytes` from the first huge-page boundary on, and unmaps what lies around them.
+    /// Keeps `len_bytes` from the first huge-page boundary on, and unmaps the rest.
     fn trim_to_alignment(&mut self, len_bytes: usize) -> io::Result<()> {
         let start = self.base.as_ptr() as usize;
         let head = start.next_multiple_of(HUGE_PAGE_BYTES) - start;
@@ -123,7 +123,7 @@ impl Pages {
         unsafe { sys::map::lock(self.base.as_ptr().cast(), self.len_bytes) }
     }
 
-    /// Where the memory begins, for whoever looks its pages up in `/proc/self/pagemap`.
+    /// Where the memory begins, to look pages up in `/proc/self/pagemap`.
     #[must_use]
     pub fn address(&self) -> usize {
         self.base.as_ptr() as usize
@@ -149,12 +149,12 @@ impl Pages {
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len_bytes) }
     }
 
-    /// Lends a page to the pipe, stores into it, and answers whether the store shows at the other end.
+    /// Lends a page to the pipe, stores into the page, and answers whether the store shows at the other end.
     ///
-    /// The only deliberate breach of invariant 4, on a page that this function owns, makes, and frees.
+    /// The only deliberate breach of invariant 4, on a page made, owned and freed by this function.
     ///
     /// # Errors
-    /// What vmsplice(2) or `read_byte` answers.
+    /// The error of vmsplice(2) or `read_byte`.
     pub(crate) fn shows_later_store(
         to: BorrowedFd<'_>,
         read_byte: impl FnOnce(&mut u8) -> io::Result<()>,
@@ -170,7 +170,7 @@ impl Pages {
         Ok(byte == 2)
     }
 
-    /// Puts pages into a pipe; for types only that keep them from being written from then on.
+    /// Puts pages into a pipe; only for types in which nobody can write to the pages from then on.
     fn vmsplice(
         &self,
         to: BorrowedFd<'_>,
@@ -186,7 +186,7 @@ impl Pages {
         unsafe { sys::pipe::vmsplice(to, bytes.as_ptr(), bytes.len(), flags) }
     }
 
-    /// Drops the pages, whose holders keep them; what stands here is zero then.
+    /// Drops the pages, whose holders keep them; the memory here is zero then.
     fn renew(self) -> io::Result<Self> {
         // SAFETY: the range is an owned private mapping without references into it.
         let dropped = unsafe {
@@ -223,7 +223,7 @@ impl Drop for Pages {
     }
 }
 
-/// Memory whose pages may be in the kernel's hands: it can be read, lent and given away.
+/// Memory whose pages may be in the kernel's hands: to be read, lent and given away.
 ///
 /// ```
 /// let lent = gush::Pages::new(4096)?.lend();
@@ -255,7 +255,7 @@ impl Lent {
         self.0.vmsplice(to, range, gift, SpliceFlags::NONBLOCK)
     }
 
-    /// As [`Lent::splice_into`], but sleeps in the call while the pipe is full; puts what then fits.
+    /// As [`Lent::splice_into`], but sleeps in the call while the pipe is full; then puts as much as fits.
     ///
     /// # Errors
     /// As [`Lent::splice_into`], without `EAGAIN`; `EINTR` when a signal came.
@@ -270,7 +270,7 @@ impl Lent {
 
     /// Gives the pages away: their holders keep the content, this memory starts afresh from zero.
     ///
-    /// `MADV_DONTNEED` (madvise(2)) on all of it; where that is refused (locked memory), a new mapping.
+    /// `MADV_DONTNEED` (madvise(2)) on all pages; where the kernel refuses (locked memory), a new mapping.
     ///
     /// # Errors
     /// `ENOMEM` when the new mapping is refused.
@@ -280,11 +280,11 @@ impl Lent {
 
     /// Takes the pages back with their content although somebody may still read them.
     ///
-    /// This is how published speed tests reuse their buffers. It exists so that the damage can be
+    /// Published speed tests reuse their buffers like this. The function exists so that the damage can be
     /// measured and shown; nothing sound is built on it.
     ///
     /// # Safety
-    /// Every holder of the pages must have *copied* them, which no call can tell: bytes that have left
+    /// Every holder of the pages must have *copied* them, which no call can tell: bytes already out of
     /// the pipe may have been spliced or teed onward. Writing the memory otherwise changes what the
     /// holders see (invariant 4).
     #[must_use]
@@ -294,14 +294,14 @@ impl Lent {
 
     /// Takes the pages back with their content, because every holder has *copied* them.
     ///
-    /// That is known only when all went through a private, now empty pipe into regular files, whose
+    /// This is known only when all went through a private, now empty pipe into regular files, whose
     /// splice copies before it returns (`iter_file_splice_write` of `fs/splice.c`).
     pub(crate) fn reclaim(self) -> Pages {
         self.0
     }
 }
 
-/// Memory that is lent piece by piece from its start: what is lent can be read, the rest written.
+/// Memory lent piece by piece from the start: the lent part can be read, the rest written.
 ///
 /// ```
 /// let page_bytes = rustix::param::page_size();
@@ -313,7 +313,7 @@ impl Lent {
 /// # Ok::<(), gush::Errno>(())
 /// ```
 ///
-/// What is lent has no way to be written:
+/// The lent part has no way to be written:
 ///
 /// ```compile_fail,E0499
 /// let mut strip = gush::Strip::new(gush::Pages::new(8192).unwrap());
@@ -334,25 +334,25 @@ impl Strip {
         Self { pages, lent_bytes: 0 }
     }
 
-    /// The whole, for whoever looks its pages up.
+    /// The whole, to look pages up.
     #[must_use]
     pub fn pages(&self) -> &Pages {
         &self.pages
     }
 
-    /// What is lent.
+    /// The lent part.
     #[must_use]
     pub fn lent(&self) -> &[u8] {
         &self.pages.as_slice()[..self.lent_bytes]
     }
 
-    /// What is not lent.
+    /// The part not yet lent.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.pages.as_slice()[self.lent_bytes..]
     }
 
-    /// What is not lent, to be written.
+    /// The part not yet lent, to be written.
     pub fn rest_mut(&mut self) -> &mut [u8] {
         &mut self.pages.as_mut_slice()[self.lent_bytes..]
     }

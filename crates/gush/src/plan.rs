@@ -17,13 +17,13 @@ struct Row {
     target: &'static [Kind],
     /// Both on one file system, as far as can be said without trying.
     one_file_system: bool,
-    /// That file system is known to copy in this machine's memory: no server, no sharing of blocks.
+    /// The file system is known to copy in this machine's memory: no server, no sharing of blocks.
     local: bool,
     at_least_bytes: u64,
     at_least_threads: usize,
     methods: &'static [MethodName],
-    /// What a profile may put before these: sound here, and no promise to the user is given up by it.
-    /// So nothing that maps the target, writes ahead or goes past the page cache.
+    /// The methods that a profile may put before these: sound here, and no promise to the user is given up.
+    /// So nothing maps the target, writes ahead or goes past the page cache.
     also: &'static [MethodName],
 }
 
@@ -43,9 +43,9 @@ impl Row {
 use Kind::{Block, Character, File, Pipe, Stream};
 use MethodName::{CopyFileRange, MmapWrite, ReadWrite, Reflink, Sendfile, Splice, Vmsplice};
 
-/// The first row that fits is the plan. `read-write` ends every row: it serves everything.
+/// The first fitting row is the plan. `read-write` ends every row, and serves everything.
 ///
-/// Terminals, made-up files and datagram sockets are read and written only: a splice that answers 0
+/// Terminals, made-up files and datagram sockets are read and written only: a splice of 0 bytes
 /// on a terminal must not be asked again, procfs offers splice for some files only, and datagrams
 /// have boundaries.
 static TABLE: &[Row] = &[
@@ -100,7 +100,7 @@ static TABLE: &[Row] = &[
     Row::ANY,
 ];
 
-/// The methods for a pair, in the order to try them: the row's, and before them those that a profile
+/// The methods for a pair, in the order to try them: the row's, and before them the methods that a profile
 /// prefers, as far as the row permits. Sharing blocks comes first where the row has it: that is a
 /// saving of space, not a question of speed.
 pub(crate) fn methods_for(
@@ -146,7 +146,7 @@ pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] 
 
 /// Refusals remembered for endpoint pairs (invariant 3), to be shared by the moves of one run.
 ///
-/// What the kernel refused between two file systems is not tried again between those two; what it
+/// A method refused by the kernel between two file systems is not tried again between them; a method
 /// refused for one range or one file is.
 ///
 /// ```

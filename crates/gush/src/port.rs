@@ -1,4 +1,4 @@
-//! A port: one side of a move, where it stands, and how to touch it without waiting.
+//! A port: one side of a move, the offset there, and calls that never wait.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,9 +42,9 @@ impl fmt::Display for Side {
     }
 }
 
-/// One side of a move: a descriptor, and the offset to use, or none for its own position.
+/// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
 ///
-/// Its calls never wait, whatever the descriptor's own flags say: they answer `EAGAIN`, and whoever
+/// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever
 /// drives them does the waiting.
 ///
 /// ```
@@ -64,11 +64,11 @@ pub struct Port<'fd> {
     nonblocking: bool,
     append: bool,
     direct: bool,
-    /// It refused the call that never waits (see [`Port::must_poll_from_now_on`]).
+    /// The descriptor refused the call that never waits (see [`Port::must_poll_from_now_on`]).
     waits: bool,
 }
 
-/// How a [`Port`] is touched, and where it stands, apart from its descriptor.
+/// A [`Port`] without the descriptor: how to touch the descriptor, and at which offset.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manner {
     at: Option<u64>,
@@ -81,7 +81,7 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// The port again, on the descriptor that it was asked of.
+    /// The port again, on the same descriptor.
     pub(crate) fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
         let Self { at, kind, can_idle, nonblocking, append, direct, waits } = self;
         Port { fd, at, kind, can_idle, nonblocking, append, direct, waits }
@@ -92,7 +92,7 @@ impl Manner {
         self.kind
     }
 
-    /// A descriptor of a kind that the caller knows, used at its own position; no call is made.
+    /// A descriptor of a known kind, used at its own position; no call is made.
     pub(crate) fn known(kind: Kind, nonblocking: bool) -> Self {
         let can_idle = kind.can_idle();
         Self { at: None, kind, can_idle, nonblocking, append: false, direct: false, waits: false }
@@ -125,7 +125,7 @@ impl Manner {
 }
 
 impl<'fd> Port<'fd> {
-    /// A descriptor as it stands, at its own position.
+    /// A descriptor, at its own position.
     ///
     /// # Errors
     /// As [`Endpoint::of`].
@@ -150,7 +150,7 @@ impl<'fd> Port<'fd> {
         Self { at: Some(offset), ..self }
     }
 
-    /// The port without its descriptor, which its owner may close.
+    /// The port without the descriptor, which the owner may close.
     pub(crate) fn manner(&self) -> Manner {
         let Self { at, kind, can_idle, nonblocking, append, direct, waits, .. } = *self;
         Manner { at, kind, can_idle, nonblocking, append, direct, waits }
@@ -187,18 +187,18 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// Must be polled first, because no flag keeps its calls from waiting.
+    /// Must be polled first, because no flag keeps the calls from waiting.
     fn needs_poll(&self) -> bool {
         !self.nonblocking && self.nowait() == Nowait::Plain && self.can_idle
     }
 
-    /// Was the call refused that never waits? Then the descriptor is polled from here on, and read and
+    /// Was the call that never waits refused? Then the descriptor is polled from here on, and read and
     /// written plainly.
     ///
     /// `RWF_NOWAIT`: named FIFOs answer EOPNOTSUPP, pipes since Linux 6.4 do not (`fifo_open` and
-    /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one that does not
-    /// know the flag EINVAL (preadv2(2)), and a seccomp filter what it was told to, mostly EPERM or
-    /// ENOSYS; filters for processes that inherit their sockets deny recvfrom and sendto.
+    /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one without
+    /// the flag EINVAL (preadv2(2)), and a seccomp filter mostly EPERM or
+    /// ENOSYS; filters for processes with inherited sockets deny recvfrom and sendto.
     fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
         let learned = self.at.is_none() && self.nowait() != Nowait::Plain && is_refusal(errno);
         let learned = learned && self.kind != Kind::Datagram;
@@ -211,7 +211,7 @@ impl<'fd> Port<'fd> {
     ///
     /// # Errors
     /// `EAGAIN` when there is nothing now; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
-    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else what the kernel answered.
+    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else the kernel's answer.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
             Ok(0) if self.is_seqpacket() == Ok(true) && !buf.is_empty() => {
@@ -243,7 +243,7 @@ impl<'fd> Port<'fd> {
         Ok(got)
     }
 
-    /// The size of the next datagram, which stays where it is; `None` for what has no boundaries.
+    /// The size of the next datagram, which stays in the socket; `None` where there are no boundaries.
     ///
     /// ```
     /// let (near, far) = std::os::unix::net::UnixDatagram::pair()?;
@@ -260,7 +260,7 @@ impl<'fd> Port<'fd> {
         })
     }
 
-    /// Do its messages have both boundaries and an end? Those of UDP and of unix datagrams have none.
+    /// Do messages have boundaries, and the stream of them an end? UDP and unix datagrams have no end.
     ///
     /// # Errors
     /// That of getsockopt(2).
@@ -269,9 +269,9 @@ impl<'fd> Port<'fd> {
         Ok(is_socket && socket::type_of(self.fd)? == SocketType::SEQPACKET)
     }
 
-    /// A 0 from a SOCK_SEQPACKET socket is asked for once more: a last record and the close behind it
-    /// can come between the kernel's look at the queue and its look at the close
-    /// (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 times in 4,000 when it was tried).
+    /// A read of 0 from a SOCK_SEQPACKET socket is repeated: a last record and the close behind the record
+    /// can come between the kernel's looks at the queue and at the close
+    /// (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; seen 2 times in 4,000).
     fn surely(
         &mut self,
         mut again: impl FnMut(&mut Self) -> io::Result<usize>,
@@ -286,7 +286,7 @@ impl<'fd> Port<'fd> {
     /// Writes once, without waiting; answers how many bytes were taken.
     ///
     /// # Errors
-    /// `EAGAIN` when there is no room now; else what the kernel answered.
+    /// `EAGAIN` when there is no room now; else the kernel's answer.
     pub fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let put = match (self.at, self.nowait()) {
             (Some(at), _) => data::pwrite(self.fd, buf, at),
@@ -308,14 +308,14 @@ impl<'fd> Port<'fd> {
         Ok(put)
     }
 
-    /// Splices at most `most` bytes on to the target; one of the two must be a pipe. What splice(2)
-    /// answers as 0 is no proof of an end.
+    /// Splices at most `most` bytes on to the target; one of the two must be a pipe. A 0 from splice(2)
+    /// is no proof of an end.
     ///
-    /// Neither side is asked to wait, but a socket without O_NONBLOCK may: poll it first.
+    /// Neither side is asked to wait, but a socket without O_NONBLOCK may: poll first.
     ///
     /// # Errors
     /// `EAGAIN` when the one has nothing or the other no room, which the answer does not tell apart;
-    /// else what the kernel answered.
+    /// else the kernel's answer.
     pub(crate) fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
         crate::sys::pipe::splice(
@@ -328,11 +328,11 @@ impl<'fd> Port<'fd> {
         )
     }
 
-    /// Sends at most `most` bytes of a file on to a target, which is used at its own position. What
-    /// sendfile(2) answers as 0 is no proof of an end.
+    /// Sends at most `most` bytes of a file on to a target, at the target's own position. A 0 from
+    /// sendfile(2) is no proof of an end.
     ///
     /// # Errors
-    /// `EAGAIN` when a non-blocking target has no room now; else what the kernel answered.
+    /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         file::sendfile(self.fd, self.at.as_mut(), target.fd, most)
     }
@@ -357,7 +357,7 @@ impl<'fd> Port<'fd> {
         }
     }
 
-    /// An O_DIRECT file takes aligned pieces only (open(2)): one that is not goes through a file
+    /// An O_DIRECT file takes aligned pieces only (open(2)): any other piece goes through a file
     /// description without that flag, at the same place.
     fn through_page_cache(
         &mut self,
@@ -377,8 +377,8 @@ impl<'fd> Port<'fd> {
         Ok(moved)
     }
 
-    /// How much of `len` a plain write may carry: what a polled pipe takes at once is one page
-    /// (pipe(7), `PIPE_BUF`), what other devices take is theirs to say.
+    /// How much of `len` a plain write may carry: a polled pipe takes one page at once
+    /// (pipe(7), `PIPE_BUF`), other devices say for themselves.
     fn unwaited_bytes(&self, len: usize) -> io::Result<usize> {
         if !self.needs_poll() {
             return Ok(len);
@@ -393,7 +393,7 @@ impl<'fd> Port<'fd> {
 
     /// Invariant 5: may bytes be spliced *from* here without holding a pipe's lock while waiting?
     ///
-    /// A pipe needs no asking: `SPLICE_F_NONBLOCK` concerns it.
+    /// A pipe needs no asking: `SPLICE_F_NONBLOCK` is for pipes.
     ///
     /// # Errors
     /// As poll(2).

@@ -1,10 +1,10 @@
-//! What an observer sees and may say, and the rate limit.
+//! The observer's view and answer, and the rate limit.
 
 use std::time::{Duration, Instant};
 
 use crate::method::MethodName;
 
-/// A moment of a move, shown to its observer.
+/// A moment of a move, shown to the observer.
 ///
 /// ```
 /// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
@@ -29,13 +29,13 @@ pub struct Progress {
     pub method: MethodName,
 }
 
-/// What an observer says.
+/// An observer's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Control {
     /// Go on.
     Continue,
-    /// End the move; what was taken from the source is delivered first.
+    /// End the move; bytes in flight are delivered first.
     Stop,
 }
 
@@ -50,7 +50,7 @@ pub enum Control {
 pub struct Rate(std::num::NonZeroU64);
 
 impl Rate {
-    /// A rate, unless it is 0.
+    /// A rate, unless the number is 0.
     #[must_use]
     pub fn bytes_per_second(bytes: u64) -> Option<Self> {
         std::num::NonZeroU64::new(bytes).map(Self)
@@ -63,7 +63,7 @@ impl Rate {
     }
 }
 
-/// A token bucket that holds a twentieth of a second: no bursts after a pause.
+/// A token bucket for a twentieth of a second: no bursts after a pause.
 ///
 /// ```
 /// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
@@ -103,7 +103,7 @@ impl Limiter {
         }
     }
 
-    /// Counts bytes that moved; they may be more than were allowed, and are made up for.
+    /// Counts moved bytes; more than were allowed are made up for.
     pub fn spend(&mut self, bytes: u64) {
         self.tokens -= bytes as f64;
     }
@@ -120,10 +120,10 @@ pub(crate) struct Pace {
 
 impl Pace {
     const LEAST_BYTES: u64 = 256 << 10;
-    /// Half of the gibibyte that the kernel's own copy loops are trusted with at a time.
+    /// Half of the gibibyte entrusted to one call of the kernel's own copy loops.
     pub(crate) const MOST_BYTES: u64 = 512 << 20;
 
-    /// For a move that nobody watches, or that somebody does.
+    /// For a move watched by somebody, or by nobody.
     pub(crate) fn new(watched: bool) -> Self {
         Self { budget_bytes: if watched { 4 << 20 } else { Self::MOST_BYTES } }
     }

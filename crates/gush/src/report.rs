@@ -1,4 +1,4 @@
-//! What a move did: bytes, methods, calls, refusals.
+//! The account of a move: bytes, methods, calls, refusals.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::digest::Digest;
 use crate::method::{MethodName, Refusal};
 use crate::sys::Counts;
 
-/// What one method did in a move.
+/// One method's part in a move.
 ///
 /// ```
 /// let (source, target) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?);
@@ -22,13 +22,13 @@ use crate::sys::Counts;
 pub struct MethodUse {
     /// The method.
     pub name: MethodName,
-    /// Bytes it delivered.
+    /// Bytes delivered.
     pub bytes: u64,
-    /// Steps it made.
+    /// Steps made.
     pub steps: u64,
     /// Transfers at work at once: 1 unless ranges went on several threads.
     pub threads: usize,
-    /// System calls made while it was at work.
+    /// System calls made meanwhile.
     pub calls: Counts,
 }
 
@@ -45,9 +45,9 @@ pub struct MethodUse {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// Bytes that the target has gained, holes included.
+    /// Bytes gained by the target, holes included.
     pub bytes: u64,
-    /// Of those, bytes that are holes and were not written.
+    /// Holes among them, which were not written.
     pub hole_bytes: u64,
     /// Wall time.
     pub elapsed: Duration,
@@ -55,16 +55,16 @@ pub struct Report {
     pub methods: Vec<MethodUse>,
     /// The methods that could not serve, in order, each with its reason.
     pub refusals: Vec<Refusal>,
-    /// What the user's profile had to say, in sentences; nothing without one.
+    /// The advice of the user's profile, in sentences; nothing without one.
     pub profile: Vec<String>,
-    /// The hash of all bytes, if [`crate::Mover::digest`] asked for it and every method saw them.
+    /// The hash of all bytes, by [`crate::Mover::digest`], if every method saw them.
     /// With the feature `digest`.
     #[cfg(feature = "digest")]
     pub digest: Option<Digest>,
 }
 
 impl Report {
-    /// The method that delivered most, if any byte moved.
+    /// The method with the most bytes, if any byte moved.
     #[must_use]
     pub fn main_method(&self) -> Option<MethodName> {
         self.methods.iter().max_by_key(|used| used.bytes).map(|used| used.name)

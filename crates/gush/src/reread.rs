@@ -1,4 +1,4 @@
-//! Reading what arrived: its hash, to compare it with the hash of what passed, or where it differs.
+//! Reading the copy again: the hash, or the first difference from the source.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -14,10 +14,10 @@ use crate::pages::Pages;
 use crate::port::Side;
 use crate::sys::{self, Call};
 
-/// Reads a file from its start to its end and hashes it; the file position stays. With the feature `digest`.
+/// Hashes a file from start to end; the file position stays. With the feature `digest`.
 ///
 /// # Errors
-/// The error of a read, with the bytes hashed before it as delivered bytes.
+/// The error of a read, with the bytes hashed before as delivered bytes.
 ///
 /// ```
 /// use std::io::Write;
@@ -50,11 +50,11 @@ pub fn digest_of(fd: &impl AsFd) -> Result<Digest, Error> {
 
 /// Where two files first differ, as an offset in bytes; `None` if they are equal. Their positions stay.
 ///
-/// What is a hole of both is passed over without reading it, where the file system's report of holes can be
+/// A hole of both is passed over without reading, where the file system's report of holes can be
 /// believed; a hole beside data is compared as zeros.
 ///
 /// # Errors
-/// The call that failed, on which side, with the bytes compared before it as delivered bytes.
+/// The failed call and its side, with the bytes compared before as delivered bytes.
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;
@@ -97,13 +97,13 @@ fn first_difference_between(
     }
 }
 
-/// One of two files that are compared.
+/// One of the two compared files.
 struct Reread<'fd> {
     fd: BorrowedFd<'fd>,
     side: Side,
     size_bytes: u64,
     position: Option<u64>,
-    /// SEEK_DATA tells of its holes.
+    /// SEEK_DATA tells of holes.
     believed: bool,
     buffer: Pages,
 }
@@ -139,7 +139,7 @@ impl<'fd> Reread<'fd> {
         }
     }
 
-    /// What lies at `at`, a buffer of it at most; less only at `end` or where the file ends.
+    /// The bytes at `at`, one buffer at most; less only at `end` or where the file ends.
     fn read(&mut self, at: u64, end: u64) -> Result<&[u8], Error> {
         let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(self.buffer.len_bytes());
         let mut got = 0;

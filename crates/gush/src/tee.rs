@@ -41,14 +41,14 @@ use crate::wait::{SLICE, Wait, Waiter};
 pub struct Loss {
     /// The target, counted from 0 in the order of [`Tee::to`].
     pub target: usize,
-    /// Bytes that it was given before.
+    /// Bytes delivered to the target before.
     pub delivered_bytes: u64,
-    /// What ended it: for a reader that left, the fault's `errno` is `EPIPE`.
+    /// The cause: where the reader left, the fault's `errno` is `EPIPE`.
     pub failure: Failure,
 }
 
 impl Loss {
-    /// What the kernel answered, where it is the kernel's failure.
+    /// The kernel's answer, where the failure is the kernel's.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
         match &self.failure {
@@ -58,17 +58,17 @@ impl Loss {
     }
 }
 
-/// What became of one target.
+/// The account of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TeeTarget {
-    /// Bytes that it was given: the first ones of the source, in order.
+    /// Bytes delivered: the first ones of the source, in order.
     pub delivered_bytes: u64,
-    /// Why it was given no more, if it failed.
+    /// Why the target failed, if it did.
     pub failure: Option<Failure>,
 }
 
-/// What a [`Tee`] has done.
+/// The account of a [`Tee`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TeeReport {
@@ -76,18 +76,18 @@ pub struct TeeReport {
     pub taken_bytes: u64,
     /// Each target, in the order of [`Tee::to`].
     pub targets: Vec<TeeTarget>,
-    /// The source ended, or gave the length that was asked for, and every target that is left has all of it.
+    /// The source ended, or gave the length asked for, and every remaining target has all bytes.
     pub is_complete: bool,
 }
 
 type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
 
-/// Copies a source to several targets until it ends: each gets every byte, in order, by reference where tee(2)
+/// Copies a source to several targets until the end: each gets every byte, in order, by reference where tee(2)
 /// and splice(2) can, and else out of one buffer.
 ///
-/// A target that fails is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
-/// target holds the others back: none is ahead of it by more than one buffer or one pipe
-/// ([`Fan`] has the details), and nothing is kept in memory beyond that.
+/// A failed target is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
+/// target holds the others back: none is ahead of the slowest by more than one buffer or one pipe
+/// ([`Fan`] has the details), and no more is kept in memory.
 ///
 /// The process should ignore SIGPIPE, as Rust's programs do: else a reader that leaves ends the process.
 ///
@@ -163,7 +163,7 @@ impl<'a> Tee<'a> {
     }
 
     /// Makes the pipes of both sides as large as this or as permitted, and leaves them so; 1 leaves them as
-    /// they are. Without it they become 1 MiB at most, and at most a sixteenth of what the user may have in pipes.
+    /// they are. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);
@@ -171,7 +171,7 @@ impl<'a> Tee<'a> {
     }
 
     /// Loses a pipe or stream as soon as nobody reads it any more, also while the source gives nothing. Without
-    /// this, that is found out by the next byte that is sent there.
+    /// this option the next byte sent there finds out.
     ///
     /// ```
     /// let (idle, _feeder) = std::io::pipe()?;
@@ -187,26 +187,26 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Is told of each target that fails, and says whether the others go on. After [`Control::Stop`] nothing
-    /// more is taken, and what was taken is delivered to those that are left.
+    /// Is told of each failed target, and says whether the others go on. After [`Control::Stop`] nothing
+    /// more is taken, and the bytes in flight are delivered to the remaining targets.
     #[must_use]
     pub fn on_loss(mut self, on_loss: &'a mut (dyn FnMut(&Loss) -> Control + Send)) -> Self {
         self.on_loss = Some(on_loss);
         self
     }
 
-    /// May be ended from another thread, as [`Mover::cancelled_by`](crate::Mover::cancelled_by) has it.
+    /// May be ended from another thread, as by [`Mover::cancelled_by`](crate::Mover::cancelled_by).
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
         self.cancel = Some(cancel);
         self
     }
 
-    /// Copies until the source ends, no target is left, or somebody ends it.
+    /// Copies until the source ends, no target is left, or somebody cancels.
     ///
     /// # Errors
-    /// A source that fails: every target that is left has got [`Error::delivered_bytes`] by then. A method that
-    /// was asked for by name and is refused. Cancelling: the counts are those of the slowest target.
+    /// The source's failure: every remaining target has [`Error::delivered_bytes`] by then. A method
+    /// asked for by name and refused. Cancelling: the counts are the slowest target's.
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
         let mut fan = self.prepare(&targets)?;
@@ -288,7 +288,7 @@ impl<'a> Tee<'a> {
         })
     }
 
-    /// Waits for any side that the fan waits for, and wakes those that something happened to.
+    /// Waits for any side named by the fan, and wakes each side with an event.
     fn wait(&self, fan: &mut Fan, fds: FanFds<'_>, waiter: &mut Waiter) -> Result<(), Fault> {
         let (mut sides, mut polled) = (Vec::new(), Vec::new());
         fan.waits(&mut |who, interest| {
@@ -340,7 +340,7 @@ fn cancelled(fan: &Fan) -> Error {
     failed(fan, Error::cancelled())
 }
 
-/// With the counts of the slowest target that is left.
+/// With the counts of the slowest remaining target.
 fn failed(fan: &Fan, error: Error) -> Error {
     let live = numbers(fan).filter(|&target| fan.is_live(target));
     let in_flight_bytes = live.map(|target| fan.in_flight_bytes(target)).max().unwrap_or(0);

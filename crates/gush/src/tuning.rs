@@ -1,4 +1,4 @@
-//! What a user may turn on a method: sizes, advice, space.
+//! The user's settings of a method: sizes, advice, space.
 
 /// The read-ahead advice given for the source before it is read (posix_fadvise(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Advice {
     Random,
 }
 
-/// The target's space, before its content comes (fallocate(2) with `FALLOC_FL_KEEP_SIZE`).
+/// The target's space, before any content comes (fallocate(2) with `FALLOC_FL_KEEP_SIZE`).
 ///
 /// ```
 /// use gush::{Mover, Space, Tuning};
@@ -29,16 +29,16 @@ pub enum Advice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Space {
-    /// Found as it is needed.
+    /// Found as needed.
     #[default]
     AsWritten,
-    /// Reserved where that is possible: writing is faster on ext4, a full disk shows later.
+    /// Reserved where possible: writing is faster on ext4, a full disk shows later.
     TryReserve,
     /// Reserved, or the move fails: a full disk shows before the copy.
     Reserve,
 }
 
-/// Sizes and switches; every one has a default that the plan or the method chooses.
+/// Sizes and switches; the plan or the method has a default for each.
 ///
 /// ```
 /// let tuning = gush::Tuning::default().buffer_bytes(1 << 20).space(gush::Space::Reserve);
@@ -53,7 +53,7 @@ pub struct Tuning {
     pub(crate) gift: bool,
 }
 
-/// Sizes that a profile measured: they stand behind the user's, and before a method's own.
+/// Sizes measured by a profile: they stand behind the user's, and before a method's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
     pub(crate) buffer_bytes: Option<usize>,
@@ -73,7 +73,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The most that one buffer or window may take; with the workers' share it keeps the engine
+    /// The most bytes of one buffer or window; with the workers' share this keeps the engine
     /// within 16 MiB (invariant 8).
     pub const MOST_BUFFER_BYTES: usize = 4 << 20;
 
@@ -90,8 +90,8 @@ impl Tuning {
         self
     }
 
-    /// Bytes asked for a private pipe, or for the pipe that is an endpoint, which stays that large. No pipe
-    /// is made smaller: 1 leaves an endpoint as it is.
+    /// Bytes asked for a private pipe, or for a pipe at either side, which stays as large. No pipe
+    /// is made smaller: 1 leaves both sides alone.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);
@@ -105,7 +105,7 @@ impl Tuning {
         self
     }
 
-    /// What to do about the target's space before the copy.
+    /// How the target's space is had before the copy.
     #[must_use]
     pub fn space(mut self, space: Space) -> Self {
         self.space = space;

@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 use crate::port::Side;
 use crate::sys;
 
-/// What a blocking move does while neither side can go on.
+/// How a blocking move waits while neither side can go on.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,17 +29,17 @@ pub enum Wait {
     Block,
     /// Ask again at once, for ever: lowest latency, one whole processor.
     Spin,
-    /// Spin for so long, then sleep: a peer that is about to act is met without a wake-up.
+    /// Spin for so long, then sleep: a peer about to act is met without a wake-up.
     Hybrid(Duration),
 }
 
-/// How long [`Wait::Auto`] looks before it sleeps.
+/// How long [`Wait::Auto`] looks before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// How many waits at most follow each other without a look.
 const MOST_SKIPPED: u32 = 63;
 
-/// How long a wait may last before a watched move asks its observer and its canceller again (invariant 7).
+/// How long a wait may last before a watched move asks observer and canceller again (invariant 7).
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
 /// How the wait ended.
@@ -51,7 +51,7 @@ pub(crate) enum Woken {
     NotYet,
 }
 
-/// One move's way of waiting, and what its looks have taught it.
+/// One move's way of waiting, and the lesson of past looks.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     wait: Wait,

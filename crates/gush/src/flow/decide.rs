@@ -17,7 +17,7 @@ use crate::sys::Call;
 use crate::zeros::{self, Run};
 
 impl Flow {
-    /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
+    /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
         // What was taken is delivered first (invariant 1).
         if let Some(failure) = &self.failed
@@ -81,7 +81,7 @@ impl Flow {
         }
     }
 
-    /// The call that delivers what is in hand; `None` if all of it turned out to be zeros to leave out.
+    /// The call that delivers the bytes in hand; `None` if all of them are zeros to leave out.
     fn deliver(&mut self, lender: &mut dyn Lender) -> Option<Next> {
         // Zeros are passed over until data, the end or a limit shows how long their run is.
         while let Some(at) = self.target.offset_bytes().filter(|_| self.makes_holes) {
@@ -110,7 +110,7 @@ impl Flow {
         Some(self.lend(lender))
     }
 
-    /// Lends what is in hand to the pipe, and empties that; where no pipe can be had the bytes are written.
+    /// Lends the bytes in hand to the pipe, and empties the pipe; where no pipe can be had they are written.
     pub(super) fn lend(&mut self, lender: &mut dyn Lender) -> Next {
         if self.pipe.is_none() {
             self.pipe = lender.pipe();
@@ -141,7 +141,7 @@ impl Flow {
         self.read(lender, most.min(room_bytes))
     }
 
-    /// A read through memory; datagrams whole, whatever may be taken.
+    /// A read through memory; datagrams whole, past any limit.
     pub(super) fn read(&mut self, lender: &mut dyn Lender, most: usize) -> Next {
         if !self.source.keeps_boundaries() {
             let most = match self.target.keeps_boundaries() {
@@ -157,7 +157,7 @@ impl Flow {
         self.with_buf(lender, Op::Read(whole))
     }
 
-    /// What must happen before a datagram can be taken whole: it is measured, and must fit what is left.
+    /// The step before a datagram is taken whole: measured, the datagram must fit the rest of the length.
     fn measure(&mut self) -> Option<Next> {
         let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
         let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
@@ -166,7 +166,7 @@ impl Flow {
         (!fits).then(|| self.fail(Failure::Fault(fault)))
     }
 
-    /// A call that puts bytes into the buffer, once there is one that is large enough.
+    /// A call that puts bytes into the buffer, once there is one of the right size.
     pub(super) fn with_buf(&mut self, lender: &mut dyn Lender, op: Op) -> Next {
         let wanted = match op {
             Op::Read(most) => most,
@@ -219,9 +219,9 @@ impl Flow {
         self.read(lender, most.min(self.buffer_bytes as usize))
     }
 
-    /// A datagram that the empty pipe has no room for would be cut by the splice: a slot takes a page of it
-    /// (`copy_splice_read` of `fs/splice.c`), and into a unix datagram socket each slot becomes a message of
-    /// its own (`tests/datagrams.rs`).
+    /// A datagram too large for the empty pipe would be cut by the splice: a slot takes a page of the datagram
+    /// (`copy_splice_read` of `fs/splice.c`), and into a unix datagram socket each slot becomes a message
+    /// (`tests/datagrams.rs`).
     fn fill_whole(&mut self, lender: &mut dyn Lender, most: usize, room_bytes: usize) -> Next {
         if let Some(next) = self.measure() {
             return next;
@@ -238,7 +238,7 @@ impl Flow {
         }
     }
 
-    /// Refuses the way if the datagram that was measured has no room.
+    /// Refuses the way if the measured datagram has no room.
     fn refuse_cut(
         &mut self,
         room_bytes: usize,

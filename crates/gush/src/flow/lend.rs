@@ -1,23 +1,23 @@
-//! Means that a flow borrows while bytes are in them: buffers and pipes.
+//! Buffers and pipes, which a flow borrows while bytes are inside.
 
 use rustix::io;
 
 use crate::pages::{Lent, Pages};
 use crate::pipe::{PipeLoan, Pool};
 
-/// Memory that a flow reads into and writes from.
+/// Memory between a flow's read and write.
 #[derive(Debug)]
 pub enum Buf {
     /// Page-aligned, kept on a shelf for the next flow.
     Pages(Pages),
-    /// Pages that a pipe may hold, so that nobody may write to them.
+    /// Pages perhaps held by a pipe, so that nobody may write to them.
     Lent(Lent),
-    /// Only as large as the bytes that wait in it: a flow that is parked pins no more.
+    /// Only as large as the waiting bytes: a parked flow pins no more.
     Rest(Box<[u8]>),
 }
 
 impl Buf {
-    /// The memory, whatever its content.
+    /// The whole memory, filled or not.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         match self {
@@ -27,7 +27,7 @@ impl Buf {
         }
     }
 
-    /// The memory, to be read into; empty where it is lent.
+    /// The memory, to be read into; empty where lent.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match self {
             Buf::Pages(pages) => pages.as_mut_slice(),
@@ -36,7 +36,7 @@ impl Buf {
         }
     }
 
-    /// The same memory to write to, or none: pages that a pipe may hold are given away.
+    /// The same memory to write to, or none: pages perhaps held by a pipe are given away.
     pub(crate) fn renewed(self) -> Option<Self> {
         match self {
             Buf::Lent(pages) => pages.renew().ok().map(Buf::Pages),
@@ -76,7 +76,7 @@ impl Buf {
 
 /// Who lends means to a flow: a shelf of one thread, a test.
 ///
-/// Whatever is lent comes back by [`Lender::take_back`], or is dropped with the flow.
+/// A buffer comes back by [`Lender::take_back`], or is dropped with the flow.
 pub trait Lender {
     /// An empty pipe, or none when the budget is used up.
     fn pipe(&mut self) -> Option<PipeLoan>;
@@ -87,11 +87,11 @@ pub trait Lender {
     /// `ENOMEM`.
     fn buf(&mut self, bytes: usize) -> io::Result<Buf>;
 
-    /// Memory that is not needed any more.
+    /// Memory no longer needed.
     fn take_back(&mut self, buf: Buf);
 }
 
-/// The means of one thread: a few buffers of its own, and pipes from a pool that threads share.
+/// The means of one thread: a few buffers, and pipes from a pool shared by threads.
 ///
 /// ```
 /// use gush::flow::{Lender, Shelf};
@@ -107,9 +107,9 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// What a shelf makes at least, so that one buffer serves every flow: the largest datagram of UDP.
+    /// The smallest buffer of a shelf, so that one serves every flow: the largest datagram of UDP.
     pub const LEAST_BUF_BYTES: usize = 64 << 10;
-    /// What a shelf keeps at most: a flow and a flow that it observes.
+    /// The most buffers on a shelf: for a flow, and for another flow driven by an observer.
     const MOST_BUFS: usize = 2;
 
     /// An empty shelf beside a pool.

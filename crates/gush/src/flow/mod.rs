@@ -1,4 +1,4 @@
-//! The flow: one stream of bytes from a source to a target, as a value that makes no call by itself.
+//! The flow: one stream of bytes from a source to a target, as a value without I/O.
 //!
 //! A flow *decides*, a driver *calls*, the flow *learns*:
 //!
@@ -15,28 +15,28 @@
 //! ```
 //!
 //! Every rule about *bytes* is here, once: which way is tried in which order and when a refusal leads to
-//! the next; what is in flight and how it is delivered; what proves the end; where datagrams begin and
-//! end; short messages through memory, long ones by reference; what was taken and what was delivered.
+//! the next; how the bytes in flight are delivered; how the end is proven; where datagrams begin and
+//! end; short messages through memory, long ones by reference; the counts of bytes taken and delivered.
 //! Every rule about *waiting and time* belongs to the driver.
 //!
 //! # Invariants
 //! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is taken
 //!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
-//! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
+//! - *Only a `read` of 0 bytes is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   `read` of one byte.
-//! - *A refusal changes nothing but the way.* Bytes that a pipe already holds leave it by `read` and
+//! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.
-//! - *[`Next::Wait`] comes only after an `EAGAIN` that was about that side alone*, so that a driver may
-//!   clear the side's readiness in the same breath ([`Flow::clears`]). splice(2) between two ports that
+//! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may
+//!   clear the side's readiness in the same breath ([`Flow::clears`]). splice(2) between two ports which
 //!   can both idle, and splice(2) from a TCP socket, do not say which side they mean: each side is asked
-//!   by poll(2), and if both are ready a `read` decides. That is the way past the urgent mark of a TCP
+//!   by poll(2), and if both are ready a `read` decides. So the flow gets past the urgent mark of a TCP
 //!   socket, which polls readable and answers splice with `EAGAIN` (`tcp_splice_read` of `net/ipv4/tcp.c`).
 //! - *At most [`Flow::MOST_IDLE_OPS`] calls without progress*, then the flow waits or ends.
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty
-//! nanoseconds beside the microsecond of the calls. A call that keeps several operations under way, as a
-//! ring does, needs several flows, or ranges ([`crate::Mover`] has those around its flow).
+//! nanoseconds beside the microsecond of the calls. Several operations under way at once, as in a
+//! ring, need several flows, or the ranges of [`crate::Mover`].
 
 mod decide;
 mod fan;
@@ -65,7 +65,7 @@ use crate::mover::Choice;
 use crate::pipe::PipeLoan;
 use crate::port::Side;
 
-/// What is known about the end of the source.
+/// The knowledge about the end of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     /// Bytes are taken by the way of the plan.
@@ -76,7 +76,7 @@ enum Course {
     Over,
 }
 
-/// One stream of bytes from a source to a target. See the [module](self) for how it is driven.
+/// One stream of bytes from a source to a target. The [module](self) says how a flow is driven.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -112,13 +112,13 @@ pub struct Flow {
     ways: Ways,
     course: Course,
     hand: Hand,
-    /// The pipe, while bytes are in it or about to be.
+    /// The pipe, while bytes are in there or about to be.
     pipe: Option<PipeLoan>,
-    /// The bytes in the pipe are pages of the hand, lent to it (vmsplice), and perhaps the rest of the last page.
+    /// The bytes in the pipe are lent pages of the hand (vmsplice), and perhaps the rest of the last page.
     lends: bool,
-    /// The target refused a splice: what is in flight leaves by plain writes, then the way changes.
+    /// The target refused a splice: the bytes in flight leave by plain writes, then the way changes.
     spills: bool,
-    /// Zeros that were taken, and are not yet a hole of the target.
+    /// Zeros taken, and not yet a hole of the target.
     zeros_bytes: u64,
     hole_bytes: u64,
     makes_holes: bool,
@@ -132,17 +132,17 @@ pub struct Flow {
     false_ends: u8,
     /// The side to wait for, to be told once.
     wait: Option<Side>,
-    /// Sides that are to be polled before `EAGAIN` of a call that concerns both is understood.
+    /// Sides to be polled, because a call that concerns both answered `EAGAIN`.
     ask: Sides,
-    /// Sides that poll(2) has just found ready.
+    /// Sides just found ready by poll(2).
     ready: Sides,
-    /// The size of the next datagram, if it was asked for.
+    /// The size of the next datagram, once measured.
     datagram_bytes: Option<u32>,
     short_bytes: u32,
     buffer_bytes: u32,
     call_bytes: u32,
     message_bytes: u32,
-    /// What the source still holds, as far as it said.
+    /// Bytes still in the source, as far as the source says.
     expected_bytes: Option<u64>,
     left_bytes: Option<u64>,
     taken_bytes: u64,
@@ -174,38 +174,38 @@ impl Sides {
     }
 }
 
-/// A stream has no boundaries: its pieces become datagrams of at most so many bytes, as with socat.
+/// A stream has no boundaries: pieces become datagrams of at most so many bytes, as with socat.
 const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 /// The largest datagram of UDP; a unix socket's may be larger, and is measured.
 const DATAGRAM_BYTES: u32 = 64 << 10;
-/// The largest buffer that one datagram gets (invariant 8).
+/// The largest buffer for one datagram (invariant 8).
 const MOST_DATAGRAM_BYTES: u32 = 8 << 20;
-/// A run of zeros becomes a hole when it is as long as this, so that a long one shows its progress.
+/// A run of zeros becomes a hole after so many bytes, so that a long run shows progress.
 const ZEROS_BYTES: u64 = 512 << 20;
 /// The most bytes of one call: above 2 GiB splice(2) answers EINVAL (`rw_verify_area` of `fs/read_write.c`).
 const CALL_BYTES: usize = 1 << 30;
-/// What is taken at a time where only a `read` can tell whether there is more.
+/// The most bytes of a `read` that asks whether there is more.
 const DOUBT_BYTES: usize = 4096;
 const NO_PIPE: &str =
     "no pipe can be had: the user's pages for pipes or the descriptors are used up";
-/// What leaves a pipe by plain writes does so in pieces of this size.
+/// The size of the pieces in which bytes leave a pipe by plain writes.
 const SPILL_BYTES: usize = 64 << 10;
 /// So often a way may say "nothing more" where a `read` finds bytes, as at the end of a file that grows.
 const MOST_FALSE_ENDS: u8 = 8;
-/// A splice that gave less than this part of a short message's limit moved a short message: the next one
+/// A splice of less than this part of a short message's limit moved a short message: the next one
 /// goes through memory again. Well below the limit, so that a stream in between does not change its way
 /// with every piece.
 const SHORT_PART: u32 = 4;
 
 impl Flow {
-    /// The most calls in turn that neither move a byte nor wait: a poll of each side, a splice that answers
-    /// `EAGAIN`, a poll of each side again, and the `read` that decides.
+    /// The most calls in turn without a byte moved or a wait: a poll of each side, a splice with the answer
+    /// `EAGAIN`, a poll of each side again, and the deciding `read`.
     pub const MOST_IDLE_OPS: u32 = 6;
 
     /// A flow between two ports. No call is made.
     ///
     /// # Errors
-    /// The refusal of a method that was asked for by name.
+    /// The refusal of a method asked for by name.
     pub fn between(source: Stance, target: Stance, terms: &Terms) -> Result<Self, Refusal> {
         Ok(Self::by(Ways::between(&source, &target, terms)?, source, target, terms))
     }
@@ -252,13 +252,13 @@ impl Flow {
         }
     }
 
-    /// Bytes that left the source.
+    /// Bytes taken from the source.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
 
-    /// Bytes that reached the target.
+    /// Bytes delivered to the target.
     #[must_use]
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
@@ -270,13 +270,13 @@ impl Flow {
         self.taken_bytes - self.delivered_bytes
     }
 
-    /// Of the bytes delivered, those that are a hole of the target.
+    /// The delivered bytes that are a hole of the target.
     #[must_use]
     pub fn hole_bytes(&self) -> u64 {
         self.hole_bytes
     }
 
-    /// Does the flow hold nothing but what is in flight? True after [`Flow::rest`].
+    /// Does the flow hold nothing but bytes in flight? True after [`Flow::rest`].
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         let idle_pipe = self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty());
@@ -284,7 +284,7 @@ impl Flow {
         !idle_pipe && !idle_buf
     }
 
-    /// Gives back what holds nothing, and shrinks what holds a little: to be called before the driver parks.
+    /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
         if self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty()) {
             self.pipe = None;

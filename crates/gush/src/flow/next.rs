@@ -1,20 +1,20 @@
-//! What a flow says: which call is due, what an answer meant, how it ended.
+//! The words of a flow: the due call, the meaning of an answer, the end.
 
 use super::Op;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
 use crate::port::Side;
 
-/// What a driver is to do next.
+/// The driver's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Make this call, and let the flow learn the answer.
     Do(Op),
-    /// Wait until that side can go on; then ask again. Asking early is harmless.
+    /// Wait until the side can go on; then ask again. Asking early is harmless.
     Wait(Side),
     /// Nothing is in flight, and nothing may be taken now.
     Throttled,
-    /// Everything that was taken is delivered, and no more comes.
+    /// Everything taken is delivered, and no more comes.
     Ended(End),
     /// The bytes cannot move.
     Failed(Box<Failure>),
@@ -29,7 +29,7 @@ pub enum End {
     Limit,
 }
 
-/// Why a flow failed. A driver adds its counts by making a [`gush::Error`](crate::Error) of it.
+/// Why a flow failed. A driver makes a [`gush::Error`](crate::Error) of the failure, and adds the counts.
 ///
 /// ```
 /// use std::os::fd::AsFd;
@@ -60,10 +60,10 @@ pub enum Failure {
     /// A call failed.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// The method that was asked for by name cannot go on here.
+    /// The method asked for by name cannot go on here.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The method that was asked for by name reports the end, and a `read` finds more bytes.
+    /// The method asked for by name reports the end, and a `read` finds more bytes.
     #[error("{} reported the end of a source that has more bytes", .0.method)]
     FalseEnd(Refusal),
 }
@@ -74,22 +74,22 @@ impl Failure {
     }
 }
 
-/// What one answer meant.
+/// The meaning of one answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
-    /// Bytes that left the source.
+    /// Bytes taken from the source.
     pub taken_bytes: u64,
-    /// Bytes that reached the target.
+    /// Bytes delivered to the target.
     pub delivered_bytes: u64,
-    /// The method that took or delivered them.
+    /// The method by which they moved.
     pub method: Option<MethodName>,
-    /// The way that was refused, if the answer was its refusal.
+    /// The refused way, if the answer was a refusal.
     pub refusal: Option<Box<Refusal>>,
 }
 
-/// Who looks at what passes: digests, counts of lines, taps. Bytes are shown once, when delivered.
+/// Who looks at the bytes: digests, counts of lines, taps. Bytes are shown once, when delivered.
 pub trait Eye {
-    /// The next bytes that the target took. Only a flow [through memory](super::Terms::through_memory) shows all.
+    /// The next delivered bytes. Only a flow [through memory](super::Terms::through_memory) shows all.
     fn bytes(&mut self, _bytes: &[u8]) {}
 
     /// So many zeros, which became a hole of the target.

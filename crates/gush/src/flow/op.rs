@@ -1,4 +1,4 @@
-//! The one call that a flow asks for next, and making that call.
+//! The next call of a flow, and making the call.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,15 +14,15 @@ use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 use crate::zeros;
 
-/// What is lent beyond the data is less than a page; what a page is larger leaves the pipe in turns.
+/// The bytes lent beyond the data are less than a page; where a page is larger they leave the pipe in turns.
 const DISCARD_BYTES: usize = 4096;
 
 /// One call, to be made by the driver's hand ([`Flow::perform`]) under the driver's gate.
 ///
-/// Numbers are bytes: the most that the call may move.
+/// Numbers are bytes: the most for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// How large is the next datagram? A look that takes nothing (`MSG_PEEK` and `MSG_TRUNC`, recv(2)).
+    /// How large is the next datagram? A look only (`MSG_PEEK` and `MSG_TRUNC`, recv(2)).
     Measure,
     /// Source to buffer.
     Read(usize),
@@ -36,7 +36,7 @@ pub enum Op {
     Spill,
     /// Pages of the buffer into the private pipe, by vmsplice(2).
     Lend,
-    /// What was lent only to fill a page leaves the private pipe unseen.
+    /// Bytes lent only to fill a page leave the private pipe unseen.
     Discard,
     /// So many zeros become a hole of the target, by fallocate(2).
     Punch(u64),
@@ -49,7 +49,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The sides that the call touches: `(source, target)`.
+    /// The sides touched by the call: `(source, target)`.
     #[must_use]
     pub fn touches(self) -> (bool, bool) {
         match self {
@@ -86,7 +86,7 @@ impl Op {
         Fault { call: self.call(), side, errno }
     }
 
-    /// The side that an error of the call concerns, as far as the call tells.
+    /// The side of an error, as far as the call tells.
     fn blames(self, errno: Errno, source_is_pipe: bool) -> Side {
         match self {
             Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => Side::Source,
@@ -109,12 +109,12 @@ pub struct Fds<'fd> {
 }
 
 impl Flow {
-    /// Makes the call that [`Flow::next`] asked for. Every system call of a flow is made here.
+    /// Makes the call named by [`Flow::next`]. Every system call of a flow is made here.
     ///
-    /// The answer belongs to [`Flow::learn`], also where it is an error.
+    /// The answer, or the error, belongs to [`Flow::learn`].
     ///
     /// # Errors
-    /// What the kernel answered; `EAGAIN` where a side cannot go on now.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on now.
     pub fn perform(&mut self, op: Op, fds: Fds<'_>) -> io::Result<usize> {
         match op {
             Op::Measure => {

@@ -1,4 +1,4 @@
-//! What a flow knows of one of its two ports: everything but the descriptor.
+//! A flow's knowledge of one of the two ports: everything but the descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,9 +10,9 @@ use crate::mover::Choice;
 use crate::port::{Manner, Port, Side};
 use crate::sys::{self, Call};
 
-/// One side of a flow without its descriptor: its kind, its flags, and the offset where it stands.
+/// One side of a flow without the descriptor: kind, flags, and present offset.
 ///
-/// Looked at once, when the flow begins. A driver owns the descriptor and lends it for each call.
+/// Looked at once, when the flow begins. A driver owns the descriptor and lends one for each call.
 ///
 /// ```
 /// use gush::flow::Stance;
@@ -32,9 +32,9 @@ pub struct Stance {
 }
 
 /// How much of a pipe's capacity one splice moves. The kernel wakes the other side once, when the call is over
-/// (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`): a call that fills or empties the pipe leaves its side
-/// nothing to do while the other wakes up, and then the other while this one does, so that neither works beside the
-/// other. Of a pipe of 64 KiB or less nothing can be left that is worth a call.
+/// (`splice_file_to_pipe` and `splice_from_pipe` of `fs/splice.c`): a call that fills or empties the pipe leaves this
+/// side nothing to do while the other wakes up, and then the other while this one does, so that neither works beside
+/// the other. A part of a pipe of 64 KiB or less is not worth a call.
 fn part_of_pipe(capacity_bytes: usize) -> usize {
     const PART: usize = 4;
     const LEAST_BYTES: usize = 64 << 10;
@@ -42,10 +42,10 @@ fn part_of_pipe(capacity_bytes: usize) -> usize {
 }
 
 impl Stance {
-    /// Looks at a descriptor as it stands, at its own position.
+    /// Looks at a descriptor, used at its own position.
     ///
     /// # Errors
-    /// What fstat(2), fcntl(2) or getsockopt(2) answers.
+    /// The error of fstat(2), fcntl(2) or getsockopt(2).
     pub fn of(fd: &impl AsFd) -> std::io::Result<Self> {
         Ok(Self::of_port(&Port::of(fd)?)?)
     }
@@ -68,7 +68,7 @@ impl Stance {
         Self::of_port(&Port::new(endpoint, at)).map_err(|errno| (Call::GetSocketOption, errno))
     }
 
-    /// A descriptor of a kind that the caller knows, used at its own position; no call is made.
+    /// A descriptor of a known kind, used at its own position; no call is made.
     #[must_use]
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
@@ -94,7 +94,7 @@ impl Stance {
         self.manner.offset()
     }
 
-    /// Is a read of 0 bytes the end? From a datagram socket it is an empty datagram.
+    /// Is a read of 0 bytes the end? From a datagram socket such a read is an empty datagram.
     #[must_use]
     pub fn ends_at_zero(&self) -> bool {
         self.ends_at_zero
@@ -121,12 +121,12 @@ impl Stance {
         self.manner.is_nonblocking()
     }
 
-    /// Does a message that passes here keep its boundaries?
+    /// Do messages keep their boundaries here?
     pub(super) fn keeps_boundaries(&self) -> bool {
         self.kind() == Kind::Datagram
     }
 
-    /// Does an empty datagram go on to this port? A stream has no place for it, and to a SOCK_SEQPACKET peer it
+    /// Does an empty datagram go on to this port? A stream has no place for one, and to a SOCK_SEQPACKET peer one
     /// would be the end.
     pub(super) fn takes_empty(&self) -> bool {
         self.keeps_boundaries() && !self.ends_at_zero
@@ -144,14 +144,14 @@ impl Stance {
         answer
     }
 
-    /// Moves the offset on, past bytes that no call has moved.
+    /// Moves the offset on, past bytes not moved by a call.
     pub(super) fn skip(&mut self, bytes: u64) {
         if let Some(offset_bytes) = self.manner.offset() {
             self.manner = self.manner.at(offset_bytes + bytes);
         }
     }
 
-    /// Must poll(2) answer before a call that no flag keeps from waiting (invariant 5)?
+    /// Must poll(2) answer first, because no flag keeps the call from waiting (invariant 5)?
     ///
     /// `SPLICE_F_NONBLOCK` concerns pipes, and sendfile(2) has no such flag; a socket, terminal or device
     /// has to have O_NONBLOCK itself.
@@ -165,7 +165,7 @@ impl Stance {
         self.manner.can_idle()
     }
 
-    /// What keeps page references from passing this side, apart from its kind.
+    /// The obstacle to page references at this side, apart from its kind.
     pub(super) fn obstacle(&self, side: Side, terms: &super::Terms) -> Option<&'static str> {
         let by_name = terms.choice != Choice::Auto && !terms.never_held;
         if by_name {

@@ -10,7 +10,7 @@ pub struct Terms {
     /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).
     pub choice: Choice,
     /// The methods that the driver permits beside read-write, which serves every pair: any other is left out of the
-    /// plan, and refused if it is asked for by name. A driver that keeps account of some methods only names them.
+    /// plan, and refused if asked for by name. A driver with an account of some methods only names them.
     pub permitted: &'static [MethodName],
     /// No page of a file may be shared with whoever reads the target.
     pub isolated: bool,
@@ -18,27 +18,27 @@ pub struct Terms {
     pub through_memory: bool,
     /// No call may hold the driver: a stream without O_NONBLOCK is not spliced.
     pub never_held: bool,
-    /// Between streams: a read that fills so many bytes is no short message.
+    /// Between streams: a read of so many bytes is no short message.
     pub short_bytes: usize,
     /// The most bytes of one read through memory.
     pub buffer_bytes: usize,
     /// The most bytes of one call by reference; from 1 GiB on the flow decides.
     pub call_bytes: usize,
-    /// From a file into a pipe: through a pipe of the flow's own, filled while the target's reader holds its lock.
+    /// From a file into a pipe: through the flow's own pipe, filled while the target's reader holds the target's lock.
     pub own_pipe: bool,
-    /// The most bytes of one datagram that a piece of a stream becomes.
+    /// The most bytes of one datagram made of a piece of a stream.
     pub message_bytes: usize,
-    /// How many bytes the source is said to hold, if it says so: behind them only a `read` is asked.
+    /// How many bytes the source is said to hold, if known: behind them only a `read` is asked.
     pub expected_bytes: Option<u64>,
-    /// The driver goes on from the last byte delivered, wherever that was: what is in flight when the last way is
-    /// refused is dropped, because the source has it still.
+    /// The driver can go on from any last byte delivered: bytes in flight when the last way is
+    /// refused are dropped, because the source still has them.
     pub rereads: bool,
     /// Runs of zeros become holes of the target, which must be a file at an offset. A fan makes none.
     pub make_holes: bool,
     /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
     pub gift: bool,
-    /// The most bytes to take, or all up to the end. A datagram is never cut: one that is longer than what
-    /// is left stays in its socket, and is an error (`EMSGSIZE`).
+    /// The most bytes to take, or all up to the end. A datagram is never cut: one longer than what
+    /// is left stays in the socket, and is an error (`EMSGSIZE`).
     pub length_bytes: Option<u64>,
 }
 

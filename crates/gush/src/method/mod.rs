@@ -1,10 +1,10 @@
 //! One technique a file, all behind one trait.
 //!
-//! A [`Method`] says whether it serves a pair of endpoints, and starts there: either a
-//! [`Flow`](crate::flow::Flow) of one way, with its means, or a [`Range`]. A range copies between named
-//! offsets of two files and has nothing in flight between its steps: what it took and did not deliver is
-//! still in the source. No method can be plugged in from outside: the invariants of a move rest on those
-//! that are here.
+//! A [`Method`] answers whether it serves a pair of endpoints, and starts either a
+//! [`Flow`](crate::flow::Flow) of one way, with pipe and buffer, or a [`Range`]. A range copies between named
+//! offsets of two files and has nothing in flight between two steps: bytes taken and not delivered are
+//! still in the source. No method can be plugged in from outside: the invariants of a move rest on the
+//! methods here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -74,7 +74,7 @@ macro_rules! methods {
                 match self { $(MethodName::$variant => $name,)+ }
             }
 
-            /// What it does, in a line.
+            /// The technique, in a line.
             ///
             /// ```
             /// for name in gush::MethodName::ALL {
@@ -133,7 +133,7 @@ impl MethodName {
         self.method().traits().sees_bytes
     }
 
-    /// Can a later write to a source file show in what was "already sent" to a pipe or socket?
+    /// Can a later write to a source file show in bytes "already sent" to a pipe or socket?
     ///
     /// ```
     /// use gush::MethodName;
@@ -164,7 +164,7 @@ impl fmt::Display for MethodName {
     }
 }
 
-/// A name that no technique has.
+/// A name without a technique.
 ///
 /// ```
 /// let unknown = "rsync".parse::<gush::MethodName>().unwrap_err();
@@ -191,7 +191,7 @@ impl FromStr for MethodName {
     }
 }
 
-/// Two endpoints, and the part of the source that is to go from one to the other.
+/// Two endpoints, and the part of the source to be moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pair<'fd> {
     /// Where the bytes come from.
@@ -204,14 +204,14 @@ pub(crate) struct Pair<'fd> {
     pub(crate) target_at: Option<u64>,
     /// How many bytes are to move, or `None` for all up to the end.
     pub(crate) length_bytes: Option<u64>,
-    /// How many of them the source holds, as far as it says.
+    /// How many of them the source holds, as far as the source says.
     pub(crate) expected_bytes: Option<u64>,
 }
 
 /// The consequences of a technique for its user, and its demands on the mover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
-    /// A later write to the source file can show in what was "already sent".
+    /// A later write to the source file can show in bytes "already sent".
     pub(crate) shares_source: bool,
     /// Holes of the source stay holes by themselves.
     pub(crate) keeps_holes: bool,
@@ -221,19 +221,19 @@ pub(crate) struct Traits {
     pub(crate) parallel: bool,
     /// Several threads are faster than one.
     pub(crate) gains_from_threads: bool,
-    /// Its own calls are reads: they see the end themselves.
+    /// The calls are reads, which see the end themselves.
     pub(crate) proves_end: bool,
     /// The source offset must be named: the descriptor's own position will not do.
     pub(crate) needs_source_offset: bool,
     /// The target offset must be named.
     pub(crate) needs_target_offset: bool,
-    /// The target must be used at its own position.
+    /// The target's own position must be used.
     pub(crate) needs_own_target_position: bool,
-    /// The target file must have its full size before the first byte moves.
+    /// The target file must have the full size before the first byte moves.
     pub(crate) needs_target_size: bool,
-    /// Bytes can reach the target behind some that have not arrived.
+    /// Bytes can reach the target behind missing ones.
     pub(crate) writes_ahead: bool,
-    /// Everything moves in one step, whatever the budget.
+    /// Everything moves in one step, of any budget.
     pub(crate) whole: bool,
 }
 
@@ -254,11 +254,11 @@ pub(crate) struct Traits {
 pub struct Refusal {
     /// The technique.
     pub method: MethodName,
-    /// The call that the kernel refuses, where the kernel is the reason.
+    /// The refused call, where the kernel is the reason.
     pub call: Option<Call>,
-    /// What the kernel answers to the call.
+    /// The kernel's answer to the call.
     pub errno: Option<Errno>,
-    /// The reason, or the call that was refused.
+    /// The reason, or the refused call.
     pub why: Cow<'static, str>,
 }
 
@@ -272,7 +272,7 @@ impl Refusal {
         Self { method, call: Some(call), errno: Some(errno), why }
     }
 
-    /// Is the target full, or as large as it may become? Then another method finds no more room.
+    /// Is the target full, or at the limit of its size? Then another method finds no more room.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
     }
@@ -311,7 +311,7 @@ impl std::error::Error for Refusal {
     }
 }
 
-/// The name of an errno as the manual pages write it.
+/// The name of an errno in the manual pages.
 ///
 /// ```
 /// assert_eq!(gush::errno_name(gush::Errno::XDEV), "EXDEV");
@@ -369,7 +369,7 @@ pub fn errno_name(errno: Errno) -> String {
         .map_or_else(|| format!("errno {}", errno.raw_os_error()), |(_, name)| (*name).to_owned())
 }
 
-/// What one step of a range did.
+/// The outcome of one step of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// So many bytes reached the target; 0 when a signal interrupted the step.
@@ -378,7 +378,7 @@ pub(crate) enum Step {
     Dry,
     /// A `read` (or `recv`) answered 0: the end.
     End,
-    /// That side cannot go on now.
+    /// The named side cannot go on now.
     WouldBlock(Side),
     /// Not this way: nothing was touched by the refused call; ask the next method.
     Refused(Fault),
@@ -387,7 +387,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// The step that an error means, given that the failed call touched nothing.
+    /// The step for an error of a call that touched nothing.
     pub(crate) fn from_errno(call: Call, side: Side, errno: Errno) -> Self {
         match errno {
             Errno::INTR => Step::Moved(0),
@@ -403,11 +403,11 @@ pub(crate) trait Method: fmt::Debug + Sync {
     /// Its name.
     fn name(&self) -> MethodName;
 
-    /// What it does to the user.
+    /// The technique's consequences for the user.
     fn traits(&self) -> Traits;
 
-    /// Can it move these bytes, as far as one can say without trying? By default: yes, if the offsets
-    /// that it needs can be named.
+    /// Can the technique move these bytes, as far as can be said without trying? By default: yes, if the offsets
+    /// needed can be named.
     ///
     /// # Errors
     /// The refusal, with its reason; no call that changes anything was made.
@@ -422,7 +422,7 @@ pub(crate) trait Method: fmt::Debug + Sync {
         Ok(())
     }
 
-    /// Asks the kernel, by a call that changes nothing, whether it serves; `false` where only a first step
+    /// Asks the kernel by a harmless call whether the technique serves; `false` where only a first step
     /// can tell.
     ///
     /// # Errors
@@ -434,13 +434,13 @@ pub(crate) trait Method: fmt::Debug + Sync {
     /// Makes ready to move.
     ///
     /// # Errors
-    /// The refusal of a call that making ready needs; source and target are untouched.
+    /// The refusal of a preparing call; source and target are untouched.
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal>;
 }
 
 /// A technique made ready for one pair.
 pub(crate) enum Start<'fd> {
-    /// A stream of bytes, which its driver waits for.
+    /// A stream of bytes, for which the driver waits.
     Flow(Box<Streamed<'fd>>),
     /// A part of a file.
     Range(Box<dyn Range + Send + 'fd>),
@@ -452,10 +452,10 @@ impl<'fd> Start<'fd> {
     }
 }
 
-/// A technique that copies between named offsets, and loses nothing where it fails.
+/// A technique between named offsets, whose failure loses nothing.
 pub(crate) trait Range {
-    /// Moves at most `budget_bytes`, without waiting for a target that can be idle. Bytes that it does not
-    /// count as moved are still in the source.
+    /// Moves at most `budget_bytes`, without waiting for a target that can be idle. Bytes not
+    /// counted as moved are still in the source.
     fn step(&mut self, budget_bytes: u64) -> Step;
 
     /// Goes on with another part of the same two files, keeping buffers; `false` if it cannot.

@@ -11,20 +11,20 @@ use crate::method::{MethodName, Refusal};
 use crate::plan;
 use crate::profile::Rule;
 
-/// What is known when a method is chosen.
+/// The knowledge by which a method is chosen.
 pub(super) struct Choosing<'m, 'a> {
     pub(super) request: &'m Request<'a>,
     pub(super) ends: &'m Ends<'a>,
-    /// What the user's profile says about this pair and size.
+    /// The rule of the user's profile for this pair and size.
     pub(super) rule: Option<&'a Rule>,
     pub(super) makes_holes: bool,
     /// Both sides have offsets, so that ranges may be moved apart from each other.
     pub(super) has_ranges: bool,
-    /// Bytes that are left, as far as the source's size tells.
+    /// Bytes left, as far as the source's size tells.
     pub(super) left_bytes: u64,
 }
 
-/// What the profile says: it speaks only where the choice is left to the plan.
+/// The rule of the profile, which speaks only where the choice is left to the plan.
 pub(super) fn rule_for<'a>(
     request: &Request<'a>,
     ends: &Ends<'_>,
@@ -34,7 +34,7 @@ pub(super) fn rule_for<'a>(
     profile.rule_for(&ends.source, &ends.target, left_bytes)
 }
 
-/// What the profile had to say, for `--explain`.
+/// The advice of the profile, for `--explain`.
 pub(super) fn profile_account(request: &Request<'_>, rule: Option<&Rule>) -> Vec<String> {
     let (Choice::Auto, Some(profile)) = (request.choice, request.profile) else {
         return Vec::new();
@@ -64,7 +64,7 @@ impl Choosing<'_, '_> {
         }
     }
 
-    /// What the options, the memory of refusals and the method's own nature say before it is tried.
+    /// The verdict of options, remembered refusals and the method's own nature, before any try.
     pub(super) fn may_use(&self, name: MethodName) -> Result<(), Refusal> {
         let (request, Ends { source, target }) = (self.request, self.ends);
         let traits = name.method().traits();
@@ -93,13 +93,13 @@ impl Choosing<'_, '_> {
         Err(Refusal::because(name, why))
     }
 
-    /// Sharing blocks keeps holes; so does copy_file_range where it shares blocks.
+    /// Sharing blocks keeps holes; so does copy_file_range where blocks are shared.
     fn may_leave_holes(&self, name: MethodName) -> bool {
         matches!(name, MethodName::Reflink | MethodName::CopyFileRange)
             && self.ends.source.kind() == Kind::File
     }
 
-    /// How many threads may share what is left; processors are only counted for a file worth it.
+    /// How many threads may share what is left; processors are only counted for a large file.
     fn threads(&self) -> usize {
         let in_order = self.request.digest || self.request.rate.is_some();
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {

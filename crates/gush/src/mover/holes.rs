@@ -9,7 +9,7 @@ use crate::port::{Port, Side};
 use crate::sys::Call;
 use crate::zeros;
 
-/// A stretch of the move, in bytes from its start.
+/// A stretch of the move, in bytes from the start.
 #[derive(Clone, Copy)]
 struct Hole {
     start: u64,
@@ -17,7 +17,7 @@ struct Hole {
 }
 
 impl Move<'_> {
-    /// Reads everything, and leaves zeros out; a method that was named moves them as data.
+    /// Reads everything, and leaves zeros out; a named method moves them as data.
     pub(super) fn move_and_look_for_holes(&mut self) -> Result<(), Error> {
         if self.keep_whole()? {
             return Ok(());
@@ -47,7 +47,7 @@ impl Move<'_> {
         walked.map_err(counted).and(made)
     }
 
-    /// Asks the methods that keep holes by themselves (reflink), for the whole.
+    /// Asks the hole-keeping methods (reflink), for the whole.
     fn keep_whole(&mut self) -> Result<bool, Error> {
         let keeps_holes = |name: &&MethodName| name.method().traits().keeps_holes;
         let candidates = self.choosing(None).candidates();
@@ -62,7 +62,7 @@ impl Move<'_> {
         Ok(false)
     }
 
-    /// A method that was named is refused before the first piece, not at the last (invariant 6).
+    /// A named method is refused before the first piece, not at the last (invariant 6).
     fn refuse_whole(&mut self) -> Result<(), Error> {
         let super::Choice::Only(name) = self.request.choice else { return Ok(()) };
         let method = name.method();
@@ -112,8 +112,8 @@ impl Move<'_> {
         *pending = Some(Hole { start, end: self.cursor.moved_bytes });
     }
 
-    /// Makes the hole that was passed over last; takes it back if the move ended right behind it
-    /// without having found the end of the source, or its goal.
+    /// Makes the hole passed over last; takes the hole back if the move ended right behind
+    /// without the end of the source, or the goal.
     fn make_hole(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
         let (Some(hole), (_, Some(base))) = (pending.take(), self.cursor.bases()) else {
             return Ok(());

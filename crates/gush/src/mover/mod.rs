@@ -1,4 +1,4 @@
-//! What a user may say about a move, and running it.
+//! A move: the user's options, and the start.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,7 +69,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What becomes of holes and of blocks of zeros, from file to file.
+/// The treatment of holes and of blocks of zeros, from file to file.
 ///
 /// ```
 /// use std::os::unix::fs::MetadataExt;
@@ -86,8 +86,8 @@ impl fmt::Display for Choice {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Holes {
-    /// A sparse source stays sparse; a source whose report of its holes cannot be believed is read,
-    /// and its zero blocks become holes.
+    /// A sparse source stays sparse; a source whose report of holes cannot be believed is read,
+    /// and zero blocks become holes.
     #[default]
     Keep,
     /// Every block of zeros becomes a hole.
@@ -100,8 +100,8 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 
 /// Moves bytes from one descriptor to another.
 ///
-/// Without offsets it behaves as a loop of `read` and `write`: it starts at both descriptors' own
-/// positions, and leaves them behind the last byte moved, also when it fails. With an offset that
+/// Without offsets a move behaves as a loop of `read` and `write`: from both descriptors' own
+/// positions, which are left behind the last byte moved, also after a failure. With an offset the
 /// descriptor's position is neither used nor changed.
 ///
 /// ```
@@ -132,7 +132,7 @@ pub struct Mover<'a> {
 }
 
 impl<'a> Mover<'a> {
-    /// The most threads that work on one file at once; their buffers share the engine's 16 MiB.
+    /// The most threads for one file at once; their buffers share the engine's 16 MiB.
     pub const MOST_THREADS: usize = 64;
 
     /// A move of everything from `source` to `target`, by the plan's choice.
@@ -141,14 +141,14 @@ impl<'a> Mover<'a> {
         Self { source, target, request: Request::default(), observer: None }
     }
 
-    /// The method to use; one that is named is used or refused, never replaced.
+    /// The method to use; a named method is used or refused, never replaced.
     #[must_use]
     pub fn method(mut self, choice: Choice) -> Self {
         self.request.choice = choice;
         self
     }
 
-    /// Methods that the plan may not pick.
+    /// Methods excluded from the plan.
     ///
     /// ```
     /// use gush::{MethodName, Mover};
@@ -163,8 +163,8 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether to exclude methods that share the source's pages with whoever reads the target, so
-    /// that no later write to the source file can show in what was already sent.
+    /// Whether to exclude methods that share the source's pages with the target's readers, so
+    /// that no later write to the source file can show in bytes already sent.
     ///
     /// ```
     /// use std::io::Read;
@@ -187,7 +187,7 @@ impl<'a> Mover<'a> {
     }
 
     /// The most bytes to move; without it, all up to the end of the source. A datagram is never cut:
-    /// one that is longer than what is left stays in its socket, and is an error (`EMSGSIZE`).
+    /// a datagram longer than the rest stays in the socket, and is an error (`EMSGSIZE`).
     #[must_use]
     pub fn length_bytes(mut self, bytes: u64) -> Self {
         self.request.length_bytes = Some(bytes);
@@ -220,9 +220,9 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether the target, a file, ends where the move ends, whatever it held from its offset on.
+    /// Whether the target, a file, ends where the move ends, and loses all old content from its offset on.
     ///
-    /// As if it had been truncated before, but a method that was named and is refused leaves the target as
+    /// As if truncated before, but the refusal of a named method leaves the target as
     /// it was. A target with O_APPEND is only added to.
     ///
     /// ```
@@ -276,7 +276,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The user's measured profile: it reorders what the plan permits, and sets sizes, threads and
+    /// The user's measured profile: a new order of the plan's methods, and sizes, threads and
     /// spinning where nothing else was asked for. A named method is used as if there were none. With the
     /// feature `profile`.
     #[cfg(feature = "profile")]
@@ -302,9 +302,9 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whom to tell of progress, at least ten times a second; its answer may stop the move.
+    /// The observer, told of progress at least ten times a second, who may stop the move.
     ///
-    /// Until the move ends, a target that is a socket has O_NONBLOCK, for everybody who shares it: see the crate's
+    /// Until the move ends, a socket as target has O_NONBLOCK, for everybody who shares the socket: see the crate's
     /// [page](crate#what-it-does-to-your-descriptors).
     ///
     /// ```
@@ -323,7 +323,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Lets another thread end the move. As with an [observer](Mover::observe), a target that is a socket has
+    /// Lets another thread end the move. As with an [observer](Mover::observe), a socket as target has
     /// O_NONBLOCK until then.
     ///
     /// ```
@@ -340,9 +340,9 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether to hash what passes (blake3); the plan then only picks methods that see the bytes. A method that
-    /// was named is used all the same: where it [sees no bytes](MethodName::sees_bytes), there is no hash in the
-    /// report. With the feature `digest`.
+    /// Whether to hash the bytes (blake3); the plan then only picks methods that see the bytes. A method
+    /// asked for by name is used all the same: where the method [sees no bytes](MethodName::sees_bytes), there is no
+    /// hash in the report. With the feature `digest`.
     ///
     /// ```
     /// use std::os::unix::fs::FileExt;
@@ -369,8 +369,8 @@ impl<'a> Mover<'a> {
     /// Moves the bytes, waiting as needed.
     ///
     /// # Errors
-    /// The call that failed, on which side, and how many bytes had arrived ([`Error`]); the refusal
-    /// of a method that was named; the observer's stop, or another thread's. What was taken from the source is delivered
+    /// The failed call, the side, and how many bytes had arrived ([`Error`]); the refusal
+    /// of a named method; the observer's stop, or another thread's. The bytes taken from the source are delivered
     /// first, or counted in the error (invariant 1).
     pub fn run(self) -> Result<Report, Error> {
         let Self { source, target, request, observer } = self;

@@ -1,8 +1,8 @@
-//! One file on several threads: pieces are handed out in order, and what has arrived is the part
-//! before the first piece that is not complete.
+//! One file on several threads: pieces are handed out in order, and the bytes that count as arrived are the part
+//! before the first incomplete piece.
 //!
-//! The calling thread has the first piece. Nobody else begins before a step of it has moved bytes, so that
-//! a method that is refused has touched nothing (invariant 3).
+//! The calling thread has the first piece. Nobody else begins before one step there has moved bytes, so that
+//! a refused method has touched nothing (invariant 3).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,33 +20,33 @@ use crate::progress::Control;
 use crate::report::MethodUse;
 use crate::sys::{Call, Counts};
 
-/// What a worker takes at a time. When the process is killed, a piece of this size at most can be
-/// missing in front of one that arrived; so it is small.
+/// The piece of one worker. When the process is killed, one piece a worker at most can be
+/// missing in front of arrived ones; so pieces are small.
 const PIECE_BYTES: u64 = 2 << 20;
 /// The buffer of a worker that reads and writes. 512 KiB is a little faster on a fresh machine; where
-/// memory is fragmented the folios that such writes ask for make every second copy take twice as long.
+/// memory is fragmented the folios of such writes make every second copy take twice as long.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The window of a worker that maps: its whole piece.
+/// The window of a mapping worker: a whole piece.
 const WINDOW_BYTES: usize = 2 << 20;
 /// All workers' buffers together (invariant 8).
 const BUFFERS_BYTES: usize = 12 << 20;
 
-/// Where a worker left its piece unfinished, counted from the start of the whole range, and why.
+/// Where a worker left a piece unfinished, counted from the start of the whole range, and why.
 struct Unfinished {
     offset: u64,
     cause: Cause,
 }
 
-/// That another worker halted is no cause: a worker that yields to a lower halt leaves none.
+/// Another worker's halt is no cause: a worker that yields to a lower halt leaves none.
 enum Cause {
-    /// The source may have ended, or the method was refused: one thread on its own finds out.
+    /// The source may have ended, or the method was refused: one thread alone finds out.
     Question,
     Failed(Fault),
     /// The observer said so, or another thread.
     Stopped,
 }
 
-/// What the workers share.
+/// The state shared by the workers.
 struct Shared<'fd> {
     method: &'static dyn Method,
     pair: Pair<'fd>,
@@ -54,11 +54,11 @@ struct Shared<'fd> {
     length: u64,
     next: AtomicU64,
     arrived: AtomicU64,
-    /// The lowest halt so far. Nothing is moved behind it, and everything before it is, so that what
-    /// has arrived and why it is not more are the same as with one thread.
+    /// The lowest halt so far. Nothing is moved behind the halt, and everything before, so that the bytes
+    /// that arrived, and the cause, are the same as with one thread.
     limit: AtomicU64,
     stopped: AtomicBool,
-    /// Set once the first piece has shown that the method serves, or why it does not.
+    /// Set once the first piece has shown whether the method serves, and if not, why.
     shown: OnceLock<()>,
 }
 
@@ -156,7 +156,7 @@ impl<'fd> Shared<'fd> {
     }
 }
 
-/// Makes one call of the flow, and answers how many bytes arrived by it.
+/// Makes one call of the flow, and answers how many bytes arrived.
 fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
     match streamed.flow.next(u64::MAX, &mut streamed.means) {
         Next::Do(op) => {
@@ -176,7 +176,7 @@ fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
     }
 }
 
-/// One step of a range, and how many bytes arrived by it.
+/// One step of a range, and how many bytes arrived.
 fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
     match range.step(most_bytes) {
         Step::Moved(bytes) => Ok(bytes),
@@ -189,7 +189,7 @@ fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
     }
 }
 
-/// The setup of one worker of several: its share of the memory that all may take.
+/// The setup of one worker of several: a share of the memory for all.
 fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
     let (usual_bytes, buffers) = match name {
         MethodName::MmapCopy => (WINDOW_BYTES, 2),
@@ -249,7 +249,7 @@ impl Move<'_> {
         trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno).into())
     }
 
-    /// Runs the workers; this thread is the first of them, and the one that asks the observer.
+    /// Runs the workers; this thread is the first of them, and asks the observer.
     fn work_together(
         &mut self,
         name: MethodName,

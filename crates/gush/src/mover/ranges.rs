@@ -1,4 +1,4 @@
-//! Driving ranges: parts of a file that are copied between named offsets, around the flow of a move.
+//! Driving ranges: parts of a file copied between named offsets, around the flow of a move.
 //!
 //! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. What a
 //! range cannot do is prove the end: behind the last one a `read` is asked.
@@ -22,7 +22,7 @@ use crate::sys::Call;
 enum Reached {
     /// As far as was asked.
     Goal,
-    /// A `read` of its own answered 0.
+    /// The range's own `read` answered 0.
     End,
     /// Another call answered 0, which proves nothing.
     Nothing,
@@ -31,7 +31,7 @@ enum Reached {
 }
 
 impl<'a> Move<'a> {
-    /// Copies a range up to the source's known end, and asks whether that is the end. Answers whether the move is
+    /// Copies a range up to the source's known end, and asks whether more follows. Answers whether the move is
     /// at its goal; if not, another range goes on from the cursor.
     pub(super) fn move_by_range(
         &mut self,
@@ -53,7 +53,7 @@ impl<'a> Move<'a> {
         outcome
     }
 
-    /// A method that says twice at one place that there is no more, where there is, is refused: `doubted_at` keeps
+    /// A method that reports the end twice at one place before the end is refused: `doubted_at` keeps
     /// the place between the two.
     fn copy_and_prove(
         &mut self,
@@ -95,7 +95,7 @@ impl<'a> Move<'a> {
         Ok(false)
     }
 
-    /// Copies one range of at most `most_bytes`, and cuts off what may lie behind it.
+    /// Copies one range of at most `most_bytes`, and cuts off bytes behind the range.
     fn move_range(
         &mut self,
         name: MethodName,
@@ -115,7 +115,7 @@ impl<'a> Move<'a> {
         Ok(reached)
     }
 
-    /// Invariant: what lies before the cursor has arrived, and nothing is in flight between two steps.
+    /// Invariant: everything before the cursor has arrived, and nothing is in flight between two steps.
     fn step_through(
         &mut self,
         name: MethodName,
@@ -164,8 +164,8 @@ impl<'a> Move<'a> {
         Ok(Reached::Goal)
     }
 
-    /// The target's end, kept in mind where bytes can come to lie behind those that have arrived, and
-    /// moved to where it will be for a method that maps it.
+    /// The target's end, kept in mind where bytes can come to lie behind the arrived ones, and
+    /// moved to the final place for a mapping method.
     fn open_end(
         &self,
         name: MethodName,
@@ -179,7 +179,7 @@ impl<'a> Move<'a> {
         self.reserved_end(name, left_bytes).map(Some)
     }
 
-    /// Where the target ends now; for a method that maps it, the end is moved on by so many bytes.
+    /// Where the target ends now; for a mapping method the end is moved on by so many bytes.
     pub(super) fn reserved_end(
         &self,
         name: MethodName,
@@ -194,8 +194,8 @@ impl<'a> Move<'a> {
         Ok(end)
     }
 
-    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
-    /// without taking what comes: its method is not believed.
+    /// Only a `read` of 0 bytes is the end (invariant 2). A source without offsets cannot be asked
+    /// without taking bytes: the method is not believed.
     fn has_more(&mut self, name: MethodName) -> Result<bool, Error> {
         let Some(at) = self.cursor.source_at() else { return Ok(true) };
         let mut port = Port::new(&self.ends.source, Some(at));
@@ -211,8 +211,8 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Did the call fail because the source, a mapped file, became shorter? What is left of it can be moved:
-    /// bytes that were written from behind its new end are written over, or cut off.
+    /// Did the call fail because the source, a mapped file, became shorter? The remaining bytes can be moved:
+    /// bytes written from behind the new end are written over, or cut off.
     pub(super) fn was_cut(&mut self, fault: Fault) -> bool {
         let to = self.cursor.bases().1;
         let nothing_behind =

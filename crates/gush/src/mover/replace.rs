@@ -1,11 +1,11 @@
-//! What a target held before, where a move replaces it: cut off once something takes its place.
+//! The old content of a target that a move replaces: cut off once something takes its place.
 //!
-//! The plan ends in a method that serves everything, so the old content goes before the plan's first
-//! method is tried. A method that was named may be refused, and a refusal leaves the target as it was:
+//! The plan ends in read-write, which serves everything, so the old content goes before the plan's first
+//! method is tried. A named method may be refused, and a refusal leaves the target untouched:
 //! the method first shows on a small piece, written over the old content, that it serves. Then the
 //! target is cut, and the move begins anew, as if the target had been empty; ext4 counts on that
-//! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give its bytes again: its first piece
-//! stays, and the old content is cut off behind it. A method refused after that has failed.
+//! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give bytes again: the first piece
+//! stays, and the old content is cut off behind. A method refused later has failed.
 
 use super::cursor::Cursor;
 use super::drive::{Halt, Move};
@@ -17,16 +17,16 @@ use crate::method::MethodName;
 use crate::port::Side;
 use crate::sys::{self, Call};
 
-/// More than any alignment that a method asks for.
+/// More than any method's alignment.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// What the target holds that a move is to replace.
+/// The content of the target that a move is to replace.
 pub(super) enum OldContent {
     /// Nothing, or nothing is to be replaced.
     None,
-    /// All of it is there still.
+    /// Still complete.
     Kept,
-    /// Some of it was cut off.
+    /// Partly cut off.
     Lost,
 }
 
@@ -68,7 +68,7 @@ impl Move<'_> {
         }
     }
 
-    /// A method whose one call moves everything makes it over the old content: that what was longer is cut
+    /// A method of one call moves everything over the old content, whose longer rest is cut
     /// afterwards. Only a last part of a block cannot be cloned into the middle of a file
     /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before it come first, and show.
     fn show_on_whole_blocks(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
@@ -129,7 +129,7 @@ impl Move<'_> {
         outcome
     }
 
-    /// After the last step of a move that succeeded: nothing is left of the old content.
+    /// After the last step of a successful move: nothing is left of the old content.
     pub(super) fn cut_what_is_left(&mut self) -> Result<(), Error> {
         if self.old.is_kept() { self.cut_old_content(self.cursor.target_at()) } else { Ok(()) }
     }

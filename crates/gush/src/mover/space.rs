@@ -12,22 +12,22 @@ use crate::port::Side;
 use crate::sys::{self, Call};
 use crate::tuning::{Advice, Space};
 
-/// A target whose end may lie behind what has arrived, until it is trimmed.
+/// A target whose end may lie behind the arrived bytes, until the trimming.
 pub(super) struct OpenEnd<'fd> {
     fd: BorrowedFd<'fd>,
     before_bytes: u64,
 }
 
 impl<'fd> OpenEnd<'fd> {
-    /// Remembers the size that the target has now.
+    /// Remembers the target's present size.
     pub(super) fn of(fd: BorrowedFd<'fd>) -> io::Result<Self> {
         sys::file::size_bytes(fd).map(|before_bytes| Self { fd, before_bytes })
     }
 
-    /// Makes the file reach `at + len` bytes, with its space (fallocate(2)).
+    /// Makes the file reach `at + len` bytes, with space (fallocate(2)).
     ///
     /// # Errors
-    /// fallocate's; the file then has the size it had.
+    /// fallocate's; the file then has the old size.
     pub(super) fn reserve(&self, at: u64, len: u64) -> io::Result<()> {
         sys::file::fallocate(self.fd, FallocateFlags::empty(), at, len).inspect_err(|_| {
             // ext4 may have got half-way; the error of the reservation is the one that counts.
@@ -37,7 +37,7 @@ impl<'fd> OpenEnd<'fd> {
         })
     }
 
-    /// Cuts off what lies behind the last byte that arrived, if any did, but nothing that was there
+    /// Cuts off the bytes behind the last arrived one, if any arrived, but no bytes that were there
     /// before.
     pub(super) fn trim(&self, arrived_end: Option<u64>) -> io::Result<()> {
         let end = arrived_end.unwrap_or(0).max(self.before_bytes);
@@ -49,12 +49,12 @@ impl<'fd> OpenEnd<'fd> {
     }
 }
 
-/// What has to be undone about the target's blocks and size when the move ends.
+/// The undoing of blocks and size of the target when the move ends.
 #[derive(Default)]
 pub(super) struct Loose {
     /// Blocks were reserved behind the target's end.
     pub(super) reserved: bool,
-    /// The source became shorter, and bytes from behind its new end may lie behind the target's.
+    /// The source became shorter, and bytes from behind the new end may lie behind the target's.
     pub(super) overshot: bool,
 }
 

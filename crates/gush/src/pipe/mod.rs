@@ -23,11 +23,11 @@ use crate::kernel::{Kernel, page_bytes};
 use crate::port::Port;
 use crate::sys;
 
-/// Both ends of a pipe that nobody else has, and how many bytes are in it.
+/// Both ends of a private pipe, and how many bytes are inside.
 ///
 /// Capacity counts slots, not bytes (`struct pipe_buffer` of `fs/pipe.c`), and `EAGAIN` from a splice
 /// into a pipe may mean "source empty" or "pipe full". The pipe is therefore only ever filled when
-/// empty, and emptied before it is filled again.
+/// empty, and emptied before the next filling.
 ///
 /// ```
 /// let pipe = gush::pipe::Pipe::new(65536)?;
@@ -60,7 +60,7 @@ impl Pipe {
         self.capacity_bytes
     }
 
-    /// Makes an empty pipe smaller, so that the user's other pipes may be larger; answers whether it is.
+    /// Makes an empty pipe smaller, so that the user's other pipes may be larger; answers whether the kernel agreed.
     ///
     /// Pages are counted by user, not by process (`pipe-user-pages-soft`, pipe(7)).
     ///
@@ -80,13 +80,13 @@ impl Pipe {
         self.capacity_bytes <= wanted_bytes
     }
 
-    /// Is nothing in it?
+    /// Is the pipe empty?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held_bytes == 0
     }
 
-    /// The bytes in it.
+    /// The bytes in the pipe.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes
@@ -100,30 +100,30 @@ impl Pipe {
         self.write_end.as_fd()
     }
 
-    /// Counts what was put into the write end by other means than [`Pipe::fill`].
+    /// Counts bytes put into the write end by other means than [`Pipe::fill`].
     pub(crate) fn put(&mut self, bytes: usize) {
         self.held_bytes += bytes as u64;
     }
 
-    /// Counts what was taken out of the read end by other means than [`Pipe::empty_into`].
+    /// Counts bytes taken out of the read end by other means than [`Pipe::empty_into`].
     pub(crate) fn gone(&mut self, bytes: usize) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes as u64);
     }
 
-    /// The call of [`Pipe::fill`] alone: whoever makes it counts by [`Pipe::put`].
+    /// The call of [`Pipe::fill`] alone: the caller counts by [`Pipe::put`].
     pub(crate) fn splice_in(&self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let to = self.write_end.as_fd();
         sys::pipe::splice(source.fd, source.at.as_mut(), to, None, most, SpliceFlags::NONBLOCK)
     }
 
-    /// The call of [`Pipe::empty_into`] alone: whoever makes it counts by [`Pipe::gone`].
+    /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
         let from = self.read_end.as_fd();
         sys::pipe::splice(from, None, target.fd, target.at.as_mut(), most, SpliceFlags::NONBLOCK)
     }
 
-    /// The call of [`Pipe::read_out`] alone: whoever makes it counts by [`Pipe::gone`].
+    /// The call of [`Pipe::read_out`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn read_held(&self, buf: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.held_bytes).unwrap_or(usize::MAX).min(buf.len());
         if most == 0 { Ok(0) } else { sys::data::read(self.read_end.as_fd(), &mut buf[..most]) }
@@ -133,7 +133,7 @@ impl Pipe {
     /// could mean "pipe full" as well as "nothing there".
     ///
     /// # Errors
-    /// `EAGAIN` when the source has nothing now; else what the kernel answered.
+    /// `EAGAIN` when the source has nothing now; else the kernel's answer.
     ///
     /// ```
     /// use std::io::Write;
@@ -157,14 +157,14 @@ impl Pipe {
     /// Splices at most `most` bytes out of the pipe into a port.
     ///
     /// # Errors
-    /// `EAGAIN` when the target has no room now; else what the kernel answered.
+    /// `EAGAIN` when the target has no room now; else the kernel's answer.
     pub fn empty_into(&mut self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         let put = self.splice_out(target, most)?;
         self.gone(put);
         Ok(put)
     }
 
-    /// Reads bytes out of the pipe, to deliver or to drop them; 0 when it holds none.
+    /// Reads bytes out of the pipe, to deliver or to drop them; 0 when the pipe is empty.
     ///
     /// # Errors
     /// What the kernel answered.
@@ -187,7 +187,7 @@ impl Pipe {
     }
 }
 
-/// Writes once, without waiting, whatever the descriptor's own flags.
+/// Writes once, without waiting, with or without O_NONBLOCK.
 pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
     Port::new(&Endpoint::of_borrowed(fd)?, None).write(bytes)
 }
@@ -196,8 +196,8 @@ pub(crate) fn write_now(fd: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
 /// fast as any larger.
 pub(crate) const USUAL_BYTES: usize = 1 << 20;
 
-/// Of what the user may have in pipes, one that belongs to somebody else gets one part in so many: it stays
-/// that large, and the user's other programs need theirs.
+/// Of the user's memory for pipes, a pipe of somebody else gets one part in so many: the pipe stays
+/// so large, and the user's other programs need theirs.
 const SHARE_OF_USER: usize = 16;
 
 /// The size that a pipe of somebody else is asked to take: as the user named it, who answers for it, or else a
@@ -207,13 +207,13 @@ pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> us
     named_bytes.unwrap_or_else(|| wanted_bytes.min(share_bytes().unwrap_or(usize::MAX)))
 }
 
-/// Makes any pipe as large as `wanted_bytes` or as permitted; answers its capacity.
+/// Makes any pipe as large as `wanted_bytes` or as permitted; answers the capacity.
 ///
-/// A size that is refused (EPERM: above `pipe-max-size` or past the user's page limit) is halved
-/// until the pipe as it stands is large enough to be kept.
+/// A refused size (EPERM: above `pipe-max-size` or past the user's page limit) is halved
+/// until the pipe is as large already.
 ///
 /// # Errors
-/// `EBADF` when it is no pipe.
+/// `EBADF` for any other descriptor.
 pub(crate) fn grow(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usize> {
     let present_bytes = sys::pipe::pipe_size(pipe)?;
     let mut wanted_bytes = wanted_bytes.max(page_bytes());

@@ -1,9 +1,9 @@
 //! Pipes kept for their next use, under a budget.
 //!
 //! A user without privilege may have `/proc/sys/fs/pipe-user-pages-soft` pages in pipes, over all
-//! processes; past that a new pipe gets two slots, and none may grow (pipe(7)). Whoever moves bytes holds
-//! a pipe only while bytes are in it, so a few pipes serve many flows. When those that are held grow many,
-//! new ones are made smaller; when the kernel refuses a size, the pool remembers and asks for half of it;
+//! processes; past the limit a new pipe gets two slots, and none may grow (pipe(7)). Whoever moves bytes holds
+//! a pipe only while bytes are inside, so a few pipes serve many flows. When many pipes are held,
+//! new ones are made smaller; when the kernel refuses a size, the pool remembers and asks for half as much;
 //! past the budget there is none, and bytes go through memory instead.
 
 use std::ops::{Deref, DerefMut};
@@ -22,7 +22,7 @@ const BORN_BYTES: usize = 64 << 10;
 /// A pipe of fewer bytes was made past the user's limit: two slots move less than a copy does.
 const LEAST_BYTES: usize = 16 << 10;
 
-/// Of the pages that the user may have, those that one process takes.
+/// The share of the user's pages for one process.
 const SHARE: (usize, usize) = (3, 4);
 
 /// Where there is no limit, as many pages as there are by default.
@@ -32,12 +32,12 @@ const DEFAULT_PAGES: usize = 16384;
 const MOST_IDLE: usize = 32;
 const MOST_IDLE_AT_REST: usize = 4;
 
-/// Of the descriptors that this process may have, pipes take one in so many: connections need them more.
+/// Of the process' descriptors pipes take one in so many: connections need the others.
 const DESCRIPTORS_A_PIPE: u64 = 16;
 
 /// Empty pipes, shared by threads; a clone is the same pool.
 ///
-/// A pipe that still holds bytes is closed, never kept: they would be somebody else's.
+/// A pipe that still holds bytes is closed, never kept: the next flow would get the bytes.
 ///
 /// ```
 /// let pool = gush::pipe::Pool::new(1 << 20, 8);
@@ -63,7 +63,7 @@ struct Shelves {
     idle: Mutex<Vec<Pipe>>,
 }
 
-/// What the pipes of a pool amount to.
+/// The sum of a pool's pipes.
 ///
 /// ```
 /// let usage = gush::pipe::Pool::new(1 << 20, 8).usage();
@@ -78,7 +78,7 @@ pub struct PoolUsage {
     pub idle: usize,
     /// The capacity of both together, where every slot holds one page.
     pub bytes: usize,
-    /// The most that it may become.
+    /// The most bytes, by the budget.
     pub budget_bytes: usize,
 }
 
@@ -103,14 +103,14 @@ impl Pool {
         }))
     }
 
-    /// The pool of this process: three quarters of the pages that the user may have in pipes, and a
-    /// sixteenth of the descriptors. Both limits are read when it is first asked for.
+    /// The pool of this process: three quarters of the user's pages for pipes, and a
+    /// sixteenth of the descriptors. Both limits are read at the first call.
     pub fn shared() -> &'static Pool {
         static SHARED: OnceLock<Pool> = OnceLock::new();
         SHARED.get_or_init(|| Pool::new(budget_bytes(soft_limit_pages()), most_pipes()))
     }
 
-    /// An empty pipe, or none when the budget is used up or the kernel gives none that is worth it.
+    /// An empty pipe, or none when the budget is used up or the kernel gives only tiny ones.
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
         let kept = self.idle().pop();
@@ -149,7 +149,7 @@ impl Pool {
         pipe
     }
 
-    /// Keeps an empty pipe if there is room for it; closes any other.
+    /// Keeps an empty pipe if there is room; closes any other.
     fn give_back(&self, mut pipe: Pipe) {
         let mut closed_bytes = 0;
         let was_bytes = pipe.capacity_bytes();
@@ -175,7 +175,7 @@ impl Pool {
         }
     }
 
-    /// The size that pipes are asked for at most at present, in bytes.
+    /// The largest size of pipes asked for at present, in bytes.
     #[must_use]
     pub fn pipe_bytes(&self) -> usize {
         self.0.pipe_bytes.load(Ordering::Relaxed)
@@ -193,7 +193,7 @@ impl Pool {
     }
 }
 
-/// A pipe that goes back to its pool when it is dropped; with bytes in it, it is closed.
+/// A pipe that goes back to its pool when dropped; with bytes inside the pipe is closed.
 ///
 /// ```
 /// let pool = gush::pipe::Pool::new(1 << 20, 1);
@@ -205,7 +205,7 @@ impl Pool {
 #[derive(Debug)]
 pub struct PipeLoan {
     pipe: Option<Pipe>,
-    /// None for a pipe that is closed instead.
+    /// None for a pipe to be closed instead.
     pool: Option<Pool>,
 }
 

@@ -1,4 +1,4 @@
-//! Fast output into somebody's pipe that stays what it was, whatever the reader does with it.
+//! Fast output into somebody's pipe: the bytes stay the same in the reader's hands.
 //!
 //! | technique | how | copies |
 //! |---|---|---|
@@ -22,28 +22,28 @@ use crate::port::Side;
 use crate::sys;
 use crate::wait::{Wait, Waiter};
 
-/// A smaller commit is written: giving a huge page away for it would cost more, and let a reader who
+/// A smaller commit is written: giving a huge page away would cost more, and let a reader who
 /// holds small pieces hold 2 MiB with each.
 const LEAST_LENT_BYTES: usize = 256 << 10;
 /// Fewer bytes are collected, or written: a socket pays for two calls.
 const LEAST_SOCKET_BYTES: usize = 64 << 10;
 /// The buffer of a technique that copies.
 const COPIED_BYTES: usize = 256 << 10;
-/// What is lent of a huge page at a time: the reader takes it while the next is being filled, and is
+/// The piece of a huge page lent at a time: the reader takes one while the next is being filled, and is
 /// soon done with the last, so that the page can be given away at once.
 const LENT_BYTES: usize = 512 << 10;
 
 /// How long a reader that splices takes for a full pipe of lent pages, and more.
 const LOOK: Duration = Duration::from_micros(20);
-/// Waiting in vain costs at most a few hundredths then.
+/// If the reader never empties the pipe, looking costs at most a few hundredths of the time.
 const PAGES_BETWEEN_LOOKS: u32 = 16;
 
-/// Writes into a pipe (or anything else, then by `write`) so that what was committed is what arrives:
-/// the reader may read it, splice it to a file, socket or pipe, tee it, or hold it for an hour.
+/// Writes into a pipe (or anything else, then by `write`) so that the committed bytes arrive unchanged:
+/// the reader may read them, splice them to a file, socket or pipe, tee them, or hold them for an hour.
 ///
-/// As a [`Write`] it copies once, through the socket where there is one (its slots are fat, and huge
+/// The [`Write`] of this type copies once, through the socket where there is one (the slots are fat, and huge
 /// pages would be zeroed first); small pieces are collected. [`Writer::buffer`] and [`Writer::commit`]
-/// do without that copy. Dropping it does not flush: call [`Write::flush`], which can fail.
+/// do without the copy. Dropping a writer does not flush: call [`Write::flush`], which can fail.
 ///
 /// The pipe is grown as the crate's page [tells](crate#what-it-does-to-your-descriptors).
 ///
@@ -67,16 +67,16 @@ pub struct Writer<P: AsFd> {
     socket: Option<Fattener>,
     /// Memory with room for another buffer.
     spare: Option<Strip>,
-    /// Lent memory that the reader may still be reading from the pipe, renewed by the next commit.
+    /// Lent memory, perhaps still in the pipe, renewed by the next commit.
     given_late: Option<Strip>,
     /// A reader that was slow is not waited for so many times.
     pages_until_look: u32,
-    /// What `write` has collected of small pieces.
+    /// Small pieces collected by `write`.
     collected: Vec<u8>,
 }
 
 impl<P: AsFd> Writer<P> {
-    /// A writer by the best technique that is allowed here.
+    /// A writer by the best technique allowed here.
     ///
     /// # Errors
     /// `EBADF`, or `ENOMEM` when there is no memory for a buffer.
@@ -128,7 +128,7 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    /// How it waits while the pipe is full.
+    /// How to wait while the pipe is full.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.waiter = Waiter::new(wait);
@@ -140,15 +140,15 @@ impl<P: AsFd> Writer<P> {
         self.technique
     }
 
-    /// What it writes into.
+    /// The pipe.
     pub fn get_ref(&self) -> &P {
         &self.pipe
     }
 
-    /// Sends what `write` has collected, and gives back what it wrote into.
+    /// Sends the pieces collected by `write`, and gives the pipe back.
     ///
     /// # Errors
-    /// The pipe back, and what the last write answered: what had been collected has not arrived as a whole.
+    /// The pipe, and the answer to the last write: the collected pieces have not arrived as a whole.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -171,7 +171,7 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    /// Memory to fill in place: [`Writer::commit`] sends the first bytes of it. Its content is undefined.
+    /// Memory to fill in place: [`Writer::commit`] sends the first bytes. The content is undefined.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -188,7 +188,7 @@ impl<P: AsFd> Writer<P> {
         Ok(Buffer::of(strip, len_bytes))
     }
 
-    /// Sends the first `len_bytes` of a filled buffer, after whatever `write` had collected.
+    /// Sends the first `len_bytes` of a filled buffer, after the pieces collected by `write`.
     ///
     /// # Errors
     /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; what vmsplice or write
@@ -239,10 +239,10 @@ impl<P: AsFd> Writer<P> {
         }
     }
 
-    /// Gives lent memory away: at once if the reader is done with it already, with the next page if not.
+    /// Gives lent memory away: at once if the reader is done already, with the next page if not.
     ///
-    /// The page goes to the free list of the processor that drops it last. If that is ours, the next
-    /// fill gets it back while it is in our cache; if not, filling other memory hides the wait.
+    /// The page goes to the free list of the processor of the last drop. If this is our processor, the next
+    /// fill gets the page back while our cache holds it; if not, filling other memory hides the wait.
     fn give_away(&mut self, lent: Strip) -> io::Result<()> {
         let earlier = self.given_late.take();
         if self.reader_is_done() {

@@ -1,8 +1,8 @@
-//! The user's measured profile: which of the methods that the table permits come first on this machine,
+//! The user's measured profile: which of the table's methods come first on this machine,
 //! and with which sizes.
 //!
-//! A profile is advice. It can reorder what the plan's table permits and set sizes within their limits;
-//! it can permit nothing: a stale or hostile one makes a move slower at worst.
+//! A profile is advice: a new order of the methods in the plan's table, and sizes within their limits.
+//! No profile permits another method: a stale or hostile one makes a move slower at worst.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -21,12 +21,12 @@ mod rule;
 pub use host::Host;
 pub(crate) use rule::Rule;
 
-/// The format that this version reads and `gush tune` writes.
+/// The format written by `gush tune` and read by this version.
 const FORMAT: u32 = 1;
-/// No profile is this long; a file that is was not made by `gush tune`.
+/// No profile of `gush tune` is this long.
 const MOST_BYTES: u64 = 256 << 10;
 
-/// What `gush tune` measured on this machine, as far as it makes sense.
+/// The measurements of `gush tune` on this machine, as far as they make sense.
 ///
 /// ```
 /// use gush::{Host, Mover, Profile};
@@ -57,7 +57,7 @@ const MOST_BYTES: u64 = 256 << 10;
 pub struct Profile {
     rules: Vec<Rule>,
     small_message_bytes: Option<usize>,
-    /// Why none of it is used, or what of it is not.
+    /// Why nothing, or which part, is not used.
     notes: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ struct Machine {
 impl FromStr for Profile {
     type Err = ProfileError;
 
-    /// Reads a profile for this machine. A rule that makes no sense is left out and noted.
+    /// Reads a profile for this machine. A senseless rule is left out and noted.
     fn from_str(text: &str) -> Result<Self, ProfileError> {
         Self::for_host(text, &Host::here())
     }
@@ -99,7 +99,7 @@ impl Profile {
     /// Reads a profile for a machine of one's choice; see [`Host::here`].
     ///
     /// # Errors
-    /// What is wrong with the text; that it is of another format; that it was made elsewhere.
+    /// A mistake in the text, another format, or another machine's profile.
     pub fn for_host(text: &str, host: &Host) -> Result<Self, ProfileError> {
         let wrong = |error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
@@ -148,7 +148,7 @@ impl Profile {
         Some(config.join("gush/profile.toml"))
     }
 
-    /// The user's profile, if there is one. One that cannot be used says so in every report.
+    /// The user's profile, if there is one. A useless one says so in every report.
     ///
     /// ```
     /// if let Some(profile) = gush::Profile::of_user() {
@@ -160,8 +160,8 @@ impl Profile {
         Self::load(&Self::default_path()?)
     }
 
-    /// The profile in a file; none where there is no such file. One that cannot be used is empty, and
-    /// its notes say why.
+    /// The profile in a file; none where there is no such file. A useless one is empty, and
+    /// notes why.
     ///
     /// ```
     /// assert!(gush::Profile::load("/no/such/profile.toml".as_ref()).is_none());
@@ -183,13 +183,13 @@ impl Profile {
         }
     }
 
-    /// Why it is not used, or what of it is not, in sentences.
+    /// Why the profile, or which part, is not used, in sentences.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Does it change nothing, because it holds no rule or none that can be used?
+    /// Is there no rule that can be used?
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
@@ -202,8 +202,8 @@ impl Profile {
         self.small_message_bytes
     }
 
-    /// What it says about a move of so many bytes (0 where nobody knows how many are coming), if it says
-    /// anything: the rule, as `--explain` tells it.
+    /// The rule, as `--explain` tells it, for a move of so many bytes (0 where nobody knows how many
+    /// are coming), if there is one.
     ///
     /// ```
     /// let file = tempfile::tempfile()?;
@@ -221,7 +221,7 @@ impl Profile {
         self.rule_for(source, target, expected_bytes).map(Rule::to_string)
     }
 
-    /// The first rule that fits.
+    /// The first fitting rule.
     pub(crate) fn rule_for(
         &self,
         source: &Endpoint<'_>,

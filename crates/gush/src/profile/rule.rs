@@ -10,7 +10,7 @@ use crate::method::MethodName;
 use crate::mover::Mover;
 use crate::tuning::{Measured, Tuning};
 
-/// Kinds of endpoint that a rule may name. Terminals, made-up files and datagrams are not among them:
+/// Kinds of endpoint in a rule. Terminals, made-up files and datagrams are not among them:
 /// they have one sound way.
 const KINDS: &[(&str, Kind)] = &[
     ("file", Kind::File),
@@ -20,14 +20,14 @@ const KINDS: &[(&str, Kind)] = &[
     ("device", Kind::Character),
 ];
 
-/// The largest pipe that a rule gets.
+/// The largest pipe of a rule.
 const MOST_PIPE_BYTES: u64 = 4 << 20;
-/// The longest spin that a rule gets: a processor is not burnt for longer than a wake-up costs.
+/// The longest spin of a rule: a processor is not burnt for longer than a wake-up costs.
 const MOST_SPIN_US: u64 = 1000;
 /// Buffers below a page only cost calls.
 const LEAST_BUFFER_BYTES: u64 = 4096;
 
-/// A rule as it stands in the file.
+/// A rule in the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -46,7 +46,7 @@ struct Text {
     spin_us: Option<u64>,
 }
 
-/// A rule that makes sense.
+/// A valid rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     number: usize,
@@ -64,10 +64,10 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// Reads the rule of this number; what had to be clamped is told to `warn`.
+    /// Reads the rule of this number; each clamped value is told to `warn`.
     ///
     /// # Errors
-    /// Why it is left out.
+    /// Why the rule is left out.
     pub(super) fn read(
         number: usize,
         value: toml::Value,
@@ -156,7 +156,7 @@ impl Rule {
         &self.methods
     }
 
-    /// The sizes for this method: those that were measured with it, which is the first one.
+    /// The sizes for this method: measured with the first one only.
     pub(crate) fn measured_for(&self, name: MethodName) -> Measured {
         if self.concerns(name) { self.measured } else { Measured::default() }
     }
@@ -173,7 +173,7 @@ impl Rule {
         self.spin
     }
 
-    /// Without methods it speaks of sizes for whatever the table picks.
+    /// Without methods the sizes are for any pick of the table.
     fn concerns(&self, name: MethodName) -> bool {
         self.methods.first().is_none_or(|first| *first == name)
     }

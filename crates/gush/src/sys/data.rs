@@ -19,7 +19,7 @@ pub(crate) fn pread(fd: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> io::Result<u
     sized(Call::Pread, buf.len(), |len| io::pread(fd, &mut buf[..len], at))
 }
 
-/// `pread` into a mapped target, `len` bytes at `to`: memory that other processes may change, so no Rust
+/// `pread` into a mapped target, `len` bytes at `to`: memory shared with other processes, so no Rust
 /// reference to it is made.
 ///
 /// # Safety
@@ -39,7 +39,7 @@ pub(crate) unsafe fn pread_raw(
     })
 }
 
-/// A read that never waits, whatever the descriptor's own O_NONBLOCK says.
+/// A read that never waits, with or without O_NONBLOCK.
 ///
 /// `RWF_NOWAIT` on pipes: since Linux 6.4 (`FMODE_NOWAIT` in `fs/pipe.c`); else EOPNOTSUPP.
 pub(crate) fn read_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
@@ -59,7 +59,7 @@ pub(crate) fn recv_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
-/// Takes one datagram; EMSGSIZE where `buf` was too small for it, and the rest is lost (recv(2),
+/// Takes one datagram; EMSGSIZE where `buf` was too small, and the rest is lost (recv(2),
 /// `MSG_TRUNC`).
 pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     sized(Call::Recv, buf.len(), |len| {
@@ -69,7 +69,7 @@ pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize
     })
 }
 
-/// The size of the next datagram, which stays where it is.
+/// The size of the next datagram, which stays in the socket.
 pub(crate) fn recv_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     sized(Call::Recv, 0, |_| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
@@ -85,7 +85,7 @@ pub(crate) fn pwrite(fd: BorrowedFd<'_>, buf: &[u8], at: u64) -> io::Result<usiz
     sized(Call::Pwrite, buf.len(), |len| io::pwrite(fd, &buf[..len], at))
 }
 
-/// Writes from a mapped source, `len` bytes at `from`: memory that other processes may change, so no Rust
+/// Writes from a mapped source, `len` bytes at `from`: memory shared with other processes, so no Rust
 /// reference to it is made.
 ///
 /// # Safety
@@ -126,7 +126,7 @@ fn offset(at: u64) -> io::Result<libc::off64_t> {
     libc::off64_t::try_from(at).map_err(|_| Errno::INVAL)
 }
 
-/// What a function of the C library counted, or its errno.
+/// The count of a C library function, or its errno.
 fn answered(count: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| last_errno())
 }

@@ -1,7 +1,7 @@
-//! Faults on demand: a test says what a system call answers instead of the kernel.
+//! Faults on demand: a test answers system calls instead of the kernel.
 //!
-//! A [`Plan`] is carried by whoever makes the calls: the thread that installs it, the workers that a move
-//! starts from that thread, and a task that it is put [around](Plan::around), on any thread that polls it.
+//! A [`Plan`] is carried by whoever makes the calls: the installing thread, the workers of a move
+//! of this thread, and a task with the plan [around](Plan::around), on any polling thread.
 //! Tests therefore run side by side without seeing each other's faults. Whether a call was missed is
 //! counted: [`unplanned_calls`].
 
@@ -15,14 +15,14 @@ use rustix::io::Errno;
 
 use super::Call;
 
-/// What the seam does with one call.
+/// The seam's treatment of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Ask the kernel.
     Go,
     /// Ask the kernel for at most so many bytes.
     Short(usize),
-    /// Answer 0 without asking the kernel: the false end of a call that is not `read`.
+    /// Answer 0 without asking the kernel: the false end of another call than `read`.
     Zero,
     /// Answer this error without asking the kernel.
     Fail(Errno),
@@ -30,7 +30,7 @@ pub enum Verdict {
 
 type Judge = dyn FnMut(Call, u64) -> Verdict + Send;
 
-/// A function that judges each call, given its name and its number among the calls of that name
+/// A function that judges each call by name and number among the calls of the same name
 /// (counted from 0 since the plan was installed).
 ///
 /// ```
@@ -61,12 +61,12 @@ thread_local! {
     static ACTIVE: RefCell<Option<Plan>> = const { RefCell::new(None) };
 }
 
-/// Plans that reign now, on all threads; and calls that none of them saw.
+/// Present plans, on all threads; and calls seen by none of them.
 static REIGNING: AtomicUsize = AtomicUsize::new(0);
 static UNPLANNED: AtomicU64 = AtomicU64::new(0);
 
 impl Plan {
-    /// A plan that asks `judge` at every call.
+    /// A plan by `judge`, asked at every call.
     pub fn new(judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(State { judge: Box::new(judge), seen: vec![0; Call::ALL.len()] })))
     }
@@ -78,7 +78,7 @@ impl Plan {
         Guard(ACTIVE.replace(Some(self)))
     }
 
-    /// Makes the plan answer the calls of a future, whichever thread polls it.
+    /// Makes the plan answer the calls of a future, on any polling thread.
     ///
     /// ```
     /// # use std::task::{Context, Waker};
@@ -112,8 +112,8 @@ impl Drop for Guard {
     }
 }
 
-/// How many calls were made so far by threads without a plan while some thread had one: in a process that
-/// does one thing, the calls that its plan has missed.
+/// How many calls were made so far by threads without a plan while some thread had one: in a process
+/// with one job, the calls missed by the plan.
 #[must_use]
 pub fn unplanned_calls() -> u64 {
     UNPLANNED.load(Ordering::Relaxed)

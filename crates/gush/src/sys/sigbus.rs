@@ -1,6 +1,6 @@
-//! Surviving SIGBUS: a file that is truncated while it is mapped must give an error, not a death.
+//! Surviving SIGBUS: the truncation of a mapped file must give an error, not a death.
 //!
-//! While a [`Guard`] stands over a range, a fault in it puts an anonymous page under the faulting
+//! While a [`Guard`] stands over a range, a fault there puts an anonymous page under the faulting
 //! address and marks the guard; the interrupted copy goes on with zeros, and its caller, who asks
 //! [`Guard::was_hit`], reports failure. (mmap(2), "SIGBUS"; the same way is used by libwayland's
 //! `wl_shm_buffer_begin_access`.)
@@ -31,11 +31,11 @@ static GUARDED: [Slot; SLOTS] = [const {
     Slot { start: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
 }; SLOTS];
 
-/// How many guards stand, and the disposition that the last one to go puts back.
+/// How many guards stand, and the disposition to be put back by the last one.
 static STANDING: Mutex<(usize, Option<libc::sigaction>)> = Mutex::new((0, None));
 
-/// What the handler passes other signals on to: read by the handler, so published by one store. Never
-/// freed, because a handler may still be reading it; one that says the same is not made again.
+/// The disposition for other signals: read by the handler, so published by one store. Never
+/// freed, because a handler may still be reading; an equal one is not made again.
 static PREVIOUS: AtomicPtr<Previous> = AtomicPtr::new(ptr::null_mut());
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn handler() -> libc::sighandler_t {
     on_sigbus as *const () as libc::sighandler_t
 }
 
-/// Answers the disposition that our handler takes the place of. Called with [`STANDING`] locked.
+/// Answers the disposition replaced by our handler. Called with [`STANDING`] locked.
 fn install() -> libc::sigaction {
     let previous = disposition();
     // Somebody saved our handler and put it back: what was before it stays what it passes on to.
@@ -137,7 +137,7 @@ fn install() -> libc::sigaction {
     previous
 }
 
-/// Called with [`STANDING`] locked. A handler that was installed over ours meanwhile stays: it may pass
+/// Called with [`STANDING`] locked. A handler installed over ours meanwhile stays, because it may pass
 /// on to ours, which passes on to the previous one.
 fn put_back(previous: &libc::sigaction) {
     if disposition().sa_sigaction != handler() {
@@ -206,7 +206,7 @@ fn put_zero_page(address: usize) -> bool {
         .is_ok()
 }
 
-/// Does what the previous disposition would have done with this signal.
+/// Acts on this signal by the previous disposition.
 fn pass_on(
     signal: libc::c_int,
     code: libc::c_int,

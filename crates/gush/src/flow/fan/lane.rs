@@ -1,4 +1,4 @@
-//! One lane of a fan: a flow that only delivers, and how far it has got in what was taken.
+//! One lane of a fan: a flow that only delivers, and the lane's place in the present intake.
 
 use super::super::way::Way;
 use super::super::{Failure, Flow, Lender};
@@ -11,16 +11,16 @@ use rustix::io::Errno;
 
 #[derive(Debug)]
 pub(super) struct Lane {
-    /// The target with its rules, a pipe and a buffer of its own. It takes nothing: its bytes are put there.
+    /// The target with its rules, a pipe and a buffer. The outlet takes nothing: the fan puts bytes there.
     pub(super) outlet: Flow,
-    /// Of the bytes in the intake's pipe, from its head on, those that the lane has got.
+    /// How many bytes of the intake's pipe, from the head on, the lane has got.
     pub(super) ahead_bytes: u64,
-    /// Where in the common buffer the lane goes on writing, and whether it has to.
+    /// Where in the common buffer the lane goes on writing, and whether any bytes are due.
     pub(super) written: u32,
     pub(super) owes: bool,
     /// The target answered `EAGAIN`, and nobody has said since that it is ready.
     pub(super) waits: bool,
-    /// Something happened at the target while it had nothing to take.
+    /// Something happened at the target while nothing was due there.
     pub(super) is_to_look: bool,
     /// How much had been taken when the lane was lost.
     pub(super) lost_at_bytes: Option<u64>,
@@ -42,8 +42,8 @@ impl Lane {
         }
     }
 
-    /// Do references cost fewer copies than one pass through memory? Each lane that takes none reads its bytes
-    /// out of a pipe, and pipes and streams are spared a copy each. What a pipe holds is no datagram.
+    /// Do references cost fewer copies than one pass through memory? Each lane without references reads bytes
+    /// out of a pipe, and pipes and streams are spared a copy each. Bytes in a pipe are no datagram.
     pub(super) fn take_references(lanes: &[Lane]) -> bool {
         if lanes.iter().any(|lane| lane.outlet.target.keeps_boundaries()) {
             return false;
@@ -77,7 +77,7 @@ impl Lane {
         self.outlet.hand.full || is_piped
     }
 
-    /// Has a call failed, and is everything delivered that plain writes still can?
+    /// Has a call failed, and have plain writes delivered as much as they can?
     pub(super) fn has_failed(&self) -> bool {
         let is_draining = self.outlet.spills && self.has_own();
         self.is_live() && self.outlet.failed.is_some() && !is_draining
@@ -95,7 +95,7 @@ impl Lane {
         self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
     }
 
-    /// The common buffer holds new bytes, up to `to`: those that the lane was ahead by are not for it.
+    /// The common buffer holds new bytes, up to `to`, without the first ones where the lane was ahead.
     pub(super) fn hand_out(&mut self, to: u32) {
         self.written = u32::try_from(self.ahead_bytes).unwrap_or(u32::MAX).min(to);
         self.head_moved(to.into());

@@ -1,8 +1,8 @@
-//! The fan: one stream of bytes from a source to several targets, as a value that makes no call by itself.
+//! The fan: one stream of bytes from a source to several targets, as a value without I/O.
 //!
-//! A fan is an intake with several lanes. The intake is a [`Flow`] that only takes, each lane one that only
-//! delivers: how a source is read, what proves its end, how a refusal is survived and what a datagram may
-//! become are the flow's rules, and stand there. This file has the rules between the lanes alone.
+//! A fan is an intake with several lanes. The intake is a [`Flow`] that only takes, each lane a flow that only
+//! delivers: how a source is read, its end proven, a refusal survived and a datagram kept whole
+//! are the flow's rules, and stand there. This file has the rules between the lanes alone.
 //!
 //! ```text
 //! through memory      source ── read ──> buffer ── write ──> each target
@@ -12,34 +12,34 @@
 //! ```
 //!
 //! # Invariants
-//! - *Each lane gets every byte once, in order.* Until a lane is lost, what was taken is what it was
-//!   delivered and what is in flight for it.
+//! - *Each lane gets every byte once, in order.* Until a lane is lost, the bytes taken are the
+//!   bytes delivered to the lane and the bytes in flight for the lane.
 //! - *The bound.* Nothing is taken while anything is in flight for any lane: a lane is at most one intake
-//!   ahead of the slowest, that is one buffer ([`Terms::buffer_bytes`]; a datagram may be longer) or what one
-//!   pipe holds.
-//! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes that have nothing behind the head
-//!   are served; the head moves on by what every lane that is left has got, never by more. A lane ahead
-//!   waits for the others, and one that stays behind goes on from the head.
-//! - *A lane's failure is its own.* The others go on untouched. [`FanNext::Lost`] tells of it once, and whoever
-//!   drives the fan decides whether to go on.
+//!   ahead of the slowest: one buffer ([`Terms::buffer_bytes`]; a datagram may be longer) or the content of one
+//!   pipe.
+//! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes with nothing behind the head
+//!   are served; the head moves on by as much as every remaining lane has got, never by more. A lane ahead
+//!   waits for the others, and a lane behind goes on from the head.
+//! - *A lane's failure is its own.* The others go on untouched. [`FanNext::Lost`] tells of the failure once, and the
+//!   driver decides whether to go on.
 //! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Fan::waits`] names* as readable or
-//!   writable. A target that is a pipe or a stream and has nothing to take is named, too, by
-//!   [`Interest::HangUp`]: its reader can leave while the source idles.
+//!   writable. A pipe or stream with nothing to take is named, too, by
+//!   [`Interest::HangUp`]: the reader can leave while the source idles.
 //!
-//! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a refusal
+//! Ends and refusals keep the flow's invariants: only a `read` of 0 bytes is the end, and a refusal
 //! changes nothing but the way.
 //!
-//! # What goes by reference
+//! # By reference
 //! The pages behind a pipe's slots are then shared between the readers of all targets, who cannot write to
 //! them: a pipe gives a page away only while nobody else holds it (`generic_pipe_buf_try_steal` of
-//! `fs/splice.c`), and a slot that tee(2) made is not written on (`link_pipe` clears
+//! `fs/splice.c`), and a slot made by tee(2) is not written on (`link_pipe` clears
 //! `PIPE_BUF_FLAG_CAN_MERGE`). The pages of a *file* can be written to by others before a reader has taken
-//! them, as with any splice: [`Terms::isolated`] excludes that.
+//! them, as with any splice, unless [`Terms::isolated`] is set.
 //!
 //! - The source is spliced into a pipe of the fan's own, also where the source is a pipe: between a tee and a
 //!   splice from a shared one another reader can take bytes, and the lanes would differ.
-//! - Datagrams, terminals and made-up files go through memory, as the plan has it for every flow.
-//! - A lane whose target takes no splices (O_APPEND) reads its bytes out of a pipe again. That costs two copies
+//! - Datagrams, terminals and made-up files go through memory, as in every flow of the plan.
+//! - A lane whose target takes no splices (O_APPEND) reads the bytes out of a pipe again. This costs two copies
 //!   where one through memory costs one and a share of the read, so references are used while such lanes are
 //!   no more than pipes and streams, which cost none.
 //! - Where tee(2) is denied, or no pipe can be had, everything goes through memory from there.
@@ -73,19 +73,19 @@ pub enum Who {
     Target(u16),
 }
 
-/// What a driver waits for at one side.
+/// The event at one side for which a driver waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Interest {
     /// There is something to read.
     Readable,
     /// There is room.
     Writable,
-    /// Nobody will read any more: poll(2) without events answers `POLLERR` or `POLLHUP`. A driver that need not
-    /// know leaves it out.
+    /// Nobody will read any more: poll(2) without events answers `POLLERR` or `POLLHUP`. A driver without need of
+    /// this event leaves it out.
     HangUp,
 }
 
-/// What a driver is to do next.
+/// The driver's next action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FanNext {
     /// Make this call, and let the fan learn the answer.
@@ -94,14 +94,14 @@ pub enum FanNext {
     Wait,
     /// Nothing is in flight, and nothing may be taken now.
     Throttled,
-    /// This target is lost, [`Fan::failure`] says why. It is told once; ask again to go on with the others, or
-    /// with nothing to be taken to deliver what is in flight for them.
+    /// This target is lost, [`Fan::failure`] says why. Each loss is told once; ask again to go on with the others, or
+    /// with nothing to be taken to deliver the bytes in flight for them.
     Lost(u16),
-    /// Everything that was taken is delivered to every target that is left, and no more comes.
+    /// Everything taken is delivered to every remaining target, and no more comes.
     Ended(End),
     /// No target is left.
     Deserted,
-    /// The bytes cannot be taken. What was taken before is delivered, as far as there was memory to do so.
+    /// The bytes cannot be taken. The bytes taken before are delivered, as far as there was memory.
     Failed(Box<Failure>),
 }
 
@@ -143,26 +143,26 @@ pub enum FanNext {
 /// ```
 #[derive(Debug)]
 pub struct Fan {
-    /// Takes; the bytes in its pipe and its buffer are those of the present intake, and the lanes deliver them.
+    /// Takes: its pipe and its buffer hold the bytes of the present intake, which the lanes deliver.
     intake: Flow,
     lanes: Vec<Lane>,
     /// The source answered `EAGAIN`, and nobody has said since that it is ready.
     source_waits: bool,
     /// How much of the common buffer was shown.
     shown: u32,
-    /// A lane could get no pipe of its own: the present intake leaves its pipe through memory.
+    /// A lane could get no pipe of its own: the present intake goes through memory.
     lacks_pipes: bool,
-    /// The user named the way, so that it is used or refused.
+    /// The user named the way, which is used or refused.
     named: bool,
 }
 
 impl Fan {
     /// A fan from a port to several others. No call is made.
     ///
-    /// Of the plan's methods it has `read-write` and `splice`.
+    /// Of the plan's methods a fan has `read-write` and `splice`.
     ///
     /// # Errors
-    /// The refusal of a method that was asked for by name; more than 65,535 targets.
+    /// The refusal of a method asked for by name; more than 65,535 targets.
     pub fn between(source: Stance, targets: &[Stance], terms: &Terms) -> Result<Self, Refusal> {
         if targets.len() > usize::from(u16::MAX) {
             return Err(Refusal::because(
@@ -198,7 +198,7 @@ impl Fan {
         Ok(Self { intake, lanes, source_waits: false, shown: 0, lacks_pipes: false, named })
     }
 
-    /// Bytes that left the source.
+    /// Bytes taken from the source.
     #[must_use]
     pub fn taken_bytes(&self) -> u64 {
         self.intake.taken_bytes
@@ -210,16 +210,16 @@ impl Fan {
         self.lanes.len()
     }
 
-    /// Bytes that reached a target; what follows them in the source did not, once the target is lost.
+    /// The bytes delivered to a target: the first ones of the source.
     ///
     /// # Panics
-    /// Where there is no such target, as do all methods that take the number of one.
+    /// Where there is no such target, as do all methods with a target's number.
     #[must_use]
     pub fn delivered_bytes(&self, target: u16) -> u64 {
         self.lane(target).outlet.delivered_bytes
     }
 
-    /// Bytes taken and not yet delivered to this target; for a lost one those that it will not get any more,
+    /// Bytes taken and not yet delivered to this target; for a lost target the bytes missing there,
     /// as far as they were taken by then.
     #[must_use]
     pub fn in_flight_bytes(&self, target: u16) -> u64 {
@@ -227,13 +227,13 @@ impl Fan {
         lane.lost_at_bytes.unwrap_or(self.intake.taken_bytes) - lane.outlet.delivered_bytes
     }
 
-    /// Does the target still get what is taken?
+    /// Does the target still get bytes?
     #[must_use]
     pub fn is_live(&self, target: u16) -> bool {
         self.lane(target).is_live()
     }
 
-    /// Why the target was lost; `None` for one that is not lost, and for one without a failure that was
+    /// Why the target was lost; `None` for a target that is not lost, and for a target without a failure that was
     /// [left out](Fan::abandon).
     #[must_use]
     pub fn failure(&self, target: u16) -> Option<&Failure> {
@@ -241,7 +241,7 @@ impl Fan {
         lane.outlet.failed.as_deref().filter(|_| !lane.is_live())
     }
 
-    /// Leaves a target out from here: it gets nothing more, not even what is in flight for it. The others go on.
+    /// Leaves a target out from here: nothing more is delivered there, not even the bytes in flight. The others go on.
     pub fn abandon(&mut self, target: u16) {
         let taken_bytes = self.intake.taken_bytes;
         let lane = &mut self.lanes[usize::from(target)];
@@ -259,20 +259,20 @@ impl Fan {
         self.lanes.iter().filter(|lane| lane.is_live())
     }
 
-    /// Does the fan hold nothing but what is in flight? True after [`Fan::rest`].
+    /// Does the fan hold nothing but bytes in flight? True after [`Fan::rest`].
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.intake.is_at_rest() && self.lanes.iter().all(|lane| lane.outlet.is_at_rest())
     }
 
-    /// The most calls in turn that neither move a byte nor wait nor lose a target.
+    /// The most calls in turn without a byte moved, a wait, or a target lost.
     #[must_use]
     pub fn most_idle_ops(&self) -> u32 {
         // Each lane looks once for a hang-up, is polled, and answers EAGAIN to one call.
         Flow::MOST_IDLE_OPS + 3 * self.lanes.len() as u32
     }
 
-    /// Decides the next call. At most `may_take_bytes` will be taken by it; a datagram may exceed them.
+    /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
         // A lane can fail while it is asked, for want of memory: then another look is due.
         loop {
@@ -315,7 +315,7 @@ impl Fan {
         }
     }
 
-    /// Takes out the lanes that have failed and delivered what could still be delivered.
+    /// Takes out the lanes that have failed, once their last deliverable byte is delivered.
     fn reap(&mut self, lender: &mut dyn Lender) {
         let taken_bytes = self.intake.taken_bytes;
         for lane in self.lanes.iter_mut().filter(|lane| lane.has_failed()) {
@@ -324,7 +324,7 @@ impl Fan {
         }
     }
 
-    /// The call that one of the lanes can make now. Pipes first: the last of the others gets the intake's own
+    /// The call of a lane, if one can be made now. Pipes first: the last of the others gets the intake's own
     /// pipe, without a call.
     fn due(&mut self, lender: &mut dyn Lender) -> Option<FanOp> {
         [true, false].into_iter().find_map(|straight| {
@@ -361,7 +361,7 @@ impl Fan {
         if is_next { self.serve(target, lender) } else { None }
     }
 
-    /// How a lane at the head of the intake's pipe gets what is in there.
+    /// How a lane at the head of the intake's pipe gets the bytes there.
     fn serve(&mut self, target: u16, lender: &mut dyn Lender) -> Option<FanOp> {
         let piped_bytes = self.piped_bytes();
         let others =
@@ -391,7 +391,7 @@ impl Fan {
         })
     }
 
-    /// All others have all of it: the last lane gets the pipe itself, and the intake the lane's empty one.
+    /// All others have all bytes: the last lane gets the pipe itself, and the intake the lane's empty one.
     fn hand_over(&mut self, target: u16) {
         let lane = &mut self.lanes[usize::from(target)];
         std::mem::swap(&mut self.intake.pipe, &mut lane.outlet.pipe);
@@ -404,8 +404,8 @@ impl Fan {
         self.intake.pipe.as_ref().map_or(0, |pipe| pipe.held_bytes())
     }
 
-    /// Must what is in the intake's pipe leave it through memory? Yes where references are refused, and where
-    /// the lanes at its head were lost, so that nobody is left to move it on.
+    /// Must the bytes in the intake's pipe go through memory? Yes where references are refused, and where
+    /// the lanes at its head were lost, so that nobody is left to move the head on.
     fn must_spill(&self) -> bool {
         let is_stuck = || {
             let refused = self.intake.spills || self.lacks_pipes;
@@ -414,12 +414,12 @@ impl Fan {
         self.piped_bytes() > 0 && !self.live().any(|lane| lane.owes) && is_stuck()
     }
 
-    /// Is anything on its way to a lane that is left?
+    /// Is anything on its way to a remaining lane?
     fn is_delivering(&self) -> bool {
         self.piped_bytes() > 0 || self.live().any(|lane| lane.owes || lane.has_own())
     }
 
-    /// Forgets what every lane that is left has got.
+    /// Forgets the bytes that every remaining lane has got.
     fn settle(&mut self) {
         if self.intake.hand.full && !self.live().any(|lane| lane.owes) {
             self.intake.hand.clear();
@@ -457,7 +457,7 @@ impl Fan {
         }
     }
 
-    /// Something happened at this side: its call is made again, and a target that had nothing to take is looked
+    /// Something happened at this side: the call there is made again, and a target with nothing to take is looked
     /// at. Waking a side too early costs a call and does no harm.
     pub fn wake(&mut self, who: Who) {
         match who {
@@ -469,7 +469,7 @@ impl Fan {
         }
     }
 
-    /// Gives back what holds nothing, and shrinks what holds a little: to be called before the driver parks.
+    /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
         self.settle();
         for lane in &mut self.lanes {
@@ -486,7 +486,7 @@ impl Fan {
     }
 }
 
-/// May pages go from one port to the other by reference, as the plan and the terms have it?
+/// May pages go from one port to the other by reference, by the plan and the terms?
 fn splices(from: &Stance, to: &Stance, terms: &Terms) -> Result<bool, Refusal> {
     let refused = || {
         if from.keeps_boundaries() || to.keeps_boundaries() {

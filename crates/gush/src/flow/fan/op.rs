@@ -1,4 +1,4 @@
-//! The one call that a fan asks for next, and making that call.
+//! The next call of a fan, and making the call.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,20 +12,20 @@ use crate::sys;
 
 /// One call, to be made by the driver's hand ([`Fan::perform`]) under the driver's gate.
 ///
-/// Targets are counted from 0, other numbers are bytes: the most that the call may move.
+/// Targets are counted from 0, other numbers are bytes: the most for the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FanOp {
-    /// A call on the source, into the intake's buffer or pipe; or [`Op::Spill`], from that pipe to that buffer.
+    /// A call on the source, into the intake's buffer or pipe; or [`Op::Spill`], from the pipe to the buffer.
     Intake(Op),
-    /// [`Op::Write`] to a target, or a call on the pipe that its lane has of its own: [`Op::Empty`],
+    /// [`Op::Write`] to a target, or a call on the lane's own pipe: [`Op::Empty`],
     /// [`Op::Spill`], [`Op::Ready`] of the target.
     Lane(u16, Op),
-    /// The intake's pipe to a target that is a pipe, or to the lane's own pipe, by tee(2): the bytes stay for
+    /// The intake's pipe to a pipe as target, or to the lane's own pipe, by tee(2): the bytes stay for
     /// the others.
     Tee(u16),
-    /// The same by splice(2), for the last lane that needs these bytes: they leave the intake's pipe.
+    /// The same by splice(2), for the last lane in need of these bytes: they leave the intake's pipe.
     Move(u16, usize),
-    /// poll(2) of a target that has nothing to take, without waiting: `EPIPE` if nobody reads there any more.
+    /// poll(2) of a target with nothing to take, without waiting: `EPIPE` if nobody reads there any more.
     Look(u16),
 }
 
@@ -34,19 +34,19 @@ pub enum FanOp {
 pub struct FanFds<'fd> {
     /// Where the bytes come from.
     pub source: BorrowedFd<'fd>,
-    /// Where they go, in the order of the stances that the fan was made for.
+    /// Where they go, in the order of the fan's stances.
     pub targets: &'fd [BorrowedFd<'fd>],
 }
 
 impl Fan {
-    /// Makes the call that [`Fan::next`] asked for. Every system call of a fan is made here.
+    /// Makes the call named by [`Fan::next`]. Every system call of a fan is made here.
     ///
-    /// The answer belongs to [`Fan::learn`], also where it is an error. The kernel sends SIGPIPE where a pipe has
-    /// no reader any more (tee(2), splice(2) and write(2) alike): a program that is to survive a lost target
+    /// The answer, or the error, belongs to [`Fan::learn`]. The kernel sends SIGPIPE where a pipe has
+    /// no reader any more (tee(2), splice(2) and write(2) alike): to survive a lost target a program
     /// ignores the signal, as Rust's programs do from the start.
     ///
     /// # Errors
-    /// What the kernel answered; `EAGAIN` where a side cannot go on now.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on now.
     pub fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
         let fd_of = |target: u16| fds.targets.get(usize::from(target)).copied().ok_or(Errno::BADF);
         let fds_of = |target| fd_of(target).map(|to| Fds { source: fds.source, target: to });
@@ -82,7 +82,7 @@ impl Fan {
         }
     }
 
-    /// The pipe by which a lane gets what is in the intake's pipe.
+    /// The pipe by which a lane gets the content of the intake's pipe.
     fn entrance<'a>(&'a self, target: u16, fd: BorrowedFd<'a>) -> BorrowedFd<'a> {
         self.lane(target).outlet.pipe.as_ref().map_or(fd, |pipe| pipe.write_end())
     }
