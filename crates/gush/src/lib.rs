@@ -30,7 +30,7 @@
 //!
 //! # Invariants
 //! 1. Nothing is lost and nothing arrives twice: each byte taken from the source is delivered or counted.
-//! 2. Only a `read` of 0 bytes is the end.
+//! 2. Only a `read` that answers 0 is the end.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
 //! 5. A source that can idle is polled before a splice.

@@ -22,7 +22,7 @@
 //! # Invariants
 //! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is taken
 //!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
-//! - *Only a `read` of 0 bytes is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
+//! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   `read` of one byte.
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.

@@ -1,10 +1,25 @@
-//! What a user says about a flow.
+//! The conditions of a flow.
 
 use super::{CALL_BYTES, STREAM_TO_DATAGRAM_BYTES};
 use crate::method::MethodName;
 use crate::mover::Choice;
 
-/// What a user says about a flow.
+/// The user's and the driver's conditions for a flow.
+///
+/// ```
+/// use gush::Kind;
+/// use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
+///
+/// let (file, stream) = (Stance::known(Kind::File, true), Stance::known(Kind::Stream, true));
+/// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+/// let mut first_op = |terms: &Terms| {
+///     Flow::between(file, stream, terms).unwrap().next(u64::MAX, &mut shelf)
+/// };
+/// let shares_pages = Terms { length_bytes: Some(100), ..Terms::default() };
+/// assert_eq!(first_op(&shares_pages), Next::Do(Op::Sendfile(100)));
+/// let isolated = Terms { isolated: true, ..shares_pages };
+/// assert_eq!(first_op(&isolated), Next::Do(Op::Read(100)));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Terms {
     /// The plan's ways, or one method: then used or refused, never replaced (invariant 6).

@@ -194,7 +194,7 @@ impl<'a> Move<'a> {
         Ok(end)
     }
 
-    /// Only a `read` of 0 bytes is the end (invariant 2). A source without offsets cannot be asked
+    /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
     /// without taking bytes: the method is not believed.
     fn has_more(&mut self, name: MethodName) -> Result<bool, Error> {
         let Some(at) = self.cursor.source_at() else { return Ok(true) };

@@ -26,7 +26,7 @@
 //!   writable. A pipe or stream with nothing to take is named, too, by
 //!   [`Interest::HangUp`]: the reader can leave while the source idles.
 //!
-//! Ends and refusals keep the flow's invariants: only a `read` of 0 bytes is the end, and a refusal
+//! Ends and refusals keep the flow's invariants: only a `read` that answers 0 is the end, and a refusal
 //! changes nothing but the way.
 //!
 //! # By reference
