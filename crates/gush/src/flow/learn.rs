@@ -260,9 +260,8 @@ impl Flow {
             // The end was typed, and this call has taken it: a `read` would wait for more.
             self.course = Course::Over;
         } else if self.false_ends == MOST_FALSE_ENDS && !may_be_often {
-            let why = "it reports the end before the end";
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
-            return self.refuse(op, Refusal::because(self.ways.now().method(), why), fault);
+            return self.refuse(op, Refusal::false_end(self.ways.now().method()), fault);
         } else {
             self.false_ends = MOST_FALSE_ENDS.min(self.false_ends + 1);
             self.course = Course::Doubt;

@@ -272,6 +272,11 @@ impl Refusal {
         Self { method, call: Some(call), errno: Some(errno), why }
     }
 
+    /// The method said "nothing more" where a `read` finds bytes.
+    pub(crate) fn false_end(method: MethodName) -> Self {
+        Self::because(method, "the source has bytes behind the end that the method reports")
+    }
+
     /// Is the target full, or at the limit of its size? Then another method finds no more room.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))

@@ -345,7 +345,7 @@ impl<'a> Move<'a> {
         if self.request.names(name) {
             Error::false_end(name).after(self.cursor.moved_bytes, 0).into()
         } else {
-            Refusal::because(name, "it reports the end before the end").into()
+            Refusal::false_end(name).into()
         }
     }
 
