@@ -130,11 +130,9 @@ impl Ways {
         self.ways[usize::from(self.at)]
     }
 
-    /// Goes on to the next way; `false` if this was the last.
-    pub(super) fn advance(&mut self) -> bool {
-        let more = self.at + 1 < self.len;
-        self.at += u8::from(more);
-        more
+    /// Goes on to the next way, if this was not the last.
+    pub(super) fn advance(&mut self) {
+        self.at += u8::from(self.has_next());
     }
 
     /// Is there another way if this one is refused?

@@ -11,6 +11,7 @@ mod fan_real;
 mod model;
 mod real;
 mod script;
+mod ways;
 
 use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::Pool;
