@@ -3,9 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Advice, Call, Control, Mover, Progress, Tuning};
+use gush::{Advice, Call, Choice, Control, Errno, MethodName, Mover, Progress, Tuning};
 
-use crate::common::{Source, SourceKind, Target, TargetKind, is_root};
+use crate::common::{
+    Drainer, Ending, Source, SourceKind, Target, TargetKind, is_root, noise, open_target,
+};
 
 /// What is called by a move of some bytes.
 fn calls(to: TargetKind, advice: Advice, is_watched: bool) -> Vec<Call> {
@@ -45,4 +47,51 @@ fn flags_are_set_on_watched_sockets_only_and_advice_is_given_where_asked_for() {
         );
         assert_eq!(calls(to, Advice::None, true).contains(&Call::SetFlags), is_socket, "{to:?}");
     }
+}
+
+/// An O_DIRECT file at an odd place is read through a description of the page cache's own; the file's position
+/// follows, or the move says why it does not.
+#[test]
+fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
+    const LEAD: u64 = 517;
+    let content = noise(1, 30_000);
+    let mut tried = 0;
+    for failing in 0.. {
+        let source = match Source::new(SourceKind::Direct, &content, 1, false) {
+            Ok(source) => source,
+            Err(why) => skip!("{why}"),
+        };
+        rustix::fs::seek(&source.fd, rustix::fs::SeekFrom::Start(LEAD)).expect("seek");
+        let (target, reader) = open_target(TargetKind::Pipe).expect("a pipe");
+        let (told, tell) = std::sync::mpsc::channel();
+        let guard = Plan::new(move |call, nth| match call {
+            Call::Lseek if nth == failing => {
+                let _ = told.send(());
+                Verdict::Fail(Errno::IO)
+            }
+            _ => Verdict::Go,
+        })
+        .install();
+        let tuning = Tuning::default().buffer_bytes(4096);
+        let by_name = Choice::Only(MethodName::ReadWrite);
+        let moved = Mover::new(&source.fd, &target).method(by_name).tuning(tuning).run();
+        drop(guard);
+        drop(target);
+        let is_last = tell.try_recv().is_err();
+        let delivered =
+            moved.as_ref().map_or_else(gush::Error::delivered_bytes, |report| report.bytes);
+        match &moved {
+            Ok(_) => assert_eq!(source.position(), LEAD + delivered, "seek #{failing} failed"),
+            Err(error) => assert_eq!(error.call(), Some(Call::Lseek), "seek #{failing}: {error}"),
+        }
+        let arrived = Drainer::start(reader, Ending::Closed, false, 1, false).finish();
+        assert!(arrived == content[LEAD as usize..][..arrived.len()], "other bytes");
+        assert_eq!(arrived.len() as u64, delivered, "seek #{failing} failed");
+        tried += 1;
+        if is_last {
+            assert_eq!(delivered, 30_000 - LEAD, "no seek failed");
+            break;
+        }
+    }
+    assert!(tried > 1, "no seek was tried");
 }
