@@ -205,6 +205,11 @@ impl<'fd> Endpoint<'fd> {
         self.flags.contains(OFlags::NONBLOCK)
     }
 
+    /// The same, as if it had no O_NONBLOCK: whoever shares the description may take the flag away at any time.
+    pub(crate) fn without_nonblock(self) -> Self {
+        Self { flags: self.flags - OFlags::NONBLOCK, ..self }
+    }
+
     /// Does the descriptor have `O_DIRECT`, so that addresses, offsets and lengths must be aligned?
     #[must_use]
     pub fn is_direct(&self) -> bool {

@@ -55,7 +55,8 @@
 //! to exclude this.
 //!
 //! # What it does to your descriptors
-//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own.
+//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only up to four
+//! pipes stay open, empty, for the next move: [`pipe::Pool::shared`].
 //!
 //! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves the position behind the
 //!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the

@@ -13,7 +13,7 @@ use crate::kernel::is_refusal;
 use crate::sys::data::{self, Nowait};
 use crate::sys::file;
 use crate::sys::map::Window;
-use crate::sys::pipe::is_ready;
+use crate::sys::pipe::{is_ready, unread_bytes};
 use crate::sys::socket;
 
 /// Which end of a move something concerns.
@@ -210,12 +210,13 @@ impl<'fd> Port<'fd> {
     /// is an empty datagram, and only from a SOCK_SEQPACKET socket the end.
     ///
     /// # Errors
-    /// `EAGAIN` when there is nothing now; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
-    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else the kernel's answer.
+    /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty record of a SOCK_SEQPACKET
+    /// socket: ask again; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
+    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else what the kernel answered.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
-            Ok(0) if self.is_seqpacket() == Ok(true) && !buf.is_empty() => {
-                self.surely(|port| port.read_once(buf))
+            Ok(0) if !buf.is_empty() && self.is_seqpacket() == Ok(true) && !self.has_ended() => {
+                Err(Errno::INTR)
             }
             answer => answer,
         }
@@ -253,9 +254,12 @@ impl<'fd> Port<'fd> {
     /// ```
     #[must_use]
     pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
-        let size = |port: &Self| data::recv_size(port.fd);
-        (self.kind == Kind::Datagram).then(|| match size(self) {
-            Ok(0) if self.is_seqpacket() == Ok(true) => self.clone().surely(|port| size(port)),
+        (self.kind == Kind::Datagram).then(|| match data::recv_size(self.fd) {
+            // Asked once more: see `has_ended`.
+            Ok(0) if self.is_seqpacket() == Ok(true) => match data::recv_size(self.fd) {
+                Err(Errno::AGAIN) => Ok(0),
+                answer => answer,
+            },
             answer => answer,
         })
     }
@@ -269,18 +273,14 @@ impl<'fd> Port<'fd> {
         Ok(is_socket && socket::type_of(self.fd)? == SocketType::SEQPACKET)
     }
 
-    /// A read of 0 from a SOCK_SEQPACKET socket is repeated: a last record and the close behind the record
-    /// can come between the kernel's looks at the queue and at the close
-    /// (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; seen 2 times in 4,000).
-    fn surely(
-        &mut self,
-        mut again: impl FnMut(&mut Self) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        match again(self) {
-            // Not closed: the 0 was an empty record.
-            Err(Errno::AGAIN) => Ok(0),
-            answer => answer,
-        }
+    /// Was a 0 from a SOCK_SEQPACKET socket its end? An empty record answers 0, too, and so does a read that
+    /// finds the last record and the close behind it come between the kernel's look at the queue and its look at
+    /// the close (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 times in 4,000 when it was tried).
+    ///
+    /// Nothing is queued after a hang-up, and what is queued without a byte carries nothing.
+    fn has_ended(&self) -> bool {
+        let hung_up = is_ready(self.fd, PollFlags::RDHUP).unwrap_or(true);
+        hung_up && unread_bytes(self.fd).unwrap_or(0) == 0
     }
 
     /// Writes once, without waiting; answers how many bytes were taken.

@@ -210,3 +210,31 @@ fn a_long_pause_of_a_rate_limit_is_cancelled() {
     assert!(error.is_cancelled(), "{error}");
     assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (60_000, 0));
 }
+
+/// Two moves through one socket, one each way: when the move into it ends, it takes its O_NONBLOCK back.
+#[test]
+fn a_move_from_a_socket_that_loses_its_nonblock_is_cancelled() {
+    for choice in STREAMS {
+        let (source, far) = open_source(SourceKind::Tcp).expect("a socket");
+        let far = far.expect("its far end");
+        rustix::io::ioctl_fionbio(&source, true).expect("O_NONBLOCK");
+        let shared = source.try_clone().expect("the same description");
+        let _stays_open = far.try_clone().expect("the far end");
+        rustix::io::write(&far, b"first\n").expect("room");
+        let target = Arc::new(tempfile::tempfile().expect("a file"));
+        let copy = Arc::clone(&target);
+        let is_time = move || {
+            has_grown(&target, 6)();
+            rustix::io::ioctl_fionbio(&shared, false).expect("no O_NONBLOCK");
+            rustix::io::write(&far, b"second\n").expect("room");
+            has_grown(&target, 13)();
+            thread::sleep(A_WHILE);
+        };
+        let outcome = cancelled(is_time, move |cancel| {
+            let mover = Mover::new(&source, &copy).method(choice);
+            mover.cancelled_by(cancel).run()
+        });
+        let error = outcome.expect("it hangs").expect_err("the peer is there");
+        assert!(error.is_cancelled(), "{choice}: {error}");
+    }
+}

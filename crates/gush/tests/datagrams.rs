@@ -3,9 +3,10 @@
 mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 use common::{Source, SourceKind, TargetKind, noise, open_source, open_target, read_all, within};
-use gush::{Choice, Control, Errno, MethodName, Mover, Rate, Report, Tuning};
+use gush::{Choice, Control, Errno, MethodName, Mover, Progress, Rate, Report, Tuning};
 use rustix::net::{RecvFlags, SendFlags};
 
 const SOURCES: [SourceKind; 2] = [SourceKind::UnixDatagram, SourceKind::Udp];
@@ -115,6 +116,37 @@ fn a_seqpacket_socket_ends_with_its_peer() {
         }
         assert!(all_of(&[7, 5000, 1]).starts_with(&arrived), "{choice}: other bytes");
     }
+}
+
+/// An empty record answers 0, as the end does.
+#[test]
+fn empty_records_of_a_seqpacket_socket_are_not_its_end() {
+    for sizes in [&[0, 0, 5000][..], &[3, 0, 0, 0, 70_000], &[0, 1, 0]] {
+        let (result, arrived) = within(30, &format!("{sizes:?}"), move || {
+            let (source, far) = with_messages(SourceKind::Seqpacket, sizes);
+            drop(far);
+            let target = file();
+            (Mover::new(&source, &target).run(), read_all(&target))
+        });
+        let bytes = sizes.iter().sum::<usize>() as u64;
+        assert_eq!(result.expect("no error").bytes, bytes, "{sizes:?}");
+        assert!(arrived == all_of(sizes), "{sizes:?}: other bytes");
+    }
+
+    let (result, arrived) = within(30, "an open socket", || {
+        let (source, _far) = with_messages(SourceKind::Seqpacket, &[3, 0]);
+        let target = file();
+        let mut observer = |progress: &Progress| {
+            if progress.elapsed > Duration::from_millis(120) {
+                Control::Stop
+            } else {
+                Control::Continue
+            }
+        };
+        (Mover::new(&source, &target).observe(&mut observer).run(), read_all(&target))
+    });
+    assert!(result.expect_err("its peer is there").is_stopped());
+    assert_eq!(arrived, all_of(&[3]));
 }
 
 /// A method that cannot take a datagram whole says so, and leaves it where it is.

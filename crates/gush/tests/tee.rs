@@ -100,6 +100,27 @@ fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
 }
 
 #[test]
+fn stopping_at_a_loss_ends_the_wait_for_an_idle_source() {
+    let (idle, mut feeder) = std::io::pipe().expect("a pipe");
+    let (gone, lost) = std::io::pipe().expect("a pipe");
+    let (mut reader, kept) = std::io::pipe().expect("a pipe");
+    let mut stop = |_: &gush::Loss| Control::Stop;
+    let report = thread::scope(|scope| {
+        let tee = Tee::new(&idle).to(&lost).to(&kept).sees_hang_ups().on_loss(&mut stop);
+        let tee = scope.spawn(move || tee.run());
+        feeder.write_all(b"x").expect("a byte");
+        reader.read_exact(&mut [0]).expect("the byte");
+        drop(gone);
+        // The feeder stays open until the tee has ended.
+        tee.join().expect("no panic")
+    });
+    let report = report.expect("no error of the source");
+    assert_eq!((report.taken_bytes, report.is_complete), (1, false));
+    assert_eq!(errno_of(&report.targets[0].failure), Some(Errno::PIPE));
+    assert!(report.targets[1].failure.is_none());
+}
+
+#[test]
 fn a_source_that_fails_is_an_error_with_the_count_that_everyone_has() {
     let directory = File::open("/").expect("a directory");
     let (file, other) = (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("one"));

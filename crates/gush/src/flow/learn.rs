@@ -33,7 +33,11 @@ impl Flow {
         }
         match answer {
             Ok(bytes) => self.learn_bytes(op, bytes, eye),
-            Err(Errno::INTR) => Moved::default(),
+            Err(Errno::INTR) => {
+                // An empty record may have been taken, and the next one is as long as may be.
+                self.datagram_bytes = None;
+                Moved::default()
+            }
             Err(Errno::AGAIN) if !op.is_private() => {
                 self.learn_again(op);
                 Moved::default()

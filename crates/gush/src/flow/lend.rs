@@ -111,6 +111,8 @@ impl Shelf {
     pub const LEAST_BUF_BYTES: usize = 64 << 10;
     /// The most buffers on a shelf: for a flow, and for another flow driven by an observer.
     const MOST_BUFS: usize = 2;
+    /// A larger buffer is freed when it comes back: a thread that was once asked for 8 MiB would keep it for ever.
+    const MOST_KEPT_BYTES: usize = 1 << 20;
 
     /// An empty shelf beside a pool.
     #[must_use]
@@ -134,8 +136,24 @@ impl Lender for Shelf {
     fn take_back(&mut self, buf: Buf) {
         if let Some(Buf::Pages(pages)) = buf.renewed()
             && self.bufs.len() < Self::MOST_BUFS
+            && pages.len_bytes() <= Self::MOST_KEPT_BYTES
         {
             self.bufs.push(Buf::Pages(pages));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Lender, Pool, Shelf};
+
+    #[test]
+    fn a_large_buffer_is_not_kept() {
+        let mut shelf = Shelf::new(Pool::new(0, 0));
+        for (bytes, kept) in [(Shelf::MOST_KEPT_BYTES + 1, 0), (Shelf::MOST_KEPT_BYTES, 1)] {
+            let buf = shelf.buf(bytes).expect("memory");
+            shelf.take_back(buf);
+            assert_eq!(shelf.bufs.len(), kept, "{bytes} bytes");
         }
     }
 }

@@ -82,18 +82,25 @@ impl Op {
 
     /// The call's failure with `errno`.
     pub(crate) fn fault(self, errno: Errno, flow: &Flow) -> Fault {
-        let side = self.blames(errno, flow.source.kind() == Kind::Pipe);
+        let side = self.blames(errno, flow.source.kind(), flow.target.kind());
         Fault { call: self.call(), side, errno }
     }
 
     /// The side of an error, as far as the call tells.
-    fn blames(self, errno: Errno, source_is_pipe: bool) -> Side {
+    fn blames(self, errno: Errno, source: Kind, target: Kind) -> Side {
         match self {
             Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => Side::Source,
             Op::Write | Op::Lend | Op::Empty | Op::Punch(_) => Side::Target,
             Op::Ready(side) => side,
             // A pipe has no medium and no peer that resets; only its reader can have gone.
-            Op::Direct(_) if !source_is_pipe && errno != Errno::PIPE => Side::Source,
+            Op::Direct(_) if source != Kind::Pipe && errno != Errno::PIPE => Side::Source,
+            // A socket or a pipe has no medium: the file could not be read.
+            Op::Sendfile(_)
+                if errno == Errno::IO
+                    && matches!(target, Kind::Pipe | Kind::Stream | Kind::Datagram) =>
+            {
+                Side::Source
+            }
             Op::Direct(_) | Op::Sendfile(_) => Side::Target,
         }
     }
@@ -181,4 +188,25 @@ impl Flow {
 
 fn ready_or_again(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<usize> {
     if sys::pipe::is_ready(fd, events)? { Ok(0) } else { Err(Errno::AGAIN) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Errno, Kind, Op, Side};
+
+    #[test]
+    fn an_error_is_told_of_the_side_that_can_have_made_it() {
+        let cases = [
+            (Op::Sendfile(1), Errno::IO, Kind::File, Kind::Stream, Side::Source),
+            (Op::Sendfile(1), Errno::PIPE, Kind::File, Kind::Stream, Side::Target),
+            (Op::Sendfile(1), Errno::IO, Kind::File, Kind::File, Side::Target),
+            (Op::Direct(1), Errno::IO, Kind::File, Kind::Pipe, Side::Source),
+            (Op::Direct(1), Errno::PIPE, Kind::File, Kind::Pipe, Side::Target),
+            (Op::Direct(1), Errno::CONNRESET, Kind::Pipe, Kind::Stream, Side::Target),
+        ];
+        for (op, errno, source, target, side) in cases {
+            let blamed = op.blames(errno, source, target);
+            assert_eq!(blamed, side, "{op:?} from {source:?} to {target:?}: {errno}");
+        }
+    }
 }

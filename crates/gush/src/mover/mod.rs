@@ -379,7 +379,11 @@ impl<'a> Mover<'a> {
         let unheld = is_watched.then(|| Unheld::new(target));
         let target = unheld.as_ref().map_or(target, Unheld::target);
         let observer = observer.map(|observer| -> Observer<'_> { observer });
-        let ends = Ends::look(source, target).map_err(Error::failed)?;
+        let mut ends = Ends::look(source, target).map_err(Error::failed)?;
+        if is_watched {
+            // Another watched move into the same socket sets the flag, and takes it back when it ends.
+            ends.source = ends.source.without_nonblock();
+        }
         Move::new(request, ends, observer).map_err(Error::failed)?.run()
     }
 }

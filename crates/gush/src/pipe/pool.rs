@@ -137,9 +137,12 @@ impl Pool {
             self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
             return None;
         }
-        let pipe = Pipe::new(wanted_bytes)
-            .ok()
-            .filter(|pipe| pipe.capacity_bytes() >= LEAST_BYTES.min(wanted_bytes));
+        let mut pipe = Pipe::new(wanted_bytes).ok();
+        // A new pipe has 64 KiB, also where less is wanted.
+        if let Some(pipe) = &mut pipe {
+            pipe.shrink(wanted_bytes);
+        }
+        let pipe = pipe.filter(|pipe| pipe.capacity_bytes() >= LEAST_BYTES.min(wanted_bytes));
         let granted_bytes = pipe.as_ref().map_or(0, Pipe::capacity_bytes);
         if granted_bytes < wanted_bytes && wanted_bytes > BORN_BYTES {
             self.0.pipe_bytes.fetch_min(BORN_BYTES.max(wanted_bytes / 2), Ordering::Relaxed);
@@ -302,6 +305,14 @@ mod tests {
         assert_eq!(held.len(), 2);
         drop(held);
         assert!(pool.take().is_some());
+    }
+
+    #[test]
+    fn a_pipe_is_no_larger_than_the_pool_permits() {
+        let pool = Pool::of(8192, 8, 4096);
+        let _two = [pool.take(), pool.take()].map(|loan| loan.expect("within the budget"));
+        assert!(pool.take().is_none(), "the budget is used up");
+        assert_eq!((pool.usage().in_use, pool.usage().bytes), (2, 8192));
     }
 
     #[test]

@@ -299,8 +299,11 @@ impl Fan {
                 _ => FanNext::Do(FanOp::Intake(Op::Spill)),
             };
         }
-        if self.source_waits || self.is_delivering() {
+        if self.is_delivering() {
             return FanNext::Wait;
+        }
+        if self.source_waits {
+            return if may_take_bytes == 0 { FanNext::Throttled } else { FanNext::Wait };
         }
         self.intake.delivered_bytes = self.intake.taken_bytes;
         match self.intake.next(may_take_bytes, lender) {
