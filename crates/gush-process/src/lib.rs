@@ -9,6 +9,7 @@
 use gush_test as _;
 
 mod inherit;
+mod limits;
 mod signal;
 mod start;
 
@@ -178,4 +179,28 @@ pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
 /// ```
 pub fn in_new_session(command: &mut Command, terminal: bool) {
     inherit::in_new_session(command, terminal);
+}
+
+/// Raises the limit on open descriptors as far as it may be raised; programs that are started do not have it raised
+/// ([`with_given_descriptor_limit`]).
+///
+/// ```
+/// gush_process::raise_descriptor_limit();
+/// ```
+pub fn raise_descriptor_limit() {
+    limits::raise_descriptors();
+}
+
+/// Lets a program start with the limit on open descriptors that this process was given: programs that use select(2)
+/// cannot do with more than 1024.
+///
+/// ```
+/// gush_process::raise_descriptor_limit();
+/// let mut command = std::process::Command::new("true");
+/// gush_process::with_given_descriptor_limit(&mut command);
+/// assert!(command.status()?.success());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn with_given_descriptor_limit(command: &mut Command) {
+    limits::give_back_descriptors(command);
 }
