@@ -427,3 +427,24 @@ impl AsFd for Port<'_> {
         self.fd
     }
 }
+
+/// Sets where a look into a socket's queue (`MSG_PEEK`) begins, so that each look goes on behind the one before;
+/// `None` lets every look begin at the head again (`SO_PEEK_OFF`, socket(7)).
+///
+/// # Errors
+/// `EOPNOTSUPP` for a socket that has no such offset.
+///
+/// ```
+/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+/// for text in ["one", "two"] {
+///     socket.send_to(text.as_bytes(), socket.local_addr()?)?;
+/// }
+/// gush::set_peek_offset(&socket, Some(0))?;
+/// let mut looked_at = [0; 9];
+/// assert_eq!([socket.peek(&mut looked_at)?, socket.peek(&mut looked_at)?], [3, 3]);
+/// assert_eq!(&looked_at[..3], b"two");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn set_peek_offset(fd: impl AsFd, offset_bytes: Option<u16>) -> rustix::io::Result<()> {
+    socket::set_peek_offset(fd.as_fd(), offset_bytes.map_or(-1, i32::from))
+}
