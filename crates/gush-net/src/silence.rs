@@ -47,5 +47,7 @@ impl Silence {
     /// Counts from now, whatever moved before.
     pub(crate) fn restart(&mut self) {
         self.since = None;
+        // It belongs to the runtime of the last run, which may be gone.
+        self.timer = None;
     }
 }

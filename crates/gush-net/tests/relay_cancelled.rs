@@ -7,6 +7,7 @@ use std::fs::File;
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -412,4 +413,25 @@ fn what_goes_one_way_and_is_given_up_at_any_poll_has_counted_every_byte() {
             assert!(polls > 1, "{face:?}, {kind:?}: only {polls} polls");
         }
     }
+}
+
+#[test]
+fn a_relay_with_an_idle_limit_goes_on_in_another_runtime() {
+    let (mut client, near) = UnixStream::pair().unwrap();
+    let (far, mut server) = UnixStream::pair().unwrap();
+    let mut a = Conduit::new(near.into()).unwrap();
+    let mut b = Conduit::new(far.into()).unwrap();
+    let mut relay = Relay::new(&Options::new().idle(Duration::from_secs(60)));
+    let mut run_for = |limit| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(limit, relay.run(&mut a, &mut b)).await })
+    };
+    assert!(run_for(Duration::from_millis(20)).is_err());
+    client.write_all(b"later").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    server.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(run_for(Duration::from_secs(60)).unwrap().unwrap().forward.bytes, 5);
+    let mut heard = String::new();
+    server.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "later");
 }
