@@ -245,3 +245,23 @@ fn a_file_that_may_not_be_written_says_how_to_open_it() {
         assert!(error.hint().unwrap().contains("rdonly"), "{error}");
     });
 }
+
+#[test]
+fn a_mistyped_path_is_made_only_where_it_is_only_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mistyped");
+    run(async {
+        let error = one(path.to_str().unwrap()).await.unwrap_err();
+        assert!(error.to_string().contains("No such file"), "{error}");
+        assert!(error.hint().unwrap().contains("create"), "{:?}", error.hint());
+        assert!(!path.exists());
+        let refused = format!("{},create=0", path.display());
+        write(&refused, "").await.unwrap_err();
+        // A file that is only read is not made: it would be empty.
+        let read_only = format!("file:{},create", path.display());
+        one_as(&read_only, How::default().read_only()).await.unwrap_err();
+        assert!(!path.exists());
+        one(&format!("{},create", path.display())).await.unwrap();
+        assert!(path.exists());
+    });
+}

@@ -163,3 +163,35 @@ fn what_cannot_be_started_says_why() {
         assert!(error.to_string().contains("change to /no/such/place"), "{error}");
     });
 }
+
+#[test]
+fn one_thread_ends_all_programs_that_are_slow_to_end() {
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("gush-reaper")).count()
+    };
+    let programs: Vec<u32> = run(async {
+        let mut ends = Vec::new();
+        for _ in 0..20 {
+            let end = one("shell:'trap \"\" TERM; echo ready; while :; do sleep 1; done'");
+            ends.push(end.await.unwrap());
+        }
+        for end in &ends {
+            while rustix::io::read(end.conduit.read_fd().unwrap(), &mut [0; 9]).is_err() {
+                tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+            }
+        }
+        ends.iter().map(|end| end.keeper.process().unwrap()).collect()
+    });
+    assert!(threads() <= 1, "{} threads", threads());
+    let is_there = |program: &u32| Path::new(&format!("/proc/{program}")).exists();
+    until(|| !programs.iter().any(is_there), "a program lives on, or is a zombie");
+}
+
+#[test]
+fn a_terminal_has_a_size() {
+    let size = said("exec:'stty size',pty", b"");
+    let numbers: Vec<u16> = size.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert!(numbers.len() == 2 && numbers.iter().all(|&number| number > 0), "{size}");
+}

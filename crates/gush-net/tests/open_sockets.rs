@@ -11,7 +11,7 @@ use std::time::Duration;
 use gush_net::address::UnixName;
 use gush_net::open::Peer;
 use open_common::{listener, one, port_of, run, skipped, socket_of, talk};
-use rustix::net::sockopt;
+use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
 #[test]
 fn a_connection_is_made_to_every_kind_of_host() {
@@ -259,6 +259,109 @@ fn a_stale_socket_is_replaced_only_if_that_is_asked_for_and_a_live_one_never() {
 }
 
 #[test]
+fn a_second_start_does_not_disturb_the_server_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("unix-listen:{},unlink", dir.path().join("socket").display());
+    run(async {
+        let mut server = listener(&text).await.unwrap();
+        listener(&text).await.unwrap_err();
+        let client = tokio::time::timeout(Duration::from_millis(50), server.accept()).await;
+        assert!(client.is_err(), "the second start was served as a client");
+    });
+}
+
+#[test]
+fn of_many_starts_at_once_one_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let text = format!("unix-listen:{},unlink", path.display());
+    for round in 0..30 {
+        drop(UnixListener::bind(&path).unwrap());
+        let starts: Vec<_> = std::thread::scope(|scope| {
+            let start = || run(async { listener(&text).await });
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(start)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let listening = starts.iter().filter(|start| start.is_ok()).count();
+        assert_eq!(listening, 1, "round {round}: {starts:?}");
+        UnixStream::connect(&path).unwrap();
+        drop(starts);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+}
+
+#[test]
+fn who_finds_a_socket_by_its_name_is_served() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 0..100 {
+        let path = dir.path().join(round.to_string());
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                loop {
+                    match UnixStream::connect(&path) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                            std::hint::spin_loop();
+                        }
+                        connected => return connected.map(drop),
+                    }
+                }
+            });
+            let text = format!("unix-listen:{},unlink-close=0", path.display());
+            let server = run(async { listener(&text).await }).unwrap();
+            client.join().unwrap().unwrap();
+            assert_eq!(server.local().unwrap().to_string(), format!("unix:{}", path.display()));
+        });
+    }
+}
+
+#[test]
+fn a_unix_socket_in_a_deep_directory_listens() {
+    let dir = tempfile::tempdir().unwrap();
+    // As long as an address may be (unix(7)): no longer name fits beside it.
+    let deep = dir.path().join("d".repeat(104 - dir.path().as_os_str().len()));
+    std::fs::create_dir(&deep).unwrap();
+    let path = deep.join("s");
+    assert_eq!(path.as_os_str().len(), 107);
+    run(async {
+        let text = format!("unix-listen:{},mode=600", path.display());
+        let mut server = listener(&text).await.unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let _client = UnixStream::connect(&path).unwrap();
+        let served = server.accept().await.unwrap();
+        assert_eq!(served.local().unwrap().to_string(), format!("unix:{}", path.display()));
+    });
+}
+
+#[test]
+fn a_regular_file_is_not_called_a_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("data");
+    std::fs::write(&path, "data").unwrap();
+    let error = run(one(&format!("unix:{}", path.display()))).unwrap_err();
+    assert!(error.hint().unwrap().contains("no socket"), "{error}: {:?}", error.hint());
+}
+
+#[test]
+fn a_port_that_another_holds_on_one_version_is_in_use() {
+    let holder = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
+    sockopt::set_ipv6_v6only(&holder, true).unwrap();
+    let any: std::net::SocketAddr = "[::]:0".parse().unwrap();
+    if let Err(errno) = rustix::net::bind(&holder, &any) {
+        return skipped(&format!("IPv6: {errno}"));
+    }
+    rustix::net::listen(&holder, 1).unwrap();
+    let bound = rustix::net::getsockname(&holder).unwrap();
+    let port = std::net::SocketAddr::try_from(bound).unwrap().port();
+    let error = run(listener(&format!("tcp-listen:{port}"))).unwrap_err();
+    assert!(error.to_string().contains("Address already in use"), "{error}");
+
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = holder.local_addr().unwrap().port();
+    let error = run(listener(&format!("tcp-listen:localhost:{port}"))).unwrap_err();
+    assert!(error.to_string().contains("Address already in use"), "{error}");
+}
+
+#[test]
 fn abstract_names_need_no_file() {
     let name = format!("gush-test-{}", std::process::id());
     run(async {
@@ -339,6 +442,72 @@ fn datagrams_of_strangers_are_dropped() {
         let served = server.accept().await.unwrap();
         assert_eq!(served.peer, Peer::Ip(friend.local_addr().unwrap()));
         assert_eq!(server.strangers(), 1);
+    });
+}
+
+#[test]
+fn a_udp_port_is_shared_with_nobody_unless_asked() {
+    let thief = || {
+        let fd = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
+        sockopt::set_socket_reuseaddr(&fd, true).unwrap();
+        fd
+    };
+    run(async {
+        let server = listener("udp-listen:127.0.0.1:0").await.unwrap();
+        let taken = rustix::net::bind(thief(), &socket_of(&server));
+        assert_eq!(taken, Err(rustix::io::Errno::ADDRINUSE), "its datagrams could be had");
+        let shared = listener("udp-listen:127.0.0.1:0,reuseaddr").await.unwrap();
+        rustix::net::bind(thief(), &socket_of(&shared)).unwrap();
+    });
+}
+
+#[test]
+fn what_others_sent_before_the_peer_was_known_is_dropped() {
+    for range in ["", ",range=127.0.0.9"] {
+        run(async {
+            let mut server = listener(&format!("udp-listen:127.0.0.1:0{range}")).await.unwrap();
+            let to = socket_of(&server);
+            let peer = UdpSocket::bind("127.0.0.9:0").unwrap();
+            let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+            peer.send_to(b"first", to).unwrap();
+            other.send_to(b"evil", to).unwrap();
+            peer.send_to(b"", to).unwrap();
+            other.send_to(b"", to).unwrap();
+            peer.send_to(b"second", to).unwrap();
+            let served = server.accept().await.unwrap();
+            assert_eq!(served.peer, Peer::Ip(peer.local_addr().unwrap()));
+            peer.send_to(b"third", to).unwrap();
+            let fd = served.conduit.read_fd().unwrap();
+            let mut heard = Vec::new();
+            let mut buffer = [0; 99];
+            while let Ok((_, count)) =
+                rustix::net::recv(fd, &mut buffer[..], rustix::net::RecvFlags::empty())
+            {
+                heard.push(String::from_utf8_lossy(&buffer[..count]).into_owned());
+            }
+            assert_eq!(heard, ["second", "third"], "{range}");
+            assert_eq!(server.strangers(), if range.is_empty() { 0 } else { 2 });
+        });
+    }
+}
+
+#[test]
+fn what_a_udp_peer_sent_before_it_was_known_arrives_whole() {
+    run(async {
+        let mut server = listener("udp-listen:127.0.0.1:0").await.unwrap();
+        let peer = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sent = ["one", "", "three", "4"];
+        sent.iter().for_each(|text| {
+            peer.send_to(text.as_bytes(), socket_of(&server)).unwrap();
+        });
+        let served = server.accept().await.unwrap();
+        let mut buffer = [0; 99];
+        for expected in sent {
+            let flags = rustix::net::RecvFlags::empty();
+            let fd = served.conduit.read_fd().unwrap();
+            let (_, count) = rustix::net::recv(fd, &mut buffer[..], flags).unwrap();
+            assert_eq!(&buffer[..count], expected.as_bytes());
+        }
     });
 }
 

@@ -129,7 +129,7 @@ const ROWS: &[Row] = rows![
     Fork "fork" [] LISTEN, Flag, [], "serves every client, not one";
     MaxChildren "max-children" [] LISTEN, Count, [Fork], "clients served at once; more wait";
     Backlog "backlog" [] &[Kind::TcpListen, Kind::UnixListen], Count, [], "connections that may wait to be accepted";
-    ReuseAddr "reuseaddr" ["so-reuseaddr"] &[Kind::TcpListen, Kind::UdpListen, Kind::Tcp], Flag, [], "binds although old connections linger; on for listeners";
+    ReuseAddr "reuseaddr" ["so-reuseaddr"] &[Kind::TcpListen, Kind::UdpListen, Kind::Tcp], Flag, [], "binds although old connections linger; on for tcp-listen. On udp-listen it shares the port: others get the datagrams";
     Range "range" [] &[Kind::TcpListen, Kind::UdpListen, Kind::ListenFd], Ranges, [], "whose connections are accepted: networks joined by +, or range= again";
     Bind "bind" [] INTERNET, Text, [], "the local address, HOST or HOST:PORT";
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] &[Kind::TcpListen, Kind::UdpListen], Flag, [], "does not take IPv4 on an IPv6 socket";
@@ -144,7 +144,7 @@ const ROWS: &[Row] = rows![
     Unlink "unlink" ["unlink-early"] &[Kind::UnixListen], Flag, [], "replaces a socket that nobody listens on any more";
     UnlinkClose "unlink-close" [] &[Kind::UnixListen, Kind::Pipe], Flag, [], "removes at the end what was made; on by default";
     Append "append" ["o-append"] FILES, Flag, [], "writes at the file's end";
-    Create "create" ["creat", "o-create", "o-creat"] FILES, Flag, [], "makes the file if it is missing";
+    Create "create" ["creat", "o-create", "o-creat"] FILES, Flag, [], "makes a missing file, where it is written; PATH alone does so with -u only";
     Truncate "trunc" ["o-trunc"] FILES, Flag, [], "empties the file first";
     Exclusive "excl" ["o-excl"] FILES, Flag, [Create], "fails if the file is there";
     ReadOnly "rdonly" ["o-rdonly"] ACCESS, Flag, [], "opens for reading only";

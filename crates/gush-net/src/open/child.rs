@@ -1,26 +1,27 @@
 //! Programs as ends: started with a socket, pipes or a terminal, and ended with the link.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use crate::watch::watch;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{
+    LocalModes, OptionalActions, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetwinsize,
+};
 use tokio::io::Interest;
 
 use super::error::OpenError;
+use super::reaper::{self, Reach};
 use super::{End, How, Peer};
 use crate::address::{Opt, Options};
 use crate::conduit::Conduit;
-
-/// How long a program may take to end when it is asked to, before it is made to.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// Of the service manager's words to us; a program that is started is not meant (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
@@ -64,9 +65,13 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         command.current_dir(directory);
     }
     gush_process::unblocked(&mut command);
-    if pty || options.is_on(Opt::Setsid) {
+    gush_process::with_given_descriptor_limit(&mut command);
+    let in_new_session = pty || options.is_on(Opt::Setsid);
+    // A group in the background may not read a terminal, and ssh asks there for a password (credentials(7)).
+    let shares_terminal = !in_new_session && how.is_once() && has_terminal();
+    if in_new_session {
         gush_process::in_new_session(&mut command, pty);
-    } else {
+    } else if !shares_terminal {
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
@@ -80,7 +85,10 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
             _ => error,
         }
     })?;
-    let program = Program { child, status: None };
+    let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
+    let reach = if shares_terminal { Reach::One(number) } else { Reach::Group(number) };
+    let program = Program { reach, status: None };
     // The child's ends are closed here: only so does its end of data arrive.
     drop(command);
     let conduit = how.narrowed(ours.map_err(plumbing)?)?;
@@ -142,6 +150,8 @@ fn terminal(options: &Options) -> io::Result<Ends> {
         settings.local_modes.set(LocalModes::ECHO, on);
     }
     tcsetattr(&theirs, OptionalActions::Now, &settings)?;
+    // Of 0 columns and rows, programs that fill a screen make nothing.
+    tcsetwinsize(&theirs, window())?;
     Ok(Ends {
         ours: Conduit::new(ours),
         input: theirs.try_clone()?.into(),
@@ -150,19 +160,15 @@ fn terminal(options: &Options) -> io::Result<Ends> {
     })
 }
 
-/// A program with its process group, which ends when this is dropped.
+/// A program, which ends when this is dropped.
 pub(super) struct Program {
-    child: Child,
+    reach: Reach,
     status: Option<ExitStatus>,
 }
 
 impl Program {
     pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    fn pid(&self) -> Option<Pid> {
-        Pid::from_raw(i32::try_from(self.child.id()).ok()?)
+        self.reach.pid().as_raw_pid().unsigned_abs()
     }
 
     /// Waits for its end, and leaves it to be reaped: until then nobody else gets the group's number.
@@ -170,7 +176,7 @@ impl Program {
         if let Some(status) = self.status {
             return Ok(status);
         }
-        let pid = self.pid().ok_or(io::ErrorKind::NotFound)?;
+        let pid = self.reach.pid();
         if let Ok(fd) = pidfd_open(pid, PidfdFlags::NONBLOCK) {
             watch(fd, Interest::READABLE)?.readable().await?.retain_ready();
         }
@@ -187,57 +193,24 @@ impl Program {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
-
-    fn signal(&self, signal: Signal) {
-        if let Some(pid) = self.pid() {
-            // A program in a session of its own leads its group too. Gone is as good as ended.
-            let _ = rustix::process::kill_process_group(pid, signal);
-        }
-    }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        self.signal(Signal::TERM);
-        // One that is stopped sees the signal only when it goes on.
-        self.signal(Signal::CONT);
-        if matches!(self.child.try_wait(), Ok(Some(_))) {
-            return;
-        }
-        let stubborn = Stubborn(self.child.id());
-        let Some(pid) = self.pid() else { return };
-        let reap = move || stubborn.reap(pid);
-        if let Err(error) =
-            std::thread::Builder::new().name("gush-reaper".into()).stack_size(64 << 10).spawn(reap)
-        {
-            tracing::warn!(
-                "process {pid:?} is left to itself: {error}",
-                pid = pid.as_raw_nonzero()
-            );
-        }
+        reaper::end(self.reach);
     }
 }
 
-/// A program that did not end at once.
-struct Stubborn(u32);
+/// Can this process ask at a terminal (tty(4))?
+fn has_terminal() -> bool {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok()
+}
 
-impl Stubborn {
-    fn reap(self, pid: Pid) {
-        let give_up = std::time::Instant::now() + GRACE;
-        let mut pause = Duration::from_millis(1);
-        let ended = || {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-            !matches!(waitid(WaitId::Pid(pid), options), Ok(None))
-        };
-        while !ended() {
-            if std::time::Instant::now() > give_up {
-                tracing::warn!("process {} does not end when asked to; it is killed", self.0);
-                let _ = rustix::process::kill_process_group(pid, Signal::KILL);
-                let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
-                return;
-            }
-            std::thread::sleep(pause);
-            pause = (pause * 2).min(Duration::from_millis(50));
-        }
-    }
+/// The size of the terminal that this process is at, or that of the first ones.
+fn window() -> Winsize {
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let ours = [output.as_fd(), input.as_fd(), error.as_fd()].map(tcgetwinsize);
+    let seen = ours.into_iter().flatten().find(|size| size.ws_row > 0 && size.ws_col > 0);
+    seen.unwrap_or(Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
 use crate::watch::watch;
@@ -29,6 +30,9 @@ pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) if is_no_socket(name) => {
+                Some("this is no socket; for a file or device, say file:PATH")
+            }
             Some(libc::ECONNREFUSED) => {
                 Some("the socket is there, but nobody listens on it any more; start the server")
             }
@@ -54,6 +58,12 @@ pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
         connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
     let peer = Peer::of_socket(Some(address.as_any()), &fd);
     Ok(End::new(Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?, peer))
+}
+
+/// Connecting to a file is refused as connecting to a dead socket is (connect(2)).
+fn is_no_socket(name: &UnixName) -> bool {
+    let UnixName::Path(path) = name else { return false };
+    path.metadata().is_ok_and(|found| !found.file_type().is_socket())
 }
 
 pub(super) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {

@@ -97,6 +97,11 @@ impl OpenError {
         self.hint.as_deref()
     }
 
+    /// Has this machine no such address, or no such version of the protocol?
+    pub(super) fn is_unknown_here(&self) -> bool {
+        matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+    }
+
     pub(super) fn errno(&self) -> Option<i32> {
         self.io_error()?.raw_os_error()
     }

@@ -15,7 +15,7 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::keeper::Made;
-use super::{End, How, Peer, connect};
+use super::{End, How, Peer, connect, mode};
 use crate::address::{Opt, Options, UnixName};
 use crate::conduit::Conduit;
 
@@ -32,7 +32,8 @@ pub(super) async fn path(path: &Path, options: &Options, how: &How) -> Result<En
     }
     let mut flags = OFlags::empty();
     if how.writes() && !options.is_on(Opt::ReadOnly) {
-        if kind.is_none() {
+        // Both ways, a mistyped name would become an empty file that nobody asked for.
+        if kind.is_none() && how.is_one_way() && options.flag(Opt::Create) != Some(false) {
             flags |= OFlags::CREATE;
         }
         if kind.is_none_or(|kind| kind.is_file())
@@ -82,12 +83,12 @@ pub(super) async fn pipe(
 
 fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     let fail = |error| OpenError::new("make the FIFO", error);
-    let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
-    mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).map_err(|errno| fail(errno.into()))?;
+    let wanted = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0)
+        .map_err(|errno| fail(errno.into()))?;
     let made = Made::if_removed(path, options).map_err(fail)?;
     if let Some(mode) = options.mode() {
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
-            .map_err(fail)?;
+        mode::widen(path, rustix::fs::FileType::Fifo, mode).map_err(fail)?;
     }
     Ok(made)
 }
@@ -134,6 +135,10 @@ async fn open(
         (Opt::Exclusive, OFlags::EXCL),
     ] {
         flags.set(flag, flags.contains(flag) || options.is_on(option));
+    }
+    if flags & OFlags::RWMODE == OFlags::RDONLY {
+        // Only a file that is written is made: one that is read would be empty.
+        flags -= OFlags::CREATE | OFlags::EXCL;
     }
     let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
     let fd = rustix::fs::open(path, flags, mode).map_err(|errno| {

@@ -1,26 +1,56 @@
 //! Who holds a port, as far as /proc tells.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
+use super::publish;
 use rustix::net::SocketType;
 
 /// A sentence for the user whose port is taken.
 pub(crate) fn of_port(port: u16, kind: SocketType) -> String {
     match holder(port, kind) {
+        Some(process) if u32::try_from(process) == Ok(std::process::id()) => format!(
+            "port {port} is in use by this process itself ({}): each listener needs a port of its own",
+            named(Some(process))
+        ),
         Some(process) => format!("port {port} is in use by {}", named(Some(process))),
         None => format!("port {port} is in use; `ss -lp sport = {port}` shows by whom"),
     }
 }
 
+/// Who has the Unix socket that is to be found at `path`.
+pub(super) fn of_unix_socket(path: &Path) -> String {
+    // Inode in column 7, path in 8 (proc_net_unix(5)).
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let rows = table.split(|&byte| byte == b'\n').filter_map(|row| {
+        let columns: Vec<_> = row.splitn(7, |&byte| byte == b' ').collect();
+        let inode_and_path = columns.get(6)?.trim_ascii_start();
+        let at = inode_and_path.iter().position(|&byte| byte == b' ')?;
+        let (inode, bound) = (&inode_and_path[..at], &inode_and_path[at + 1..]);
+        let is_it = publish::is_bound_for(path, Path::new(OsStr::from_bytes(bound)));
+        is_it.then(|| String::from_utf8_lossy(inode).into_owned())
+    });
+    named(of_sockets(&rows.collect::<Vec<_>>()))
+}
+
 /// A process with its name, such as `nginx (process 812)`.
-pub(super) fn named(process: Option<i32>) -> String {
+fn named(process: Option<i32>) -> String {
     let Some(process) = process else {
         return "an unknown process".to_owned();
     };
     match fs::read_to_string(format!("/proc/{process}/comm")) {
-        Ok(name) => format!("{} (process {process})", name.trim_end()),
+        Ok(name) => format!("{} (process {process})", printable(name.trim_end())),
         Err(_) => format!("process {process}"),
     }
+}
+
+/// A process may call itself anything (prctl(2)): control characters must not reach a terminal.
+fn printable(name: &str) -> String {
+    name.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
 }
 
 fn holder(port: u16, kind: SocketType) -> Option<i32> {
@@ -29,6 +59,11 @@ fn holder(port: u16, kind: SocketType) -> Option<i32> {
         _ => &["/proc/net/tcp", "/proc/net/tcp6"],
     };
     let inodes: Vec<String> = tables.iter().flat_map(|table| inodes(table, port, kind)).collect();
+    of_sockets(&inodes)
+}
+
+/// The first process that has one of the sockets open.
+fn of_sockets(inodes: &[String]) -> Option<i32> {
     let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
     let processes = fs::read_dir("/proc").ok()?.flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -53,4 +88,15 @@ fn inodes(table: &str, port: u16, kind: SocketType) -> Vec<String> {
         Some((*inode).to_owned())
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_cannot_write_to_the_terminal_by_its_name() {
+        assert_eq!(printable("\u{1b}[31mred\n"), "\\u{1b}[31mred\\n");
+        assert_eq!(printable("naïve (x)"), "naïve (x)");
+    }
 }

@@ -21,12 +21,24 @@ impl Made {
     pub fn if_removed(path: &Path, options: &Options) -> io::Result<Option<Self>> {
         match options.flag(Opt::UnlinkClose) {
             Some(false) => Ok(None),
-            _ => Self::new(path).map(Some),
+            _ => Self::new(path, path).map(Some),
         }
     }
 
-    fn new(path: &Path) -> io::Result<Self> {
-        let made = path.symlink_metadata()?;
+    /// As [`if_removed`](Self::if_removed), of what is to be found at `path` only later, and now at `hidden`.
+    pub fn if_removed_once_at(
+        path: &Path,
+        hidden: &Path,
+        options: &Options,
+    ) -> io::Result<Option<Self>> {
+        match options.flag(Opt::UnlinkClose) {
+            Some(false) => Ok(None),
+            _ => Self::new(path, hidden).map(Some),
+        }
+    }
+
+    fn new(path: &Path, now_at: &Path) -> io::Result<Self> {
+        let made = now_at.symlink_metadata()?;
         // The working directory may be another one at the end.
         let path = std::path::absolute(path)?;
         Ok(Self { path, device: made.dev(), inode: made.ino() })

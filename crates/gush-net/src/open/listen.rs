@@ -1,9 +1,7 @@
 //! Making listeners: TCP, Unix, UDP and inherited ones.
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
 use rustix::fs::Mode;
@@ -14,8 +12,9 @@ use super::connect::{set_buffers, set_stream, socket, unix_address};
 use super::error::OpenError;
 use super::keeper::Made;
 use super::listener::Listener;
+use super::publish::{self, Hidden};
 use super::resolve::{Name, resolve};
-use super::{holder, inherit};
+use super::{Peer, holder, inherit};
 use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
 
 /// What the kernel caps at net.core.somaxconn (listen(2)): as many as it allows.
@@ -35,24 +34,52 @@ pub(super) async fn unix(name: &UnixName, options: &Options) -> Result<Listener,
     let fd = socket(AddressFamily::UNIX, SocketType::STREAM)
         .map_err(|errno| OpenError::new("bind", errno))?;
     set_buffers(&fd, options).map_err(|errno| OpenError::new("bind", errno))?;
-    if let (UnixName::Path(_), Some(mode)) = (name, options.mode()) {
+    match name {
+        UnixName::Abstract(_) => {
+            let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
+            rustix::net::bind(&fd, &address).map_err(|errno| {
+                let error = OpenError::new("bind", errno);
+                match errno {
+                    Errno::ADDRINUSE => {
+                        error.hinted("another server has this name; `ss -xlp` shows which")
+                    }
+                    _ => error,
+                }
+            })?;
+            listen(&fd, options)?;
+            Listener::new(fd, options, None)
+        }
+        UnixName::Path(path) => {
+            let unlink = options.is_on(Opt::Unlink);
+            publish::check(path, unlink)?;
+            let made = at_path(&fd, path, options, unlink)?;
+            let listener = Listener::new(fd, options, made)?;
+            Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }))
+        }
+    }
+}
+
+fn at_path(
+    fd: &OwnedFd,
+    path: &Path,
+    options: &Options,
+    unlink: bool,
+) -> Result<Option<Made>, OpenError> {
+    let failed = |error| OpenError::new("set the mode", error);
+    if let Some(mode) = options.mode() {
         // The file takes the permissions of its socket, less the umask (unix_bind in net/unix/af_unix.c): it never
         // has more than asked for, not even for a moment.
-        rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))
-            .map_err(|errno| OpenError::new("set the mode", errno))?;
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode)).map_err(|errno| failed(errno.into()))?;
     }
-    bind_unix(&fd, name, options)?;
-    let made = match name {
-        UnixName::Path(path) => {
-            if let Some(mode) = options.mode() {
-                widen(path, mode).map_err(|error| OpenError::new("set the mode", error))?;
-            }
-            Made::if_removed(path, options).map_err(|error| OpenError::new("bind", error))?
-        }
-        UnixName::Abstract(_) => None,
-    };
-    listen(&fd, options)?;
-    Listener::new(fd, options, made)
+    let hidden = Hidden::bind(fd, path)?;
+    if let Some(mode) = options.mode() {
+        hidden.widen(mode).map_err(failed)?;
+    }
+    listen(fd, options)?;
+    let made = Made::if_removed_once_at(path, hidden.path(), options)
+        .map_err(|error| OpenError::new("bind", error))?;
+    hidden.publish(path, unlink)?;
+    Ok(made)
 }
 
 pub(super) fn inherited(which: &Inherited, options: &Options) -> Result<Listener, OpenError> {
@@ -95,7 +122,8 @@ fn in_use(error: OpenError, fd: &OwnedFd) -> OpenError {
     }
 }
 
-/// The first of the addresses that can be bound.
+/// The first of the addresses that this machine has. One that another program holds is no reason to take the next:
+/// clients would meet that program there.
 async fn internet(
     local: &Local,
     options: &Options,
@@ -105,7 +133,8 @@ async fn internet(
     for address in addresses(local, kind).await? {
         match bound(address, local, options, kind) {
             Ok(fd) => return Ok(fd),
-            Err(error) => failure = failure.or(Some(error)),
+            Err(error) if error.is_unknown_here() => failure = failure.or(Some(error)),
+            Err(error) => return Err(error),
         }
     }
     Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
@@ -149,7 +178,9 @@ fn bound(
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let make = || {
         let fd = socket(family, kind)?;
-        if options.flag(Opt::ReuseAddr) != Some(false) {
+        // On UDP it would let everybody bind the port and take the datagrams (socket(7)).
+        let reuse = options.flag(Opt::ReuseAddr).unwrap_or(kind == SocketType::STREAM);
+        if reuse {
             sockopt::set_socket_reuseaddr(&fd, true)?;
         }
         if address.is_ipv6() {
@@ -179,66 +210,4 @@ fn bound(
             _ => error,
         }
     })
-}
-
-fn bind_unix(fd: &OwnedFd, name: &UnixName, options: &Options) -> Result<(), OpenError> {
-    let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
-    match (rustix::net::bind(fd, &address), name) {
-        (Ok(()), _) => Ok(()),
-        (Err(Errno::ADDRINUSE), UnixName::Path(path)) => {
-            make_room(path, options)?;
-            rustix::net::bind(fd, &address).map_err(|errno| OpenError::new("bind", errno))
-        }
-        (Err(errno @ Errno::ADDRINUSE), UnixName::Abstract(_)) => {
-            Err(OpenError::new("bind", errno)
-                .hinted("another server has this name; `ss -xlp` shows which"))
-        }
-        (Err(Errno::NOENT), UnixName::Path(path)) => Err(OpenError::new("bind", Errno::NOENT)
-            .hinted(format!(
-                "make the directory {} first",
-                path.parent().unwrap_or(path).display()
-            ))),
-        (Err(errno @ (Errno::ACCESS | Errno::ROFS)), _) => {
-            Err(OpenError::new("bind", errno).hinted("the directory must be writable to this user"))
-        }
-        (Err(errno), _) => Err(OpenError::new("bind", errno)),
-    }
-}
-
-/// Removes a socket that nobody listens on, if the user allows that.
-fn make_room(path: &Path, options: &Options) -> Result<(), OpenError> {
-    let in_use = || OpenError::new("bind", Errno::ADDRINUSE);
-    if !path.symlink_metadata().is_ok_and(|what| what.file_type().is_socket()) {
-        return Err(in_use()
-            .passing(false)
-            .hinted("something that is no socket has this name; choose another"));
-    }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Ok(server) => {
-            let process = sockopt::socket_peercred(&server)
-                .ok()
-                .map(|found| found.pid.as_raw_nonzero().get());
-            Err(in_use().hinted(format!("a live server answers there: {}", holder::named(process))))
-        }
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            if !options.is_on(Opt::Unlink) {
-                return Err(in_use()
-                    .hinted("nobody listens there any more: remove the file, or say unlink"));
-            }
-            std::fs::remove_file(path)
-                .map_err(|error| OpenError::new("remove the stale socket", error))
-        }
-        Err(error) => {
-            Err(in_use().hinted(format!("whether a server answers there is not known: {error}")))
-        }
-    }
-}
-
-/// Gives back what the umask took from the mode, before anybody can connect.
-fn widen(path: &Path, mode: u32) -> io::Result<()> {
-    let what = path.symlink_metadata()?;
-    if what.mode() & 0o7777 == mode || !what.file_type().is_socket() {
-        return Ok(());
-    }
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))
 }

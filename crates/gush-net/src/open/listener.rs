@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use rustix::io::Errno;
@@ -18,14 +18,18 @@ use super::End;
 use super::error::OpenError;
 use super::keeper::Made;
 use super::peer::Peer;
+use super::throttle::Throttle;
 use crate::address::Options;
 use crate::conduit::Conduit;
 use crate::watch::watch;
 
 /// Descriptors that serving one client may take: its own, those of the other end, and pipes.
-const SPARE: u64 = 8;
+const SPARE: u64 = 6;
 
-/// The longest pause between two looks whether descriptors are free again.
+/// So often in turn accepting may fail before there are pauses between the attempts.
+const FAILURES: u32 = 16;
+
+/// The longest pause between two looks whether descriptors are free again, or whether a client can be accepted.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that waits for peers.
@@ -34,15 +38,19 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// socket that it made.
 #[derive(Debug)]
 pub struct Listener {
+    /// Only to be dropped, and first: a name that is there has a server.
+    _made: Option<Made>,
     socket: Socket,
     kind: SocketType,
     ranges: Vec<IpNet>,
     strangers: Arc<AtomicU64>,
+    told_of_strangers: Throttle,
+    waits: Arc<AtomicU64>,
     address: String,
+    /// The name that clients know, where the socket's own is another.
+    name: Option<Peer>,
     /// Accepted, and waiting for room.
     waiting: Option<(OwnedFd, Peer)>,
-    /// Only to be dropped.
-    _made: Option<Made>,
 }
 
 #[derive(Debug)]
@@ -65,7 +73,10 @@ impl Listener {
             kind,
             ranges: options.ranges().to_vec(),
             strangers: Arc::default(),
+            told_of_strangers: Throttle::default(),
+            waits: Arc::default(),
             address: String::new(),
+            name: None,
             waiting: None,
             _made: made,
         })
@@ -73,6 +84,11 @@ impl Listener {
 
     pub(super) fn at(mut self, address: String) -> Self {
         self.address = address;
+        self
+    }
+
+    pub(super) fn known_as(mut self, name: Peer) -> Self {
+        self.name = Some(name);
         self
     }
 
@@ -87,6 +103,9 @@ impl Listener {
     /// # Errors
     /// What getsockname(2) answers.
     pub fn local(&self) -> io::Result<Peer> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
         let fd = self.fd().ok_or(Errno::BADF)?;
         let address = rustix::net::getsockname(fd)?;
         Ok(match SocketAddr::try_from(address.clone()) {
@@ -104,6 +123,11 @@ impl Listener {
     /// Counts strangers there from now on, where others can read it while it accepts.
     pub(crate) fn count_strangers_in(&mut self, counter: &Arc<AtomicU64>) {
         self.strangers = Arc::clone(counter);
+    }
+
+    /// Counts there how often a client has to wait for descriptors.
+    pub(crate) fn count_waits_in(&mut self, counter: &Arc<AtomicU64>) {
+        self.waits = Arc::clone(counter);
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
@@ -148,17 +172,19 @@ impl Listener {
             self.waiting = Some(self.next_client().await?);
         }
         if let Some((client, _)) = &self.waiting {
-            wait_for_room(client).await;
+            wait_for_room(client, &self.waits).await;
         }
         let Some((client, peer)) = self.waiting.take() else {
             return Err(OpenError::said("accept", "nobody is there"));
         };
         let conduit = Conduit::new(client).map_err(|error| OpenError::new("accept", error))?;
-        Ok(End::new(conduit, peer))
+        let mut end = End::new(conduit, peer);
+        end.local.clone_from(&self.name);
+        Ok(end)
     }
 
     async fn next_client(&mut self) -> Result<(OwnedFd, Peer), OpenError> {
-        self.registered()?;
+        let mut failures = 0;
         loop {
             let fd = self.registered()?;
             let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
@@ -169,18 +195,38 @@ impl Listener {
                     if !self.is_stranger(&peer) {
                         return Ok((client, peer));
                     }
+                    failures = 0;
+                    // However many come, those that are served here have their turn.
+                    tokio::task::yield_now().await;
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
                     drop(ready);
-                    until_free(1).await;
+                    until_free(1, &self.waits).await;
                 }
                 Err(errno) if is_the_peers(errno) => {
                     tracing::debug!("a peer went before it was accepted: {errno}");
+                    failures += 1;
+                    self.pause_after(failures, errno).await;
                 }
                 Err(errno) => return Err(OpenError::new("accept", errno)),
             }
         }
+    }
+
+    /// A refusal that does not pass, such as a security module's, comes back as soon as it is asked for.
+    async fn pause_after(&self, failures: u32, errno: Errno) {
+        if failures < FAILURES {
+            return tokio::task::yield_now().await;
+        }
+        if failures == FAILURES {
+            tracing::warn!(
+                "{}: accept: {errno}, again and again; trying ever less often",
+                self.address
+            );
+        }
+        let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
+        tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
     }
 
     /// The first sender becomes the peer: the socket is connected to it, and its datagram stays to be read.
@@ -200,11 +246,12 @@ impl Listener {
                     let fd = self.registered()?;
                     rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
                         .map_err(fail)?;
+                    tokio::task::yield_now().await;
                 }
                 Ok(_) => return Err(fail(Errno::AFNOSUPPORT)),
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 // An earlier answer of ours reached nobody.
-                Err(Errno::CONNREFUSED | Errno::INTR) => {}
+                Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
                 Err(errno) => return Err(fail(errno)),
             }
         };
@@ -214,20 +261,68 @@ impl Listener {
         let fd = fd.into_inner();
         rustix::net::connect(&fd, &peer)
             .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
+        self.drop_what_others_sent(&fd, peer).map_err(fail)?;
         let conduit = Conduit::new(fd).map_err(|error| OpenError::new("accept", error))?;
         Ok(End::new(conduit, Peer::from(peer)))
     }
 
-    fn is_stranger(&self, peer: &Peer) -> bool {
-        let Some(ip) = peer.ip().filter(|_| !self.ranges.is_empty()) else {
-            return false;
-        };
-        let is_stranger = !self.ranges.iter().any(|range| range.contains(&ip));
-        if is_stranger {
-            self.strangers.fetch_add(1, Ordering::Relaxed);
-            tracing::warn!("{}: {peer} refused: outside range=", self.address);
+    /// Until the socket was connected everybody's datagrams were queued: those up to the last of another's are
+    /// dropped. Where the queue cannot be looked through, all are.
+    fn drop_what_others_sent(&mut self, fd: &OwnedFd, peer: SocketAddr) -> Result<(), Errno> {
+        let mut nothing = [0; 1];
+        let looks_through = gush::set_peek_offset(fd, Some(0)).is_ok();
+        let take =
+            if looks_through { RecvFlags::PEEK | RecvFlags::TRUNC } else { RecvFlags::empty() };
+        let (mut seen, mut unwanted, mut others) = (0_u32, 0, 0);
+        loop {
+            match rustix::net::recvfrom(fd, &mut nothing, take) {
+                Ok((.., sender)) => {
+                    seen += 1;
+                    let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+                    if sender != Some(peer) {
+                        let peer = sender.map_or(Peer::Other("unknown".into()), Peer::from);
+                        self.is_stranger(&peer);
+                        (others, unwanted) = (others + 1, seen);
+                    }
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::CONNREFUSED | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
         }
-        is_stranger
+        if looks_through {
+            gush::set_peek_offset(fd, None)?;
+            for _ in 0..unwanted {
+                rustix::net::recv(fd, &mut nothing, RecvFlags::empty())?;
+            }
+        }
+        if others > 0 {
+            tracing::warn!(
+                "{}: {unwanted} datagrams dropped, {others} of them not from {peer}",
+                self.address
+            );
+        }
+        Ok(())
+    }
+
+    /// Is the peer outside `range=`? One without an address is outside every range.
+    fn is_stranger(&mut self, peer: &Peer) -> bool {
+        let ip = peer.ip();
+        let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
+        if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
+            return false;
+        }
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+        if let Some(untold) = self.told_of_strangers.passes(Instant::now()) {
+            let address = &self.address;
+            match untold {
+                0 => tracing::warn!("{address}: {peer} refused: outside range="),
+                _ => tracing::warn!(
+                    "{address}: {peer} refused: outside range=, and {untold} others before"
+                ),
+            }
+        }
+        true
     }
 }
 
@@ -252,30 +347,28 @@ fn is_the_peers(errno: Errno) -> bool {
 /// Near the limit a client would be accepted only to fail at its other end; it waits instead.
 ///
 /// The kernel gives the lowest free number, so a low one says that there is room, without a further call.
-async fn wait_for_room(client: &OwnedFd) {
+async fn wait_for_room(client: &OwnedFd, waits: &AtomicU64) {
     let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     if number + SPARE >= limit {
         // A limit this small can never spare as many.
-        until_free(SPARE.min(limit / 4).max(1)).await;
+        until_free(SPARE.min(limit / 4).max(1), waits).await;
     }
 }
 
 /// Waits until so many descriptors could be opened. Nothing tells of that, so it looks, ever less often.
-async fn until_free(wanted: u64) {
+async fn until_free(wanted: u64, waits: &AtomicU64) {
     let mut pause = Duration::from_millis(1);
-    let mut is_told = false;
+    let mut has_waited = false;
     while !are_free(wanted) {
-        if !std::mem::replace(&mut is_told, true) {
+        // At its limit a busy server is there again with every client: it says so once, and counts.
+        if !std::mem::replace(&mut has_waited, true) && waits.fetch_add(1, Ordering::Relaxed) == 0 {
             tracing::warn!(
                 "the limit of open files is reached: new peers wait (ulimit -n raises it)"
             );
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    if is_told {
-        tracing::info!("descriptors are free again");
     }
 }
 
@@ -288,4 +381,21 @@ fn are_free(wanted: u64) -> bool {
     let more: Result<Vec<OwnedFd>, _> =
         (1..wanted).map(|_| rustix::io::fcntl_dupfd_cloexec(&one, 0)).collect();
     more.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Address;
+
+    #[test]
+    fn a_peer_without_an_address_is_outside_every_range() {
+        let address: Address = "tcp-listen:1,range=0.0.0.0/0+[::]/0".parse().expect("an address");
+        let fd =
+            super::super::connect::socket(rustix::net::AddressFamily::INET, SocketType::STREAM)
+                .expect("a socket");
+        let mut listener = Listener::new(fd, address.options(), None).expect("a listener");
+        assert!(listener.is_stranger(&Peer::Unix { name: None, process: None }));
+        assert!(!listener.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
+    }
 }

@@ -28,8 +28,12 @@ mod inherit;
 mod keeper;
 mod listen;
 mod listener;
+mod mode;
 mod peer;
+mod publish;
+pub(crate) mod reaper;
 mod resolve;
+mod throttle;
 
 use std::time::Duration;
 
@@ -126,16 +130,21 @@ pub struct End {
     pub peer: Peer,
     /// What must live as long as the link: the program that was started, the FIFO that was made.
     pub keeper: Keeper,
+    /// Where it was accepted, if the socket's own name is another.
+    local: Option<Peer>,
 }
 
 impl End {
     fn new(conduit: Conduit, peer: Peer) -> Self {
-        Self { conduit, peer, keeper: Keeper::default() }
+        Self { conduit, peer, keeper: Keeper::default(), local: None }
     }
 
     /// Our own address, if it is a socket: where a client connected to.
     #[must_use]
     pub fn local(&self) -> Option<Peer> {
+        if self.local.is_some() {
+            return self.local.clone();
+        }
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd())?;
         rustix::net::getsockname(fd).ok().map(|address| Peer::of_socket(Some(address), fd))
     }

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::thread;
 
 use dns_lookup::{AddrInfoHints, LookupErrorKind, getaddrinfo};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::error::OpenError;
 use crate::address::Family;
@@ -29,11 +31,34 @@ pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
         Some(host) => format!("resolve {host}"),
         None => format!("resolve port {}", name.port),
     };
-    // The C library waits for the network, so it gets a thread.
-    let answer = tokio::task::spawn_blocking(move || look_up(&name)).await;
-    let answer =
-        answer.unwrap_or_else(|stopped| Err(OpenError::said("resolve", stopped.to_string())));
+    let answer = in_thread(&LOOKUPS, move || look_up(&name)).await;
+    let answer = answer.unwrap_or_else(|error| {
+        Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
+    });
     answer.map_err(|error| error.step_is(shown))
+}
+
+/// Lookups at once. A name server that does not answer holds each for half a minute; the others wait their turn.
+static LOOKUPS: Semaphore = Semaphore::const_new(16);
+
+/// Runs `work`, which the C library holds up for as long as the network takes, in a thread; nobody waits for the
+/// thread when the answer is not wanted any more.
+///
+/// # Errors
+/// What starting a thread answers.
+async fn in_thread<T: Send + 'static>(
+    places: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let place = places.acquire().await.map_err(io::Error::other)?;
+    let (tell, told) = oneshot::channel();
+    let thread = thread::Builder::new().name("gush-lookup".into());
+    thread.spawn(move || {
+        // Whoever has given up left the thread at work: its place is taken until it is done.
+        let _place = place;
+        let _ = tell.send(work());
+    })?;
+    told.await.map_err(io::Error::other)
 }
 
 /// Numbers need no thread.
@@ -78,4 +103,44 @@ fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
         return Err(OpenError::said("", "the name has no address"));
     }
     Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, mpsc};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn lookups_that_hang_take_few_threads_and_keep_their_places() {
+        static PLACES: Semaphore = Semaphore::const_new(2);
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let barrier: &'static Barrier = Box::leak(Box::new(Barrier::new(3)));
+        let (done, is_done) = mpsc::channel();
+        let lookups: Vec<_> = (0..6)
+            .map(|_| {
+                let done = done.clone();
+                tokio::spawn(in_thread(&PLACES, move || {
+                    STARTED.fetch_add(1, Ordering::SeqCst);
+                    barrier.wait();
+                    done.send(()).expect("the test waits");
+                }))
+            })
+            .collect();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        // Given up, they are at work all the same.
+        lookups.iter().for_each(tokio::task::JoinHandle::abort);
+        let next = tokio::spawn(in_thread(&PLACES, || ()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(STARTED.load(Ordering::SeqCst) <= 2 && !next.is_finished());
+        barrier.wait();
+        (0..2).for_each(|_| is_done.recv().expect("they end"));
+        next.await.expect("no panic").expect("a thread");
+        assert_eq!(STARTED.load(Ordering::SeqCst), 2);
+    }
 }
