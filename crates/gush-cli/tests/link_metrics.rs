@@ -166,3 +166,44 @@ fn a_place_in_use_is_told() {
         "{said}"
     );
 }
+
+#[test]
+fn a_limit_that_is_reached_is_told_once_and_counted() {
+    let listen = format!("{LISTEN},max-children=1");
+    let link = Running::start(&["--metrics", "127.0.0.1:0", &listen, &format!("tcp:{}", echo())]);
+    let waits = "gush_link_waits_total{limit=\"max-children\"}";
+    assert_eq!(scrape(&place_of_metrics(&link))[waits], 0.0);
+    for _ in 0..3 {
+        let (first, second) = (link.client(), link.client());
+        drop(first);
+        assert_eq!(ask(second, b"?"), b"?");
+    }
+    eventually("it is counted", || scrape(&place_of_metrics(&link))[waits] >= 1.0);
+    assert_eq!(link.said().matches("max-children=").count(), 1, "{}", link.said());
+}
+
+#[test]
+fn idle_connections_do_not_keep_a_scrape_waiting() {
+    let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
+    let place = place_of_metrics(&link);
+    let idle: Vec<_> = (0..100).map(|_| TcpStream::connect(&place).unwrap()).collect();
+    let mut stream = TcpStream::connect(&place).unwrap();
+    // Less than an idle connection may keep its place.
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut answer = [0; 15];
+    stream.read_exact(&mut answer).expect("an answer before an idle connection is given up");
+    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    drop(idle);
+}
+
+#[test]
+fn a_port_that_the_link_itself_wants_twice_is_told_as_that() {
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = free.local_addr().unwrap().to_string();
+    drop(free);
+    let listen = format!("tcp-listen:{place}");
+    let (status, _, said) = Running::start(&["--metrics", &place, &listen, "null:"]).finish();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("this process itself"), "{said}");
+}

@@ -180,8 +180,7 @@ impl Header {
         if line.contains(&b'+') {
             return Err(ProxyError::Malformed("a port is no number".into()));
         }
-        let header =
-            v1::Header::try_from(line).map_err(|error| ProxyError::Malformed(error.to_string()))?;
+        let header = v1::Header::try_from(line).map_err(malformed)?;
         let ip = |ip: IpAddr, port| Some(Peer::from(SocketAddr::new(ip, port)));
         let (source, destination) = match header.addresses {
             v1::Addresses::Unknown => (None, None),
@@ -209,7 +208,7 @@ impl Header {
         let header = match v2::Header::try_from(bytes) {
             Ok(header) => header,
             Err(v2::ParseError::Incomplete(_) | v2::ParseError::Partial(..)) => return Ok(None),
-            Err(error) => return Err(ProxyError::Malformed(error.to_string())),
+            Err(error) => return Err(malformed(error)),
         };
         let ip = |ip: IpAddr, port| Some(Peer::from(SocketAddr::new(ip, port)));
         let unix = |field: &[u8; 108]| Some(Peer::Unix { name: unix_name(field), process: None });
@@ -228,6 +227,11 @@ impl Header {
         };
         Ok(Some((Self { source, destination }, header.len())))
     }
+}
+
+/// What the parser says may quote what came: no control character of it reaches a log.
+fn malformed(error: impl std::fmt::Display) -> ProxyError {
+    ProxyError::Malformed(error.to_string().escape_debug().to_string())
 }
 
 /// The protocol has one family for both: an IPv4 address beside an IPv6 one is written as such.

@@ -1,5 +1,6 @@
 //! The metrics over HTTP, on a listener of their own.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use rustix::net::SocketType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, info, warn};
 
@@ -19,7 +20,7 @@ use crate::open::holder;
 const REQUEST_BYTES: usize = 8 << 10;
 /// How long a request and its answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Scrapes answered at once; more wait in the listener's queue.
+/// Connections at once. One more ends the oldest: a scraper sends its request at once, and has its answer by then.
 const SCRAPES: usize = 16;
 /// How long to wait where no connection can be accepted, for want of descriptors for example.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -33,6 +34,9 @@ pub(super) async fn listen(place: &str) -> Result<TcpListener, Failure> {
     let failed = |error: io::Error| {
         let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let hint = match (error.kind(), port) {
+            (io::ErrorKind::PermissionDenied, Some(1..1024)) => {
+                " (ports below 1024 are for root, or CAP_NET_BIND_SERVICE)".to_owned()
+            }
             (io::ErrorKind::AddrInUse, Some(port)) => {
                 format!(" ({})", holder::of_port(port, SocketType::STREAM))
             }
@@ -49,18 +53,24 @@ pub(super) async fn listen(place: &str) -> Result<TcpListener, Failure> {
 
 /// Answers scrapes until it is dropped.
 pub(super) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
-    let scrapes = Arc::new(Semaphore::new(SCRAPES));
+    let mut scrapes: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(SCRAPES);
     loop {
-        let Ok(permit) = Arc::clone(&scrapes).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
+                scrapes.retain(|scrape| !scrape.is_finished());
+                if scrapes.len() == SCRAPES
+                    && let Some(oldest) = scrapes.pop_front()
+                {
+                    oldest.abort();
+                }
                 let ledger = Arc::clone(&ledger);
-                tokio::spawn(async move {
+                scrapes.push_back(tokio::spawn(async move {
                     if let Ok(Err(error)) = timeout(PATIENCE, exchange(stream, &ledger)).await {
                         debug!(%error, "a scrape of the metrics failed");
                     }
-                    drop(permit);
-                });
+                }));
+                // A request that has come already is answered before the next connection may end it.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 warn!(%error, "the metrics' listener cannot accept");

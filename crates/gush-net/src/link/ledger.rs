@@ -17,6 +17,22 @@ use crate::{Counts, Way};
 const SECONDS: [f64; 12] =
     [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86400.0];
 
+/// What clients wait at.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    Descriptors,
+    MaxChildren,
+}
+
+impl Limit {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::MaxChildren => "max-children",
+        }
+    }
+}
+
 /// Counts what a link does. Shared by its threads, its progress display and its metrics.
 #[derive(Debug)]
 pub struct Ledger {
@@ -24,12 +40,14 @@ pub struct Ledger {
     active: IntGauge,
     accepted: IntCounter,
     refused: IntCounterVec,
+    waits: IntCounterVec,
     ended: IntCounterVec,
     failed: IntCounterVec,
     bytes: IntCounterVec,
     seconds: Histogram,
     pipes: [IntGauge; 4],
     strangers: Arc<AtomicU64>,
+    descriptor_waits: Arc<AtomicU64>,
     last_id: AtomicU64,
     open: Mutex<Open>,
     scrape: Mutex<()>,
@@ -63,6 +81,11 @@ impl Ledger {
                 "Connections that were closed unserved, by reason.",
                 "reason",
             )?,
+            waits: counters(
+                "waits",
+                "How often no further client could be served, by the limit that was reached.",
+                "limit",
+            )?,
             ended: counters(
                 "connections_ended",
                 "Connections that have ended, by reason.",
@@ -88,12 +111,16 @@ impl Ledger {
                 IntGauge::new("gush_link_pipe_budget_bytes", "The most that it may become.")?,
             ],
             strangers: Arc::default(),
+            descriptor_waits: Arc::default(),
             last_id: AtomicU64::new(0),
             open: Mutex::default(),
             scrape: Mutex::default(),
         };
         // A series that appears only with its first event cannot be told from one that is missing.
         ledger.refused.with_label_values(&["range"]);
+        for limit in [Limit::Descriptors, Limit::MaxChildren] {
+            ledger.waits.with_label_values(&[limit.as_str()]);
+        }
         for ending in Ending::ALL {
             let series = if ending.is_failure() { &ledger.failed } else { &ledger.ended };
             series.with_label_values(&[ending.as_str()]);
@@ -103,7 +130,8 @@ impl Ledger {
         }
         ledger.registry.register(Box::new(ledger.active.clone()))?;
         ledger.registry.register(Box::new(ledger.accepted.clone()))?;
-        for series in [&ledger.refused, &ledger.ended, &ledger.failed, &ledger.bytes] {
+        for series in [&ledger.refused, &ledger.waits, &ledger.ended, &ledger.failed, &ledger.bytes]
+        {
             ledger.registry.register(Box::new(series.clone()))?;
         }
         ledger.registry.register(Box::new(ledger.seconds.clone()))?;
@@ -143,6 +171,23 @@ impl Ledger {
     /// Where clients from outside `range=` are counted, who never become connections.
     pub(super) fn strangers(&self) -> &Arc<AtomicU64> {
         &self.strangers
+    }
+
+    /// Where it is counted how often clients had to wait for descriptors.
+    pub(super) fn descriptor_waits(&self) -> &Arc<AtomicU64> {
+        &self.descriptor_waits
+    }
+
+    /// All places are taken. Is this the first time?
+    pub(super) fn waits_at(&self, limit: Limit) -> bool {
+        match limit {
+            Limit::Descriptors => self.descriptor_waits.fetch_add(1, Ordering::Relaxed) == 0,
+            Limit::MaxChildren => {
+                let waits = self.waits.with_label_values(&[limit.as_str()]);
+                waits.inc();
+                waits.get() == 1
+            }
+        }
     }
 
     /// How many connections are open.
@@ -185,6 +230,8 @@ impl Ledger {
         }
         let refused = self.refused.with_label_values(&["range"]);
         refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
+        let waits = self.waits.with_label_values(&[Limit::Descriptors.as_str()]);
+        waits.inc_by(self.descriptor_waits.load(Ordering::Relaxed).saturating_sub(waits.get()));
         let usage = Pool::shared().usage();
         for (gauge, value) in
             self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])

@@ -1,26 +1,82 @@
-//! How many clients the process has descriptors for.
+//! How many clients are served at once.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::Arc;
 
-/// A client's own descriptor, that of the other address, and a pipe between.
-const DESCRIPTORS_EACH: u64 = 4;
-/// Standard streams, runtimes, listeners, a log, the metrics and their scrapers.
-const DESCRIPTORS_APART: u64 = 48;
-/// More are never waited for at once.
-const MOST: usize = 1 << 20;
+use rustix::process::{Resource, getrlimit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::warn;
 
-/// Raises the limit on descriptors as far as it may be raised, and says for how many clients it is enough.
-pub(super) fn most_clients() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    // A refusal leaves the limit as it was, which is counted with then.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    clients(getrlimit(Resource::Nofile).current)
+use super::ledger::{Ledger, Limit};
+use crate::address::{Address, Kind, Opt};
+
+/// Kept free, so that a client that has a place can be connected on, whatever is opened for a moment.
+const SPARE: u64 = 8;
+/// An epoll, its waker and its copies, for each further thread's runtime.
+const EACH_THREAD: u64 = 4;
+/// Open from the start, where /proc does not tell.
+const AT_START: u64 = 32;
+
+/// Places for clients.
+#[derive(Debug)]
+pub(super) struct Places {
+    free: Arc<Semaphore>,
+    limit: Limit,
+    most: usize,
 }
 
-fn clients(descriptors: Option<u64>) -> usize {
-    let Some(descriptors) = descriptors else { return MOST };
-    let clients = descriptors.saturating_sub(DESCRIPTORS_APART) / DESCRIPTORS_EACH;
-    usize::try_from(clients).unwrap_or(MOST).clamp(1, MOST)
+impl Places {
+    /// As many as `most` says and as there are descriptors for, once the limit on these is raised as far as it may be.
+    pub fn new(most: Option<usize>, other: &Address, threads: usize) -> Self {
+        gush_process::raise_descriptor_limit();
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let open = std::fs::read_dir("/proc/self/fd").map(|found| found.count() as u64);
+        let apart =
+            open.unwrap_or(AT_START) + SPARE + EACH_THREAD * (threads as u64).saturating_sub(1);
+        let enough = clients(descriptors, apart, descriptors_each(other));
+        let (most, limit) = match most {
+            Some(most) if most <= enough => (most, Limit::MaxChildren),
+            _ => (enough, Limit::Descriptors),
+        };
+        Self { free: Arc::new(Semaphore::new(most)), limit, most }
+    }
+
+    /// Waits for a place, which is given back when the answer is dropped. That none is free is counted each time,
+    /// and told the first time.
+    pub async fn take(&self, ledger: &Ledger) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(place);
+        }
+        if ledger.waits_at(self.limit) {
+            match self.limit {
+                Limit::MaxChildren => {
+                    warn!("{} clients are served, as max-children= says: new ones wait", self.most);
+                }
+                Limit::Descriptors => warn!(
+                    "the limit of open files is reached: {} clients are served, new ones wait (ulimit -n raises it)",
+                    self.most
+                ),
+            }
+        }
+        // Nobody closes the semaphore.
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+}
+
+/// A client's own descriptor and those of the other address; a pipe between them is borrowed only if there is one.
+fn descriptors_each(other: &Address) -> u64 {
+    let is_on = |option| other.options().is_on(option);
+    match other.kind() {
+        // A program is waited for by a descriptor.
+        Kind::Exec | Kind::Shell if is_on(Opt::Pipes) => 4,
+        Kind::Exec | Kind::Shell | Kind::Pipe => 3,
+        _ => 2,
+    }
+}
+
+fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {
+    let Some(descriptors) = descriptors else { return Semaphore::MAX_PERMITS };
+    let clients = descriptors.saturating_sub(apart) / each;
+    usize::try_from(clients).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
 }
 
 #[cfg(test)]
@@ -29,8 +85,8 @@ mod tests {
 
     #[test]
     fn one_client_is_always_tried() {
-        assert_eq!(clients(Some(0)), 1);
-        assert_eq!(clients(Some(1024)), 244);
-        assert_eq!(clients(None), MOST);
+        assert_eq!(clients(Some(0), 20, 2), 1);
+        assert_eq!(clients(Some(64), 24, 2), 20);
+        assert_eq!(clients(None, 20, 2), Semaphore::MAX_PERMITS);
     }
 }

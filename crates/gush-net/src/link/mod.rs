@@ -20,7 +20,7 @@
 //! let heard = std::thread::scope(|scope| -> std::io::Result<String> {
 //!     let running = scope.spawn(|| link.run(&stop));
 //!     let talk = || {
-//!         // The name of a Unix socket is there a moment before anybody listens on it.
+//!         // The name of the socket is there as soon as the link listens.
 //!         let mut client = loop {
 //!             match UnixStream::connect(&front) {
 //!                 Err(_) if !running.is_finished() => std::thread::yield_now(),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use crate::address::Address;
 use crate::{Ended, Passed};
 
 /// Why a connection ended.
@@ -155,4 +156,26 @@ pub struct Record {
     pub ending: Ending,
     /// What went wrong, if something did.
     pub failure: Option<Failure>,
+}
+
+impl Record {
+    /// Of a connection that never came about.
+    pub(super) fn of_unopened(
+        id: u64,
+        first: &Address,
+        second: &Address,
+        failure: Failure,
+    ) -> Self {
+        let nothing = Passed { bytes: 0, in_flight_bytes: 0, method: None };
+        Self {
+            id,
+            first: first.target().to_string(),
+            second: second.target().to_string(),
+            forward: nothing,
+            back: nothing,
+            lasted: Duration::ZERO,
+            ending: Ending::OpenFailed,
+            failure: Some(failure),
+        }
+    }
 }

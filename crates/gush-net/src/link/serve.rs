@@ -3,20 +3,21 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tracing::error;
 
 use super::ends::{accept, listen, open_one};
+use super::exporter;
 use super::ledger::Ledger;
-use super::record::Failure;
+use super::limits::Places;
+use super::record::{Failure, Record};
 use super::roles::Roles;
 use super::session::{Other, Shared};
 use super::settings::Settings;
 use super::stop::Stop;
 use super::workers::{self, Workers};
-use super::{exporter, limits};
 use crate::address::Address;
-use crate::open::Listener;
+use crate::open::{Listener, reaper};
 
 /// Runs a link to its end.
 ///
@@ -38,8 +39,9 @@ pub(super) fn run(
         }
         connect(roles, settings, ledger, stop).await
     });
-    // A name that is still being looked up holds nobody.
     runtime.shutdown_background();
+    // None of the programs that were started is left behind.
+    reaper::wait(|| stop.is_ending());
     let copies = [&settings.tee, &settings.tee_back];
     let lost = copies.into_iter().flatten().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
@@ -68,11 +70,26 @@ async fn connect(
         else {
             return Ok(());
         };
-        return shared(first, Other::Address(second.clone()), false).serve(opened?).await;
+        let shared = shared(first, Other::Address(second.clone()), false);
+        return match opened {
+            Ok(end) => shared.serve(end).await,
+            Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
+        };
     };
     let Some(listener) = until(stop.draining(), listen(server)).await else { return Ok(()) };
-    let mut listener = listener?;
+    let mut listener = match listener {
+        Ok(listener) => listener,
+        Err(failure) if roles.forks() => return Err(failure),
+        Err(failure) => {
+            let (first, second) = match &roles.first {
+                Some(first) => (first, server),
+                None => (server, other),
+            };
+            return Err(not_opened(failure, first, second, settings, ledger));
+        }
+    };
     listener.count_strangers_in(ledger.strangers());
+    listener.count_waits_in(ledger.descriptor_waits());
     let other = match other.kind().listens() {
         false => Other::Address(other.clone()),
         true => match until(stop.draining(), listen(other)).await {
@@ -85,6 +102,22 @@ async fn connect(
         true => serve_all(listener, Arc::new(shared), roles.max_children()).await,
         false => serve_one(listener, &shared).await,
     }
+}
+
+/// Gives the account of the only connection of a link, whose address could not even be opened.
+fn not_opened(
+    failure: Failure,
+    first: &Address,
+    second: &Address,
+    settings: &Settings,
+    ledger: &Ledger,
+) -> Failure {
+    let record = Record::of_unopened(ledger.begin(Arc::default()), first, second, failure.clone());
+    ledger.end(&record);
+    if let Some(on_end) = &settings.on_end {
+        on_end(&record);
+    }
+    failure
 }
 
 /// What `work` gives, unless `stop` is over first.
@@ -112,14 +145,14 @@ async fn serve_all(
     shared: Arc<Shared>,
     max_children: Option<usize>,
 ) -> Result<(), Failure> {
-    let places = limits::most_clients().min(max_children.unwrap_or(usize::MAX));
-    let places = Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)));
+    let threads = shared.settings.most_threads();
+    let places = Places::new(max_children, shared.other.address(), threads);
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
-    let mut workers = Workers::new(shared.settings.most_threads());
+    let mut workers = Workers::new(threads);
     let ended = loop {
         let accepting = async {
             // Who finds no place waits in the kernel's queue, not accepted.
-            let place = Arc::clone(&places).acquire_owned().await;
+            let place = places.take(&shared.ledger).await;
             (accept(&mut listener).await, place)
         };
         let (client, place) = match until(shared.stop.draining(), accepting).await {

@@ -47,7 +47,7 @@ pub(super) enum Other {
 }
 
 impl Other {
-    fn address(&self) -> &Address {
+    pub fn address(&self) -> &Address {
         match self {
             Other::Address(address) => address,
             Other::Listener(address, _) => address,

@@ -10,6 +10,7 @@ use super::ends;
 use super::record::{Failure, Record};
 use super::roles::Roles;
 use super::tee::Tee;
+use crate::address::Kind;
 use crate::open::{End, How};
 use crate::proxy::Version;
 use crate::{Counts, Options};
@@ -63,6 +64,18 @@ impl Settings {
     pub(super) fn check(&self, roles: &Roles) -> Result<(), Failure> {
         if self.accept_proxy && roles.server.is_none() {
             let why = "accepting a PROXY header takes an address that listens: clients send it";
+            return Err(Failure::new(why, None));
+        }
+        let ends = [&roles.server, &roles.first, &roles.second].into_iter().flatten();
+        let is_datagrams = |kind| matches!(kind, Kind::Udp | Kind::UdpListen);
+        if let Some(end) = ends.clone().find(|end| is_datagrams(end.kind()))
+            && (self.accept_proxy && end.kind().listens()
+                || self.send_proxy.is_some() && !end.kind().listens())
+        {
+            let why = format!(
+                "{}: a PROXY header begins a stream, and these are datagrams: its receiver would take it for one",
+                end.target()
+            );
             return Err(Failure::new(why, None));
         }
         if self.one_way && self.tee_back.is_some() {

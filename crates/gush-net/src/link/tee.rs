@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::fs::OFlags;
 use tracing::error;
 
 /// A file that gets a copy of what passes. Bytes then go through memory, not by splice.
@@ -29,9 +31,19 @@ impl Tee {
     /// Copies are added at the end of the file at `path`, which is made if it is missing.
     ///
     /// # Errors
-    /// What open(2) answers.
+    /// What open(2) answers, or a sentence where the path is a FIFO that nobody reads.
     pub fn append_to(path: &Path) -> io::Result<Self> {
-        let file = File::options().append(true).create(true).open(path)?;
+        // Without the flag, opening a FIFO would wait for its reader (fifo(7)), and nobody would know.
+        let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+        let file = File::options().append(true).create(true).custom_flags(nonblocking).open(path);
+        let file = file.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENXIO) => io::Error::other(
+                "nobody reads this FIFO, or serves this socket: start its reader first",
+            ),
+            _ => error,
+        })?;
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
         Ok(Self { path: path.to_owned(), file, failed: Mutex::new(None) })
     }
 
