@@ -1,8 +1,10 @@
 //! Log lines on standard error.
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -14,12 +16,55 @@ use super::options::LogFormat;
 
 /// Sends what is at least as important as `level` to standard error.
 pub fn start(level: LevelFilter, format: LogFormat) {
-    let builder =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(io::stderr).with_ansi(false);
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(Unblocked::default)
+        .with_ansi(false);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
         LogFormat::Text => builder.event_format(Line { timed: false }).init(),
         LogFormat::Timed => builder.event_format(Line { timed: true }).init(),
+    }
+}
+
+/// Standard error, which drops a line rather than wait for a reader: the clients of this thread would wait too.
+#[derive(Default)]
+struct Unblocked {
+    line: Vec<u8>,
+}
+
+/// Lines that were dropped since the last one that was written.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+impl Write for Unblocked {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.line.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Unblocked {
+    fn drop(&mut self) {
+        let mut stderr = io::stderr().lock();
+        // A pipe that is ready takes PIPE_BUF bytes without a wait (pipe(7)), more than a line has.
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&at_once));
+        if ready == Ok(0) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let dropped = DROPPED.swap(0, Ordering::Relaxed);
+        if dropped > 0 {
+            let told =
+                format!("gush: link: warning: {dropped} lines were dropped: nobody read them\n");
+            self.line.splice(..0, told.into_bytes());
+        }
+        // Nobody is left to be told that nobody can be told.
+        let _ = stderr.write_all(&self.line);
     }
 }
 

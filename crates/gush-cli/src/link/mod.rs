@@ -30,6 +30,7 @@ pub fn command() -> clap::Command {
 
 /// Runs `link` with `words`, the arguments after its name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
+    let words = words.map(standard_streams);
     let options: Options = match args::parse(command(), words, "gush link") {
         Ok(options) => options,
         Err(status) => return status,
@@ -64,6 +65,14 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
             talker.fail(failure)
         }
         Err(failure) => talker.fail(failure),
+    }
+}
+
+/// `-,OPTION` is an address with options; the parser of the command line would look for short options in it.
+fn standard_streams(word: OsString) -> OsString {
+    match word.to_str().and_then(|text| text.strip_prefix("-,")) {
+        Some(options) => format!("stdio,{options}").into(),
+        None => word,
     }
 }
 

@@ -1,0 +1,206 @@
+//! `gush link` among limits and hostile neighbours: few descriptors, refused calls, readers that are not there.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::link::{PATIENCE, Running, ask, echo, eventually};
+use common::{denier, gush, skipped};
+use tempfile::TempDir;
+
+const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
+
+/// A link that a shell starts after `before`.
+fn after(before: &str, args: &[&str]) -> Running {
+    let mut command = Command::new("sh");
+    let line = format!("{before}; exec \"$0\" link --log info \"$@\"");
+    command.args(["-c", &line, env!("CARGO_BIN_EXE_gush")]).args(args);
+    Running::of(command)
+}
+
+#[test]
+fn a_program_gets_the_limit_of_descriptors_that_the_link_was_given() {
+    let link = after("ulimit -Sn 200", &[LISTEN, "shell:'ulimit -Sn'"]);
+    assert_eq!(ask(link.client(), b""), b"200\n");
+}
+
+#[test]
+fn as_many_clients_are_served_as_there_are_descriptors() {
+    let link = after("ulimit -n 64", &[LISTEN, &format!("tcp:{}", echo())]);
+    let before = {
+        link.place();
+        link.descriptors()
+    };
+    let clients: Vec<_> = (0..60).map(|_| link.client()).collect();
+    // Two for each; some are kept free for threads, and so that whoever is accepted can be connected on.
+    let threads = std::thread::available_parallelism().unwrap().get();
+    let served = (64 - before - 12 - 4 * (threads - 1)) / 2;
+    link.says_times(": connected", served);
+    let warnings = || link.said().matches("the limit of open files is reached").count();
+    eventually("the limit is told", || warnings() > 0);
+    drop(clients);
+    link.says_times(": connected", 60);
+    assert_eq!(warnings(), 1, "{}", link.said());
+}
+
+#[test]
+fn a_firewall_that_refuses_every_client_makes_no_link_spin() {
+    const ACCEPT4: &str = "288";
+    let dir = TempDir::new().unwrap();
+    let denier = match denier(dir.path()) {
+        Ok(denier) => denier,
+        Err(why) => return skipped(&why),
+    };
+    let mut command = Command::new(denier);
+    command.args(["1", ACCEPT4, env!("CARGO_BIN_EXE_gush"), "link", "--log", "info"]);
+    command.args([LISTEN, "null:"]);
+    let link = Running::of(command);
+    let _client = link.client();
+    link.says("Operation not permitted");
+    assert!(gush_test::comes_to_rest([4], || [link.processor_ticks()]), "it spins");
+}
+
+#[test]
+fn refused_strangers_are_told_a_few_times_and_counted() {
+    let listen = format!("{LISTEN},range=192.0.2.0/24");
+    let link = Running::start(&[&listen, "null:"]);
+    for _ in 0..200 {
+        assert!(!matches!(link.client().read(&mut [0]), Ok(1..)));
+    }
+    link.says("outside range=");
+    let told = link.said().matches("outside range=").count();
+    assert!(told < 50, "{told} warnings of 200 strangers");
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_no_client() {
+    let mut command = gush();
+    command.args(["link", "--log", "debug", LISTEN, &format!("tcp:{}", echo())]);
+    command.stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stderr = child.stderr.take().unwrap();
+    let mut said = String::new();
+    while !said.contains(" for tcp-listen") {
+        let mut byte = [0];
+        stderr.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    let place = said.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    // Each client is told of in some lines; a pipe holds 64 KiB of them.
+    for _ in 0..1500 {
+        let client = std::net::TcpStream::connect(&place).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(ask(client, b"?"), b"?");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_copy_into_a_fifo_without_a_reader_is_refused() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let (status, _, said) =
+        Running::start(&["-u", "--tee", fifo.to_str().unwrap(), "null:", "null:"]).finish();
+    assert_eq!(status.code(), Some(1));
+    assert!(said.contains("nobody reads"), "{said}");
+}
+
+#[test]
+fn json_has_a_line_also_where_nothing_could_be_opened() {
+    for (args, name) in [
+        (["file:/no/such/file", "null:"], "file:/no/such/file"),
+        (["unix-listen:/no/such/dir/socket", "null:"], "unix-listen:/no/such/dir/socket"),
+    ] {
+        let mut command = gush();
+        let output = command.args(["link", "--json"]).args(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let told =
+            String::from_utf8(output.stderr).unwrap() + &String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("\"ended\":\"open-failed\""), "{told}");
+        assert!(told.contains(&format!("\"first\":\"{name}\"")), "{told}");
+    }
+}
+
+#[test]
+fn a_proxy_header_is_refused_where_there_is_no_stream() {
+    for args in [
+        ["--proxy-protocol", "send", "tcp-listen:127.0.0.1:0", "udp:127.0.0.1:9"],
+        ["--proxy-protocol", "accept", "udp-listen:127.0.0.1:0", "null:"],
+    ] {
+        let (status, _, said) = Running::start(&args).finish();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("datagrams"), "{said}");
+    }
+}
+
+#[test]
+fn a_malformed_proxy_header_brings_no_line_ends_into_the_log() {
+    let link = Running::start(&["--proxy-protocol", "accept", LISTEN, "null:"]);
+    let headers = [
+        "PROXY TCP4 1.2.3.4 1.2.3.4 1 2\n",
+        "PROXY \x1b[31m\r\n",
+        "PROXY TCP4 1.2.3.4 1.2.3.4 1 2 3\r\n",
+    ];
+    for header in headers {
+        let mut client = link.client();
+        client.write_all(header.as_bytes()).unwrap();
+        let _ = client.read(&mut [0]);
+    }
+    link.says_times("malformed", 3);
+    let said = link.said();
+    assert!(said.lines().all(|line| line.starts_with("gush: link: ")), "{said}");
+    assert!(!said.contains(['\r', '\x1b']), "{said:?}");
+}
+
+#[test]
+fn a_program_that_does_not_end_is_gone_when_the_link_is() {
+    let program = "shell:'trap \"\" TERM; echo $$; while :; do sleep 1; done'";
+    let mut command = gush();
+    command.args(["link", "-T", "0.3", "-", program]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _kept_open = child.stdin.take();
+    let output = child.wait_with_output().unwrap();
+    let pid = String::from_utf8(output.stdout).unwrap();
+    let process = format!("/proc/{}", pid.trim());
+    assert!(pid.trim().parse::<u32>().is_ok() && !Path::new(&process).exists(), "{pid}");
+}
+
+#[test]
+fn a_program_that_asks_at_the_terminal_gets_the_answer() {
+    // The outer link gives the inner one a terminal; its program asks there, as ssh does for a password.
+    let inner = format!(
+        "exec:'{} link -u \"shell:read answer </dev/tty; echo got $answer\" -',pty,echo=0",
+        env!("CARGO_BIN_EXE_gush")
+    );
+    let mut command = gush();
+    command.args(["link", "-", &inner]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"secret\n").unwrap();
+    let mut heard = String::new();
+    let mut stdout = child.stdout.take().unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        stdout.read_to_string(&mut heard).unwrap();
+        tell.send(heard).unwrap();
+    });
+    let heard = told.recv_timeout(Duration::from_secs(20));
+    let _ = child.kill();
+    child.wait().unwrap();
+    drop(stdin);
+    assert_eq!(heard.as_deref().map(str::trim), Ok("got secret"));
+    reader.join().unwrap();
+}
+
+#[test]
+fn options_of_standard_input_are_not_options_of_the_command() {
+    let output = gush().args(["link", "-,fork", "-"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("- takes no option 'fork'"), "{said}");
+}
