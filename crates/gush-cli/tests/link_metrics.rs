@@ -179,7 +179,7 @@ fn a_limit_that_is_reached_is_told_once_and_counted() {
         assert_eq!(ask(second, b"?"), b"?");
     }
     eventually("it is counted", || scrape(&place_of_metrics(&link))[waits] >= 1.0);
-    assert_eq!(link.said().matches("max-children=").count(), 1, "{}", link.said());
+    assert_eq!(link.said().matches("are taken").count(), 1, "{}", link.said());
 }
 
 #[test]

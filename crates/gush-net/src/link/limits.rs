@@ -49,10 +49,10 @@ impl Places {
         if ledger.waits_at(self.limit) {
             match self.limit {
                 Limit::MaxChildren => {
-                    warn!("{} clients are served, as max-children= says: new ones wait", self.most);
+                    warn!("all {} places of max-children= are taken: new clients wait", self.most);
                 }
                 Limit::Descriptors => warn!(
-                    "the limit of open files is reached: {} clients are served, new ones wait (ulimit -n raises it)",
+                    "the limit of open files is reached: new clients wait for one of {} places (ulimit -n raises it)",
                     self.most
                 ),
             }
