@@ -204,3 +204,45 @@ fn options_of_standard_input_are_not_options_of_the_command() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("- takes no option 'fork'"), "{said}");
 }
+
+#[test]
+fn a_finished_program_gives_its_clients_place_back() {
+    let listen = format!("{LISTEN},max-children=1");
+    for program in ["exec:'echo done'", "exec:'echo done',pipes"] {
+        let link = Running::start(&[&listen, program]);
+        let mut kept_open = Vec::new();
+        for _ in 0..5 {
+            let mut client = link.client();
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).expect("an answer, although others are connected");
+            assert_eq!(heard, "done\n");
+            kept_open.push(client);
+        }
+    }
+}
+
+#[test]
+fn a_program_is_told_who_its_client_is() {
+    let program = "shell:'echo $PEERADDR $PEERPORT $SOCKADDR $SOCKPORT $SOCAT_PEERPORT'";
+    let link = Running::start(&[LISTEN, program]);
+    let client = link.client();
+    let (from, to) = (client.local_addr().unwrap(), client.peer_addr().unwrap());
+    let told = String::from_utf8(ask(client, b"")).unwrap();
+    let (peer, local) = (from.port(), to.port());
+    assert_eq!(told, format!("127.0.0.1 {peer} 127.0.0.1 {local} {peer}\n"));
+
+    let link = Running::start(&["--proxy-protocol", "accept", LISTEN, program]);
+    let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
+    let told = String::from_utf8(ask(link.client(), header)).unwrap();
+    assert_eq!(told, "2001:db8::7 4711 2001:db8::1 443 4711\n");
+
+    // Of a client without an address nothing is told, least of all what others were.
+    let dir = TempDir::new().unwrap();
+    let socket = dir.path().join("socket").display().to_string();
+    let link = after("export PEERADDR=stale", &[&format!("unix-listen:{socket},fork"), program]);
+    link.says("listening on");
+    let mut stream = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    let mut told = String::new();
+    stream.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "\n");
+}

@@ -29,7 +29,8 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
                 ^^^^^
   tcp:HOST:PORT connects; an IPv6 address stands in brackets
   options: bind=HOST, connect-timeout=SECONDS, interval=SECONDS, keepalive,
-  nodelay, rcvbuf=BYTES, retry=N|forever, reuseaddr, sndbuf=BYTES
+  keepcnt=N, keepidle=SECONDS, keepintvl=SECONDS, nodelay, rcvbuf=BYTES,
+  retry=N|forever, reuseaddr, sndbuf=BYTES, user-timeout=SECONDS
 "
     );
     assert_eq!(

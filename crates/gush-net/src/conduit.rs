@@ -116,6 +116,11 @@ impl Conduit {
         }
     }
 
+    /// Gives up its writing direction; what is read stays as it is.
+    pub(crate) fn write_no_more(&mut self) {
+        self.write = Writer::Own(None);
+    }
+
     /// Can it be read?
     #[must_use]
     pub fn reads(&self) -> bool {

@@ -167,7 +167,7 @@ fn messages_point_at_the_wrong_piece() {
         ("tcp:300.1.1.1:80", "300.1.1.1", "no IPv4 address"),
         ("tcp:localhost:!", "!", "no port"),
         ("tcp-listen:80,frok", "frok", "did you mean 'fork'?"),
-        ("tcp:a:80,fork", "fork", "it belongs to tcp-listen, unix-listen, listen-fd"),
+        ("tcp:a:80,fork", "fork", "it belongs to tcp-listen, unix-listen, udp-listen, listen-fd"),
         ("tcp-listen:80,,fork", "", "an option is missing"),
         ("tcp-listen:80,fork,fork", "fork", "given twice"),
         ("tcp-listen:80,max-children=3", "max-children=3", "needs fork too"),

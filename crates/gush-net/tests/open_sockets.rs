@@ -538,3 +538,26 @@ fn a_vanished_client_does_not_end_the_listener() {
         while server.accept().await.unwrap().peer != wanted {}
     });
 }
+
+#[test]
+fn a_vanished_peer_is_asked_for_as_the_user_says() {
+    run(async {
+        let options = "keepidle=7,keepintvl=3,keepcnt=4,user-timeout=2.5";
+        let mut server = listener(&format!("tcp-listen:127.0.0.1:0,{options}")).await.unwrap();
+        let connect = format!("tcp:127.0.0.1:{},{options}", port_of(&server));
+        let (client, served) = tokio::join!(one(&connect), server.accept());
+        for end in [client.unwrap(), served.unwrap()] {
+            let fd = end.conduit.read_fd().unwrap();
+            assert!(sockopt::socket_keepalive(fd).unwrap());
+            assert_eq!(sockopt::tcp_keepidle(fd).unwrap(), Duration::from_secs(7));
+            assert_eq!(sockopt::tcp_keepintvl(fd).unwrap(), Duration::from_secs(3));
+            assert_eq!(sockopt::tcp_keepcnt(fd).unwrap(), 4);
+            assert_eq!(sockopt::tcp_user_timeout(fd).unwrap(), 2500);
+        }
+        for text in ["tcp-listen:127.0.0.1:0,keepcnt=128", "tcp:127.0.0.1:9,keepidle=10h"] {
+            let error = gush_net::open::open(&text.parse().unwrap(), &Default::default()).await;
+            let hint = error.unwrap_err().hint().unwrap().to_owned();
+            assert!(hint.contains("32767"), "{hint}");
+        }
+    });
+}

@@ -98,7 +98,7 @@ const ROWS: [Row; 16] = [
         Kind::UdpListen,
         "udp-listen",
         "udp-listen:[HOST:]PORT",
-        "the first sender becomes the peer",
+        "the first sender becomes the peer; with fork each is one",
     ),
     row(
         Kind::ListenFd,

@@ -32,6 +32,10 @@ pub enum Opt {
     Interval,
     NoDelay,
     KeepAlive,
+    KeepIdle,
+    KeepInterval,
+    KeepCount,
+    UserTimeout,
     SendBuffer,
     ReceiveBuffer,
     Mode,
@@ -83,7 +87,7 @@ impl Row {
     }
 }
 
-const LISTEN: &[Kind] = &[Kind::TcpListen, Kind::UnixListen, Kind::ListenFd];
+const LISTEN: &[Kind] = &[Kind::TcpListen, Kind::UnixListen, Kind::UdpListen, Kind::ListenFd];
 const TCP_ENDS: &[Kind] = &[Kind::Tcp, Kind::TcpListen, Kind::ListenFd];
 const INTERNET: &[Kind] = &[Kind::Tcp, Kind::TcpListen, Kind::Udp, Kind::UdpListen];
 const STREAMS: &[Kind] = &[
@@ -126,7 +130,7 @@ macro_rules! rows {
 
 /// In the order of [`Opt`].
 const ROWS: &[Row] = rows![
-    Fork "fork" [] LISTEN, Flag, [], "serves every client, not one";
+    Fork "fork" [] LISTEN, Flag, [], "serves every client, not one; of udp-listen every sender, until it is silent for 60 s (-T)";
     MaxChildren "max-children" [] LISTEN, Count, [Fork], "clients served at once; more wait";
     Backlog "backlog" [] &[Kind::TcpListen, Kind::UnixListen], Count, [], "connections that may wait to be accepted";
     ReuseAddr "reuseaddr" ["so-reuseaddr"] &[Kind::TcpListen, Kind::UdpListen, Kind::Tcp], Flag, [], "binds although old connections linger; on for tcp-listen. On udp-listen it shares the port: others get the datagrams";
@@ -138,9 +142,13 @@ const ROWS: &[Row] = rows![
     Interval "interval" [] RETRIED, Seconds, [Retry], "time between attempts (1 s)";
     NoDelay "nodelay" ["tcp-nodelay"] TCP_ENDS, Flag, [], "sends short messages at once; on by default";
     KeepAlive "keepalive" ["so-keepalive"] TCP_ENDS, Flag, [], "notices a peer that vanished";
+    KeepIdle "keepidle" ["tcp-keepidle"] TCP_ENDS, Seconds, [], "silence before the first question whether the peer is there; with keepalive";
+    KeepInterval "keepintvl" ["tcp-keepintvl"] TCP_ENDS, Seconds, [], "time between such questions";
+    KeepCount "keepcnt" ["tcp-keepcnt"] TCP_ENDS, Count, [], "questions without an answer that end the connection";
+    UserTimeout "user-timeout" ["tcp-user-timeout"] TCP_ENDS, Seconds, [], "how long sent bytes may stay unacknowledged before the connection ends";
     SendBuffer "sndbuf" ["so-sndbuf"] STREAMS, Size, [], "the socket's send buffer";
     ReceiveBuffer "rcvbuf" ["so-rcvbuf"] STREAMS, Size, [], "the socket's receive buffer";
-    Mode "mode" ["perm"] &[Kind::Path, Kind::File, Kind::Pipe, Kind::UnixListen], Mode, [], "permissions of what is made";
+    Mode "mode" ["perm", "perm-early"] &[Kind::Path, Kind::File, Kind::Pipe, Kind::UnixListen], Mode, [], "permissions of what is made";
     Unlink "unlink" ["unlink-early"] &[Kind::UnixListen], Flag, [], "replaces a socket that nobody listens on any more";
     UnlinkClose "unlink-close" [] &[Kind::UnixListen, Kind::Pipe], Flag, [], "removes at the end what was made; on by default";
     Append "append" ["o-append"] FILES, Flag, [], "writes at the file's end";
@@ -151,7 +159,7 @@ const ROWS: &[Row] = rows![
     WriteOnly "wronly" ["o-wronly"] ACCESS, Flag, [], "opens for writing only";
     Seek "seek" ["seek-set", "lseek"] FILES, Size, [], "starts at this offset";
     Pty "pty" [] CHILDREN, Flag, [], "gives the program a terminal";
-    Raw "raw" [] CHILDREN, Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
+    Raw "raw" ["rawer"] CHILDREN, Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
     Echo "echo" [] CHILDREN, Flag, [Pty], "the terminal repeats what it is sent; on unless raw";
     Stderr "stderr" [] CHILDREN, Flag, [], "takes the program's standard error too";
     Setsid "setsid" [] CHILDREN, Flag, [], "starts the program in a session of its own";

@@ -26,13 +26,13 @@ pub(super) struct Places {
 
 impl Places {
     /// As many as `most` says and as there are descriptors for, once the limit on these is raised as far as it may be.
-    pub fn new(most: Option<usize>, other: &Address, threads: usize) -> Self {
+    pub fn new(most: Option<usize>, client: &Address, other: &Address, threads: usize) -> Self {
         gush_process::raise_descriptor_limit();
         let descriptors = getrlimit(Resource::Nofile).current;
         let open = std::fs::read_dir("/proc/self/fd").map(|found| found.count() as u64);
         let apart =
             open.unwrap_or(AT_START) + SPARE + EACH_THREAD * (threads as u64).saturating_sub(1);
-        let enough = clients(descriptors, apart, descriptors_each(other));
+        let enough = clients(descriptors, apart, descriptors_each(client, other));
         let (most, limit) = match most {
             Some(most) if most <= enough => (most, Limit::MaxChildren),
             _ => (enough, Limit::Descriptors),
@@ -63,14 +63,17 @@ impl Places {
 }
 
 /// A client's own descriptor and those of the other address; a pipe between them is borrowed only if there is one.
-fn descriptors_each(other: &Address) -> u64 {
+fn descriptors_each(client: &Address, other: &Address) -> u64 {
+    // A sender of datagrams has a socket pair.
+    let pair = u64::from(client.kind() == Kind::UdpListen);
     let is_on = |option| other.options().is_on(option);
-    match other.kind() {
+    let of_other = match other.kind() {
         // A program is waited for by a descriptor.
         Kind::Exec | Kind::Shell if is_on(Opt::Pipes) => 4,
         Kind::Exec | Kind::Shell | Kind::Pipe => 3,
         _ => 2,
-    }
+    };
+    of_other + pair
 }
 
 fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {

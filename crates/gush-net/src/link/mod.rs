@@ -47,6 +47,7 @@ mod ends;
 mod exporter;
 mod ledger;
 mod limits;
+mod programs;
 mod record;
 mod roles;
 mod serve;
@@ -92,6 +93,7 @@ impl Link {
     pub fn new(first: Address, second: Address, settings: Settings) -> Result<Self, Failure> {
         let roles = Roles::of(first, second)?;
         settings.check(&roles)?;
+        let settings = Settings { idle: settings.idle.or(roles.idle()), ..settings };
         let ledger = Ledger::new().map_err(|error| Failure::new(error.to_string(), None))?;
         Ok(Self { roles, settings: Arc::new(settings), ledger: Arc::new(ledger) })
     }

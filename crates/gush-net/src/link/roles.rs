@@ -1,7 +1,12 @@
 //! Which address serves, and which is opened for each client.
 
+use std::time::Duration;
+
 use super::record::Failure;
-use crate::address::{Address, Opt};
+use crate::address::{Address, Kind, Opt};
+
+/// As long as a firewall keeps a flow that was answered in mind, or longer.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// The two addresses of a link by what they do.
 #[derive(Debug)]
@@ -36,6 +41,12 @@ impl Roles {
     /// Is every client served, not one?
     pub fn forks(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.options().is_on(Opt::Fork))
+    }
+
+    /// How long a client may be silent if nobody says so: senders of datagrams come and go without a word.
+    pub fn idle(&self) -> Option<Duration> {
+        let is_udp = self.server.as_ref().is_some_and(|server| server.kind() == Kind::UdpListen);
+        (is_udp && self.forks()).then_some(SILENCE)
     }
 
     /// How many clients are served at once, where the user says so.

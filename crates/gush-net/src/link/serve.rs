@@ -94,7 +94,7 @@ async fn connect(
         false => Other::Address(other.clone()),
         true => match until(stop.draining(), listen(other)).await {
             None => return Ok(()),
-            Some(bound) => Other::Listener(Box::new(other.clone()), Mutex::new(bound?)),
+            Some(bound) => Other::Listener(Box::new(other.clone()), Box::new(Mutex::new(bound?))),
         },
     };
     let shared = shared(server, other, roles.first.is_some());
@@ -146,7 +146,7 @@ async fn serve_all(
     max_children: Option<usize>,
 ) -> Result<(), Failure> {
     let threads = shared.settings.most_threads();
-    let places = Places::new(max_children, shared.other.address(), threads);
+    let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut workers = Workers::new(threads);
     let ended = loop {

@@ -10,14 +10,15 @@ use tracing::{debug, info, warn};
 use super::cut::Whole;
 use super::ends;
 use super::ledger::Ledger;
+use super::programs;
 use super::record::{Ending, Failure, Record};
 use super::settings::Settings;
 use super::stop::Stop;
-use crate::address::Address;
+use crate::address::{Address, Kind};
 use crate::conduit::Conduit;
 use crate::open::{End, How, Keeper, Listener};
 use crate::proxy::{self, Header};
-use crate::{Counts, Ended, Error, Passed, Way, copy_bidirectional};
+use crate::{Counts, Ended, Error, Passed, Way};
 
 /// How long a client waits for descriptors that others hold, and how often it looks.
 const DESCRIPTORS_WAIT: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ pub(super) enum Other {
     /// Opened for each.
     Address(Address),
     /// Bound once; each client gets one of its connections.
-    Listener(Box<Address>, Mutex<Listener>),
+    Listener(Box<Address>, Box<Mutex<Listener>>),
 }
 
 impl Other {
@@ -153,6 +154,13 @@ impl Shared {
             names.client = source.to_string();
         }
         let how = self.settings.how(self.flipped);
+        let how = match self.other.address().kind() {
+            Kind::Exec | Kind::Shell => {
+                let local = header.destination.clone().or_else(|| client.local());
+                how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref())
+            }
+            _ => how,
+        };
         let how = if self.forks { how } else { how.once() };
         let other = match self.other.open(how).await {
             Ok(other) => other,
@@ -163,7 +171,7 @@ impl Shared {
         if let Err(failure) = self.introduce(&header, &other, &names.other).await {
             return Course::failed(Ending::ProxyHeader, failure);
         }
-        let (first, mut second) = self.in_order(client, other);
+        let (mut first, mut second) = self.in_order(client, other);
         if let Err(failure) = self.settings.check_ends(&first, &second) {
             return Course::failed(Ending::OpenFailed, failure);
         }
@@ -181,7 +189,9 @@ impl Shared {
         }
         let options = self.settings.relay(Arc::clone(counts));
         let wholes = [a.read_fd(), b.read_fd()].map(Whole::of);
-        let relayed = copy_bidirectional(&mut a, &mut b, &options).await;
+        let relayed =
+            programs::relay((&mut a, &mut first.keeper), (&mut b, &mut second.keeper), &options)
+                .await;
         let cut = match &relayed {
             Ok(totals) if totals.ended == Ended::Closed => {
                 let (first, second) = self.in_order(names.client.as_str(), names.other.as_str());

@@ -19,12 +19,9 @@ use tokio::io::Interest;
 
 use super::error::OpenError;
 use super::reaper::{self, Reach};
-use super::{End, How, Peer};
+use super::{End, How, Peer, environment};
 use crate::address::{Opt, Options};
 use crate::conduit::Conduit;
-
-/// Of the service manager's words to us; a program that is started is not meant (sd_listen_fds(3)).
-const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
 pub(super) fn exec(words: &[String], options: &Options, how: &How) -> Result<End, OpenError> {
     let Some((name, arguments)) = words.split_first() else {
@@ -55,9 +52,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     } else {
         Stdio::inherit()
     });
-    for variable in NOT_FOR_CHILDREN {
-        command.env_remove(variable);
-    }
+    environment::set(&mut command, how.client);
     if let Some(directory) = options.path(Opt::Directory) {
         if let Err(error) = std::fs::metadata(directory) {
             return Err(OpenError::new(format!("change to {}", directory.display()), error));

@@ -142,7 +142,7 @@ async fn one(
         }
         Ok(())
     };
-    set().map_err(|errno: Errno| fail(errno.into()))?;
+    set().map_err(|errno: Errno| fail(errno.into()).hinted_by(keepalive_hint(errno, options)))?;
     if !locals.is_empty() {
         bind(&fd, address, locals, options)?;
     }
@@ -200,6 +200,15 @@ fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
     })
 }
 
+/// What of the options the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
+pub(super) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static str> {
+    let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount, Opt::UserTimeout];
+    let is_it = errno == Errno::INVAL && probes.iter().any(|&option| options.has(option));
+    is_it.then_some(
+        "keepidle and keepintvl go from 1 s to 32767 s, keepcnt to 127, user-timeout to 24 days",
+    )
+}
+
 pub(super) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
     socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
@@ -222,8 +231,23 @@ pub(super) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
     if options.flag(Opt::NoDelay) != Some(false) {
         sockopt::set_tcp_nodelay(fd, true)?;
     }
-    if let Some(on) = options.flag(Opt::KeepAlive) {
+    let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount];
+    let said = probes.iter().any(|&option| options.has(option)).then_some(true);
+    if let Some(on) = options.flag(Opt::KeepAlive).or(said) {
         sockopt::set_socket_keepalive(fd, on)?;
+    }
+    if let Some(idle) = options.duration(Opt::KeepIdle) {
+        sockopt::set_tcp_keepidle(fd, idle)?;
+    }
+    if let Some(interval) = options.duration(Opt::KeepInterval) {
+        sockopt::set_tcp_keepintvl(fd, interval)?;
+    }
+    if let Some(count) = options.count(Opt::KeepCount) {
+        sockopt::set_tcp_keepcnt(fd, count)?;
+    }
+    if let Some(timeout) = options.duration(Opt::UserTimeout) {
+        let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(fd, timeout_ms)?;
     }
     Ok(())
 }

@@ -55,6 +55,13 @@ impl OpenError {
         self
     }
 
+    pub(super) fn hinted_by(self, hint: Option<&str>) -> Self {
+        match hint {
+            Some(hint) => self.hinted(hint),
+            None => self,
+        }
+    }
+
     pub(super) fn passing(mut self, passes: bool) -> Self {
         self.passes = passes;
         self

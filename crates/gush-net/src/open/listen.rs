@@ -8,7 +8,7 @@ use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::connect::{set_buffers, set_stream, socket, unix_address};
+use super::connect::{keepalive_hint, set_buffers, set_stream, socket, unix_address};
 use super::error::OpenError;
 use super::keeper::Made;
 use super::listener::Listener;
@@ -100,7 +100,9 @@ pub(super) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
         set_buffers(&fd, options)?;
         if is_internet { set_stream(&fd, options) } else { Ok(()) }
     };
-    set().map_err(|errno| OpenError::new("take over", errno))?;
+    set().map_err(|errno| {
+        OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
+    })?;
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| OpenError::new("take over", errno))?;
     Listener::new(fd, options, None)
 }
@@ -197,7 +199,8 @@ fn bound(
         Ok(fd)
     };
     make().map_err(|errno: Errno| {
-        let error = OpenError::new(format!("bind to {address}"), errno);
+        let error = OpenError::new(format!("bind to {address}"), errno)
+            .hinted_by(keepalive_hint(errno, options));
         match errno {
             Errno::ADDRINUSE => error.hinted(holder::of_port(address.port(), kind)),
             Errno::ACCESS => error.hinted(

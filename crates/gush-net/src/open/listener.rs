@@ -16,10 +16,11 @@ use tokio::io::unix::AsyncFd;
 
 use super::End;
 use super::error::OpenError;
+use super::flows::Flows;
 use super::keeper::Made;
 use super::peer::Peer;
 use super::throttle::Throttle;
-use crate::address::Options;
+use crate::address::{Opt, Options};
 use crate::conduit::Conduit;
 use crate::watch::watch;
 
@@ -42,11 +43,10 @@ pub struct Listener {
     _made: Option<Made>,
     socket: Socket,
     kind: SocketType,
-    ranges: Vec<IpNet>,
-    strangers: Arc<AtomicU64>,
-    told_of_strangers: Throttle,
+    gate: Gate,
+    /// Is every sender of datagrams a peer of its own?
+    has_flows: bool,
     waits: Arc<AtomicU64>,
-    address: String,
     /// The name that clients know, where the socket's own is another.
     name: Option<Peer>,
     /// Accepted, and waiting for room.
@@ -57,8 +57,19 @@ pub struct Listener {
 enum Socket {
     Waiting(OwnedFd),
     Registered(AsyncFd<OwnedFd>),
+    /// Each sender is a peer.
+    Sorted(Flows),
     /// A UDP socket is its first peer's.
     Given,
+}
+
+/// Who may come.
+#[derive(Debug, Clone, Default)]
+struct Gate {
+    ranges: Vec<IpNet>,
+    strangers: Arc<AtomicU64>,
+    told: Throttle,
+    address: String,
 }
 
 impl Listener {
@@ -71,11 +82,9 @@ impl Listener {
         Ok(Self {
             socket: Socket::Waiting(fd),
             kind,
-            ranges: options.ranges().to_vec(),
-            strangers: Arc::default(),
-            told_of_strangers: Throttle::default(),
+            gate: Gate { ranges: options.ranges().to_vec(), ..Gate::default() },
+            has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             waits: Arc::default(),
-            address: String::new(),
             name: None,
             waiting: None,
             _made: made,
@@ -83,7 +92,7 @@ impl Listener {
     }
 
     pub(super) fn at(mut self, address: String) -> Self {
-        self.address = address;
+        self.gate.address = address;
         self
     }
 
@@ -95,7 +104,7 @@ impl Listener {
     /// The address that it was opened by.
     #[must_use]
     pub fn address(&self) -> &str {
-        &self.address
+        &self.gate.address
     }
 
     /// Where it really listens: port 0 has become a number.
@@ -117,12 +126,12 @@ impl Listener {
     /// How many peers came from outside `range=` and were closed at once.
     #[must_use]
     pub fn strangers(&self) -> u64 {
-        self.strangers.load(Ordering::Relaxed)
+        self.gate.strangers.load(Ordering::Relaxed)
     }
 
     /// Counts strangers there from now on, where others can read it while it accepts.
     pub(crate) fn count_strangers_in(&mut self, counter: &Arc<AtomicU64>) {
-        self.strangers = Arc::clone(counter);
+        self.gate.strangers = Arc::clone(counter);
     }
 
     /// Counts there how often a client has to wait for descriptors.
@@ -134,7 +143,7 @@ impl Listener {
         match &self.socket {
             Socket::Waiting(fd) => Some(fd.as_fd()),
             Socket::Registered(fd) => Some(fd.get_ref().as_fd()),
-            Socket::Given => None,
+            Socket::Sorted(_) | Socket::Given => None,
         }
     }
 
@@ -147,10 +156,11 @@ impl Listener {
     /// What accept(2) answers beyond what passes by itself; a UDP socket that has its peer already.
     pub async fn accept(&mut self) -> Result<End, OpenError> {
         let accepted = match self.kind {
+            SocketType::DGRAM if self.has_flows => self.next_sender().await,
             SocketType::DGRAM => self.first_sender().await,
             _ => self.stream().await,
         };
-        accepted.map_err(|error| error.at(&self.address))
+        accepted.map_err(|error| error.at(&self.gate.address))
     }
 
     /// Registered here and now, not where it was made.
@@ -192,7 +202,7 @@ impl Listener {
             match rustix::net::acceptfrom_with(fd.get_ref(), flags) {
                 Ok((client, address)) => {
                     let peer = Peer::of_socket(address, &client);
-                    if !self.is_stranger(&peer) {
+                    if !self.gate.is_stranger(&peer) {
                         return Ok((client, peer));
                     }
                     failures = 0;
@@ -214,6 +224,32 @@ impl Listener {
         }
     }
 
+    /// Each sender is a peer, with a flow of its own.
+    async fn next_sender(&mut self) -> Result<End, OpenError> {
+        let fail = |error: io::Error| OpenError::new("receive", error);
+        if let Socket::Waiting(_) = &self.socket {
+            self.name = self.local().ok();
+        }
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
+            Socket::Waiting(fd) => {
+                let mut gate = self.gate.clone();
+                let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
+                Socket::Sorted(Flows::start(fd, admits).map_err(fail)?)
+            }
+            socket => socket,
+        };
+        let next = match &mut self.socket {
+            Socket::Sorted(flows) => flows.next().await,
+            _ => None,
+        };
+        let Some((fd, sender)) = next else {
+            return Err(OpenError::said("receive", "the port is not read any more"));
+        };
+        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(sender));
+        end.local.clone_from(&self.name);
+        Ok(end)
+    }
+
     /// A refusal that does not pass, such as a security module's, comes back as soon as it is asked for.
     async fn pause_after(&self, failures: u32, errno: Errno) {
         if failures < FAILURES {
@@ -222,7 +258,7 @@ impl Listener {
         if failures == FAILURES {
             tracing::warn!(
                 "{}: accept: {errno}, again and again; trying ever less often",
-                self.address
+                self.gate.address
             );
         }
         let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
@@ -240,7 +276,7 @@ impl Listener {
             match rustix::net::recvfrom(fd.get_ref(), &mut nothing, RecvFlags::PEEK) {
                 Ok((.., Some(address))) => {
                     let sender = SocketAddr::try_from(address).map_err(fail)?;
-                    if !self.is_stranger(&Peer::from(sender)) {
+                    if !self.gate.is_stranger(&Peer::from(sender)) {
                         break sender;
                     }
                     let fd = self.registered()?;
@@ -281,7 +317,7 @@ impl Listener {
                     let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
                     if sender != Some(peer) {
                         let peer = sender.map_or(Peer::Other("unknown".into()), Peer::from);
-                        self.is_stranger(&peer);
+                        self.gate.is_stranger(&peer);
                         (others, unwanted) = (others + 1, seen);
                     }
                 }
@@ -299,12 +335,14 @@ impl Listener {
         if others > 0 {
             tracing::warn!(
                 "{}: {unwanted} datagrams dropped, {others} of them not from {peer}",
-                self.address
+                self.gate.address
             );
         }
         Ok(())
     }
+}
 
+impl Gate {
     /// Is the peer outside `range=`? One without an address is outside every range.
     fn is_stranger(&mut self, peer: &Peer) -> bool {
         let ip = peer.ip();
@@ -313,7 +351,7 @@ impl Listener {
             return false;
         }
         self.strangers.fetch_add(1, Ordering::Relaxed);
-        if let Some(untold) = self.told_of_strangers.passes(Instant::now()) {
+        if let Some(untold) = self.told.passes(Instant::now()) {
             let address = &self.address;
             match untold {
                 0 => tracing::warn!("{address}: {peer} refused: outside range="),
@@ -395,7 +433,7 @@ mod tests {
             super::super::connect::socket(rustix::net::AddressFamily::INET, SocketType::STREAM)
                 .expect("a socket");
         let mut listener = Listener::new(fd, address.options(), None).expect("a listener");
-        assert!(listener.is_stranger(&Peer::Unix { name: None, process: None }));
-        assert!(!listener.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
+        assert!(listener.gate.is_stranger(&Peer::Unix { name: None, process: None }));
+        assert!(!listener.gate.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
     }
 }

@@ -21,8 +21,10 @@
 
 mod child;
 mod connect;
+mod environment;
 mod error;
 mod file;
+mod flows;
 pub(crate) mod holder;
 mod inherit;
 mod keeper;
@@ -35,6 +37,7 @@ pub(crate) mod reaper;
 mod resolve;
 mod throttle;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use error::OpenError;
@@ -61,6 +64,14 @@ pub struct How {
     unread: bool,
     unwritten: bool,
     once: bool,
+    client: Option<Client>,
+}
+
+/// The client that an end is opened for, as far as it has addresses of the Internet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Client {
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
 }
 
 impl How {
@@ -81,6 +92,18 @@ impl How {
     #[must_use]
     pub fn once(self) -> Self {
         Self { once: true, ..self }
+    }
+
+    /// It is opened for a client that comes from `peer` and connected to `local`: programs are told by the variables
+    /// PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names behind `SOCAT_`.
+    #[must_use]
+    pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
+        let address = |peer: &Peer| match peer {
+            Peer::Ip(address) => Some(*address),
+            _ => None,
+        };
+        let client = Client { peer: address(peer), local: local.and_then(address) };
+        Self { client: Some(client), ..self }
     }
 
     /// Will it be read?

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const APART: Duration = Duration::from_secs(1);
 
 /// Lets one warning pass a second, and counts those that it keeps back.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Throttle {
     told: Option<Instant>,
     untold: u64,
