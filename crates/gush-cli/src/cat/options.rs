@@ -59,10 +59,10 @@ pub struct Options {
     /// Move by NAME or fail; auto picks the fastest sound method
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method_parser(), help_heading = BEYOND)]
     pub method: Choice,
-    /// Tell on standard error what moved the bytes, and what was refused and why
+    /// Tell on standard error which methods moved the bytes, and which were refused and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
-    /// Tell it as one JSON object a file on standard error
+    /// Tell this as one JSON object a file on standard error
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
     /// Move at most RATE bytes a second
@@ -77,7 +77,7 @@ pub struct Options {
     /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
-    /// Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)
+    /// Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)
     #[arg(long, help_heading = BEYOND)]
     pub no_profile: bool,
 

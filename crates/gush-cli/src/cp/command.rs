@@ -149,12 +149,12 @@ fn replacement() -> Vec<Arg> {
     vec![
         flag("force", "Remove a target that cannot be opened, and try again").short('f'),
         flag("interactive", "Ask before replacing (overrides a previous -n)").short('i'),
-        flag("no-clobber", "Silently skip what exists (overrides a previous -i)").short('n'),
+        flag("no-clobber", "Silently skip existing targets (overrides a previous -i)").short('n'),
         optional(
             "update",
             "WHEN",
             "older",
-            "Replace all, none, none-fail (and fail), or only what is older than SOURCE [-u: older]",
+            "Replace all, none, none-fail (and fail), or only targets older than SOURCE [-u: older]",
         )
         .short('u'),
         flag("remove-destination", "Remove each existing target before opening it"),
@@ -215,14 +215,14 @@ fn moving() -> Vec<Arg> {
         value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
         value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),
         flag("preallocate", "Reserve the target's space before copying"),
-        flag("no-profile", "Ignore what gush tune measured (also: GUSH_NO_PROFILE=1)"),
+        flag("no-profile", "Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)"),
         flag("no-gift", "Only lend pages to vmsplice, do not give them away"),
     ]
 }
 
 fn telling() -> Vec<Arg> {
     vec![
-        flag("verbose", "Tell what is done").short('v'),
+        flag("verbose", "Tell of each copy").short('v'),
         flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
         flag("explain", "Tell on standard error which methods were picked and refused, and why"),
         optional(

@@ -22,7 +22,8 @@ use crate::talk::Talker;
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
 /// Runs one case of a suite under perf, sums up the functions of the kernel that were at work, and says
-/// what they are about. It needs perf, and permission to profile the kernel: what is lacking is told.
+/// which subjects they belong to. perf and the permission to profile the kernel are needed; without
+/// them the remedy is told.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {

@@ -12,7 +12,7 @@ use gush_tree::quote;
 use super::session::path_of;
 use crate::talk::Talker;
 
-/// Take the runs of an export, so that machines can be compared; what is here already stays as it is
+/// Take the runs of an export, so that machines can be compared; runs that are here already stay untouched
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {

@@ -9,7 +9,7 @@ use gush_lab::suite::matrix::{self, Grid, Matrix, Pairs, Plan, Way};
 use super::suite::{Common, Suite, this_program};
 use crate::size::memory_bytes;
 
-/// Try every method on every pair of ends, for real, and print what works here
+/// Try every method on every pair of ends, for real, and print which ones work here
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
@@ -26,7 +26,7 @@ pub struct Options {
     /// Only the table of 2007: five ways on four pairs of files and sockets
     #[arg(long)]
     five_ways: bool,
-    /// Time what works: GiB/s, user and system seconds
+    /// Time the working ones: GiB/s, user and system seconds
     #[arg(long)]
     speed: bool,
     /// Time with SIZE bytes, instead of 1G for the table of 2007 and 64M for the rest

@@ -9,7 +9,7 @@ use super::suite::{Common, Suite, this_program};
 use crate::size::memory_bytes;
 use crate::talk::Talker;
 
-/// What it costs to lend memory to the kernel: vmsplice of touched and untouched, small and huge pages
+/// The cost of lending memory to the kernel: vmsplice of touched and untouched, small and huge pages
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,

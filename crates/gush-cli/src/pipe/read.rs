@@ -25,10 +25,10 @@ pub struct Options {
     /// Take SIZE bytes
     #[arg(long, value_name = "SIZE", value_parser = size_bytes, default_value = "10G")]
     bytes: u64,
-    /// Compare what comes with --pattern
+    /// Compare the bytes with --pattern
     #[arg(long)]
     verify: bool,
-    /// Splice or tee what comes into a private pipe, let the writer go on, and verify it then
+    /// Splice or tee the bytes into a private pipe, let the writer go on, and verify them then
     #[arg(long, value_name = "HOW", value_enum, num_args = 0..=1, require_equals = true, default_missing_value = "splice")]
     hold: Option<Hold>,
     /// Print one line of comma-separated values: GiB/s, bytes, buffer size, pipe size, then the flags

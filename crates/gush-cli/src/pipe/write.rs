@@ -18,7 +18,7 @@ use crate::talk::Talker;
 pub struct Options {
     #[command(flatten)]
     shared: Shared,
-    /// Write by NAME: write, vmsplice (unsound: it shows what is wrong with it), fresh, socket, reservoir
+    /// Write by NAME: write, vmsplice (unsound, to show the fault), fresh, socket, reservoir
     #[arg(long, value_name = "NAME", value_parser = technique_parser(), hide_possible_values = true)]
     technique: Option<Technique>,
     /// Same as --technique vmsplice

@@ -18,12 +18,12 @@ use crate::args;
 use crate::talk::Talker;
 use show::Screen;
 
-/// Measure what is fastest here, and let the engine act on it
+/// Measure which choices are fastest here, and let the engine act on them
 ///
 /// Tries the methods that the engine's table permits between files, pipes and sockets, with several sizes
 /// of buffers and pipes, and writes a profile of those that are surely faster here than the table's
-/// choice. gush cp, cat and the others follow it as long as kernel and processors are the same;
-/// --no-profile ignores it, removing the file undoes it. An interrupt writes nothing.
+/// choice. gush cp, cat and the others follow the profile as long as kernel and processors are the same;
+/// --no-profile ignores the profile, and so does everybody once the file is removed. An interrupt writes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "tune", version, max_term_width = 100)]
 struct Options {
@@ -39,10 +39,10 @@ struct Options {
     /// Print the profile instead of writing it
     #[arg(long, conflicts_with = "check")]
     dry_run: bool,
-    /// Measure every choice with the present profile and without it: is any slower with it?
+    /// Measure every choice with and without the present profile: is any slower with the profile?
     #[arg(long)]
     check: bool,
-    /// Print what was found as one JSON object
+    /// Print the findings as one JSON object
     #[arg(long)]
     json: bool,
 }
