@@ -33,7 +33,7 @@
 //! 2. Only a `read` that answers 0 is the end.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
-//! 5. A source that can idle is polled before a splice.
+//! 5. A source that can idle, and whose splice no flag keeps from waiting, is polled before the splice.
 //! 6. A method asked for by name is used or refused, never replaced.
 //! 7. Every wait can be interrupted.
 //! 8. Memory does not grow with the data: at most 16 MiB.

@@ -23,7 +23,8 @@
 //! - *Nothing lost, nothing twice.* `taken = delivered + in flight` after every answer; nothing is taken
 //!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
 //! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
-//!   `read` of one byte.
+//!   short `read`, whose bytes, if there are any, are delivered. Terminals are excepted: their splice is a read, so
+//!   its 0 is an end, and so is EIO from the master of a pseudo-terminal (pty(7)).
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.
 //! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may

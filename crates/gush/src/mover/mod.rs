@@ -102,7 +102,7 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 ///
 /// Without offsets a move behaves as a loop of `read` and `write`: from both descriptors' own
 /// positions, which are left behind the last byte moved, also after a failure. With an offset the
-/// descriptor's position is neither used nor changed.
+/// descriptor's position is not used, and is at the end as it was.
 ///
 /// ```
 /// use gush::{Choice, Control, MethodName, Mover};
@@ -286,7 +286,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes a second, without bursts.
+    /// The most bytes a second; what was not used is made up for within a twentieth of a second.
     ///
     /// ```
     /// use gush::{Mover, Rate};
