@@ -12,7 +12,11 @@ use std::time::Duration;
 use common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, End, Ended, Options, Totals, Way};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 fn relay(a: Conduit, b: Conduit, options: &Options) -> Result<Totals, gush_net::Error> {
     run(async {
@@ -147,26 +151,39 @@ fn a_fifo_is_spliced_directly_and_its_end_is_the_end() {
 fn an_inherited_descriptor_keeps_its_flags_and_never_blocks_the_relay() {
     let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Unix));
     let (near, far): (OwnedFd, OwnedFd) = (near.into(), far.into());
-    let witness = near.try_clone().unwrap();
-    let options = Options::new().counting(Arc::default());
+    let (witness, target) = (near.try_clone().unwrap(), far.try_clone().unwrap());
     let relay = std::thread::spawn(move || {
         let (a, b) = (Conduit::inherited(near).unwrap(), Conduit::inherited(far).unwrap());
-        relay(a, b, &options)
+        relay(a, b, &Options::new())
     });
+    let mut writing = client.try_clone();
     let writer = std::thread::spawn(move || {
-        write_numbered(&mut client, 8 << 20).unwrap();
-        client.finish();
-        read_numbered(&mut client).unwrap()
+        write_numbered(&mut writing, 8 << 20).unwrap();
+        writing.finish();
     });
-    // The target is full for a while; the other direction must go on meanwhile.
-    std::thread::sleep(Duration::from_millis(100));
-    server.write_all(numbered(0, 1000)).unwrap();
+    let has_room =
+        || poll(&mut [PollFd::new(&target, PollFlags::OUT)], Some(&AT_ONCE)).unwrap() > 0;
+    while has_room() {
+        std::thread::yield_now();
+    }
+    // Nobody reads what is sent to the server, and the other direction goes on: as often as a relay that is held
+    // by the full socket would have to be lucky.
+    set_socket_timeout(&client, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
+    for round in 0..100 {
+        let mut heard = [0; 10];
+        server.write_all(numbered(round * 10, 10)).unwrap();
+        client.read_exact(&mut heard).expect("the full target holds the relay");
+        assert_eq!(heard, *numbered(round * 10, 10));
+    }
+    assert!(!has_room());
     assert_eq!(read_numbered(&mut server).unwrap(), 8 << 20);
     let flags = rustix::fs::fcntl_getfl(&witness).unwrap();
     assert!(!flags.contains(OFlags::NONBLOCK));
-    drop(server);
-    assert_eq!(writer.join().unwrap(), 1000);
+    drop((server, target));
+    writer.join().unwrap();
+    assert_eq!(client.read(&mut [0]).expect("an end"), 0);
     let totals = relay.join().unwrap().expect("no failure");
+    assert_eq!((totals.forward.bytes, totals.back.bytes), (8 << 20, 1000));
     assert_eq!(totals.forward.method, Some(MethodName::ReadWrite));
 }
 
