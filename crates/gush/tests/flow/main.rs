@@ -25,6 +25,9 @@ fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
     let auto = Terms { short_bytes: 8, buffer_bytes: 16, ..Terms::default() };
     let only = |method| Terms { choice: Choice::Only(method), ..auto };
     use Kind::{Block, Character, Datagram, File, Pipe, Stream, Terminal};
+    let holes = Terms { make_holes: true, ..only(MethodName::ReadWrite) };
+    // So near to the end of a unit of zeros that most reads go beyond.
+    let in_file = quick(File).at(4090);
     vec![
         ("stream to stream", quick(Stream), quick(Stream), auto),
         (
@@ -54,6 +57,34 @@ fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
             slow(Pipe),
             Terms { expected_bytes: Some(20), ..only(MethodName::Splice) },
         ),
+        (
+            "file to stream, lent and not given away",
+            quick(File),
+            quick(Stream),
+            Terms { gift: false, ..only(MethodName::Vmsplice) },
+        ),
+        (
+            "file to stream, spliced, read again after a refusal",
+            quick(File),
+            quick(Stream),
+            Terms { rereads: true, ..only(MethodName::Splice) },
+        ),
+        (
+            "file to stream, lent, read again after a refusal",
+            quick(File),
+            quick(Stream),
+            Terms { rereads: true, ..only(MethodName::Vmsplice) },
+        ),
+        ("file to file, with holes", quick(File), in_file, holes),
+        ("stream to file, with holes", quick(Stream), in_file, holes),
+        (
+            "stream to file, with holes, limited",
+            quick(Stream),
+            in_file,
+            // One whole read: what a smaller buffer keeps of an earlier one would not be what a read finds.
+            Terms { length_bytes: Some(16), ..holes },
+        ),
+        ("datagrams to file, with holes", quick(Datagram), in_file, holes),
         ("block device to pipe", quick(Block), slow(Pipe), auto),
         ("pipe to pipe", slow(Pipe), slow(Pipe), auto),
         ("pipe to stream", slow(Pipe), quick(Stream), auto),

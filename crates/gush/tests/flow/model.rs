@@ -1,5 +1,6 @@
 //! What a flow may ask, given what was answered so far.
 
+use std::collections::VecDeque;
 use std::fmt;
 
 use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, Shelf, Stance, Terms};
@@ -7,6 +8,15 @@ use gush::pipe::{PipeLoan, Pool};
 use gush::{Choice, Errno, Kind, Side};
 
 use crate::script::{Answer, Script};
+
+/// What every read finds: so many zeros, then data.
+const READ_ZEROS: usize = 8;
+
+/// No read is answered by more.
+const MOST_READ_BYTES: usize = 40;
+
+/// Runs of zeros begin and end at multiples of this offset in the target, or with what was read.
+const ZEROS_UNIT: u64 = 4096;
 
 /// Lends as a relay's shelf does, with small buffers counted.
 struct Counted {
@@ -21,7 +31,11 @@ impl Lender for Counted {
 
     fn buf(&mut self, bytes: usize) -> Result<Buf, Errno> {
         self.bufs_out += 1;
-        self.shelf.buf(bytes)
+        let mut buf = self.shelf.buf(bytes)?;
+        let (zeros, data) = buf.as_mut_slice()[..MOST_READ_BYTES].split_at_mut(READ_ZEROS);
+        zeros.fill(0);
+        data.fill(1);
+        Ok(buf)
     }
 
     fn take_back(&mut self, buf: Buf) {
@@ -54,8 +68,8 @@ struct Account {
     /// Of the pipe's content, what was lent to it: the bytes in the buffer, or behind them.
     lent: usize,
     delivered: u64,
-    /// The size of the datagram that is next, as far as it was asked for.
-    measured: usize,
+    /// The size of the datagram that is next, if it was asked for since the last one was taken, or found missing.
+    measured: Option<usize>,
     /// An empty datagram is in the buffer.
     empty_datagram: bool,
     /// A `read` answered 0, and that is an end here.
@@ -66,11 +80,38 @@ struct Account {
     polled: [bool; 2],
     /// Calls in turn that neither moved bytes nor waited.
     idle_ops: u32,
+    /// Zeros become holes.
+    makes_holes: bool,
+    /// Where they do: of each byte in flight, whether it is a zero.
+    zeros: VecDeque<bool>,
+    /// Of the bytes delivered, those of holes.
+    holes: u64,
+    /// Where zeros become holes: the first call that failed for good.
+    cause: Option<Op>,
 }
 
 impl Account {
     fn in_flight(&self) -> u64 {
         (self.in_pipe + self.in_buf) as u64
+    }
+
+    /// The bytes of the next run of data: whole units of the target are data or zeros, and what is in flight of one.
+    fn run_bytes(&self, target: &Stance) -> usize {
+        let at = target.offset_bytes().expect("an offset") + self.delivered;
+        let mut bytes: Vec<_> = self.zeros.iter().copied().collect();
+        let head = bytes.len().min((ZEROS_UNIT - at % ZEROS_UNIT) as usize);
+        let rest = bytes.split_off(head);
+        assert!(rest.len() as u64 <= ZEROS_UNIT, "more than a read brings");
+        let is_data = |unit: &[bool]| unit.contains(&false);
+        if !is_data(&bytes) {
+            return 0;
+        }
+        head + if is_data(&rest) { rest.len() } else { 0 }
+    }
+
+    /// Where the zeros at the head of what is in flight end: nobody may make a hole of more.
+    fn zeros_ahead(&self) -> usize {
+        self.zeros.iter().take_while(|&&is_zero| is_zero).count()
     }
 
     /// May the flow ask for this call now?
@@ -93,7 +134,15 @@ impl Account {
                 "{story} {op:?} could wait, and was not polled"
             );
         }
-        let empty_handed = self.in_flight() == 0 && !self.empty_datagram;
+        // Only a run of zeros is waited for to end.
+        let waits_for_more = self.makes_holes && self.zeros_ahead() as u64 == self.in_flight();
+        let empty_handed = (self.in_flight() == 0 || waits_for_more) && !self.empty_datagram;
+        if source.kind() == Kind::Datagram
+            && let Op::Read(most) | Op::Fill(most) = op
+        {
+            let measured = self.measured.unwrap_or_else(|| panic!("{story} {op:?}: not measured"));
+            assert!(measured <= most, "{story} {op:?}: it would be cut");
+        }
         match op {
             Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => {
                 assert!(empty_handed, "{story}: takes more while bytes are in flight");
@@ -113,8 +162,14 @@ impl Account {
             Op::Empty | Op::Spill => {
                 assert!(self.in_pipe > 0 && self.in_buf == 0, "{story}: no bytes in the pipe");
             }
-            Op::Punch(_) => panic!("{story}: no holes are to be made"),
+            Op::Punch(zeros) => {
+                assert!(self.makes_holes && zeros > 0, "{story}: no hole is to be made");
+                assert!(zeros <= self.zeros_ahead() as u64, "{story}: data becomes a hole");
+            }
             Op::Ready(_) => {}
+        }
+        if self.makes_holes && op == Op::Write {
+            assert!(self.run_bytes(target) > 0, "{story}: zeros are written");
         }
         if let Op::Read(most) | Op::Fill(most) | Op::Direct(most) | Op::Sendfile(most) = op {
             assert!(most > 0, "{story}: a call for nothing");
@@ -123,6 +178,14 @@ impl Account {
 
     fn learn(&mut self, op: Op, answer: Result<usize, Errno>, source: &Stance, target: &Stance) {
         let bytes = answer.unwrap_or(0);
+        let is_gone = answer == Err(Errno::AGAIN) && op.touches().0;
+        if is_gone || answer.is_ok() && matches!(op, Op::Read(_) | Op::Fill(_)) {
+            self.measured = None;
+        }
+        let is_passing = matches!(answer, Ok(_) | Err(Errno::AGAIN | Errno::INTR));
+        if !is_passing || answer == Ok(0) && matches!(op, Op::Write) {
+            self.cause = self.cause.or(Some(op));
+        }
         match op {
             Op::Ready(Side::Source) => self.polled[0] = answer.is_ok(),
             Op::Ready(Side::Target) => self.polled[1] = answer.is_ok(),
@@ -132,6 +195,9 @@ impl Account {
             Op::Read(_) => {
                 self.taken += bytes as u64;
                 self.in_buf += bytes;
+                if self.makes_holes {
+                    self.zeros.extend((0..bytes).map(|at| at < READ_ZEROS));
+                }
                 if answer == Ok(0) {
                     self.end_seen = source.ends_at_zero();
                     self.empty_datagram = !source.ends_at_zero() && target.kind() == Kind::Datagram;
@@ -144,6 +210,7 @@ impl Account {
             Op::Write => {
                 self.in_buf -= bytes;
                 self.delivered += bytes as u64;
+                self.zeros.drain(..if self.makes_holes { bytes } else { 0 });
                 self.empty_datagram &= answer.is_err();
             }
             Op::Lend => self.lent = bytes,
@@ -170,8 +237,14 @@ impl Account {
                 self.taken += bytes as u64;
                 self.delivered += bytes as u64;
             }
-            Op::Measure => self.measured = bytes,
-            Op::Ready(_) | Op::Punch(_) => {}
+            Op::Measure => self.measured = answer.ok().or(self.measured),
+            Op::Punch(_) => {
+                self.in_buf -= bytes;
+                self.delivered += bytes as u64;
+                self.zeros.drain(..bytes);
+                self.holes += bytes as u64;
+            }
+            Op::Ready(_) => {}
         }
         // A terminal's end is typed, and the splice that answers 0 has taken it.
         if source.kind() == Kind::Terminal
@@ -181,22 +254,44 @@ impl Account {
             self.end_seen = true;
         }
     }
+
+    /// The last way was refused, and the driver takes what is in flight from the source again.
+    fn drop_in_flight(&mut self) {
+        (self.in_pipe, self.in_buf, self.lent) = (0, 0, 0);
+        self.zeros.clear();
+        self.taken = self.delivered;
+    }
+
+    /// What failed first is told, and zeros that came before a failure of the source are a hole, unless making that
+    /// failed, too.
+    fn check_cause(&self, failure: &Failure, story: &Story<'_>) {
+        let (Failure::Fault(fault), Some(cause)) = (failure, self.cause) else {
+            panic!("{story}: without a cause: {failure:?}");
+        };
+        assert_eq!(fault.call, cause.call(), "{story}: another failure is told");
+        let last = story.steps.last().map(|&(op, _)| op);
+        if fault.side == Side::Source && !matches!(last, Some(Op::Punch(_))) {
+            assert_eq!(self.in_flight(), 0, "{story}: zeros are not delivered");
+        }
+    }
 }
 
 /// The most that a call may be answered.
-fn most_of(op: Op, account: &Account, source: &Stance) -> usize {
+fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Terms) -> usize {
     match op {
-        Op::Read(_) if source.kind() == Kind::Datagram => account.measured,
-        Op::Read(most) | Op::Direct(most) | Op::Sendfile(most) => most.min(40),
+        Op::Read(_) if source.kind() == Kind::Datagram => account.measured.unwrap_or(0),
+        Op::Read(most) | Op::Direct(most) | Op::Sendfile(most) => most.min(MOST_READ_BYTES),
         // Two pieces, so that a spill and a short `Empty` have something to leave.
         Op::Fill(most) => most.min(24),
+        Op::Write if terms.make_holes => account.run_bytes(target),
         Op::Write => account.in_buf,
-        // More than there is: the rest of the last page.
-        Op::Lend => account.in_buf + 3,
+        // Of a page that is given away, the rest behind the bytes goes with them.
+        Op::Lend => account.in_buf + if terms.gift { 3 } else { 0 },
         Op::Discard => account.lent,
         Op::Empty if account.lent > 0 => account.in_buf.min(account.lent),
         Op::Empty | Op::Spill => account.in_pipe,
-        Op::Ready(_) | Op::Punch(_) => 1,
+        Op::Ready(_) => 1,
+        Op::Punch(zeros) => zeros as usize,
         Op::Measure => 30,
     }
 }
@@ -216,7 +311,7 @@ pub fn play(
     let pool = POOL.with(Pool::clone);
     let mut lender = Counted { shelf: Shelf::new(pool.clone()), bufs_out: 0 };
     let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
-    let mut account = Account::default();
+    let mut account = Account { makes_holes: terms.make_holes, ..Account::default() };
     let mut story = Story { pair: name, steps: Vec::new() };
     // A method that was named was refused: there is no other, and what was taken is all that is delivered.
     let mut is_refused = false;
@@ -227,7 +322,8 @@ pub fn play(
                 let (takes, _) = op.touches();
                 assert!(!(is_refused && takes), "{story}: {op:?} behind a refusal");
                 let Some(answer) = script.next() else { break };
-                let answer = given(answer, op, most_of(op, &account, &source), &source);
+                let answer =
+                    given(answer, op, most_of(op, &account, [&source, &target], terms), &source);
                 let before = (account.taken, account.delivered);
                 account.learn(op, answer, &source, &target);
                 let had_clears = flow.clears(op);
@@ -239,6 +335,9 @@ pub fn play(
                 let now = (moved.taken_bytes, moved.delivered_bytes);
                 let seen = (account.taken - before.0, account.delivered - before.1);
                 assert_eq!(now, seen, "{story}: what the answer meant");
+                if moved.refusal.is_some() && terms.rereads && terms.choice != Choice::Auto {
+                    account.drop_in_flight();
+                }
                 account.unready = match answer {
                     Err(Errno::AGAIN) => had_clears,
                     _ => None,
@@ -280,12 +379,17 @@ pub fn play(
                 break;
             }
             Next::Failed(failure) => {
-                check_failure(&failure, &story);
+                if terms.make_holes {
+                    account.check_cause(&failure, &story);
+                } else {
+                    check_failure(&failure, &story);
+                }
                 break;
             }
         }
         assert_eq!(flow.taken_bytes(), account.taken, "{story}");
         assert_eq!(flow.delivered_bytes(), account.delivered, "{story}");
+        assert_eq!(flow.hole_bytes(), account.holes, "{story}");
         assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
     }
     assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
@@ -303,6 +407,8 @@ fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, 
         {
             Ok(most)
         }
+        // fallocate(2) makes the whole hole.
+        (Op::Punch(_), Answer::Short | Answer::One | Answer::Zero) => Ok(most),
         // poll(2) with a timeout of 0 is ready or not.
         (Op::Ready(_), Answer::Full | Answer::Short | Answer::One) => Ok(0),
         (Op::Ready(_), Answer::Zero | Answer::Again) => Err(Errno::AGAIN),

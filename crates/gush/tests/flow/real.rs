@@ -270,7 +270,11 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
         }
     }
     flow.rest(&mut shelf);
-    assert!(flow.in_flight_bytes() > 0);
+    assert!(flow.is_at_rest());
+    let in_pipes = pool.usage();
+    assert_eq!(in_pipes.in_use + in_pipes.idle, 1, "{in_pipes:?}");
+    let most_bytes = in_pipes.bytes as u64;
+    assert!((1..=most_bytes).contains(&flow.in_flight_bytes()), "{flow:?}");
     let mut seen = vec![0; BYTES];
     let mut reader = far;
     let in_socket = usize::try_from(flow.delivered_bytes()).unwrap();
