@@ -98,19 +98,24 @@ impl Waiter {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
             },
-            Wait::Auto => match self.look_now_and_then(fds, most(LOOK))? {
+            Wait::Auto => match self.look_now_and_then(fds, most(LOOK), std::thread::yield_now)? {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
             },
         }
     }
 
-    fn look_now_and_then(&mut self, fds: &mut [PollFd<'_>], limit: Duration) -> io::Result<Woken> {
+    fn look_now_and_then(
+        &mut self,
+        fds: &mut [PollFd<'_>],
+        limit: Duration,
+        pause: impl FnMut(),
+    ) -> io::Result<Woken> {
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(Woken::NotYet);
         }
-        let woken = look(fds, limit, std::thread::yield_now)?;
+        let woken = look(fds, limit, pause)?;
         if woken == Woken::Ready {
             self.next_skip = 1;
         } else {
@@ -121,14 +126,17 @@ impl Waiter {
     }
 }
 
-/// Asks once, and then again and again for as long as `limit`, with `pause` between two questions.
-fn look(fds: &mut [PollFd<'_>], limit: Duration, pause: fn()) -> io::Result<Woken> {
+/// Asks once, and then again and again for as long as `limit`, with `pause` between two questions. Any limit but 0 is
+/// time for a second question, however late this thread was meanwhile.
+fn look(fds: &mut [PollFd<'_>], limit: Duration, mut pause: impl FnMut()) -> io::Result<Woken> {
     let began = Instant::now();
+    let mut has_time = !limit.is_zero();
     while block(fds, Some(Duration::ZERO))? == Woken::NotYet {
-        if began.elapsed() >= limit {
+        if !has_time {
             return Ok(Woken::NotYet);
         }
         pause();
+        has_time = began.elapsed() < limit;
     }
     Ok(Woken::Ready)
 }
@@ -150,7 +158,9 @@ mod tests {
     use std::os::fd::AsFd;
     use std::time::Duration;
 
-    use super::{MOST_SKIPPED, Wait, Waiter, Woken};
+    use rustix::event::{PollFd, PollFlags};
+
+    use super::{LOOK, MOST_SKIPPED, Wait, Waiter, Woken};
     use crate::port::Side;
 
     const SLICE: Duration = Duration::from_micros(100);
@@ -176,6 +186,21 @@ mod tests {
         rustix::io::read(&reader, &mut [0]).expect("the byte");
         assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
         assert_eq!(waiter.skip, 1, "a look that found something makes the others frequent again");
+    }
+
+    /// Two programs wait for each other hundreds of times a GiB: a look that cannot find the peer saves nobody a sleep.
+    #[test]
+    fn a_peer_that_acts_during_the_look_is_found_by_it() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut fds = [PollFd::new(&reader, PollFlags::IN)];
+        let mut pauses = 0;
+        let act = || {
+            pauses += 1;
+            rustix::io::write(&writer, b"x").expect("a byte");
+        };
+        let mut waiter = Waiter::new(Wait::Auto);
+        assert_eq!(waiter.look_now_and_then(&mut fds, LOOK, act), Ok(Woken::Ready));
+        assert_eq!((pauses, waiter.skip), (1, 0), "it was found by the look");
     }
 
     #[test]

@@ -50,6 +50,10 @@ impl<'a> Watch<'a> {
         self.observer.is_some() || self.cancel.is_some()
     }
 
+    fn slice(&self) -> Option<Duration> {
+        self.is_watched().then_some(SLICE)
+    }
+
     pub(super) fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(Cancel::is_cancelled)
     }
@@ -103,7 +107,7 @@ impl<'a> Watch<'a> {
     /// # Errors
     /// That of poll(2).
     pub(super) fn wait_for(&mut self, fd: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
-        let slice = self.is_watched().then_some(SLICE);
+        let slice = self.slice();
         let woken = self.waiter.for_side(fd, side, slice)?;
         Ok(woken == Woken::NotYet || slice.is_some() && self.is_due())
     }
@@ -140,5 +144,28 @@ impl<'a> Watch<'a> {
 
     pub(super) fn tell_again(&mut self, observer: Option<Observer<'a>>) {
         self.observer = observer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Within so much a command ends (invariant 7).
+    const PROMISED: Duration = Duration::from_millis(100);
+
+    /// A test with a clock would blame a busy machine.
+    #[test]
+    fn invariant_7_a_watched_wait_takes_half_of_what_is_promised_at_most() {
+        let cancel = Cancel::new();
+        let mut observer = |_: &Progress| Control::Continue;
+        let cancelled = Request { cancel: Some(&cancel), ..Request::default() };
+        let watched =
+            [Watch::new(&cancelled, None), Watch::new(&Request::default(), Some(&mut observer))];
+        for watch in watched {
+            let slice = watch.slice().expect("a slice");
+            assert!(!slice.is_zero() && slice * 2 <= PROMISED, "{slice:?}");
+        }
+        assert_eq!(Watch::new(&Request::default(), None).slice(), None, "nobody asks");
     }
 }
