@@ -190,11 +190,8 @@ impl Model<'_> {
     ) -> Result<(), String> {
         let lost = result.as_ref().err().map_or(0, Error::in_flight_bytes);
         let gone = delivered + usize::try_from(lost).map_err(|e| e.to_string())?;
-        if self.content.get(gone..) == Some(rest) {
-            return Ok(());
-        }
-        let cut = self.plan.from.is_datagram() && self.content.ends_with(rest);
-        if cut { Ok(()) } else { Err(format!("{gone} bytes gone, {} left", rest.len())) }
+        let is_next = self.content.get(gone..) == Some(rest);
+        if is_next { Ok(()) } else { Err(format!("{gone} bytes gone, {} left", rest.len())) }
     }
 
     fn judge_target(
