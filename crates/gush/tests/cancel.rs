@@ -15,7 +15,9 @@ use common::{
     open_target,
 };
 use gush::{Cancel, Choice, Error, Holes, MethodName, Mover, Progress, Report, Tuning};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
+use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
 /// Not to be sure of anything, but to let the move get to its wait before it is cancelled.
 const A_WHILE: Duration = Duration::from_millis(60);
@@ -59,6 +61,17 @@ fn has_grown(file: &Arc<File>, bytes: u64) -> impl FnOnce() + Send + 'static {
     let file = Arc::clone(file);
     move || {
         while file.metadata().expect("fstat").len() < bytes {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Until a target has no room for more.
+fn is_full(target: OwnedFd) -> impl FnOnce() + Send + 'static {
+    move || {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let room = || poll(&mut [PollFd::new(&target, PollFlags::OUT)], Some(&at_once));
+        while room().expect("poll") > 0 {
             thread::yield_now();
         }
     }
@@ -110,18 +123,21 @@ fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
             rustix::pipe::fcntl_setpipe_size(&filler, content.len()).expect("a large pipe");
             (&filler).write_all(&content).expect("room for all of it");
             let (target, far) = open_target(to).expect("a target");
+            if to == TargetKind::Tcp {
+                // So that not all of it is sent.
+                set_socket_send_buffer_size(&target, 4096).expect("SO_SNDBUF");
+                set_socket_recv_buffer_size(&far, 4096).expect("SO_RCVBUF");
+            }
             if to == TargetKind::Pipe || to == TargetKind::Fifo {
                 rustix::io::write(&target, &vec![0; 60_000]).expect("a pipe that is nearly full");
             }
             let before = if matches!(to, TargetKind::Pipe | TargetKind::Fifo) { 60_000 } else { 0 };
             let small = Tuning::default().pipe_bytes(4096);
-            let outcome = cancelled(
-                || thread::sleep(A_WHILE),
-                move |cancel| {
-                    let mover = Mover::new(&source, &target).method(choice).tuning(small);
-                    (mover.cancelled_by(cancel).run(), source)
-                },
-            );
+            let witness = target.try_clone().expect("dup");
+            let outcome = cancelled(is_full(witness), move |cancel| {
+                let mover = Mover::new(&source, &target).method(choice).tuning(small);
+                (mover.cancelled_by(cancel).run(), source)
+            });
             let Some((Err(error), source)) = outcome else {
                 wrong.push(format!("{name}: it does not end, or is not cancelled"));
                 continue;
@@ -131,7 +147,9 @@ fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
             let got = &got[before..];
             let left = rustix::io::ioctl_fionread(&source).expect("FIONREAD");
             let told = error.delivered_bytes() + error.in_flight_bytes() + left;
-            if !error.is_cancelled() || got.len() as u64 != error.delivered_bytes() {
+            if error.delivered_bytes() == 0 {
+                wrong.push(format!("{name}: {error}: it was not under way"));
+            } else if !error.is_cancelled() || got.len() as u64 != error.delivered_bytes() {
                 wrong.push(format!("{name}: {error}, {} arrived", got.len()));
             } else if told != content.len() as u64 {
                 wrong.push(format!("{name}: {error}, {left} are left: {told} in all"));

@@ -10,6 +10,7 @@ use std::thread;
 
 use gush::flow::{Failure, Terms};
 use gush::{Cancel, Choice, Control, Errno, MethodName, Side, Tee};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
@@ -172,6 +173,12 @@ fn cancelling_ends_waits_for_either_side() {
         let (done, ended) = std::sync::mpsc::channel();
         thread::scope(|scope| {
             scope.spawn(|| done.send(Tee::new(&source).to(&near).cancelled_by(&cancel).run()));
+            if name == "target" {
+                let wait = Timespec { tv_sec: 20, tv_nsec: 0 };
+                let arrived = poll(&mut [PollFd::new(&unread, PollFlags::IN)], Some(&wait));
+                assert_eq!(arrived, Ok(1), "nothing arrives");
+            }
+            // To let it get to its wait; that it does cannot be seen.
             thread::sleep(std::time::Duration::from_millis(100));
             cancel.cancel();
             let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
