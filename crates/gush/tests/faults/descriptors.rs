@@ -6,7 +6,7 @@ use gush::faults::{Plan, Verdict};
 use gush::{Advice, Call, Choice, Control, Errno, MethodName, Mover, Progress, Tuning};
 
 use crate::common::{
-    Drainer, Ending, Source, SourceKind, Target, TargetKind, is_root, noise, open_target,
+    Drainer, Ending, Source, SourceKind, Target, TargetKind, is_root, noise, open_target, skipped,
 };
 
 /// What is called by a move of some bytes.
@@ -31,6 +31,7 @@ fn calls(to: TargetKind, advice: Advice, is_watched: bool) -> Vec<Call> {
 fn flags_are_set_on_watched_sockets_only_and_advice_is_given_where_asked_for() {
     for &to in TargetKind::ALL {
         if to == TargetKind::Block && !is_root() {
+            skipped("block devices: a loop device needs root");
             continue;
         }
         let unwatched = calls(to, Advice::None, false);
