@@ -95,20 +95,20 @@ pub fn observed() -> impl Iterator<Item = Case> {
 pub fn shared() -> impl Iterator<Item = Case> {
     let pairs = [(S::File, T::File), (S::Tmpfs, T::Memfd)];
     let methods = MethodName::ALL.iter().filter(|name| name.is_parallel());
-    methods
-        .flat_map(move |&method| {
-            pairs.into_iter().map(move |(from, to)| Case {
-                choice: Choice::Only(method),
-                from,
-                to: if method == MethodName::CopyFileRange { T::File } else { to },
-                amidst: from == S::Tmpfs,
-                observed: false,
-                len: LARGE,
-            })
+    methods.flat_map(move |&method| {
+        pairs.into_iter().map(move |(from, to)| Case {
+            choice: Choice::Only(method),
+            from,
+            // Between two file systems it is refused.
+            to: match (method, from) {
+                (MethodName::CopyFileRange, S::Tmpfs) => T::Tmpfs,
+                _ => to,
+            },
+            amidst: from == S::Tmpfs,
+            observed: false,
+            len: LARGE,
         })
-        .filter(|case| {
-            case.choice != Choice::Only(MethodName::CopyFileRange) || case.from == S::File
-        })
+    })
 }
 
 fn both(choice: Choice, from: S, to: T) -> impl Iterator<Item = Case> {
