@@ -41,7 +41,8 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   the kinds of addresses:
   - PATH file:PATH pipe:[PATH] fd:N exec:COMMAND shell:COMMAND tcp:HOST:PORT
   tcp-listen:[HOST:]PORT unix:PATH unix-listen:PATH udp:HOST:PORT
-  udp-listen:[HOST:]PORT listen-fd:N|NAME zero: null:
+  udp-listen:[HOST:]PORT socks5:PROXY:PORT:HOST:PORT
+  http-connect:PROXY:PORT:HOST:PORT listen-fd:N|NAME zero: null:
 "
     );
     let letter = refused(dir.path(), &["a:b", "-"]);

@@ -253,6 +253,9 @@ fn any_address() -> impl Strategy<Value = String> {
                     format!("{}:{}{path}", kind.name(), if named { "@" } else { "" })
                 }
                 Kind::Fd | Kind::ListenFd => format!("{}:{}", kind.name(), picks[0] >> 1),
+                Kind::Socks5 | Kind::HttpConnect => {
+                    format!("{}:[::1]:1080:{host}:{}", kind.name(), picks[0] % 65_535 + 1)
+                }
                 Kind::Exec | Kind::Shell => format!("{}:{words}", kind.name()),
                 Kind::TcpListen | Kind::UdpListen if named => format!("{}:{port}", kind.name()),
                 Kind::Tcp | Kind::Udp | Kind::TcpListen | Kind::UdpListen => {

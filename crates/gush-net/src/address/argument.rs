@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::error::{Fault, fault};
 use super::kinds::Form;
 use super::scan::unquoted;
-use super::target::{Bind, Command, Family, Inherited, Local, Remote, UnixName};
+use super::target::{Bind, Command, Family, Inherited, Local, Remote, Through, UnixName};
 use super::value::number;
 
 /// What fits `sun_path` beside the zero byte that ends a path or begins an abstract name (unix(7)).
@@ -101,6 +101,32 @@ pub(super) fn remote(
         return fault(port, "nothing can be reached at port 0");
     }
     Ok(Remote { family, host, port: self::port(text, &port)? })
+}
+
+/// `PROXY:PORT:HOST:PORT`; either host may be an IPv6 address in brackets.
+pub(super) fn through(text: &str, piece: &Range<usize>) -> Result<Through, Fault> {
+    let mut depth = 0;
+    let mut colons = text[piece.clone()].bytes().enumerate().filter_map(|(at, byte)| {
+        match byte {
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            _ => {}
+        }
+        (byte == b':' && depth == 0).then_some(piece.start + at)
+    });
+    let Some(middle) = colons.nth(1) else {
+        return fault(
+            piece.clone(),
+            "a proxy and a target are needed, such as localhost:1080:example.org:80",
+        );
+    };
+    let proxy = remote(text, &(piece.start..middle), None)?;
+    let target = middle + 1..piece.end;
+    let Remote { host, port, .. } = remote(text, &target, None)?;
+    match number(&port) {
+        Some(port) => Ok(Through { proxy, host, port }),
+        None => fault(target, "the proxy is told a number as the target's port"),
+    }
 }
 
 pub(super) fn local(

@@ -36,6 +36,10 @@ pub enum Kind {
     Udp,
     /// A UDP port that the first sender gets.
     UdpListen,
+    /// A TCP connection that a SOCKS5 proxy makes.
+    Socks5,
+    /// A TCP connection that an HTTP proxy makes.
+    HttpConnect,
     /// An inherited listening socket.
     ListenFd,
     /// Endless zeros.
@@ -56,7 +60,7 @@ const fn row(kind: Kind, name: &'static str, grammar: &'static str, help: &'stat
 }
 
 /// In the order of [`Kind`].
-const ROWS: [Row; 16] = [
+const ROWS: [Row; 18] = [
     row(Kind::Stdio, "-", "-", "standard input and output"),
     row(
         Kind::Path,
@@ -99,6 +103,18 @@ const ROWS: [Row; 16] = [
         "udp-listen",
         "udp-listen:[HOST:]PORT",
         "the first sender becomes the peer; with fork each is one",
+    ),
+    row(
+        Kind::Socks5,
+        "socks5",
+        "socks5:PROXY:PORT:HOST:PORT",
+        "connects by a SOCKS5 proxy, which looks the host up",
+    ),
+    row(
+        Kind::HttpConnect,
+        "http-connect",
+        "http-connect:PROXY:PORT:HOST:PORT",
+        "connects by an HTTP proxy (CONNECT), which looks the host up",
     ),
     row(
         Kind::ListenFd,
@@ -209,6 +225,9 @@ pub(super) const KEYWORDS: &[(&str, Kind, Form)] = &[
     ("udp4-l", Kind::UdpListen, Form::V4),
     ("udp6-listen", Kind::UdpListen, Form::V6),
     ("udp6-l", Kind::UdpListen, Form::V6),
+    ("socks5", Kind::Socks5, Form::Plain),
+    ("socks5-connect", Kind::Socks5, Form::Plain),
+    ("http-connect", Kind::HttpConnect, Form::Plain),
     ("listen-fd", Kind::ListenFd, Form::Plain),
     ("accept-fd", Kind::ListenFd, Form::Plain),
     ("zero", Kind::Zero, Form::Plain),
@@ -260,7 +279,6 @@ const OF_SOCAT: &[&str] = &[
     "socks",
     "socks4",
     "socks4a",
-    "socks5",
     "ssl",
     "ssl-listen",
     "stderr",

@@ -35,7 +35,9 @@ use std::str::FromStr;
 pub use error::AddressError;
 pub use kinds::Kind;
 pub use options::{Opt, Options, Row};
-pub use target::{Bind, Command, Family, Inherited, Local, Remote, Standard, Target, UnixName};
+pub use target::{
+    Bind, Command, Family, Inherited, Local, Remote, Standard, Target, Through, UnixName,
+};
 pub use value::{Takes, seconds};
 
 /// One end of a link: what to open, and with which options.

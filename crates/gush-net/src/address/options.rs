@@ -55,6 +55,7 @@ pub enum Opt {
     Setsid,
     Pipes,
     Directory,
+    Credentials,
 }
 
 /// A row of the table of options.
@@ -88,8 +89,11 @@ impl Row {
 }
 
 const LISTEN: &[Kind] = &[Kind::TcpListen, Kind::UnixListen, Kind::UdpListen, Kind::ListenFd];
-const TCP_ENDS: &[Kind] = &[Kind::Tcp, Kind::TcpListen, Kind::ListenFd];
-const INTERNET: &[Kind] = &[Kind::Tcp, Kind::TcpListen, Kind::Udp, Kind::UdpListen];
+const TCP_ENDS: &[Kind] =
+    &[Kind::Tcp, Kind::TcpListen, Kind::Socks5, Kind::HttpConnect, Kind::ListenFd];
+const PROXIED: &[Kind] = &[Kind::Socks5, Kind::HttpConnect];
+const INTERNET: &[Kind] =
+    &[Kind::Tcp, Kind::TcpListen, Kind::Udp, Kind::UdpListen, Kind::Socks5, Kind::HttpConnect];
 const STREAMS: &[Kind] = &[
     Kind::Tcp,
     Kind::TcpListen,
@@ -97,6 +101,8 @@ const STREAMS: &[Kind] = &[
     Kind::UnixListen,
     Kind::Udp,
     Kind::UdpListen,
+    Kind::Socks5,
+    Kind::HttpConnect,
     Kind::ListenFd,
 ];
 const RETRIED: &[Kind] = &[
@@ -109,6 +115,8 @@ const RETRIED: &[Kind] = &[
     Kind::UnixListen,
     Kind::Udp,
     Kind::UdpListen,
+    Kind::Socks5,
+    Kind::HttpConnect,
 ];
 const FILES: &[Kind] = &[Kind::Path, Kind::File];
 const ACCESS: &[Kind] = &[Kind::Path, Kind::File, Kind::Pipe, Kind::Fd];
@@ -137,7 +145,7 @@ const ROWS: &[Row] = rows![
     Range "range" [] &[Kind::TcpListen, Kind::UdpListen, Kind::ListenFd], Ranges, [], "whose connections are accepted: networks joined by +, or range= again";
     Bind "bind" [] INTERNET, Text, [], "the local address, HOST or HOST:PORT";
     Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] &[Kind::TcpListen, Kind::UdpListen], Flag, [], "does not take IPv4 on an IPv6 socket";
-    ConnectTimeout "connect-timeout" [] &[Kind::Tcp, Kind::Unix], Seconds, [], "how long one attempt may take";
+    ConnectTimeout "connect-timeout" [] &[Kind::Tcp, Kind::Unix, Kind::Socks5, Kind::HttpConnect], Seconds, [], "how long one attempt may take";
     Retry "retry" [] RETRIED, Retries, [], "further attempts, or forever";
     Interval "interval" [] RETRIED, Seconds, [Retry], "time between attempts (1 s)";
     NoDelay "nodelay" ["tcp-nodelay"] TCP_ENDS, Flag, [], "sends short messages at once; on by default";
@@ -165,6 +173,7 @@ const ROWS: &[Row] = rows![
     Setsid "setsid" [] CHILDREN, Flag, [], "starts the program in a session of its own";
     Pipes "pipes" [] CHILDREN, Flag, [], "gives the program two pipes, not a socket";
     Directory "cwd" ["chdir", "cd"] CHILDREN, Path, [], "where the program starts";
+    Credentials "credentials" [] PROXIED, Path, [], "a file with NAME:PASSWORD for the proxy";
 ];
 
 impl Opt {

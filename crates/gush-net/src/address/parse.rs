@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::Address;
-use super::argument::{bind, command, descriptor, inherited, local, path, remote, unix_name};
+use super::argument::{
+    bind, command, descriptor, inherited, local, path, remote, through, unix_name,
+};
 use super::error::{AddressError, Fault, did_you_mean, fault};
 use super::kinds::{Form, KEYWORDS, Kind, is_of_socat, keyword};
 use super::options::{self, Opt, Options, Row};
@@ -152,6 +154,8 @@ fn target(text: &str, head: &Head) -> Result<Target, Fault> {
         Kind::Shell => command(text, argument).map(Target::Shell),
         Kind::Tcp => remote(text, argument, family).map(Target::Tcp),
         Kind::Udp => remote(text, argument, family).map(Target::Udp),
+        Kind::Socks5 => through(text, argument).map(Target::Socks5),
+        Kind::HttpConnect => through(text, argument).map(Target::HttpConnect),
         Kind::TcpListen => local(text, argument, family).map(Target::TcpListen),
         Kind::UdpListen => local(text, argument, family).map(Target::UdpListen),
         Kind::Unix => unix_name(text, argument, form).map(Target::Unix),

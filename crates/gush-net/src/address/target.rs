@@ -38,6 +38,10 @@ pub enum Target {
     Udp(Remote),
     /// A UDP port.
     UdpListen(Local),
+    /// A connection by a SOCKS5 proxy.
+    Socks5(Through),
+    /// A connection by an HTTP proxy.
+    HttpConnect(Through),
     /// An inherited listening socket.
     ListenFd(Inherited),
     /// Endless zeros.
@@ -75,6 +79,33 @@ pub struct Remote {
     pub host: String,
     /// A number or a service name.
     pub port: String,
+}
+
+/// A proxy, and whom it is to connect to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Through {
+    /// The proxy.
+    pub proxy: Remote,
+    /// A name or an address, without brackets, as the proxy is told.
+    pub host: String,
+    /// The port there.
+    pub port: u16,
+}
+
+impl Through {
+    /// The target as `HOST:PORT`.
+    ///
+    /// ```
+    /// use gush_net::address::{Address, Target};
+    /// let address: Address = "socks5:localhost:1080:[::1]:80".parse()?;
+    /// let Target::Socks5(through) = address.target() else { panic!() };
+    /// assert_eq!(through.target(), "[::1]:80");
+    /// # Ok::<(), gush_net::address::AddressError>(())
+    /// ```
+    #[must_use]
+    pub fn target(&self) -> String {
+        format!("{}:{}", bracketed(&self.host), self.port)
+    }
 }
 
 /// A port to listen on.
@@ -164,6 +195,8 @@ impl Target {
             Self::UnixListen(_) => Kind::UnixListen,
             Self::Udp(_) => Kind::Udp,
             Self::UdpListen(_) => Kind::UdpListen,
+            Self::Socks5(_) => Kind::Socks5,
+            Self::HttpConnect(_) => Kind::HttpConnect,
             Self::ListenFd(_) => Kind::ListenFd,
             Self::Zero => Kind::Zero,
             Self::Null => Kind::Null,
@@ -195,6 +228,10 @@ impl fmt::Display for Target {
             Self::UnixListen(name) => write!(f, "unix-listen:{name}"),
             Self::Udp(remote) => write!(f, "udp{remote}"),
             Self::UdpListen(local) => write!(f, "udp{local}"),
+            Self::Socks5(through) => write!(f, "socks5{}:{}", through.proxy, through.target()),
+            Self::HttpConnect(through) => {
+                write!(f, "http-connect{}:{}", through.proxy, through.target())
+            }
             Self::ListenFd(Inherited::Number(number)) => write!(f, "listen-fd:{number}"),
             Self::ListenFd(Inherited::Name(name)) => {
                 write!(f, "listen-fd:{}", quoted(name.as_bytes()))

@@ -32,6 +32,7 @@ mod listen;
 mod listener;
 mod mode;
 mod peer;
+mod proxied;
 mod publish;
 pub(crate) mod reaper;
 mod resolve;
@@ -48,6 +49,7 @@ pub use peer::Peer;
 
 use crate::address::{Address, Opt, Target};
 use crate::conduit::Conduit;
+use proxied::Language;
 
 /// The pause between two attempts, where `interval=` does not say.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -225,6 +227,8 @@ async fn attempt(address: &Address, how: &How) -> Result<Opened, OpenError> {
         Target::Exec(command) => child::exec(&command.words(), options, how),
         Target::Shell(command) => child::shell(&command.line(), options, how),
         Target::Tcp(remote) => connect::tcp(remote, options).await,
+        Target::Socks5(through) => proxied::open(through, Language::Socks5, options).await,
+        Target::HttpConnect(through) => proxied::open(through, Language::Http, options).await,
         Target::Udp(remote) => connect::udp(remote, options).await,
         Target::Unix(name) => connect::unix(name, options).await,
         Target::TcpListen(_)
