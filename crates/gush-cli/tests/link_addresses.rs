@@ -98,7 +98,7 @@ fn programs_are_addresses_with_and_without_a_terminal() {
     assert_eq!(said("exec:'tr a-z A-Z'", "shout"), "SHOUT");
     assert_eq!(said("exec:'sort -r',pipes", "1\n2\n"), "2\n1\n");
     assert_eq!(said("shell:'cat | rev'", "abc\n"), "cba\n");
-    assert_eq!(said("exec:tty", ""), "not a tty\n");
+    assert_eq!(said("shell:'tty; true'", ""), "not a tty\n");
     assert!(said("exec:tty,pty", "").starts_with("/dev/pts/"));
     assert_eq!(said("exec:cat,pty,echo=0", "line\n"), "line\r\n");
     assert_eq!(said("shell:'echo wrong >&2',stderr", ""), "wrong\n");

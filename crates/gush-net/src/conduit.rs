@@ -107,6 +107,15 @@ impl Conduit {
         Self { read: self.read, write: Writer::Own(None) }
     }
 
+    /// Leaves what comes from there unread.
+    pub(crate) fn stop_reading(&mut self) {
+        if let Writer::Own(_) = self.write {
+            self.read = None;
+        } else {
+            self.write = Writer::Own(self.read.take());
+        }
+    }
+
     /// Only its writing direction.
     #[must_use]
     pub fn write_only(self) -> Self {
@@ -114,11 +123,6 @@ impl Conduit {
             Writer::Same => Self { read: None, write: Writer::Own(self.read) },
             own @ Writer::Own(_) => Self { read: None, write: own },
         }
-    }
-
-    /// Gives up its writing direction; what is read stays as it is.
-    pub(crate) fn write_no_more(&mut self) {
-        self.write = Writer::Own(None);
     }
 
     /// Can it be read?
@@ -161,6 +165,42 @@ impl Conduit {
         self.taps()?.1.map_or(Ok(()), |mut tap| tap.finish())
     }
 
+    /// The stream socket that it is, if it is one.
+    pub(crate) fn stream_socket(&self) -> Option<BorrowedFd<'_>> {
+        let found = self.written().or(self.read.as_ref())?;
+        (found.kind() == Kind::Stream).then(|| found.fd())
+    }
+
+    /// The stream socket that is written, in both directions, registered with the runtime.
+    pub(crate) fn socket_tap(&mut self) -> io::Result<Option<Tap<'_>>> {
+        let written = match &mut self.write {
+            Writer::Same => self.read.as_mut(),
+            Writer::Own(own) => own.as_mut(),
+        };
+        match written {
+            Some(written) if written.kind() == Kind::Stream => {
+                written.register()?;
+                Ok(Some(Tap::lent(written)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Has it no end of data, as UDP?
+    pub(crate) fn is_endless(&self) -> bool {
+        let endless = |found: &Descriptor| {
+            found.kind() == Kind::Datagram && !found.shape.stance.ends_at_zero()
+        };
+        self.written().or(self.read.as_ref()).is_some_and(endless)
+    }
+
+    fn written(&self) -> Option<&Descriptor> {
+        match &self.write {
+            Writer::Same => self.read.as_ref(),
+            Writer::Own(own) => own.as_ref(),
+        }
+    }
+
     /// What is read and what is written, registered with the runtime.
     pub(crate) fn taps(&mut self) -> io::Result<(Option<Tap<'_>>, Option<Tap<'_>>)> {
         if let Some(read) = &mut self.read {
@@ -172,7 +212,11 @@ impl Conduit {
             Writer::Own(own) => match own {
                 Some(write) => {
                     write.register()?;
-                    Tap::slot(own)
+                    match write.is_socket() {
+                        // Its end is a shutdown; what comes the other way may still be read.
+                        true => own.as_ref().map(Tap::lent),
+                        false => Tap::slot(own),
+                    }
                 }
                 None => None,
             },
@@ -255,6 +299,14 @@ impl Descriptor {
             Watched::Epoll(registered, _) => Some(registered),
             _ => None,
         }
+    }
+
+    fn kind(&self) -> Kind {
+        self.shape.stance.kind()
+    }
+
+    fn is_socket(&self) -> bool {
+        matches!(self.kind(), Kind::Stream | Kind::Datagram)
     }
 
     pub(crate) fn shape(&self) -> Shape {

@@ -15,6 +15,13 @@ pub enum Way {
 impl Way {
     /// Both.
     pub const ALL: [Way; 2] = [Way::Forward, Way::Back];
+
+    pub(crate) fn opposite(self) -> Self {
+        match self {
+            Way::Forward => Way::Back,
+            Way::Back => Way::Forward,
+        }
+    }
 }
 
 impl fmt::Display for Way {

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use gush::flow::{Eye, Fds, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{Errno, Limiter, MethodName, Side};
+use gush::{Errno, Kind, Limiter, MethodName, Side};
 use tokio::io::Interest;
 use tokio::time::Sleep;
 
@@ -17,6 +17,7 @@ use crate::counts::Way;
 use crate::error::{End, Error, Passed};
 use crate::options::{METHODS, Observer, Options};
 use crate::tap::Tap;
+use crate::whole::Whole;
 
 /// The most calls of one poll, and the most bytes taken and delivered: then other tasks of the thread
 /// have their turn.
@@ -41,6 +42,12 @@ pub(crate) struct Driver {
     /// The side that the flow waits for: a relay is polled for both of its directions, and one that waits
     /// has nothing to do until this side is ready.
     waits_for: Option<Side>,
+    /// What the source was at first, if it is a file that is sent to its end.
+    whole: Option<Whole>,
+    /// Has the source ended, and all of it been delivered?
+    is_at_end: bool,
+    /// Decides whether the source's end is a proper one.
+    proof: Option<Proof>,
     /// The target was told of the end, or need not be.
     done: bool,
     limiter: Option<Limiter>,
@@ -50,6 +57,15 @@ pub(crate) struct Driver {
     by_method: [(MethodName, u64); METHODS.len()],
 }
 
+/// Comes true if an end of data is a proper one.
+struct Proof(Pin<Box<dyn Future<Output = bool> + Send>>);
+
+impl std::fmt::Debug for Proof {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Proof")
+    }
+}
+
 /// Why a direction failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -57,6 +73,10 @@ pub(crate) enum Failure {
     Flow(gush::Error),
     /// A call of the driver.
     Call(&'static str, Side, io::Error),
+    /// The source is a file that became shorter before so many bytes of it were sent.
+    Cut(u64),
+    /// The source has ended, but not properly.
+    Withheld,
 }
 
 impl Failure {
@@ -64,6 +84,10 @@ impl Failure {
         match self {
             Failure::Flow(error) => Error::of_flow(error, way),
             Failure::Call(call, side, io) => Error::failed(call, End::of(way, side), io),
+            Failure::Cut(expected_bytes) => {
+                Error::truncated(End::of(way, Side::Source), expected_bytes)
+            }
+            Failure::Withheld => Error::withheld(End::of(way, Side::Source)),
         }
     }
 
@@ -73,6 +97,7 @@ impl Failure {
             Failure::Flow(error) if error.is_refused() => None,
             Failure::Flow(error) => error.side(),
             Failure::Call(_, side, _) => Some(*side),
+            Failure::Cut(_) | Failure::Withheld => Some(Side::Source),
         }
     }
 }
@@ -97,6 +122,9 @@ impl Driver {
             flow: None,
             length_bytes: None,
             waits_for: None,
+            whole: None,
+            is_at_end: false,
+            proof: None,
             done: false,
             limiter: options.limit.map(Limiter::new),
             throttled: false,
@@ -108,6 +136,21 @@ impl Driver {
     /// Has everything been delivered, and the target been told?
     pub(crate) fn is_done(&self) -> bool {
         self.done
+    }
+
+    /// Is it over, although the source may go on? What is in flight stays so.
+    pub(crate) fn abandon(&mut self) {
+        self.done = true;
+    }
+
+    /// Passes the source's end on only once `proof` has come true.
+    pub(crate) fn prove_end(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
+        self.proof = Some(Proof(Box::pin(proof)));
+    }
+
+    /// Does nothing hinder it but a source that has nothing to give?
+    pub(crate) fn waits_for_source(&self) -> bool {
+        self.waits_for == Some(Side::Source) && !self.done
     }
 
     /// Does it wait for the rate limit, and for neither end?
@@ -153,6 +196,19 @@ impl Driver {
         }
         SHELF.set(Some(shelf));
         ready!(moved)?;
+        self.is_at_end = true;
+        if let Some(proof) = &mut self.proof {
+            let is_proper = ready!(proof.0.as_mut().poll(cx));
+            self.proof = None;
+            if !is_proper {
+                return Poll::Ready(Err(Failure::Withheld));
+            }
+        }
+        let passed_bytes = self.passed().bytes;
+        let cut = self.whole.as_ref().and_then(|whole| whole.is_cut(source.fd(), passed_bytes));
+        if let Some(expected_bytes) = cut {
+            return Poll::Ready(Err(Failure::Cut(expected_bytes)));
+        }
         if passes_end {
             target.finish().map_err(|io| Failure::Call("shutdown", Side::Target, io))?;
         }
@@ -168,7 +224,15 @@ impl Driver {
         options: &Options,
         shelf: &mut Shelf,
     ) -> Poll<Result<(), Failure>> {
+        if self.is_at_end {
+            return Poll::Ready(Ok(()));
+        }
         if self.flow.is_none() {
+            let is_to_end =
+                self.length_bytes.is_none() && source.shape.stance.offset_bytes().is_none();
+            if source.kind() == Kind::File && is_to_end {
+                self.whole = Whole::of(source.fd());
+            }
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
             let flow = Flow::between(source.shape.stance, target.shape.stance, &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
@@ -181,8 +245,11 @@ impl Driver {
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
                     let answer = match gated(flow, op, cx, source, target)? {
-                        Poll::Ready(answer) => answer,
-                        Poll::Pending => return Poll::Pending,
+                        Ok(answer) => answer,
+                        Err(side) => {
+                            self.waits_for = Some(side);
+                            return Poll::Pending;
+                        }
                     };
                     let mut shown = Shown(self.way, options.observer.as_ref());
                     let moved = flow.learn(op, answer, &mut shown);
@@ -247,14 +314,14 @@ impl Driver {
 }
 
 /// Makes a call under the gate of the side whose readiness its `EAGAIN` disproves. A call whose `EAGAIN`
-/// does not say which side it means is made once both are ready, and clears neither.
+/// does not say which side it means is made once both are ready, and clears neither; else it answers the side to wait for.
 fn gated(
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
     source: &Tap<'_>,
     target: &Tap<'_>,
-) -> Result<Poll<Result<usize, Errno>>, Failure> {
+) -> Result<Result<Result<usize, Errno>, Side>, Failure> {
     let fds = Fds { source: source.fd(), target: target.fd() };
     let answer = match flow.clears(op) {
         Some(Side::Source) => source.attempt(Interest::READABLE, || flow.perform(op, fds)),
@@ -265,14 +332,14 @@ fn gated(
                 if touched {
                     match poll_side(cx, side, source, target) {
                         Poll::Ready(answer) => answer?,
-                        Poll::Pending => return Ok(Poll::Pending),
+                        Poll::Pending => return Ok(Err(side)),
                     }
                 }
             }
             flow.perform(op, fds)
         }
     };
-    Ok(Poll::Ready(answer))
+    Ok(Ok(answer))
 }
 
 /// Waits for the next edge of a side, if its last attempt answered `EAGAIN`.

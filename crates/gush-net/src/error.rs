@@ -86,7 +86,11 @@ enum Cause {
     /// The engine's refusal.
     Refused(gush::Error),
     Truncated {
+        end: End,
         expected_bytes: u64,
+    },
+    Withheld {
+        end: End,
     },
 }
 
@@ -134,8 +138,12 @@ impl Error {
         }
     }
 
-    pub(crate) fn truncated(expected_bytes: u64) -> Self {
-        Self::new(Cause::Truncated { expected_bytes }, None)
+    pub(crate) fn truncated(end: End, expected_bytes: u64) -> Self {
+        Self::new(Cause::Truncated { end, expected_bytes }, None)
+    }
+
+    pub(crate) fn withheld(end: End) -> Self {
+        Self::new(Cause::Withheld { end }, None)
     }
 
     fn new(cause: Cause, io: Option<io::Error>) -> Self {
@@ -151,9 +159,10 @@ impl Error {
     #[must_use]
     pub fn end(&self) -> Option<End> {
         match &self.cause {
-            Cause::Failed(_, end) => Some(*end),
+            Cause::Failed(_, end) | Cause::Truncated { end, .. } | Cause::Withheld { end } => {
+                Some(*end)
+            }
             Cause::Refused(..) => None,
-            Cause::Truncated { .. } => Some(End::A),
         }
     }
 
@@ -162,7 +171,7 @@ impl Error {
     pub fn call(&self) -> Option<&'static str> {
         match &self.cause {
             Cause::Failed(call, _) => Some(call),
-            Cause::Refused(..) | Cause::Truncated { .. } => None,
+            Cause::Refused(..) | Cause::Truncated { .. } | Cause::Withheld { .. } => None,
         }
     }
 
@@ -234,9 +243,10 @@ impl fmt::Display for Error {
         match &self.cause {
             Cause::Failed(call, end) => write!(f, "{call} failed on {end}")?,
             Cause::Refused(error) => error.what().fmt(f)?,
-            Cause::Truncated { expected_bytes } => {
-                write!(f, "the file ended before {expected_bytes} bytes were sent")?;
+            Cause::Truncated { expected_bytes, .. } => {
+                write!(f, "the file shrank before {expected_bytes} bytes of it were sent")?;
             }
+            Cause::Withheld { end } => write!(f, "the data of {end} has no proper end")?,
         }
         match (self.forward.bytes, self.back.bytes) {
             (0, 0) => {}
@@ -268,7 +278,7 @@ impl From<Error> for io::Error {
             (Some(kind), _) => kind,
             (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
             (None, Cause::Truncated { .. }) => io::ErrorKind::UnexpectedEof,
-            (None, Cause::Failed(..)) => io::ErrorKind::Other,
+            (None, Cause::Failed(..) | Cause::Withheld { .. }) => io::ErrorKind::Other,
         };
         io::Error::new(kind, error)
     }

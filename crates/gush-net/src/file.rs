@@ -68,7 +68,7 @@ where
     let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
     let totals = drive(flow, source, target, options).await?;
     if totals.ended == crate::Ended::Closed && totals.forward.bytes < expected_bytes {
-        return Err(Error::truncated(expected_bytes).after(totals.forward, totals.back));
+        return Err(Error::truncated(End::A, expected_bytes).after(totals.forward, totals.back));
     }
     Ok(totals)
 }

@@ -32,6 +32,7 @@ mod relay;
 mod silence;
 mod tap;
 mod watch;
+mod whole;
 
 pub use conduit::Conduit;
 pub use copy::copy;

@@ -28,6 +28,7 @@ pub struct Options {
     pub(crate) limit: Option<Rate>,
     pub(crate) counts: Arc<Counts>,
     pub(crate) isolated: bool,
+    pub(crate) sees_failures: bool,
     pub(crate) observer: Option<Observer>,
     pub(crate) short_message: ShortMessage,
 }
@@ -109,6 +110,15 @@ impl Options {
         self
     }
 
+    /// Ends the relay with an error as soon as a socket that it neither reads nor writes at the moment has failed: a client
+    /// that has ended its data and then resets, while the server has nothing to say; nobody at a UDP port. Without it such
+    /// an end is noticed when the next bytes go there.
+    #[must_use]
+    pub fn sees_failures(mut self) -> Self {
+        self.sees_failures = true;
+        self
+    }
+
     /// Streams whose pieces are no longer than this are read and written, and longer ones spliced;
     /// 16 KiB unless it is said, and 4 to 64 KiB in any case.
     ///
@@ -165,6 +175,7 @@ impl fmt::Debug for Options {
             .field("limit", &self.limit)
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)
+            .field("sees_failures", &self.sees_failures)
             .field("observed", &self.observer.is_some())
             .field("short_message", &self.short_message)
             .finish()

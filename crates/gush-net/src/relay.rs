@@ -1,6 +1,6 @@
 //! Both directions between two ends.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::ends::Duplex;
 use crate::error::{End, Ended, Error, Totals};
 use crate::options::Options;
 use crate::silence::Silence;
-use crate::tap::Tap;
+use crate::tap::{Failing, Tap};
 
 /// After a failure: how long a target may keep the last bytes of the other direction waiting.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -116,6 +116,18 @@ struct Taps<'a> {
     a_write: Option<Tap<'a>>,
     b_read: Option<Tap<'a>>,
     b_write: Option<Tap<'a>>,
+    /// Of each direction that waits for its source: what tells that the source, or the target, has failed meanwhile.
+    failing: [[Option<Failing<'a>>; 2]; 2],
+}
+
+impl<'a> Taps<'a> {
+    /// The source and the target of a direction, if it has both.
+    fn of(&self, way: Way) -> Option<(&Tap<'a>, &Tap<'a>)> {
+        match way {
+            Way::Forward => self.a_read.as_ref().zip(self.b_write.as_ref()),
+            Way::Back => self.b_read.as_ref().zip(self.a_write.as_ref()),
+        }
+    }
 }
 
 impl Relay {
@@ -145,8 +157,31 @@ impl Relay {
         let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
         let (a_read, a_write) = a.both().map_err(unregistered(End::A))?;
         let (b_read, b_write) = b.both().map_err(unregistered(End::B))?;
-        let mut taps = Taps { a_read, a_write, b_read, b_write };
+        let failing = Default::default();
+        let mut taps = Taps { a_read, a_write, b_read, b_write, failing };
         poll_fn(|cx| self.poll(cx, &mut taps)).await
+    }
+
+    /// Ends one direction, though its source may go on and its target is told of no end; for a target that is known to
+    /// read no more.
+    pub(crate) fn abandon(&mut self, way: Way) {
+        self.driver(way).abandon();
+    }
+
+    /// Passes the end of one direction on only once `proof` has come true; else the relay fails.
+    pub(crate) fn prove_end(
+        &mut self,
+        way: Way,
+        proof: impl Future<Output = bool> + Send + 'static,
+    ) {
+        self.driver(way).prove_end(proof);
+    }
+
+    fn driver(&mut self, way: Way) -> &mut Driver {
+        match way {
+            Way::Forward => &mut self.forward,
+            Way::Back => &mut self.back,
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>, taps: &mut Taps<'_>) -> Poll<Result<Totals, Error>> {
@@ -154,6 +189,9 @@ impl Relay {
         let back = self.poll_flow(Way::Back, cx, &mut taps.b_read, &mut taps.a_write);
         if forward.is_ready() && back.is_ready() {
             return Poll::Ready(self.result(Ended::Closed));
+        }
+        if self.options.sees_failures {
+            self.poll_failing(cx, taps);
         }
         let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
         // The silence before an end is no silence after it, and our own pauses are none of the ends'.
@@ -197,10 +235,7 @@ impl Relay {
         match flow.poll(cx, source, target, &self.options, true) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
-                self.failed.get_or_insert((way, failure));
-                self.silence.restart();
-                // The other direction is looked at once more, and gives up or has its last words.
-                cx.waker().wake_by_ref();
+                self.fail(cx, way, failure);
                 Poll::Ready(())
             }
             Poll::Pending if self.failed.is_some() && flow.passed().in_flight_bytes == 0 => {
@@ -208,6 +243,59 @@ impl Relay {
             }
             Poll::Pending => Poll::Pending,
         }
+    }
+
+    /// A direction that waits for its source makes no call, and would not learn that its target has been reset, unless
+    /// the other direction reads from there; nor does the end of a datagram socket become readable by an error.
+    fn poll_failing<'a>(&mut self, cx: &mut Context<'_>, taps: &mut Taps<'a>) {
+        for way in Way::ALL {
+            if self.failed.is_some() || !self.driver(way).waits_for_source() {
+                continue;
+            }
+            let opposite = way.opposite();
+            let target_is_read = !self.driver(opposite).is_done() && taps.of(opposite).is_some();
+            for side in [Side::Source, Side::Target] {
+                let Some((source, target)) = taps.of(way) else { continue };
+                let (tap, is_seen) = match side {
+                    Side::Source => (source, !source.is_endless()),
+                    Side::Target => (target, target_is_read),
+                };
+                if is_seen {
+                    continue;
+                }
+                let at = usize::from(side == Side::Target);
+                if taps.failing[way as usize][at].is_none() {
+                    let failing = tap.failing();
+                    taps.failing[way as usize][at] = failing;
+                }
+                let slot = &mut taps.failing[way as usize][at];
+                let Some(failing) = slot else { continue };
+                if failing.as_mut().poll(cx).is_pending() {
+                    continue;
+                }
+                *slot = None;
+                let Some((source, target)) = taps.of(way) else { continue };
+                // What has come already is moved first, and meets the error by itself.
+                if side == Side::Target && source.is_readable() {
+                    continue;
+                }
+                let tap = if side == Side::Target { target } else { source };
+                match tap.take_error() {
+                    Some(errno) => {
+                        self.fail(cx, way, Failure::Call("epoll_wait", side, errno.into()));
+                    }
+                    // Somebody else has taken it.
+                    None => cx.waker().wake_by_ref(),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, cx: &mut Context<'_>, way: Way, failure: Failure) {
+        self.failed.get_or_insert((way, failure));
+        self.silence.restart();
+        // The other direction is looked at once more, and gives up or has its last words.
+        cx.waker().wake_by_ref();
     }
 
     /// Has this direction failed, or has the other, on the end that this one writes to?

@@ -3,12 +3,16 @@
 //! A tap clears its readiness only by an attempt that answered `EAGAIN`, made between reading the
 //! readiness and clearing it, as tokio's `try_io` does: an edge that comes in between is not lost.
 
+use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush::flow::Stance;
 use gush::{Errno, Kind, Port};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
 use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
@@ -34,6 +38,9 @@ enum Watch<'a> {
     /// A file.
     Always(BorrowedFd<'a>),
 }
+
+/// Over when a socket has an error.
+pub(crate) type Failing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One direction of one end.
 #[derive(Debug)]
@@ -70,6 +77,46 @@ impl<'a> Tap<'a> {
 
     pub(crate) fn kind(&self) -> Kind {
         self.shape.stance.kind()
+    }
+
+    /// Has it no end of data, as UDP?
+    pub(crate) fn is_endless(&self) -> bool {
+        self.kind() == Kind::Datagram && !self.shape.stance.ends_at_zero()
+    }
+
+    /// Over when a socket that is neither read nor written now has an error; none for anything else.
+    pub(crate) fn failing(&self) -> Option<Failing<'a>> {
+        match &self.watch {
+            Watch::Tcp(stream) => {
+                let stream: &'a TcpStream = stream;
+                Some(Box::pin(async { drop(stream.ready(Interest::ERROR).await) }))
+            }
+            Watch::Unix(stream) => {
+                let stream: &'a UnixStream = stream;
+                Some(Box::pin(async { drop(stream.ready(Interest::ERROR).await) }))
+            }
+            Watch::Lent(descriptor) if matches!(self.kind(), Kind::Stream | Kind::Datagram) => {
+                let registered = descriptor.registered()?;
+                Some(Box::pin(async { drop(registered.ready(Interest::ERROR).await) }))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the error that a socket has, if it has one (SO_ERROR, socket(7)).
+    pub(crate) fn take_error(&self) -> Option<Errno> {
+        let asked = || match sockopt::socket_error(self.fd()) {
+            Ok(Err(errno)) | Err(errno) => Ok(errno),
+            Ok(Ok(())) => Err(Errno::AGAIN),
+        };
+        self.attempt(Interest::ERROR, asked).ok()
+    }
+
+    /// Is there something to be read, or the end, whatever readiness was told?
+    pub(crate) fn is_readable(&self) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
     }
 
     #[inline]

@@ -126,7 +126,7 @@ pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::{Port, Side, set_peek_offset};
+pub use port::{Port, Side, set_peek_offset, unacknowledged_bytes};
 #[cfg(feature = "profile")]
 pub use profile::{Host, Profile, ProfileError};
 pub use progress::{Control, Limiter, Progress, Rate};

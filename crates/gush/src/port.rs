@@ -42,6 +42,26 @@ impl fmt::Display for Side {
     }
 }
 
+/// How many bytes were written to a socket that its peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
+/// (Unix sockets, with what the kernel needs to keep them). An end of data that was sent on a TCP connection counts as
+/// one more until it is acknowledged.
+///
+/// # Errors
+/// What ioctl(2) answers: `ENOTTY` for what is no socket.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+/// ours.write_all(b"unread")?;
+/// assert!(gush::unacknowledged_bytes(&ours)? > 0);
+/// theirs.read_exact(&mut [0; 6])?;
+/// assert_eq!(gush::unacknowledged_bytes(&ours)?, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
+    Ok(socket::unacknowledged_bytes(fd.as_fd())?)
+}
+
 /// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
 ///
 /// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever

@@ -43,7 +43,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     // A client that has gone is one connection's failure.
     gush_process::ignore_sigpipe();
     let stop = Stop::new();
-    let watch = match signals::watch(&stop, link.listens()) {
+    let watch = match signals::watch(&stop, link.forks()) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
@@ -88,6 +88,7 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
         one_way: options.one_way,
         idle: options.idle,
         linger: options.linger,
+        drain: options.drain,
         limit: options.limit.and_then(Rate::bytes_per_second),
         method: options.method,
         isolated: options.isolated,

@@ -27,12 +27,15 @@ pub struct Options {
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
     pub one_way: bool,
-    /// End a connection when nothing has moved for TIME
+    /// End a connection, with an error, when nothing has moved for TIME
     #[arg(short = 'T', long, value_name = "TIME", value_parser = time)]
     pub idle: Option<Duration>,
     /// End a connection when one end has finished and nothing has moved for TIME
     #[arg(short = 't', long, value_name = "TIME", value_parser = time)]
     pub linger: Option<Duration>,
+    /// At SIGTERM give clients TIME to finish, 30 s if it is not said, before they are cut
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub drain: Option<Duration>,
     /// Move at most RATE bytes a second, in each direction of each connection
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
     pub limit: Option<u64>,
@@ -247,9 +250,23 @@ Tell a server who its clients are, end the silent ones, and count:
 ";
 
 const STATUS: &str = "\
-At SIGTERM a link that listens accepts no new clients, and ends when those it
-has are done; a second SIGTERM ends it at once, and so does SIGINT.
+How a connection ends: the end of one side's data is passed on behind its last
+byte. When both have ended, what was sent is waited for until the other side
+has acknowledged it (for 30 s without an answer, or -t TIME), and what still
+comes from a peer that nobody reads is dropped, so that nothing is cut. Where
+something failed instead, TCP peers see a reset, not an end: after a reset of
+the other side, a time limit (-T), a file that shrank, a program that failed,
+an address that cannot be opened, and when a link is told to end.
 
-Exit status: 0 when the link was ended by its two ends, by a time limit, or
-drained; 1 when something failed (with fork: the listener did, a client's
-failure is its own); or death by the signal.";
+The exit status of a program counts: other than 0, its connection has failed.
+A program that reads no more and then exits with 0 had all it wanted. Datagrams
+have no end: once the data towards UDP has ended, answers are waited for until
+nothing comes for 0.5 s (or -t TIME), and a silence of -T TIME is no failure.
+
+At SIGTERM a link with fork accepts no new clients, and ends when those it has
+are done, at the latest after 30 s (or --drain TIME); a second SIGTERM ends it
+at once, and so does SIGINT. Any other link ends at the first SIGTERM.
+
+Exit status: 0 when the link was ended by its two ends, by -t, or drained; 1
+when something failed or was cut (with fork: the listener or the draining, a
+client's failure is its own); or death by the signal.";

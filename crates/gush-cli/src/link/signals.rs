@@ -18,20 +18,20 @@ pub struct Watch {
     stop: Stop,
 }
 
-/// Lets SIGTERM drain a link that `listens`; a second one, SIGINT and SIGHUP end any link.
+/// Lets SIGTERM drain a link that `forks`; a second one, SIGINT and SIGHUP end any link.
 ///
 /// # Errors
 /// `EAGAIN` when no thread can be started.
-pub fn watch(stop: &Stop, listens: bool) -> Result<Watch, gush::Errno> {
+pub fn watch(stop: &Stop, forks: bool) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
-    on_each_termination(move |signal| respond(signal, &stop, listens, &is_ended))?;
+    on_each_termination(move |signal| respond(signal, &stop, forks, &is_ended))?;
     Ok(watch)
 }
 
-fn respond(signal: Termination, stop: &Stop, listens: bool, is_ended: &Receiver<()>) -> Then {
-    if signal == Termination::Terminate && listens && !stop.is_wanted() {
+fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()>) -> Then {
+    if signal == Termination::Terminate && forks && !stop.is_wanted() {
         info!("draining: no new clients, those that are connected finish");
         stop.drain();
         return Then::GoOn;

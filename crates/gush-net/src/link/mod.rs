@@ -42,11 +42,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod cut;
 mod ends;
 mod exporter;
 mod ledger;
+mod life;
 mod limits;
+mod part;
 mod programs;
 mod record;
 mod roles;
@@ -98,10 +99,10 @@ impl Link {
         Ok(Self { roles, settings: Arc::new(settings), ledger: Arc::new(ledger) })
     }
 
-    /// Does it wait for clients?
+    /// Does it serve one client after the other, rather than one only?
     #[must_use]
-    pub fn listens(&self) -> bool {
-        self.roles.server.is_some()
+    pub fn forks(&self) -> bool {
+        self.roles.forks()
     }
 
     /// The account, live while the link runs.

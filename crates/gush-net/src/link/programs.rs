@@ -1,41 +1,114 @@
-//! A relay with a program at an end: over when the program is, also where its client keeps the connection open.
+//! Programs as ends of a relay: when one has exited nothing goes to it any more, and its exit status counts.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::watch;
+use tokio::time::timeout;
 
+use super::record::Failure;
 use crate::conduit::Conduit;
-use crate::open::Keeper;
-use crate::{Error, Options, Relay, Totals};
+use crate::open::{End, Keeper};
+use crate::{Error, Options, Relay, Totals, Way};
 
-/// Relays between two conduits, each with what was started for it.
-///
-/// Towards a program that has ended nothing goes any more: what it has said is delivered, and the client's place is
-/// free, although many clients read the end and do not close.
-pub(super) async fn relay(
-    (a, a_keeper): (&mut Conduit, &mut Keeper),
-    (b, b_keeper): (&mut Conduit, &mut Keeper),
+/// How long a program that has closed its output may take to exit before the end is passed on without its status.
+const EXIT_WAIT: Duration = Duration::from_secs(1);
+
+/// What is wrong with the program of an end, if there is one: its exit status. A program that outlives the limit is
+/// ended with the link, as the limit says.
+pub(super) async fn failure_of(
+    keeper: &mut Keeper,
+    name: &str,
+    limit: Option<Duration>,
+) -> Option<Failure> {
+    keeper.process()?;
+    let finished = match limit {
+        None => keeper.finished().await,
+        Some(limit) => timeout(limit, keeper.finished()).await.ok()?,
+    };
+    let why = match finished {
+        Ok(Some(status)) if !status.success() => format!("the program ended: {status}"),
+        Ok(_) => return None,
+        Err(error) => format!("the program cannot be waited for: {error}"),
+    };
+    Some(Failure::new(format!("{name}: {why}"), None))
+}
+
+/// Relays until the end. Nothing goes to a program any more once it has exited; the end of what it has written is a proper
+/// one only if it exits with status 0.
+pub(super) async fn relayed(
+    first: &mut End,
+    second: &mut End,
     options: &Options,
 ) -> Result<Totals, Error> {
     let mut relay = Relay::new(options);
-    let programs = [a_keeper.process(), b_keeper.process()];
-    if programs == [None, None] {
+    let mut ends = [first, second];
+    // Which programs have not exited yet.
+    let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
+    if runs == [false; 2] {
+        let [End { conduit: a, .. }, End { conduit: b, .. }] = &mut ends;
         return relay.run(a, b).await;
     }
-    let ended = async {
-        tokio::select! {
-            _ = a_keeper.finished(), if programs[0].is_some() => {}
-            _ = b_keeper.finished(), if programs[1].is_some() => {}
-        }
-    };
-    tokio::select! {
-        relayed = relay.run(a, b) => return relayed,
-        () = ended => {}
-    }
-    for conduit in [&mut *a, &mut *b] {
-        if is_left(conduit) {
-            conduit.write_no_more();
+    let exits = [(); 2].map(|()| watch::Sender::new(None::<bool>));
+    for at in 0..2 {
+        if runs[at] {
+            let mut exit = exits[at].subscribe();
+            relay.prove_end(to(at).opposite(), async move {
+                let exited = timeout(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
+                // One that goes on without its output is judged by its exit later.
+                exited.ok().and_then(Result::ok).is_none_or(|succeeded| *succeeded != Some(false))
+            });
         }
     }
-    relay.run(a, b).await
+    // Of a program that has gone: was what it reads given up already?
+    let mut given_up = [false; 2];
+    loop {
+        let [End { conduit: a, keeper: a_keeper, .. }, End { conduit: b, keeper: b_keeper, .. }] =
+            &mut ends;
+        let (at, exited) = tokio::select! {
+            biased;
+            relayed = relay.run(a, b) => {
+                let Err(error) = relayed else { return relayed };
+                let Some(at) = gone_program(&error).filter(|at| ends[*at].keeper.process().is_some()) else {
+                    return Err(error);
+                };
+                let exited = timeout(EXIT_WAIT, ends[at].keeper.finished()).await;
+                if exited.as_ref().is_ok_and(|exited| !has_succeeded(exited)) {
+                    return Err(error);
+                }
+                if std::mem::replace(&mut given_up[at], true) {
+                    // It has exited and left input unread, which is told as a reset of its output.
+                    relay.abandon(to(at).opposite());
+                    let other = &mut ends[1 - at].conduit;
+                    other.finish().map_err(|io| Error::failed("shutdown", END[1 - at], io))?;
+                }
+                match exited {
+                    Ok(exited) => (at, exited),
+                    Err(_) => {
+                        relay.abandon(to(at));
+                        continue;
+                    }
+                }
+            }
+            exited = a_keeper.finished(), if runs[0] => (0, exited),
+            exited = b_keeper.finished(), if runs[1] => (1, exited),
+        };
+        runs[at] = false;
+        given_up[at] = true;
+        exits[at].send_replace(Some(has_succeeded(&exited)));
+        if is_left(&ends[at].conduit) {
+            relay.abandon(to(at));
+        }
+    }
+}
+
+const END: [crate::End; 2] = [crate::End::A, crate::End::B];
+
+/// The direction that leads to an end.
+fn to(end: usize) -> Way {
+    [Way::Back, Way::Forward][end]
 }
 
 /// Has nobody the other side any more? A program may have left it to another that it started.
@@ -45,4 +118,17 @@ fn is_left(conduit: &Conduit) -> bool {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut polled, Some(&at_once)).is_ok()
         && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
+}
+
+fn has_succeeded(exited: &io::Result<Option<ExitStatus>>) -> bool {
+    matches!(exited, Ok(None)) || matches!(exited, Ok(Some(status)) if status.success())
+}
+
+/// The end that an error is about, if it says that whoever is there reads no more, or has gone. A program there has had
+/// all that it wanted, or has failed: its exit status says which.
+fn gone_program(error: &Error) -> Option<usize> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    let kind = error.io_error()?.kind();
+    let at = END.iter().position(|end| error.end() == Some(*end))?;
+    matches!(kind, BrokenPipe | ConnectionReset).then_some(at)
 }

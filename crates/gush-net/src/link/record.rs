@@ -24,13 +24,15 @@ pub enum Ending {
     OpenFailed,
     /// The client's PROXY header was missing, late or malformed.
     ProxyHeader,
-    /// Bytes could not be moved.
+    /// Bytes could not be moved, or were not known to have arrived.
     RelayFailed,
+    /// The program of an end exited with another status than 0.
+    ProgramFailed,
 }
 
 impl Ending {
     /// Every ending, in the order in which people are shown them.
-    pub const ALL: [Ending; 7] = [
+    pub const ALL: [Ending; 8] = [
         Ending::Closed,
         Ending::Idle,
         Ending::Lingered,
@@ -38,6 +40,7 @@ impl Ending {
         Ending::OpenFailed,
         Ending::ProxyHeader,
         Ending::RelayFailed,
+        Ending::ProgramFailed,
     ];
 
     /// The name that JSON and metrics have for it.
@@ -51,13 +54,15 @@ impl Ending {
             Ending::OpenFailed => "open-failed",
             Ending::ProxyHeader => "proxy-header",
             Ending::RelayFailed => "relay-failed",
+            Ending::ProgramFailed => "program-failed",
         }
     }
 
     /// Did it go wrong?
     #[must_use]
     pub fn is_failure(self) -> bool {
-        matches!(self, Ending::OpenFailed | Ending::ProxyHeader | Ending::RelayFailed)
+        use Ending::{OpenFailed, ProgramFailed, ProxyHeader, RelayFailed};
+        matches!(self, OpenFailed | ProxyHeader | RelayFailed | ProgramFailed)
     }
 }
 
@@ -84,6 +89,7 @@ impl fmt::Display for Ending {
             Ending::OpenFailed => "the other address could not be opened",
             Ending::ProxyHeader => "no valid PROXY header came",
             Ending::RelayFailed => "bytes could not be moved",
+            Ending::ProgramFailed => "a program failed",
         })
     }
 }

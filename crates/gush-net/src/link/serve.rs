@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 use tracing::error;
@@ -18,6 +19,9 @@ use super::stop::Stop;
 use super::workers::{self, Workers};
 use crate::address::Address;
 use crate::open::{Listener, reaper};
+
+/// How long clients may go on once the link drains, where no setting says.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs a link to its end.
 ///
@@ -174,7 +178,32 @@ async fn serve_all(
     {
         error!("{failure}; no new clients, those that are connected finish");
     }
-    let _: Option<Infallible> = all_closed.recv().await;
+    let closed = async {
+        let _: Option<Infallible> = all_closed.recv().await;
+    };
+    let drained = drained(closed, &shared).await;
     workers.join();
-    ended
+    ended.and(drained)
+}
+
+/// Waits until all clients are served: for ever, or once the link drains for so long as it may take.
+async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<(), Failure> {
+    let limit = shared.settings.drain.unwrap_or(DRAIN);
+    let late = async {
+        shared.stop.draining().await;
+        tokio::time::sleep(limit).await;
+    };
+    tokio::pin!(closed);
+    tokio::select! {
+        biased;
+        () = &mut closed => return Ok(()),
+        () = late => {}
+    }
+    let cut = shared.ledger.active();
+    shared.stop.cut();
+    closed.await;
+    let why = format!(
+        "{cut} connections were cut, which had not ended {limit:?} after draining began (--drain TIME waits longer)"
+    );
+    Err(Failure::new(why, None))
 }

@@ -31,6 +31,8 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// Ends a connection when one end has ended and nothing has moved for so long.
     pub linger: Option<Duration>,
+    /// How long clients may go on when the link drains before they are cut; half a minute if it is not said.
+    pub drain: Option<Duration>,
     /// Limits each direction of each connection to so many bytes a second.
     pub limit: Option<Rate>,
     /// The method that moves the bytes.
@@ -117,7 +119,7 @@ impl Settings {
 
     /// What the relay of one connection is told.
     pub(super) fn relay(&self, counts: Arc<Counts>) -> Options {
-        let mut options = Options::new().counting(counts).method(self.method);
+        let mut options = Options::new().counting(counts).method(self.method).sees_failures();
         if let Some(idle) = self.idle {
             options = options.idle(idle);
         }
@@ -159,6 +161,7 @@ impl fmt::Debug for Settings {
             .field("one_way", &self.one_way)
             .field("idle", &self.idle)
             .field("linger", &self.linger)
+            .field("drain", &self.drain)
             .field("limit", &self.limit)
             .field("method", &self.method)
             .field("accept_proxy", &self.accept_proxy)

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 enum Wish {
     GoOn,
     Drain,
+    Cut,
     End,
 }
 
@@ -38,7 +39,8 @@ impl Stop {
         Self { wish: watch::Sender::new(Wish::GoOn) }
     }
 
-    /// Accepts no new client; those that are connected finish.
+    /// Accepts no new client; those that are connected finish, if they do within
+    /// [`Settings::drain`](super::Settings::drain).
     pub fn drain(&self) {
         self.want(Wish::Drain);
     }
@@ -46,6 +48,11 @@ impl Stop {
     /// Ends every connection where it stands.
     pub fn end(&self) {
         self.want(Wish::End);
+    }
+
+    /// Ends what draining has not ended in time.
+    pub(super) fn cut(&self) {
+        self.want(Wish::Cut);
     }
 
     /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
@@ -75,7 +82,7 @@ impl Stop {
 
     /// Is over when the end is wanted.
     pub(super) async fn ending(&self) {
-        self.reached(Wish::End).await;
+        self.reached(Wish::Cut).await;
     }
 
     async fn reached(&self, wish: Wish) {

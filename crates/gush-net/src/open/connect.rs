@@ -146,7 +146,8 @@ async fn one(
     if !locals.is_empty() {
         bind(&fd, address, locals, options)?;
     }
-    let fd = connect(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
+    let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
+    let fd = connect(fd, &address, limit).await.map_err(fail)?;
     let conduit = Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?;
     Ok(End::new(conduit, Peer::from(address)))
 }
@@ -255,6 +256,9 @@ pub(super) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
 /// How long a Unix server with a full queue is waited for, where no `connect-timeout=` says.
 const QUEUE_LIMIT: Duration = Duration::from_secs(30);
 
+/// How long a host may take to answer, where no `connect-timeout=` says: the kernel alone would ask for two minutes.
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
 /// A full queue answers EAGAIN, and no readiness tells when there is room (connect(2), unix(7)).
 async fn connect_queued(
     fd: OwnedFd,
@@ -276,11 +280,7 @@ async fn connect_queued(
 }
 
 /// Connects within `limit`; the descriptor is registered with the runtime only while it waits.
-async fn connect(
-    fd: OwnedFd,
-    to: &impl SocketAddrArg,
-    limit: Option<Duration>,
-) -> io::Result<OwnedFd> {
+async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::Result<OwnedFd> {
     match rustix::net::connect(&fd, to) {
         Ok(()) => return Ok(fd),
         Err(Errno::INPROGRESS | Errno::INTR) => {}
@@ -289,12 +289,9 @@ async fn connect(
     // On this very machine the answer is there already.
     if !is_writable(&fd)? {
         let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
-        match limit {
-            Some(limit) => match tokio::time::timeout(limit, waiting.writable()).await {
-                Ok(ready) => ready?.retain_ready(),
-                Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
-            },
-            None => waiting.writable().await?.retain_ready(),
+        match tokio::time::timeout(limit, waiting.writable()).await {
+            Ok(ready) => ready?.retain_ready(),
+            Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
         }
     }
     sockopt::socket_error(&fd)??;

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::thread;
+use std::time::Duration;
 
 use dns_lookup::{AddrInfoHints, LookupErrorKind, getaddrinfo};
 use tokio::sync::{Semaphore, oneshot};
@@ -22,6 +23,9 @@ pub(super) struct Name {
     pub local: bool,
 }
 
+/// How long a lookup may take, its turn included.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// Every address of the name, in the order that the system prefers (getaddrinfo(3), gai.conf(5)).
 pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
     if let Some(address) = literal(&name) {
@@ -31,10 +35,17 @@ pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
         Some(host) => format!("resolve {host}"),
         None => format!("resolve port {}", name.port),
     };
-    let answer = in_thread(&LOOKUPS, move || look_up(&name)).await;
-    let answer = answer.unwrap_or_else(|error| {
-        Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
-    });
+    let found = tokio::time::timeout(LIMIT, in_thread(&LOOKUPS, move || look_up(&name))).await;
+    let answer = match found {
+        Ok(found) => found.unwrap_or_else(|error| {
+            Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
+        }),
+        Err(_) => {
+            Err(OpenError::said("", format!("the name servers do not answer within {LIMIT:?}"))
+                .hinted("check the network and /etc/resolv.conf, or write the address in numbers")
+                .passing(true))
+        }
+    };
     answer.map_err(|error| error.step_is(shown))
 }
 

@@ -70,6 +70,7 @@ calls! {
     TerminalNumber => "ioctl(TIOCGPTN)",
     GetLimit => "prlimit64",
     Unread => "ioctl(FIONREAD)",
+    Unacknowledged => "ioctl(SIOCOUTQ)",
     GetSocketOption => "getsockopt",
     SetSocketOption => "setsockopt",
     Socketpair => "socketpair",

@@ -1,9 +1,10 @@
 //! Calls on sockets that move no bytes: making a pair, asking and setting options.
 
+use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::io;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::{io, ioctl};
 
 use super::Call;
 use super::seam::plain;
@@ -19,6 +20,19 @@ pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
 /// `SO_TYPE` (socket(7)).
 pub(crate) fn type_of(fd: BorrowedFd<'_>) -> io::Result<SocketType> {
     plain(Call::GetSocketOption, || sockopt::socket_type(fd))
+}
+
+/// `SIOCOUTQ` (tcp(7), unix(7)), which has the number of `TIOCOUTQ` (`include/uapi/linux/sockios.h`).
+pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
+    plain(Call::Unacknowledged, || {
+        // SAFETY: the request stores one `int`, in the getter's own `c_int` (`tcp_ioctl` of net/ipv4/tcp.c, `unix_ioctl`
+        // of net/unix/af_unix.c, `tty_mode_ioctl` of a terminal).
+        let request = unsafe { ioctl::Getter::<SIOCOUTQ, c_int>::new() };
+        // SAFETY: above; nothing else of the caller's memory is touched.
+        let bytes = unsafe { ioctl::ioctl(fd, request) }?;
+        Ok(u64::try_from(bytes).unwrap_or(0))
+    })
 }
 
 /// `SO_SNDBUF` (socket(7)).

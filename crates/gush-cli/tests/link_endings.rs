@@ -1,0 +1,480 @@
+//! How lives of `gush link` end, and who learns of that: the bytes that arrive, the exit status, and whether the other side
+//! sees an end or a reset. The table is in `docs/endings.md`.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::link::{PATIENCE, Running, eventually, server};
+use common::{gush, noise};
+use rustix::net::sockopt;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+const ONCE: &str = "tcp-listen:127.0.0.1:0";
+const FORK: &str = "tcp-listen:127.0.0.1:0,fork";
+
+/// What a reader saw: how many bytes, and whether a reset came behind them rather than an end.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum Seen {
+    End(usize),
+    Reset(usize),
+}
+
+fn seen(stream: &mut impl Read) -> Seen {
+    let mut all = Vec::new();
+    match stream.read_to_end(&mut all) {
+        Ok(_) => Seen::End(all.len()),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Seen::Reset(all.len()),
+        Err(error) => panic!("{error} after {} bytes", all.len()),
+    }
+}
+
+/// Closes without an end: lingering for no time (socket(7)).
+fn reset(stream: TcpStream) {
+    sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+}
+
+/// A listener and how a link connects to it.
+fn listener() -> (TcpListener, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("tcp:{}", listener.local_addr().unwrap());
+    (listener, address)
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    let stream = listener.accept().unwrap().0;
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn file_of(dir: &TempDir, bytes: usize) -> String {
+    let path = dir.path().join("file");
+    fs::write(&path, noise(bytes, 1)).unwrap();
+    path.display().to_string()
+}
+
+fn code(args: &[&str], input: &[u8]) -> (Option<i32>, String) {
+    let mut command = gush();
+    command.arg("link").args(args).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // Whether anybody reads it is the link's business.
+    let _ = child.stdin.take().unwrap().write_all(input);
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+// What was sent arrives.
+
+#[test]
+fn an_upload_is_whole_though_nobody_reads_what_the_server_says() {
+    const BYTES: usize = 8 << 20;
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, BYTES);
+    let (arrived, counts) = std::sync::mpsc::channel();
+    let target = server(move |mut stream| {
+        let mut buffer = vec![0; 64 << 10];
+        let mut all = 0;
+        while let Ok(count @ 1..) = stream.read(&mut buffer) {
+            all += count;
+            let _ = stream.write_all(b"so far");
+        }
+        arrived.send(all).unwrap();
+    });
+    for round in 0..5 {
+        let (status, said) = code(&["-u", &file, &format!("tcp:{target}")], b"");
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(counts.recv().unwrap(), BYTES, "round {round}");
+    }
+}
+
+#[test]
+fn a_server_that_resets_after_the_last_byte_has_not_got_it() {
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, 100_000);
+    let (listener, target) = listener();
+    let link = Running::start(&["--json", "-u", &file, &target]);
+    let mut served = accept(&listener);
+    served.write_all(b"unread").unwrap();
+    served.read_exact(&mut [0; 10]).unwrap();
+    reset(served);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("\"ended\":\"relay-failed\""), "{said}");
+}
+
+#[test]
+fn a_server_that_acknowledges_and_stays_is_left_after_the_linger_limit() {
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, 100_000);
+    let (listener, target) = listener();
+    let link = Running::start(&["-t", "0.3", "-u", &file, &target]);
+    let mut served = accept(&listener);
+    assert_eq!(seen(&mut served), Seen::End(100_000));
+    assert_eq!(link.finish().0.code(), Some(0));
+}
+
+#[test]
+fn what_is_not_acknowledged_was_not_sent() {
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, 1 << 20);
+    let (listener, target) = listener();
+    sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let target = format!("{target},sndbuf=4M");
+    let link = Running::start(&["-t", "0.3", "-u", &file, &target]);
+    let served = accept(&listener);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("not acknowledged in time"), "{said}");
+    drop(served);
+}
+
+// Failures do not look like success.
+
+#[test]
+fn a_clients_reset_reaches_the_server_behind_what_came_before_it() {
+    let (listener, target) = listener();
+    let link = Running::start(&[ONCE, &target]);
+    let mut client = link.client();
+    let mut served = accept(&listener);
+    client.write_all(&noise(1 << 20, 2)).unwrap();
+    let mut some = vec![0; 1 << 20];
+    served.read_exact(&mut some).unwrap();
+    reset(client);
+    assert_eq!(seen(&mut served), Seen::Reset(0));
+    assert_eq!(link.finish().0.code(), Some(1));
+}
+
+#[test]
+fn a_servers_reset_reaches_the_client() {
+    let (listener, target) = listener();
+    let link = Running::start(&[ONCE, &target]);
+    let mut client = link.client();
+    let mut served = accept(&listener);
+    served.write_all(b"begun").unwrap();
+    client.read_exact(&mut [0; 5]).unwrap();
+    reset(served);
+    assert_eq!(seen(&mut client), Seen::Reset(0));
+    assert_eq!(link.finish().0.code(), Some(1));
+}
+
+#[test]
+fn a_half_closed_client_that_resets_is_told_to_a_silent_server() {
+    let (listener, target) = listener();
+    let link = Running::start(&[ONCE, &target]);
+    let client = link.client();
+    let mut served = accept(&listener);
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(seen(&mut served), Seen::End(0));
+    reset(client);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    // The server has read the client's end, so only what it sends learns of the reset.
+    eventually("sending fails", || served.write_all(b"?").is_err());
+}
+
+#[test]
+fn a_reset_while_the_source_is_silent_ends_a_link_of_one_direction() {
+    let (listener, target) = listener();
+    let mut command = gush();
+    command.args(["link", "-u", "-", &target]).stdin(Stdio::piped());
+    let mut link = Running::of(command);
+    let stdin = link.stdin();
+    reset(accept(&listener));
+    assert_eq!(link.finish().0.code(), Some(1));
+    drop(stdin);
+}
+
+#[test]
+fn a_silence_beyond_the_limit_is_an_error_that_both_sides_see() {
+    let (listener, target) = listener();
+    let link = Running::start(&["-T", "1", "--json", ONCE, &target]);
+    let mut client = link.client();
+    let mut served = accept(&listener);
+    client.write_all(b"last words").unwrap();
+    assert_eq!(seen(&mut client), Seen::Reset(0));
+    assert_eq!(seen(&mut served), Seen::Reset(10));
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("\"ended\":\"idle\"") && said.contains("nothing moved for 1s"), "{said}");
+}
+
+#[test]
+fn bytes_that_a_stalled_reader_leaves_are_told_as_lost() {
+    let (listener, target) = listener();
+    let link = Running::start(&["-T", "1", "--json", ONCE, &target]);
+    let mut client = link.client();
+    let served = accept(&listener);
+    let sender = thread::spawn(move || {
+        // More than any buffer on the way holds.
+        let sent = client.write_all(&vec![7; 64 << 20]);
+        sent.unwrap_err().kind()
+    });
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("bytes taken and not delivered"), "{said}");
+    assert!(matches!(sender.join().unwrap(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe));
+    drop(served);
+}
+
+#[test]
+fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
+    const BYTES: u64 = 64 << 20;
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("file");
+    let file = File::create(&path).unwrap();
+    file.set_len(BYTES).unwrap();
+    let (listener, target) = listener();
+    let link = Running::start(&["-u", "--json", &path.display().to_string(), &target]);
+    let mut served = accept(&listener);
+    served.read_exact(&mut [0; 4096]).unwrap();
+    file.set_len(4096).unwrap();
+    let rest = seen(&mut served);
+    assert!(matches!(rest, Seen::Reset(_)), "{rest:?}");
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("shrank"), "{said}");
+}
+
+#[test]
+fn a_target_that_cannot_be_opened_is_told_to_the_client_by_a_reset() {
+    let link = Running::start(&[ONCE, "unix:/nonexistent/socket"]);
+    assert_eq!(seen(&mut link.client()), Seen::Reset(0));
+    assert_eq!(link.finish().0.code(), Some(1));
+}
+
+// Programs.
+
+#[test]
+fn the_exit_status_of_a_program_is_the_links() {
+    for (program, status) in [("exec:false", 1), ("exec:true", 0), ("shell:'exit 3'", 1)] {
+        // Whether the program still reads when the bytes come is left to chance, the status is not.
+        for input in [&b""[..], b"some", &noise(1 << 20, 3)] {
+            for args in
+                [&["-u", "-", program][..], &["-", program], &[program, "-"], &["-u", program, "-"]]
+            {
+                let (got, said) = code(args, input);
+                assert_eq!(got, Some(status), "{args:?} {} bytes: {said}", input.len());
+                assert_eq!(said.contains("the program ended: exit status"), status != 0, "{said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_program_killed_by_a_signal_has_failed() {
+    let (status, said) = code(&["-", "shell:'kill -9 $$'"], b"");
+    assert_eq!(status, Some(1));
+    assert!(said.contains("SIGKILL"), "{said}");
+}
+
+#[test]
+fn the_end_of_a_program_that_fails_is_no_end_for_its_client() {
+    for (program, expected) in [
+        ("shell:'printf half; exit 3'", Seen::Reset(4)),
+        ("shell:'printf whole'", Seen::End(5)),
+        ("shell:'printf half; exit 3',pipes", Seen::Reset(4)),
+    ] {
+        let link = Running::start(&["--json", ONCE, program]);
+        let mut client = link.client();
+        assert_eq!(seen(&mut client), expected, "{program}");
+        drop(client);
+        let (status, _, said) = link.finish();
+        let failed = matches!(expected, Seen::Reset(_));
+        assert_eq!(status.code(), Some(i32::from(failed)), "{said}");
+        assert_eq!(said.contains("\"ended\":\"program-failed\""), failed, "{said}");
+    }
+}
+
+#[test]
+fn a_program_that_reads_no_more_goes_on_writing() {
+    let program = "shell:'exec <&-; sleep 0.2; printf late',pipes";
+    let mut command = gush();
+    command.args(["link", "-", program]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let _ = child.stdin.take().unwrap().write_all(&noise(1 << 20, 4));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "late");
+    assert!(output.status.success());
+}
+
+#[test]
+fn a_program_that_has_exited_keeps_no_place_for_its_client() {
+    let link = Running::start(&[
+        "--json",
+        "tcp-listen:127.0.0.1:0,fork,max-children=1",
+        "exec:'echo done'",
+    ]);
+    // They read the end, and do not close.
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = link.client();
+            assert_eq!(seen(&mut client), Seen::End(5));
+            client
+        })
+        .collect();
+    link.says_times("\"ended\":\"closed\"", clients.len());
+}
+
+// Datagrams.
+
+#[test]
+fn a_refused_datagram_ends_the_link() {
+    let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let target = format!("udp:{free}");
+    for args in [&["-", &target][..], &["-u", "-", &target]] {
+        let mut command = gush();
+        command.arg("link").args(args).stdin(Stdio::piped());
+        let mut link = Running::of(command);
+        let mut stdin = link.stdin();
+        stdin.write_all(b"anybody?").unwrap();
+        // Standard input stays open: nothing else ends the link.
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("Connection refused"), "{said}");
+        drop(stdin);
+    }
+}
+
+#[test]
+fn the_end_of_standard_input_ends_a_link_to_datagrams() {
+    let target = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = format!("udp:{}", target.local_addr().unwrap());
+    for args in [&["-", to.as_str()][..], &["-u", "-", &to]] {
+        let (status, said) = code(args, b"query");
+        assert_eq!(status, Some(0), "{said}");
+        let mut query = [0; 10];
+        assert_eq!(target.recv(&mut query).unwrap(), 5);
+    }
+}
+
+#[test]
+fn a_silence_is_the_proper_end_of_datagrams() {
+    let link = Running::start(&["-u", "-T", "0.3", "udp-listen:127.0.0.1:0", "-"]);
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"one", link.place()).unwrap();
+    let (status, output, said) = link.finish();
+    assert_eq!((status.code(), output.as_slice()), (Some(0), &b"one"[..]), "{said}");
+}
+
+// Signals.
+
+#[test]
+fn a_link_that_serves_one_peer_ends_at_the_first_sigterm() {
+    for (listen, other) in [("udp-listen:127.0.0.1:0", "-"), (ONCE, "pipe:")] {
+        for is_connected in [false, true] {
+            let link = Running::start(&[listen, other]);
+            let place = link.place();
+            let client = is_connected.then(|| match listen == ONCE {
+                true => drop_later(link.client()),
+                false => {
+                    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+                    client.send_to(b"one", place).unwrap();
+                    drop_later(client)
+                }
+            });
+            if is_connected {
+                link.says("connected");
+            }
+            link.signal(Signal::TERM);
+            let (status, _, said) = link.finish();
+            assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{listen}: {said}");
+            drop(client);
+        }
+    }
+}
+
+fn drop_later<T: 'static>(kept: T) -> Box<dyn std::any::Any> {
+    Box::new(kept)
+}
+
+#[test]
+fn draining_ends_in_time_and_says_how_many_it_cut() {
+    let (listener, target) = listener();
+    let link = Running::start(&["--drain", "0.3", "--json", FORK, &target]);
+    let mut clients: Vec<_> = (0..2).map(|_| link.client()).collect();
+    let mut served: Vec<_> = (0..2).map(|_| accept(&listener)).collect();
+    link.says_times("connected", 2);
+    link.signal(Signal::TERM);
+    for stream in clients.iter_mut().chain(&mut served) {
+        assert_eq!(seen(stream), Seen::Reset(0));
+    }
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("2 connections were cut"), "{said}");
+    assert_eq!(said.matches("\"ended\":\"interrupted\"").count(), 2, "{said}");
+}
+
+#[test]
+fn draining_waits_for_no_address_that_is_being_retried() {
+    let link = Running::start(&[
+        "--drain",
+        "1h",
+        "--json",
+        FORK,
+        "unix:/nonexistent,retry=forever,interval=0.1",
+    ]);
+    let mut client = link.client();
+    link.says("trying again");
+    link.signal(Signal::TERM);
+    assert_eq!(seen(&mut client), Seen::Reset(0));
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(said.contains("\"ended\":\"interrupted\""), "{said}");
+}
+
+// Clients that hang up.
+
+#[test]
+fn a_client_that_resets_while_the_other_end_opens_leaves_its_place() {
+    let dir = TempDir::new().unwrap();
+    let back = dir.path().join("back");
+    let listen = format!("{FORK},max-children=1");
+    let other = format!("unix:{},retry=forever,interval=0.05", back.display());
+    let link = Running::start(&["--json", &listen, &other]);
+    let client = link.client();
+    link.says("trying again");
+    reset(client);
+    let line = link.says("\"ended\":\"open-failed\"");
+    assert!(line.contains("hung up"), "{line}");
+
+    let served = UnixListener::bind(&back).unwrap();
+    let mut next = link.client();
+    served.accept().unwrap().0.write_all(b"served").unwrap();
+    let mut heard = String::new();
+    next.read_to_string(&mut heard).unwrap();
+    assert_eq!(heard, "served");
+}
+
+#[test]
+fn a_unix_client_that_closes_while_the_other_end_opens_leaves_its_place() {
+    let dir = TempDir::new().unwrap();
+    let (front, back) = (dir.path().join("front"), dir.path().join("back"));
+    let listen = format!("unix-listen:{},fork", front.display());
+    let other = format!("unix:{},retry=forever,interval=0.05", back.display());
+    let link = Running::start(&["--json", &listen, &other]);
+    link.says("listening on ");
+    let connect = || std::os::unix::net::UnixStream::connect(&front).unwrap();
+    let half_closed = connect();
+    half_closed.shutdown(Shutdown::Write).unwrap();
+    drop(connect());
+    link.says("\"ended\":\"open-failed\"");
+    assert!(!link.said().contains("\"id\":1"), "a half-close is no hang-up:\n{}", link.said());
+}
+
+#[test]
+fn a_reader_of_standard_output_that_leaves_ends_the_link_as_it_ends_filters() {
+    let mut command = Command::new("sh");
+    let line = "\"$0\" link -u zero: - | head -c 10 | wc -c; echo ${PIPESTATUS:-}";
+    command.args(["-c", line, env!("CARGO_BIN_EXE_gush")]);
+    let output = command.output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("10"), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
