@@ -6,6 +6,7 @@ use gush_test as _;
 mod answers;
 mod fan;
 mod fan_account;
+mod fan_answers;
 mod fan_model;
 mod fan_real;
 mod model;
