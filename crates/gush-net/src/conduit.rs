@@ -162,7 +162,7 @@ impl Conduit {
     /// # Errors
     /// What shutdown(2) or write(2) answers.
     pub fn finish(&mut self) -> io::Result<()> {
-        self.taps()?.1.map_or(Ok(()), |mut tap| tap.finish())
+        self.taps()?.1.map_or(Ok(()), |mut tap| tap.finish(&mut 0))
     }
 
     /// The stream socket that it is, if it is one.

@@ -48,6 +48,10 @@ pub(crate) struct Driver {
     is_at_end: bool,
     /// Decides whether the source's end is a proper one.
     proof: Option<Proof>,
+    /// How much of the end was passed on, where bytes say so ([`Tap::finish`]).
+    said_bytes: usize,
+    /// The count of taken bytes at which nothing more is taken.
+    last_byte: Option<u64>,
     /// The target was told of the end, or need not be.
     done: bool,
     limiter: Option<Limiter>,
@@ -125,6 +129,8 @@ impl Driver {
             whole: None,
             is_at_end: false,
             proof: None,
+            said_bytes: 0,
+            last_byte: None,
             done: false,
             limiter: options.limit.map(Limiter::new),
             throttled: false,
@@ -146,6 +152,25 @@ impl Driver {
     /// Passes the source's end on only once `proof` has come true.
     pub(crate) fn prove_end(&mut self, proof: impl Future<Output = bool> + Send + 'static) {
         self.proof = Some(Proof(Box::pin(proof)));
+    }
+
+    /// Takes no more than so many bytes from here on.
+    pub(crate) fn take_at_most(&mut self, bytes: u64) {
+        self.last_byte = Some(self.taken_bytes() + bytes);
+    }
+
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.last_byte.is_some()
+    }
+
+    /// Was the last byte that may be taken taken, and delivered?
+    pub(crate) fn has_delivered_the_last(&self) -> bool {
+        let all = |last_byte| self.taken_bytes() >= last_byte;
+        self.last_byte.is_some_and(all) && self.passed().in_flight_bytes == 0
+    }
+
+    fn taken_bytes(&self) -> u64 {
+        self.flow.as_ref().map_or(0, Flow::taken_bytes)
     }
 
     /// Does nothing hinder it but a source that has nothing to give?
@@ -209,8 +234,14 @@ impl Driver {
         if let Some(expected_bytes) = cut {
             return Poll::Ready(Err(Failure::Cut(expected_bytes)));
         }
-        if passes_end {
-            target.finish().map_err(|io| Failure::Call("shutdown", Side::Target, io))?;
+        while passes_end {
+            match target.finish(&mut self.said_bytes) {
+                Ok(()) => break,
+                Err(io) if io.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(poll_side(cx, Side::Target, source, target))?;
+                }
+                Err(io) => return Poll::Ready(Err(Failure::Call("shutdown", Side::Target, io))),
+            }
         }
         self.done = true;
         Poll::Ready(Ok(()))
@@ -264,6 +295,8 @@ impl Driver {
                         return Poll::Pending;
                     }
                 }
+                // Whoever bounded it sees that it is over.
+                Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
                 Next::Throttled => ready!(self.poll_allowance(cx)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
                 Next::Failed(failure) => return Poll::Ready(Err(Failure::Flow((*failure).into()))),
@@ -293,7 +326,9 @@ impl Driver {
     fn may_take_bytes(&mut self) -> u64 {
         let allowed =
             self.limiter.as_mut().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
-        CALL_BYTES.min(allowed)
+        let left_bytes =
+            self.last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
+        CALL_BYTES.min(allowed).min(left_bytes)
     }
 
     /// Waits until the rate limit allows something more.

@@ -21,8 +21,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// everything before it is delivered.
 ///
 /// A direction that an end has not (a file opened for reading only, say) is left out. After a failure
-/// of one direction, what the other has already received is still delivered, if that takes no longer
-/// than a second.
+/// of one direction, what the other's source has received by then is still delivered, as long as its target
+/// keeps it waiting no longer than a second.
 ///
 /// # Cancellation
 /// If the future is dropped, bytes that had been taken and not delivered are lost;
@@ -193,6 +193,9 @@ impl Relay {
         if self.options.sees_failures {
             self.poll_failing(cx, taps);
         }
+        if let Some((failed, _)) = self.failed {
+            self.bound(failed.opposite(), taps);
+        }
         let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
         // The silence before an end is no silence after it, and our own pauses are none of the ends'.
         if std::mem::replace(&mut self.ended_ways, ended_ways) != ended_ways
@@ -238,7 +241,7 @@ impl Relay {
                 self.fail(cx, way, failure);
                 Poll::Ready(())
             }
-            Poll::Pending if self.failed.is_some() && flow.passed().in_flight_bytes == 0 => {
+            Poll::Pending if self.failed.is_some() && flow.has_delivered_the_last() => {
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,
@@ -296,6 +299,16 @@ impl Relay {
         self.silence.restart();
         // The other direction is looked at once more, and gives up or has its last words.
         cx.waker().wake_by_ref();
+    }
+
+    /// Lets a direction take what its source has received by now, and no more. Its readiness may be older than that, and
+    /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
+    fn bound(&mut self, way: Way, taps: &Taps<'_>) {
+        let received_bytes = taps.of(way).map_or(0, |(source, _)| source.unread_bytes());
+        let driver = self.driver(way);
+        if !driver.is_bounded() {
+            driver.take_at_most(received_bytes);
+        }
     }
 
     /// Has this direction failed, or has the other, on the end that this one writes to?

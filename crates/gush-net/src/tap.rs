@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use gush::flow::Stance;
 use gush::{Errno, Kind, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
@@ -119,6 +120,14 @@ impl<'a> Tap<'a> {
         poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
     }
 
+    /// How many bytes have come, and wait to be read. A file has received nothing.
+    pub(crate) fn unread_bytes(&self) -> u64 {
+        match self.kind() {
+            Kind::File | Kind::Block => 0,
+            _ => ioctl_fionread(self.fd()).unwrap_or(0),
+        }
+    }
+
     #[inline]
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watch {
@@ -176,12 +185,15 @@ impl<'a> Tap<'a> {
         Poll::Ready(guard.map(drop))
     }
 
-    /// Passes on the end of the data.
-    pub(crate) fn finish(&mut self) -> io::Result<()> {
+    /// Passes on the end of the data; `said_bytes` counts the bytes that say so, where bytes do.
+    ///
+    /// # Errors
+    /// `EAGAIN` while there is no room for these bytes: once there is, call this again with the same count.
+    pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<()> {
         match self.kind() {
             Kind::Stream => conduit::shut(self.fd()),
             Kind::Datagram if self.shape.stance.ends_at_zero() => conduit::shut(self.fd()),
-            Kind::Terminal if self.shape.stance.is_master() => end_of_file(self.fd()),
+            Kind::Terminal if self.shape.stance.is_master() => self.end_of_file(said_bytes),
             // A socket that may not be asked for its type, or something else without a name.
             Kind::Other => match conduit::shut(self.fd()) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
@@ -195,6 +207,35 @@ impl<'a> Tap<'a> {
                 Ok(())
             }
         }
+    }
+
+    /// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
+    ///
+    /// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
+    /// nothing has no such character: it would be one more byte of data.
+    fn end_of_file(&self, said_bytes: &mut usize) -> io::Result<()> {
+        const EOT: u8 = 4;
+        // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
+        let settings = rustix::termios::tcgetattr(self.fd())?;
+        let keeps_lines = settings.local_modes.contains(LocalModes::ICANON);
+        if !keeps_lines && !settings.output_modes.contains(OutputModes::OPOST) {
+            tracing::warn!(
+                "a raw terminal cannot pass on that no more comes; -t TIME ends it, and pipes instead of pty can"
+            );
+            return Ok(());
+        }
+        let saying: &[u8] = if keeps_lines { &[EOT, EOT] } else { &[EOT] };
+        while let Some(rest) = saying.get(*said_bytes..).filter(|rest| !rest.is_empty()) {
+            let write = || Port::of(&self.fd()).and_then(|mut port| port.write(rest));
+            match self.attempt(Interest::WRITABLE, write) {
+                Ok(written_bytes) => *said_bytes += written_bytes,
+                Err(Errno::INTR) => {}
+                // The slave has gone.
+                Err(Errno::IO) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Closes a descriptor that was only written.
@@ -219,26 +260,4 @@ fn try_io<T>(
 /// tokio's own streams are non-blocking.
 fn stream_shape() -> Shape {
     Shape { stance: Stance::known(Kind::Stream, true), size_bytes: 0 }
-}
-
-/// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
-///
-/// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
-/// nothing has no such character: it would be one more byte of data.
-fn end_of_file(master: BorrowedFd<'_>) -> io::Result<()> {
-    const EOT: u8 = 4;
-    // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
-    let settings = rustix::termios::tcgetattr(master)?;
-    let keeps_lines = settings.local_modes.contains(LocalModes::ICANON);
-    if !keeps_lines && !settings.output_modes.contains(OutputModes::OPOST) {
-        tracing::warn!(
-            "a raw terminal cannot pass on that no more comes; -t TIME ends it, and pipes instead of pty can"
-        );
-        return Ok(());
-    }
-    match Port::of(&master)?.write(if keeps_lines { &[EOT, EOT] } else { &[EOT] }) {
-        // The slave has gone, or takes nothing more.
-        Ok(_) | Err(Errno::IO | Errno::AGAIN) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
 }

@@ -359,3 +359,36 @@ fn a_connection_in_full_flow_does_not_starve_its_neighbour() {
     flooding.join().unwrap();
     draining.join().unwrap();
 }
+
+/// A server that has answered and closed, with bytes unread, resets the connection: writing there fails, but the answer
+/// has arrived.
+#[test]
+fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
+    const ANSWER_BYTES: u64 = 60_000;
+    let rate = gush::Rate::bytes_per_second(40_000).expect("not 0");
+    for (choice, rate) in
+        [(Choice::Auto, Some(rate)), (Choice::Auto, None), (METHODS[2], Some(rate))]
+    {
+        let mut options = Options::new().method(choice);
+        if let Some(rate) = rate {
+            options = options.limit(rate);
+        }
+        let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
+        bridge.client.write_all(b"question").unwrap();
+        bridge.server.read_exact(&mut [0; 7]).unwrap();
+        // One byte of the question is unread, so closing resets.
+        write_numbered(&mut bridge.server, ANSWER_BYTES).unwrap();
+        drop(bridge.server);
+        let mut sender = bridge.client.try_clone();
+        let sending = thread::spawn(move || while sender.write_all(b"more").is_ok() {});
+        // Behind the last byte the client may see the reset, too.
+        let (mut arrived_bytes, mut buf) = (0, vec![0; 1 << 16]);
+        while let Ok(got_bytes @ 1..) = bridge.client.read(&mut buf) {
+            arrived_bytes += got_bytes as u64;
+        }
+        assert_eq!(arrived_bytes, ANSWER_BYTES, "{choice}, limited: {}", rate.is_some());
+        drop(bridge.client);
+        sending.join().unwrap();
+        bridge.relay.join().unwrap().expect_err("the server has gone");
+    }
+}

@@ -77,6 +77,49 @@ fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     wait(child);
 }
 
+/// A pseudo-terminal without echo that keeps lines: its master, and the slave, which nobody reads yet.
+fn silent_terminal() -> (OwnedFd, File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pty");
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let mut settings = tcgetattr(&slave).unwrap();
+    settings.local_modes -= LocalModes::ECHO;
+    tcsetattr(&slave, OptionalActions::Now, &settings).unwrap();
+    (master, slave)
+}
+
+/// The end is told by a character, and a full terminal has no room for one more. The room depends on when the kernel
+/// moves the bytes on to the slave's line discipline; one of these sizes just fits.
+#[test]
+fn a_full_terminal_is_told_the_end_once_it_has_room() {
+    for bytes in (11_768..11_784).chain(4092..4100) {
+        let (master, mut slave) = silent_terminal();
+        let (mut client, near) = pair(Wire::Unix);
+        let options = Options::new();
+        let counts = options.counts();
+        let relay = spawn_relay(near.into(), master, options);
+        let line = [&[b'x'; 62][..], b"\n"].concat();
+        let typed: Vec<u8> = line.iter().copied().cycle().take(bytes).collect();
+        client.write_all(&typed).unwrap();
+        client.finish();
+        // Until the relay has done what it can before somebody reads.
+        let mut before = None;
+        while before != Some(counts.delivered_bytes(Way::Forward)) {
+            before = Some(counts.delivered_bytes(Way::Forward));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let mut seen = Vec::new();
+        slave.read_to_end(&mut seen).expect("the end that was typed");
+        assert!(seen == typed, "{} of {bytes} bytes", seen.len());
+        drop(slave);
+        assert_eq!(relay.join().unwrap().expect("no failure").ended, Ended::Closed);
+    }
+}
+
 #[test]
 fn files_and_devices_are_ends_too() {
     let dir = tempfile::tempdir().unwrap();
