@@ -417,6 +417,7 @@ fn what_goes_one_way_and_is_given_up_at_any_poll_has_counted_every_byte() {
 
 #[test]
 fn a_relay_with_an_idle_limit_goes_on_in_another_runtime() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (mut client, near) = UnixStream::pair().unwrap();
     let (far, mut server) = UnixStream::pair().unwrap();
     let mut a = Conduit::new(near.into()).unwrap();
