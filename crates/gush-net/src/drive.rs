@@ -234,17 +234,31 @@ impl Driver {
         if let Some(expected_bytes) = cut {
             return Poll::Ready(Err(Failure::Cut(expected_bytes)));
         }
-        while passes_end {
-            match target.finish(&mut self.said_bytes) {
-                Ok(()) => break,
-                Err(io) if io.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(poll_side(cx, Side::Target, source, target))?;
-                }
-                Err(io) => return Poll::Ready(Err(Failure::Call("shutdown", Side::Target, io))),
-            }
+        if passes_end {
+            ready!(self.poll_finish(cx, source, target))?;
         }
         self.done = true;
         Poll::Ready(Ok(()))
+    }
+
+    /// Tells the target that no more comes.
+    fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &Tap<'_>,
+        target: &mut Tap<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        loop {
+            match target.finish(&mut self.said_bytes) {
+                Err(io) if io.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(poll_side(cx, Side::Target, source, target))?;
+                }
+                answer => {
+                    let failed = |io| Failure::Call("shutdown", Side::Target, io);
+                    return Poll::Ready(answer.map_err(failed));
+                }
+            }
+        }
     }
 
     fn move_now(
