@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 
 use common::{SourceKind, TargetKind, open_source, open_target, within};
-use gush::{Choice, MethodName, Mover, Rate, Report};
+use gush::{Choice, MethodName, Mover, Rate, Report, Wait};
 use rustix::fs::OFlags;
 use rustix::net::SendFlags;
 
@@ -103,8 +103,10 @@ fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
                 rustix::fs::fcntl_setfl(&source, OFlags::NONBLOCK).expect("O_NONBLOCK");
                 far.write_all(b"before").expect("sent");
                 urgent(&far).expect("urgent");
-                let mover =
-                    std::thread::spawn(move || Mover::new(&source, &target).method(choice).run());
+                // Without the looks of `Wait::Auto`, which are calls, too.
+                let mover = std::thread::spawn(move || {
+                    Mover::new(&source, &target).method(choice).wait(Wait::Block).run()
+                });
                 let mut reader = std::fs::File::from(reader);
                 let mut text = [0; 6];
                 reader.read_exact(&mut text).expect("what came before the mark");
