@@ -159,6 +159,11 @@ impl Driver {
         self.last_byte = Some(self.taken_bytes() + bytes);
     }
 
+    /// Takes whatever comes, from here on.
+    pub(crate) fn take_all(&mut self) {
+        self.last_byte = None;
+    }
+
     pub(crate) fn is_bounded(&self) -> bool {
         self.last_byte.is_some()
     }

@@ -321,6 +321,9 @@ impl Relay {
 
     fn result(&mut self, ended: Ended) -> Result<Totals, Error> {
         let (forward, back) = (self.forward.passed(), self.back.passed());
+        // Whoever runs the relay again gives up no direction but those that it abandons.
+        self.forward.take_all();
+        self.back.take_all();
         match self.failed.take() {
             Some((way, failure)) => Err(failure.into_error(way).after(forward, back)),
             None => Ok(Totals { forward, back, ended }),
