@@ -92,17 +92,17 @@ impl<'a> Life<'a> {
         Self { shared, id, names, counts }
     }
 
-    /// Goes through all phases.
+    /// Goes through all phases. Each is in a box, so that a connection takes no memory for those that it is not in.
     pub async fn run(mut self, client: End) -> Course {
-        let header = match self.header(&client).await {
+        let header = match Box::pin(self.header(&client)).await {
             Ok(header) => header,
             Err(course) => return aborted(course, [client]),
         };
-        let other = match self.open(&header, &client).await {
+        let other = match Box::pin(self.open(&header, &client)).await {
             Ok(other) => other,
             Err(course) => return aborted(course, [client]),
         };
-        if let Err(course) = self.introduce(&header, &client, &other).await {
+        if let Err(course) = Box::pin(self.introduce(&header, &client, &other)).await {
             return aborted(course, [client, other]);
         }
         let (first, mut second) = self.shared.in_order(client, other);
@@ -227,7 +227,11 @@ impl<'a> Life<'a> {
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
         let relayed = self
-            .phase(Phase::Relay, None, programs::relayed(&mut first, &mut second, &options))
+            .phase(
+                Phase::Relay,
+                None,
+                Box::pin(programs::relayed(&mut first, &mut second, &options)),
+            )
             .await;
         let passed = match &relayed {
             Err(_) => None,
@@ -237,14 +241,14 @@ impl<'a> Life<'a> {
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
             Ok(Ok(totals)) => match self.cut_short(&totals, datagrams) {
-                None => self.linger(&mut first, &mut second, ways, totals.ended).await,
+                None => Box::pin(self.linger(&mut first, &mut second, ways, totals.ended)).await,
                 Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
             },
-            Ok(Err(error)) => Err(self.failed(&error, &mut first, &mut second).await),
+            Ok(Err(error)) => Err(Box::pin(self.failed(&error, &mut first, &mut second)).await),
         };
         let course = match gone {
             Err(course) => aborted(course, [first, second]),
-            Ok(Ending::Closed) => match self.programs(first, second).await {
+            Ok(Ending::Closed) => match Box::pin(self.programs(first, second)).await {
                 Ok(()) => Course::of(Ending::Closed),
                 Err(course) => course,
             },
