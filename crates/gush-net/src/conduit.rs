@@ -1,19 +1,26 @@
-//! A conduit: any descriptor, or two, as one end of a relay.
+//! A conduit: any descriptor, or two, or a stream without one, as one end of a relay.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
 
 use gush::flow::Stance;
-use gush::{Endpoint, Kind};
+use gush::{Endpoint, Errno, Kind};
 use rustix::fs::OFlags;
 use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::task::coop;
 
-use crate::tap::{Shape, Tap};
+use crate::pause::Pause;
+use crate::sides::{self, Opened};
+use crate::stream::{Layer, Stream};
+use crate::tap::{self, Shape, Tap};
 
-/// One end of a relay: sockets, pipes, terminals, devices, files.
+/// One end of a relay: sockets, pipes, terminals, devices, files, and streams without a descriptor.
 ///
-/// It may be made anywhere; a relay registers it with the tokio runtime that it runs on. What epoll
+/// A conduit may be made anywhere: a relay registers the conduit with the relay's tokio runtime. A descriptor that epoll
 /// refuses, such as a file, counts as always ready.
 ///
 /// ```
@@ -27,7 +34,7 @@ use crate::tap::{Shape, Tap};
 /// server.shutdown(std::net::Shutdown::Write)?;
 ///
 /// let (mut a, mut b) = (gush_net::Conduit::new(a.into())?, gush_net::Conduit::new(b.into())?);
-/// let totals = gush_net::copy_bidirectional(&mut a, &mut b, &gush_net::Options::new()).await?;
+/// let totals = gush_net::relay(&mut a, &mut b, &gush_net::Options::new()).await?;
 /// assert_eq!((totals.forward.bytes, totals.back.bytes), (4, 4));
 ///
 /// let mut arrived = [0; 4];
@@ -36,29 +43,52 @@ use crate::tap::{Shape, Tap};
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Conduit {
-    read: Option<Descriptor>,
-    write: Writer,
+pub struct Conduit(Means);
+
+#[derive(Debug)]
+enum Means {
+    Descriptors { read: Option<Descriptor>, write: Writer },
+    Stream(Stream),
 }
 
 #[derive(Debug)]
 enum Writer {
     /// The descriptor that is read is written too.
     Same,
-    /// One of its own, until it is closed.
+    /// Another descriptor, until that is closed.
     Own(Option<Descriptor>),
 }
 
 impl Conduit {
-    /// One descriptor, used in the directions that it was opened for.
+    /// One descriptor, used in the directions of its open(2).
     ///
-    /// Nobody else may use its open file description: it gets O_NONBLOCK.
+    /// Nobody else may use the open file description, which gets O_NONBLOCK.
     ///
     /// # Errors
-    /// `EBADF`, or what fcntl(2) answers.
+    /// `EBADF`, or the error of fcntl(2).
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
         set_nonblocking(fd.as_fd())?;
         Self::inherited(fd)
+    }
+
+    /// A stream socket that is non-blocking already, as accept4(2) with SOCK_NONBLOCK makes it. Nothing is asked of the
+    /// socket, which saves each of many short connections five calls; of any other descriptor this is wrong.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+    /// near.set_nonblocking(true)?;
+    /// drop(far);
+    /// let mut near = gush_net::Conduit::of_stream_socket(near.into());
+    /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
+    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::Options::new()).await?;
+    /// assert_eq!(totals.forward.bytes, 0);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn of_stream_socket(socket: OwnedFd) -> Self {
+        let descriptor = Descriptor { watched: Watched::Not(socket), shape: tap::stream_shape() };
+        Self(Means::Descriptors { read: Some(descriptor), write: Writer::Same })
     }
 
     /// Two descriptors, one to read and one to write, as of a child's two pipes. The second is closed
@@ -67,7 +97,7 @@ impl Conduit {
     /// Nobody else may use their open file descriptions: they get O_NONBLOCK.
     ///
     /// # Errors
-    /// `EBADF`, or what fcntl(2) answers.
+    /// `EBADF`, or the error of fcntl(2).
     pub fn of_two(read: OwnedFd, write: OwnedFd) -> io::Result<Self> {
         set_nonblocking(read.as_fd())?;
         set_nonblocking(write.as_fd())?;
@@ -82,13 +112,14 @@ impl Conduit {
     pub fn inherited(fd: OwnedFd) -> io::Result<Self> {
         let access = rustix::fs::fcntl_getfl(&fd)? & OFlags::RWMODE;
         let descriptor = Some(Descriptor::new(fd)?);
-        Ok(if access == OFlags::WRONLY {
-            Self { read: None, write: Writer::Own(descriptor) }
+        let (read, write) = if access == OFlags::WRONLY {
+            (None, Writer::Own(descriptor))
         } else if access == OFlags::RDONLY {
-            Self { read: descriptor, write: Writer::Own(None) }
+            (descriptor, Writer::Own(None))
         } else {
-            Self { read: descriptor, write: Writer::Same }
-        })
+            (descriptor, Writer::Same)
+        };
+        Ok(Self(Means::Descriptors { read, write }))
     }
 
     /// As [`Conduit::of_two`], for descriptors that others may use too, such as standard input and
@@ -98,130 +129,410 @@ impl Conduit {
     /// `EBADF`.
     pub fn inherited_two(read: OwnedFd, write: OwnedFd) -> io::Result<Self> {
         let (read, write) = (Descriptor::new(read)?, Descriptor::new(write)?);
-        Ok(Self { read: Some(read), write: Writer::Own(Some(write)) })
+        let write = Writer::Own(Some(write));
+        Ok(Self(Means::Descriptors { read: Some(read), write }))
     }
 
-    /// Only its reading direction: nothing will be written to it, nor its other direction ended.
+    /// A stream without a descriptor, such as one of TLS. Its bytes pass through memory: [`Options::method`] refuses any
+    /// method but `read-write` by name.
+    ///
+    /// The end of the other side's data is passed on by `poll_shutdown`. A stream that keeps bytes back is flushed whenever
+    /// no more are there to be delivered.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Options};
+    /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    ///
+    /// let (mut client, near) = tokio::io::duplex(64);
+    /// let (far, mut server) = tokio::net::UnixStream::pair()?;
+    /// client.write_all(b"through memory").await?;
+    /// client.shutdown().await?;
+    /// let (mut near, mut far) = (Conduit::of_stream(near), far);
+    /// let totals = gush_net::relay_one_way(&mut near, &mut far, &Options::new()).await?;
+    /// assert_eq!(totals.forward.method, Some(gush::MethodName::ReadWrite));
+    ///
+    /// let mut arrived = [0; 14];
+    /// server.read_exact(&mut arrived).await?;
+    /// assert_eq!(&arrived, b"through memory");
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// [`Options::method`]: crate::Options::method
     #[must_use]
-    pub fn read_only(self) -> Self {
-        Self { read: self.read, write: Writer::Own(None) }
+    pub fn of_stream<S>(stream: S) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self(Means::Stream(Stream::alone(stream)))
     }
 
-    /// Leaves what comes from there unread.
-    pub(crate) fn stop_reading(&mut self) {
-        if let Writer::Own(_) = self.write {
-            self.read = None;
-        } else {
-            self.write = Writer::Own(self.read.take());
+    /// As [`Conduit::of_stream`], for a stream over a socket that `socket` names: then [`Conduit::see_off`],
+    /// [`Conduit::arrived`] and [`Conduit::reset_on_close`] serve as they do for the socket itself.
+    ///
+    /// A stream may be made over a conduit, which is an `AsyncRead` and `AsyncWrite` itself: then the socket is
+    /// [`Conduit::stream_socket`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// use std::os::fd::AsFd;
+    /// let (near, _far) = tokio::net::UnixStream::pair()?;
+    /// let buffered = tokio::io::BufStream::new(near);
+    /// let conduit = gush_net::Conduit::of_stream_over(buffered, |buffered| Some(buffered.get_ref().as_fd()));
+    /// assert!(conduit.stream_socket().is_some() && conduit.read_fd().is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn of_stream_over<S>(stream: S, socket: fn(&S) -> Option<BorrowedFd<'_>>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
+    {
+        Self(Means::Stream(Stream::over(stream, socket)))
+    }
+
+    /// As [`Conduit::of_stream_over`], for a stream that can tell more of itself.
+    #[must_use]
+    pub fn of_layer(layer: impl Layer) -> Self {
+        Self(Means::Stream(Stream::layer(layer)))
+    }
+
+    /// One end of two: `source` is read, and `target` is written.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::Conduit;
+    /// let (question, heard) = (std::fs::File::open("/dev/null")?, tempfile::tempfile()?);
+    /// let end = Conduit::joined(Conduit::new(question.into())?, Conduit::new(heard.into())?);
+    /// assert!(end.reads() && end.writes());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn joined(source: Self, target: Self) -> Self {
+        match (source.0, target.write_only().0) {
+            (Means::Descriptors { read, .. }, Means::Descriptors { write, .. }) => {
+                Self(Means::Descriptors { read, write })
+            }
+            (source, target) => Self(Means::Stream(Stream::apart(Self(source), Self(target)))),
         }
     }
 
-    /// Only its writing direction.
+    /// The reading direction alone: nothing will be written, and the other direction is not ended.
     #[must_use]
-    pub fn write_only(self) -> Self {
-        match self.write {
-            Writer::Same => Self { read: None, write: Writer::Own(self.read) },
-            own @ Writer::Own(_) => Self { read: None, write: own },
+    pub fn read_only(mut self) -> Self {
+        match &mut self.0 {
+            Means::Descriptors { write, .. } => *write = Writer::Own(None),
+            Means::Stream(stream) => stream.writes = false,
+        }
+        self
+    }
+
+    /// Leaves unread whatever the end sends.
+    pub fn stop_reading(&mut self) {
+        match &mut self.0 {
+            Means::Descriptors { read, write: Writer::Own(_) } => *read = None,
+            Means::Descriptors { read, write } => *write = Writer::Own(read.take()),
+            Means::Stream(stream) => stream.reads = false,
         }
     }
 
-    /// Can it be read?
+    /// The writing direction alone.
+    #[must_use]
+    pub fn write_only(mut self) -> Self {
+        self.stop_reading();
+        self
+    }
+
+    /// Has the conduit a direction to be read?
     #[must_use]
     pub fn reads(&self) -> bool {
-        self.read.is_some()
+        match &self.0 {
+            Means::Descriptors { read, .. } => read.is_some(),
+            Means::Stream(stream) => stream.reads,
+        }
     }
 
-    /// Can it be written, and has that direction not been ended?
+    /// Has the conduit a direction to be written, whose end was not said yet?
     #[must_use]
     pub fn writes(&self) -> bool {
-        match &self.write {
-            Writer::Same => true,
-            Writer::Own(own) => own.is_some(),
+        match &self.0 {
+            Means::Descriptors { write: Writer::Same, .. } => true,
+            Means::Descriptors { write: Writer::Own(own), .. } => own.is_some(),
+            Means::Stream(stream) => stream.writes,
         }
     }
 
-    /// The descriptor that is read.
+    /// The descriptor that is read; none where a stream has no descriptor.
     #[must_use]
     pub fn read_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.read.as_ref().map(Descriptor::fd)
-    }
-
-    /// The descriptor that is written.
-    #[must_use]
-    pub fn write_fd(&self) -> Option<BorrowedFd<'_>> {
-        match &self.write {
-            Writer::Same => self.read_fd(),
-            Writer::Own(own) => own.as_ref().map(Descriptor::fd),
+        match &self.0 {
+            Means::Descriptors { read, .. } => read.as_ref().map(Descriptor::fd),
+            Means::Stream(_) => None,
         }
     }
 
-    /// Passes on the end of data by hand, as [`copy_bidirectional`](crate::copy_bidirectional) does
-    /// by itself: `shutdown(SHUT_WR)` on a socket, the end-of-file character on a pseudo-terminal's
-    /// master, else closing a descriptor that is only written.
-    ///
-    /// # Errors
-    /// What shutdown(2) or write(2) answers.
-    pub fn finish(&mut self) -> io::Result<()> {
-        self.taps()?.1.map_or(Ok(()), |mut tap| tap.finish(&mut 0))
+    /// The descriptor that is written; none where a stream has no descriptor.
+    #[must_use]
+    pub fn write_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.written().map(Descriptor::fd)
     }
 
-    /// The stream socket that it is, if it is one.
-    pub(crate) fn stream_socket(&self) -> Option<BorrowedFd<'_>> {
-        let found = self.written().or(self.read.as_ref())?;
+    /// Passes on the end of data by hand, as [`relay`](crate::relay()) does
+    /// by itself: `shutdown(SHUT_WR)` on a socket, the end-of-file character on a pseudo-terminal's
+    /// master (a raw one cannot be told), else closing a descriptor that is only written.
+    ///
+    /// # Errors
+    /// The error of shutdown(2) or write(2); for a stream without a descriptor `WouldBlock` when it cannot say so at once:
+    /// there `poll_shutdown` serves.
+    pub fn finish(&mut self) -> io::Result<()> {
+        match &mut self.0 {
+            Means::Stream(stream) if !stream.writes => Ok(()),
+            Means::Stream(stream) => {
+                let mut cx = Context::from_waker(Waker::noop());
+                match Pin::new(stream.both.writer()).poll_shutdown(&mut cx) {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+                }
+            }
+            Means::Descriptors { .. } => {
+                self.writer()?.map_or(Ok(()), |mut tap| tap.finish(&mut 0).map(drop))
+            }
+        }
+    }
+
+    /// The stream socket of this conduit, if there is one; of a stream without a descriptor, the socket known to be
+    /// under the stream.
+    #[must_use]
+    pub fn stream_socket(&self) -> Option<BorrowedFd<'_>> {
+        if let Means::Stream(stream) = &self.0 {
+            return stream.both.socket();
+        }
+        let found = self.any()?;
         (found.kind() == Kind::Stream).then(|| found.fd())
     }
 
-    /// The stream socket that is written, in both directions, registered with the runtime.
-    pub(crate) fn socket_tap(&mut self) -> io::Result<Option<Tap<'_>>> {
-        let written = match &mut self.write {
-            Writer::Same => self.read.as_mut(),
-            Writer::Own(own) => own.as_mut(),
-        };
-        match written {
-            Some(written) if written.kind() == Kind::Stream => {
-                written.register()?;
-                Ok(Some(Tap::lent(written)))
-            }
-            _ => Ok(None),
+    /// How many bytes of the socket under a [`Layer`] have said the end of the data; 0 where nothing but the socket's own end
+    /// does.
+    #[must_use]
+    pub fn end_bytes(&self) -> u64 {
+        match &self.0 {
+            Means::Stream(stream) => stream.both.end_bytes(),
+            Means::Descriptors { .. } => 0,
         }
     }
 
-    /// Has it no end of data, as UDP?
-    pub(crate) fn is_endless(&self) -> bool {
+    /// Says the end of the data to the peer of a stream that has a word of its own for it, as TLS has, in the directions that
+    /// were left out too ([`Layer::poll_part`]). For descriptors nothing is to be done: closing them says so.
+    pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.0 {
+            Means::Stream(stream) => stream.both.poll_part(cx),
+            Means::Descriptors { .. } => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// How many bytes at most have come and wait to be read; none where nobody knows. A file has received nothing.
+    pub(crate) fn received_bytes(&self) -> Option<u64> {
+        match &self.0 {
+            Means::Stream(stream) => stream.both.received_bytes(),
+            Means::Descriptors { read, .. } => {
+                Some(read.as_ref().map_or(0, |read| Tap::lent(read).unread_bytes()))
+            }
+        }
+    }
+
+    /// Are there bytes that nobody has taken yet, as far as can be known without taking them?
+    pub(crate) fn has_more(&self) -> bool {
+        match &self.0 {
+            Means::Stream(stream) => stream.both.has_more(),
+            Means::Descriptors { read, .. } => {
+                read.as_ref().is_some_and(|read| Tap::lent(read).has_more())
+            }
+        }
+    }
+
+    /// Is the written descriptor a connection, whose peer says an end too?
+    pub(crate) fn is_connection(&self) -> bool {
+        match &self.0 {
+            Means::Descriptors { .. } => {
+                self.written().is_some_and(|found| found.kind() == Kind::Stream)
+            }
+            Means::Stream(stream) => stream.writes,
+        }
+    }
+
+    /// Reads from the connection that is written, whether or not its reading direction is used.
+    pub(crate) fn poll_read_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Means::Stream(stream) = &mut self.0 {
+            return sides::poll_read(stream.both.reader(), cx, room);
+        }
+        match self.writer()? {
+            Some(tap) => tap.poll_read(cx, room),
+            None => Poll::Ready(Ok(0)),
+        }
+    }
+
+    /// Is this the master of a pseudo-terminal? Closing the master hangs up the slave.
+    #[must_use]
+    pub fn is_terminal_master(&self) -> bool {
+        if let Means::Stream(stream) = &self.0 {
+            return stream.both.is_terminal_master();
+        }
+        let is_master =
+            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape.stance.is_master();
+        self.any().is_some_and(is_master)
+    }
+
+    /// Has this end no end of data, as UDP has none?
+    #[must_use]
+    pub fn is_endless(&self) -> bool {
+        if let Means::Stream(stream) = &self.0 {
+            return stream.both.is_endless();
+        }
         let endless = |found: &Descriptor| {
             found.kind() == Kind::Datagram && !found.shape.stance.ends_at_zero()
         };
-        self.written().or(self.read.as_ref()).is_some_and(endless)
+        self.any().is_some_and(endless)
     }
 
     fn written(&self) -> Option<&Descriptor> {
-        match &self.write {
-            Writer::Same => self.read.as_ref(),
-            Writer::Own(own) => own.as_ref(),
+        match &self.0 {
+            Means::Descriptors { read, write: Writer::Same } => read.as_ref(),
+            Means::Descriptors { write: Writer::Own(own), .. } => own.as_ref(),
+            Means::Stream(_) => None,
         }
     }
 
-    /// What is read and what is written, registered with the runtime.
-    pub(crate) fn taps(&mut self) -> io::Result<(Option<Tap<'_>>, Option<Tap<'_>>)> {
-        if let Some(read) = &mut self.read {
-            read.register()?;
+    /// The descriptor that is written, or else the one that is read.
+    fn any(&self) -> Option<&Descriptor> {
+        let Means::Descriptors { read, .. } = &self.0 else { return None };
+        self.written().or(read.as_ref())
+    }
+
+    /// Both directions, registered with the runtime.
+    pub(crate) fn opened<E: ?Sized>(&mut self) -> io::Result<Opened<'_, E>> {
+        match &mut self.0 {
+            Means::Stream(stream) => Ok(Opened::Stream(stream)),
+            Means::Descriptors { read: Some(read), write: Writer::Same } => {
+                read.register()?;
+                Ok(Opened::Joint(Tap::lent(read)))
+            }
+            Means::Descriptors { read, write } => {
+                let writer = write.tap()?;
+                Ok(Opened::Apart(Box::new([Descriptor::tap(read)?, writer])))
+            }
         }
-        let read = self.read.as_ref();
-        let writer = match &mut self.write {
-            Writer::Same => read.map(Tap::lent),
-            Writer::Own(own) => match own {
-                Some(write) => {
-                    write.register()?;
-                    match write.is_socket() {
-                        // Its end is a shutdown; what comes the other way may still be read.
-                        true => own.as_ref().map(Tap::lent),
-                        false => Tap::slot(own),
-                    }
-                }
-                None => None,
-            },
-        };
-        Ok((read.map(Tap::lent), writer))
+    }
+
+    fn reader(&mut self) -> io::Result<Option<Tap<'_>>> {
+        match &mut self.0 {
+            Means::Descriptors { read, .. } => Descriptor::tap(read),
+            Means::Stream(_) => Ok(None),
+        }
+    }
+
+    fn writer(&mut self) -> io::Result<Option<Tap<'_>>> {
+        match &mut self.0 {
+            Means::Descriptors { read, write: Writer::Same } => Descriptor::tap(read),
+            Means::Descriptors { write, .. } => write.tap(),
+            Means::Stream(_) => Ok(None),
+        }
+    }
+}
+
+impl Writer {
+    /// A descriptor for one direction, registered with the runtime.
+    fn tap(&mut self) -> io::Result<Option<Tap<'_>>> {
+        let Writer::Own(own) = self else { return Ok(None) };
+        let Some(write) = own.as_mut() else { return Ok(None) };
+        write.register()?;
+        // The end is a shutdown; bytes of the other direction may still be read.
+        let is_kept = write.is_socket();
+        Ok(if is_kept { own.as_ref().map(Tap::lent) } else { Tap::slot(own) })
+    }
+}
+
+/// The end of the data, or bytes as they come: on descriptors by calls that never wait. As the streams of tokio, a
+/// descriptor leaves the other tasks their turn: a layer reads until it has something, and may find nothing for long.
+impl AsyncRead for Conduit {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let conduit = self.get_mut();
+        if let Means::Stream(stream) = &mut conduit.0 {
+            return Pin::new(stream.both.reader()).poll_read(cx, buf);
+        }
+        let turn = ready!(coop::poll_proceed(cx));
+        let Some(tap) = conduit.reader()? else { return Poll::Ready(Err(Errno::BADF.into())) };
+        let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
+        turn.made_progress();
+        buf.advance(read_bytes);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Writing keeps no bytes back on descriptors, and ends as [`Conduit::finish`] does.
+impl AsyncWrite for Conduit {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let conduit = self.get_mut();
+        if let Means::Stream(stream) = &mut conduit.0 {
+            return Pin::new(stream.both.writer()).poll_write(cx, bytes);
+        }
+        match conduit.writer()? {
+            Some(tap) => tap.poll_write(cx, bytes),
+            None => Poll::Ready(Err(Errno::BADF.into())),
+        }
+    }
+
+    /// Short pieces go out together: rustls tries only once to write the last words of a failed handshake, which are
+    /// two records.
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        const TOGETHER_BYTES: usize = 1 << 10;
+
+        let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
+        let (first, second) = (filled.next(), filled.next());
+        let first = first.map_or(&[][..], |piece| piece);
+        if second.is_none() || first.len() >= TOGETHER_BYTES {
+            return self.poll_write(cx, first);
+        }
+        let mut together = [0; TOGETHER_BYTES];
+        let mut end = 0;
+        for piece in pieces {
+            let part_bytes = piece.len().min(TOGETHER_BYTES - end);
+            together[end..end + part_bytes].copy_from_slice(&piece[..part_bytes]);
+            end += part_bytes;
+        }
+        self.poll_write(cx, &together[..end])
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.get_mut().0 {
+            Means::Stream(stream) => Pin::new(stream.both.writer()).poll_flush(cx),
+            Means::Descriptors { .. } => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let conduit = self.get_mut();
+        if let Means::Stream(stream) = &mut conduit.0 {
+            return Pin::new(stream.both.writer()).poll_shutdown(cx);
+        }
+        match conduit.writer()? {
+            Some(mut tap) => tap.poll_finish(cx, &mut 0).map_ok(drop),
+            None => Poll::Ready(Ok(())),
+        }
     }
 }
 
@@ -234,7 +545,7 @@ fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor with what is known of it.
+/// A descriptor, and its properties.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     watched: Watched,
@@ -245,8 +556,8 @@ pub(crate) struct Descriptor {
 enum Watched {
     Not(OwnedFd),
     Epoll(AsyncFd<OwnedFd>, tokio::runtime::Id),
-    /// epoll_ctl(2) answers EPERM: it is always ready.
-    Always(OwnedFd),
+    /// epoll_ctl(2) answers EPERM: the descriptor is always ready.
+    Always(OwnedFd, Box<Pause>),
     /// Between two states.
     Gone,
 }
@@ -257,16 +568,15 @@ impl Descriptor {
         Ok(Self { watched: Watched::Not(fd), shape })
     }
 
-    /// Registers with the current runtime, unless it is registered there already.
+    /// Registers with the current runtime, unless registered there already.
     ///
-    /// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
-    /// another later. An `OwnedFd` cannot, so the safe function that it replaces is sound here.
+    /// The same holds as of [`watched`].
     #[allow(deprecated)]
     fn register(&mut self) -> io::Result<()> {
         let here = tokio::runtime::Handle::try_current().map_err(io::Error::other)?.id();
         let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
             Watched::Not(fd) => fd,
-            // It was used on a runtime that may not even exist any more.
+            // The runtime of the registration may not even exist any more.
             Watched::Epoll(registered, there) if there != here => registered.into_inner(),
             as_it_was => {
                 self.watched = as_it_was;
@@ -277,7 +587,7 @@ impl Descriptor {
             Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
             Err(refused) => match refused.into_parts() {
                 (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    (Watched::Always(fd), Ok(()))
+                    (Watched::Always(fd, Box::default()), Ok(()))
                 }
                 (fd, error) => (Watched::Not(fd), Err(error)),
             },
@@ -286,11 +596,26 @@ impl Descriptor {
         answer
     }
 
+    /// The reading side, registered with the runtime.
+    fn tap(slot: &mut Option<Self>) -> io::Result<Option<Tap<'_>>> {
+        let Some(found) = slot else { return Ok(None) };
+        found.register()?;
+        Ok(Some(Tap::lent(found)))
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         match &self.watched {
-            Watched::Not(fd) | Watched::Always(fd) => fd.as_fd(),
+            Watched::Not(fd) | Watched::Always(fd, _) => fd.as_fd(),
             Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
             Watched::Gone => unreachable!("only while it is registered"),
+        }
+    }
+
+    /// The pause of one that is always ready.
+    pub(crate) fn pause(&self) -> Option<&Pause> {
+        match &self.watched {
+            Watched::Always(_, pause) => Some(pause),
+            _ => None,
         }
     }
 
@@ -325,6 +650,15 @@ impl Shape {
         };
         Ok(Self { stance, size_bytes })
     }
+}
+
+/// A descriptor registered with the current runtime.
+///
+/// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
+/// another later. An `OwnedFd` cannot, so the safe function that it replaces is sound here.
+#[allow(deprecated)]
+pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, interest)
 }
 
 /// Ends the writing direction of a socket.

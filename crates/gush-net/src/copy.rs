@@ -1,14 +1,19 @@
 //! One direction.
 
 use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use gush::Side;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::counts::Way;
-use crate::drive::Driver;
-use crate::ends::{Source, Target};
+use crate::drive::{Driver, Failure};
+use crate::ends;
 use crate::error::{End, Ended, Error, Passed, Totals};
 use crate::options::Options;
+use crate::sides::Opened;
 use crate::silence::Silence;
-use crate::tap::Tap;
 
 /// Copies from the source to the target until the source's end. The target is left open.
 ///
@@ -29,42 +34,76 @@ use crate::tap::Tap;
 /// client.shutdown().await?;
 ///
 /// let ((mut source, _), (_unused, mut target)) = (near.into_split(), far.into_split());
-/// let totals = gush_net::copy(&mut source, &mut target, &gush_net::Options::new()).await?;
+/// let totals = gush_net::relay_one_way(&mut source, &mut target, &gush_net::Options::new()).await?;
 /// assert_eq!(totals.forward.bytes, 7);
 ///
 /// let mut arrived = [0; 7];
 /// server.read_exact(&mut arrived).await?;
 /// # Ok(()) }
 /// ```
-pub async fn copy<S, T>(source: &mut S, target: &mut T, options: &Options) -> Result<Totals, Error>
+pub async fn relay_one_way<S, T>(
+    source: &mut S,
+    target: &mut T,
+    options: &Options,
+) -> Result<Totals, Error>
 where
-    S: Source + ?Sized,
-    T: Target + ?Sized,
+    S: AsyncRead + Unpin + ?Sized,
+    T: AsyncWrite + Unpin + ?Sized,
 {
-    let source = opened(source.reader(), End::A)?;
-    let target = opened(target.writer(), End::B)?;
+    let source = opened(source, End::A)?;
+    let target = opened(target, End::B)?;
     drive(Driver::new(Way::Forward, options), source, target, options).await
 }
 
-/// The tap of an end, if it was opened for that direction.
-pub(crate) fn opened(tap: std::io::Result<Option<Tap<'_>>>, end: End) -> Result<Tap<'_>, Error> {
-    let call = if end == End::A { "read" } else { "write" };
-    match tap {
-        Ok(Some(tap)) => Ok(tap),
-        Ok(None) => Err(Error::failed(call, end, gush::Errno::BADF.into())),
-        Err(io) => Err(Error::failed("epoll_ctl", end, io)),
-    }
+/// Copies from `reader` to `writer` until the end, and flushes the writer: takes and answers what `tokio::io::copy` does, and
+/// moves the bytes of sockets inside the kernel. [`relay_one_way`] has options, and says more about what was copied.
+///
+/// # Cancellation
+/// As [`relay_one_way`].
+///
+/// # Errors
+/// As [`relay_one_way`]; the [`Error`] is inside.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// let (mut written, mut reader) = (Vec::new(), &b"from anything to anything"[..]);
+/// assert_eq!(gush_net::copy(&mut reader, &mut written).await?, 25);
+/// assert_eq!(written, b"from anything to anything");
+/// # Ok(()) }
+/// ```
+pub async fn copy<R, W>(reader: &mut R, writer: &mut W) -> io::Result<u64>
+where
+    R: AsyncRead + Unpin + ?Sized,
+    W: AsyncWrite + Unpin + ?Sized,
+{
+    Ok(relay_one_way(reader, writer, &Options::new()).await?.forward.bytes)
+}
+
+/// An end that a relay can be run on.
+pub(crate) fn opened<E: ?Sized>(end: &mut E, name: End) -> Result<Opened<'_, E>, Error> {
+    ends::open(end).map_err(|io| Error::failed("epoll_ctl", name, io))
 }
 
 /// Runs one flow to its end.
-pub(crate) async fn drive(
+pub(crate) async fn drive<S, T>(
     mut flow: Driver,
-    mut source: Tap<'_>,
-    mut target: Tap<'_>,
+    mut source: Opened<'_, S>,
+    mut target: Opened<'_, T>,
     options: &Options,
-) -> Result<Totals, Error> {
+) -> Result<Totals, Error>
+where
+    S: AsyncRead + Unpin + ?Sized,
+    T: AsyncWrite + Unpin + ?Sized,
+{
     let mut silence = Silence::default();
     let ended = poll_fn(|cx| {
+        let absent = |call, side| Failure::Call(call, side, gush::Errno::BADF.into());
+        let Some(mut source) = source.source() else {
+            return Poll::Ready(Err(absent("read", Side::Source)));
+        };
+        let Some(mut target) = target.target() else {
+            return Poll::Ready(Err(absent("write", Side::Target)));
+        };
         let flowed = flow.poll(cx, &mut source, &mut target, options, false);
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
@@ -77,7 +116,7 @@ pub(crate) async fn drive(
     let ended = ended.await;
     let (forward, back) = (flow.passed(), Passed::default());
     match ended {
-        Ok(ended) => Ok(Totals { forward, back, ended }),
+        Ok(ended) => Ok(Totals { forward, back, ended, stuck: false }),
         Err(failure) => Err(failure.into_error(Way::Forward).after(forward, back)),
     }
 }

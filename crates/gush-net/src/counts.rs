@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::error::Passed;
+
 /// One of the two directions of a relay between `a` and `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
@@ -16,7 +18,9 @@ impl Way {
     /// Both.
     pub const ALL: [Way; 2] = [Way::Forward, Way::Back];
 
-    pub(crate) fn opposite(self) -> Self {
+    /// The other one.
+    #[must_use]
+    pub fn opposite(self) -> Self {
         match self {
             Way::Forward => Way::Back,
             Way::Back => Way::Forward,
@@ -71,6 +75,17 @@ impl Counts {
         // Delivered is read first: a byte that is delivered in between must not count as negative.
         let delivered = self.delivered_bytes(way);
         self.lane(way).taken_bytes.load(Ordering::Relaxed).saturating_sub(delivered)
+    }
+
+    /// Both, as a result tells them; by which method the bytes went is not counted here.
+    ///
+    /// ```
+    /// use gush_net::{Counts, Passed, Way};
+    /// assert_eq!(Counts::default().passed(Way::Forward), Passed::default());
+    /// ```
+    pub fn passed(&self, way: Way) -> Passed {
+        let in_flight_bytes = self.in_flight_bytes(way);
+        Passed { bytes: self.delivered_bytes(way), in_flight_bytes, method: None }
     }
 
     pub(crate) fn take(&self, way: Way, bytes: u64) {

@@ -10,13 +10,13 @@ use std::task::{Context, Poll, ready};
 use gush::flow::{Eye, Fds, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Errno, Kind, Limiter, MethodName, Side};
-use tokio::io::Interest;
 use tokio::time::Sleep;
 
 use crate::counts::Way;
 use crate::error::{End, Error, Passed};
 use crate::options::{METHODS, Observer, Options};
-use crate::tap::Tap;
+use crate::sides::{self, Source, Target};
+use crate::tap::EndOfData;
 use crate::whole::Whole;
 
 /// The most calls of one poll, and the most bytes taken and delivered: then other tasks of the thread
@@ -42,13 +42,15 @@ pub(crate) struct Driver {
     /// The side that the flow waits for: a relay is polled for both of its directions, and one that waits
     /// has nothing to do until this side is ready.
     waits_for: Option<Side>,
-    /// What the source was at first, if it is a file that is sent to its end.
+    /// The source's first state, if the source is a file that is sent to its end.
     whole: Option<Whole>,
-    /// Has the source ended, and all of it been delivered?
+    /// Has the source ended, and is everything delivered?
     is_at_end: bool,
     /// Decides whether the source's end is a proper one.
     proof: Option<Proof>,
-    /// How much of the end was passed on, where bytes say so ([`Tap::finish`]).
+    /// Bytes were delivered to a stream that may keep them until a flush.
+    unflushed: bool,
+    /// How much of the end was passed on, where bytes say so ([`Target::poll_finish`]).
     said_bytes: usize,
     /// The count of taken bytes at which nothing more is taken.
     last_byte: Option<u64>,
@@ -77,7 +79,7 @@ pub(crate) enum Failure {
     Flow(gush::Error),
     /// A call of the driver.
     Call(&'static str, Side, io::Error),
-    /// The source is a file that became shorter before so many bytes of it were sent.
+    /// The source is a file that became shorter before so many bytes were sent.
     Cut(u64),
     /// The source has ended, but not properly.
     Withheld,
@@ -106,7 +108,7 @@ impl Failure {
     }
 }
 
-/// Shows what is delivered to the user's observer.
+/// Shows delivered bytes to the user's observer.
 struct Shown<'a>(Way, Option<&'a Observer>);
 
 impl Eye for Shown<'_> {
@@ -129,6 +131,7 @@ impl Driver {
             whole: None,
             is_at_end: false,
             proof: None,
+            unflushed: false,
             said_bytes: 0,
             last_byte: None,
             done: false,
@@ -144,9 +147,33 @@ impl Driver {
         self.done
     }
 
-    /// Is it over, although the source may go on? What is in flight stays so.
+    /// Is the direction over, although the source may go on? Bytes in flight stay in flight.
     pub(crate) fn abandon(&mut self) {
         self.done = true;
+    }
+
+    /// Is the source taken for ended? Bytes in flight are still delivered, and the end is passed on.
+    pub(crate) fn end(&mut self) {
+        (self.is_at_end, self.waits_for) = (true, None);
+    }
+
+    /// Are there bytes that count as delivered, and that the target's stream still keeps?
+    pub(crate) fn is_unflushed(&self) -> bool {
+        self.unflushed
+    }
+
+    /// Flushes the target's stream, where nothing more will come; ready once the flush is done, or fails.
+    pub(crate) fn poll_flush(
+        &mut self,
+        cx: &mut Context<'_>,
+        target: &mut Target<'_, '_>,
+    ) -> Poll<()> {
+        if self.unflushed {
+            // The direction has failed already: of two failures the first is told.
+            let _ = ready!(target.poll_flush(cx));
+            self.unflushed = false;
+        }
+        Poll::Ready(())
     }
 
     /// Passes the source's end on only once `proof` has come true.
@@ -159,7 +186,7 @@ impl Driver {
         self.last_byte = Some(self.taken_bytes() + bytes);
     }
 
-    /// Takes whatever comes, from here on.
+    /// Takes everything from the source, from here on.
     pub(crate) fn take_all(&mut self) {
         self.last_byte = None;
     }
@@ -169,21 +196,28 @@ impl Driver {
     }
 
     /// Was the last byte that may be taken taken, and delivered?
-    pub(crate) fn has_delivered_the_last(&self) -> bool {
+    fn has_delivered_the_last(&self) -> bool {
         let all = |last_byte| self.taken_bytes() >= last_byte;
         self.last_byte.is_some_and(all) && self.passed().in_flight_bytes == 0
+    }
+
+    /// Has a bounded direction done all that it may? What a stream has received is known only by reading, so that of a
+    /// stream the bound is no more than a limit: the direction is over once the stream has nothing now.
+    pub(crate) fn has_had_its_last_words(&self, source: &Source<'_, '_>) -> bool {
+        let has_nothing = source.is_stream() && self.waits_for == Some(Side::Source);
+        self.is_bounded() && !self.unflushed && (has_nothing || self.has_delivered_the_last())
     }
 
     fn taken_bytes(&self) -> u64 {
         self.flow.as_ref().map_or(0, Flow::taken_bytes)
     }
 
-    /// Does nothing hinder it but a source that has nothing to give?
+    /// Does the direction wait for the source alone?
     pub(crate) fn waits_for_source(&self) -> bool {
         self.waits_for == Some(Side::Source) && !self.done
     }
 
-    /// Does it wait for the rate limit, and for neither end?
+    /// Does the direction wait for the rate limit, and for neither end?
     pub(crate) fn is_throttled(&self) -> bool {
         self.throttled
     }
@@ -208,10 +242,39 @@ impl Driver {
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut Tap<'_>,
-        target: &mut Tap<'_>,
+        source: &mut Source<'_, '_>,
+        target: &mut Target<'_, '_>,
         options: &Options,
         passes_end: bool,
+    ) -> Poll<Result<(), Failure>> {
+        let delivered = self.poll_delivered(cx, source, target, options);
+        // A stream that takes no more now is sending already.
+        if self.unflushed && self.waits_for != Some(Side::Target) {
+            match target.poll_flush(cx) {
+                Poll::Ready(Ok(())) => self.unflushed = false,
+                // The first failure is told.
+                _ if matches!(delivered, Poll::Ready(Err(_))) => {}
+                Poll::Ready(Err(io)) => {
+                    return Poll::Ready(Err(Failure::Call("flush", Side::Target, io)));
+                }
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        ready!(delivered)?;
+        if passes_end {
+            ready!(self.poll_finish(cx, target, options))?;
+            self.done = true;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready when the source has ended, its end is a proper one, and all of it is delivered.
+    fn poll_delivered(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut Source<'_, '_>,
+        target: &mut Target<'_, '_>,
+        options: &Options,
     ) -> Poll<Result<(), Failure>> {
         if let Some(side) = self.waits_for {
             ready!(poll_side(cx, side, source, target))?;
@@ -225,7 +288,10 @@ impl Driver {
             flow.rest(&mut shelf);
         }
         SHELF.set(Some(shelf));
-        ready!(moved)?;
+        match ready!(moved) {
+            Err(failure) if self.has_nothing_for_nobody(&failure, source, target) => {}
+            moved => moved?,
+        }
         self.is_at_end = true;
         if let Some(proof) = &mut self.proof {
             let is_proper = ready!(proof.0.as_mut().poll(cx));
@@ -235,42 +301,53 @@ impl Driver {
             }
         }
         let passed_bytes = self.passed().bytes;
-        let cut = self.whole.as_ref().and_then(|whole| whole.is_cut(source.fd(), passed_bytes));
-        if let Some(expected_bytes) = cut {
-            return Poll::Ready(Err(Failure::Cut(expected_bytes)));
+        let file = self.whole.as_ref().zip(source.fd());
+        match file.and_then(|(whole, fd)| whole.is_cut(fd, passed_bytes)) {
+            Some(expected_bytes) => Poll::Ready(Err(Failure::Cut(expected_bytes))),
+            None => Poll::Ready(Ok(())),
         }
-        if passes_end {
-            ready!(self.poll_finish(cx, source, target))?;
-        }
-        self.done = true;
-        Poll::Ready(Ok(()))
+    }
+
+    /// Did a splice into a pipe fail because nobody reads there, with nothing to be moved? splice(2) answers EPIPE before it
+    /// looks at the source (`splice_file_to_pipe` and `splice_pipe_to_pipe` of fs/splice.c), where a read would have
+    /// found the end.
+    fn has_nothing_for_nobody(
+        &self,
+        failure: &Failure,
+        source: &Source<'_, '_>,
+        target: &Target<'_, '_>,
+    ) -> bool {
+        let (Failure::Flow(error), Source::Tap(source), Target::Tap(target)) =
+            (failure, source, target)
+        else {
+            return false;
+        };
+        error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+            && target.kind() == Kind::Pipe
+            && self.passed().in_flight_bytes == 0
+            && source.has_ended()
     }
 
     /// Tells the target that no more comes.
     fn poll_finish(
         &mut self,
         cx: &mut Context<'_>,
-        source: &Tap<'_>,
-        target: &mut Tap<'_>,
+        target: &mut Target<'_, '_>,
+        options: &Options,
     ) -> Poll<Result<(), Failure>> {
-        loop {
-            match target.finish(&mut self.said_bytes) {
-                Err(io) if io.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(poll_side(cx, Side::Target, source, target))?;
-                }
-                answer => {
-                    let failed = |io| Failure::Call("shutdown", Side::Target, io);
-                    return Poll::Ready(answer.map_err(failed));
-                }
-            }
+        let end = ready!(target.poll_finish(cx, &mut self.said_bytes))
+            .map_err(|io| Failure::Call("shutdown", Side::Target, io))?;
+        if let (EndOfData::Untold, Some(tell)) = (end, options.untold_end) {
+            tell(self.way);
         }
+        Poll::Ready(Ok(()))
     }
 
     fn move_now(
         &mut self,
         cx: &mut Context<'_>,
-        source: &Tap<'_>,
-        target: &Tap<'_>,
+        source: &mut Source<'_, '_>,
+        target: &mut Target<'_, '_>,
         options: &Options,
         shelf: &mut Shelf,
     ) -> Poll<Result<(), Failure>> {
@@ -278,13 +355,13 @@ impl Driver {
             return Poll::Ready(Ok(()));
         }
         if self.flow.is_none() {
-            let is_to_end =
-                self.length_bytes.is_none() && source.shape.stance.offset_bytes().is_none();
-            if source.kind() == Kind::File && is_to_end {
-                self.whole = Whole::of(source.fd());
+            let stance = source.stance();
+            let is_to_end = self.length_bytes.is_none() && stance.offset_bytes().is_none();
+            if stance.kind() == Kind::File && is_to_end {
+                self.whole = source.fd().and_then(Whole::of);
             }
             let terms = Terms { length_bytes: self.length_bytes, ..options.terms() };
-            let flow = Flow::between(source.shape.stance, target.shape.stance, &terms)
+            let flow = Flow::between(stance, target.stance(), &terms)
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
         }
@@ -294,9 +371,9 @@ impl Driver {
             let Some(flow) = &mut self.flow else { break };
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
-                    let answer = match gated(flow, op, cx, source, target)? {
-                        Ok(answer) => answer,
-                        Err(side) => {
+                    let answer = match call(flow, op, cx, source, target)? {
+                        Attempt::Made(answer) => answer,
+                        Attempt::NotReady(side) => {
                             self.waits_for = Some(side);
                             return Poll::Pending;
                         }
@@ -304,6 +381,7 @@ impl Driver {
                     let mut shown = Shown(self.way, options.observer.as_ref());
                     let moved = flow.learn(op, answer, &mut shown);
                     self.account(&moved, options);
+                    self.unflushed |= moved.delivered_bytes > 0 && target.is_stream();
                     if self.activity() >= enough {
                         break;
                     }
@@ -314,7 +392,7 @@ impl Driver {
                         return Poll::Pending;
                     }
                 }
-                // Whoever bounded it sees that it is over.
+                // The caller that bounded the direction sees the end.
                 Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
                 Next::Throttled => ready!(self.poll_allowance(cx)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
@@ -367,45 +445,84 @@ impl Driver {
     }
 }
 
-/// Makes a call under the gate of the side whose readiness its `EAGAIN` disproves. A call whose `EAGAIN`
-/// does not say which side it means is made once both are ready, and clears neither; else it answers the side to wait for.
-fn gated(
+/// A call of a flow, made if the sides of the call may be ready.
+enum Attempt {
+    /// The kernel's answer, or `EAGAIN` of a side that is known not to be ready.
+    Made(Result<usize, Errno>),
+    /// Not made: this side is to be waited for.
+    NotReady(Side),
+}
+
+/// Makes a call: a stream by the stream's functions, a descriptor under a gate.
+fn call(
     flow: &mut Flow,
     op: Op,
     cx: &mut Context<'_>,
-    source: &Tap<'_>,
-    target: &Tap<'_>,
-) -> Result<Result<Result<usize, Errno>, Side>, Failure> {
-    let fds = Fds { source: source.fd(), target: target.fd() };
+    source: &mut Source<'_, '_>,
+    target: &mut Target<'_, '_>,
+) -> Result<Attempt, Failure> {
+    let (side, name, polled) = match (op, &mut *source, &mut *target) {
+        (Op::Read(_), Source::Stream(stream), _) => {
+            (Side::Source, "read", sides::poll_read(stream, cx, flow.room(op)))
+        }
+        (Op::Write, _, Target::Stream(stream)) => {
+            (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
+        }
+        _ => {
+            let fds = match (source.fd(), target.fd()) {
+                (Some(source), Some(target)) => Fds { source, target },
+                (Some(fd), None) | (None, Some(fd)) => Fds::one(fd),
+                (None, None) => unreachable!("between two streams a flow only reads and writes"),
+            };
+            return attempt(flow, op, fds, cx, source, target);
+        }
+    };
+    match polled {
+        Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
+        Poll::Ready(Err(io)) if io.kind() == io::ErrorKind::Interrupted => {
+            Ok(Attempt::Made(Err(Errno::INTR)))
+        }
+        Poll::Ready(Err(io)) => Err(Failure::Call(name, side, io)),
+        Poll::Pending => Ok(Attempt::NotReady(side)),
+    }
+}
+
+/// Makes a call under the gate of the side whose readiness its `EAGAIN` disproves. A call whose `EAGAIN`
+/// does not say which side it means is made once both are ready, and clears neither.
+fn attempt(
+    flow: &mut Flow,
+    op: Op,
+    fds: Fds<'_>,
+    cx: &mut Context<'_>,
+    source: &Source<'_, '_>,
+    target: &Target<'_, '_>,
+) -> Result<Attempt, Failure> {
     let answer = match flow.clears(op) {
-        Some(Side::Source) => source.attempt(Interest::READABLE, || flow.perform(op, fds)),
-        Some(Side::Target) => target.attempt(Interest::WRITABLE, || flow.perform(op, fds)),
+        Some(Side::Source) => source.attempt(|| flow.perform(op, fds)),
+        Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
         None => {
             let (from, to) = op.touches();
             for (touched, side) in [(from, Side::Source), (to, Side::Target)] {
-                if touched {
-                    match poll_side(cx, side, source, target) {
-                        Poll::Ready(answer) => answer?,
-                        Poll::Pending => return Ok(Err(side)),
-                    }
+                if touched && poll_side(cx, side, source, target)?.is_pending() {
+                    return Ok(Attempt::NotReady(side));
                 }
             }
             flow.perform(op, fds)
         }
     };
-    Ok(Ok(answer))
+    Ok(Attempt::Made(answer))
 }
 
 /// Waits for the next edge of a side, if its last attempt answered `EAGAIN`.
 fn poll_side(
     cx: &mut Context<'_>,
     side: Side,
-    source: &Tap<'_>,
-    target: &Tap<'_>,
+    source: &Source<'_, '_>,
+    target: &Target<'_, '_>,
 ) -> Poll<Result<(), Failure>> {
     let ready = match side {
-        Side::Source => source.poll_ready(cx, Interest::READABLE),
-        Side::Target => target.poll_ready(cx, Interest::WRITABLE),
+        Side::Source => source.poll_ready(cx),
+        Side::Target => target.poll_ready(cx),
     };
     ready.map_err(|io| Failure::Call("epoll_wait", side, io))
 }
@@ -417,7 +534,7 @@ mod tests {
 
     use super::*;
     use crate::conduit::Conduit;
-    use crate::ends::sealed::{Reads, Writes};
+    use crate::ends;
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -432,10 +549,12 @@ mod tests {
     fn other_tasks_have_their_turn_after_some_mebibytes() {
         runtime().block_on(async {
             let (mut zeros, mut null) = (device("/dev/zero"), device("/dev/null"));
-            let (mut source, mut target) = (
-                zeros.reader().expect("registered").expect("a reader"),
-                null.writer().expect("registered").expect("a writer"),
+            let (mut zeros, mut null) = (
+                ends::open(&mut zeros).expect("registered"),
+                ends::open(&mut null).expect("registered"),
             );
+            let mut source = zeros.source().expect("a reader");
+            let mut target = null.target().expect("a writer");
             let options = Options::new();
             let mut driver = Driver::new(Way::Forward, &options);
             driver.length_bytes = Some(64 << 20);
@@ -463,10 +582,12 @@ mod tests {
                 });
                 let feeder =
                     std::thread::spawn(move || client.write_all(&vec![7; bytes]).map(|()| client));
-                let (mut source, mut target) = (
-                    near.reader().expect("registered").expect("a reader"),
-                    out.writer().expect("registered").expect("a writer"),
+                let (mut near, mut out) = (
+                    ends::open(&mut near).expect("registered"),
+                    ends::open(&mut out).expect("registered"),
                 );
+                let mut source = near.source().expect("a reader");
+                let mut target = out.target().expect("a writer");
                 let options = Options::new();
                 let mut driver = Driver::new(Way::Forward, &options);
                 std::future::poll_fn(|cx| {

@@ -59,6 +59,7 @@ impl fmt::Display for Ended {
 
 /// What went one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Passed {
     /// Bytes that were delivered.
     pub bytes: u64,
@@ -70,6 +71,7 @@ pub struct Passed {
 
 /// What a relay did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Totals {
     /// From `a` to `b`, or from the source to the target.
     pub forward: Passed,
@@ -77,6 +79,8 @@ pub struct Totals {
     pub back: Passed,
     /// Why it ended.
     pub ended: Ended,
+    /// Did a time limit find bytes that could not go on: taken and not delivered, or still waiting at their source?
+    pub stuck: bool,
 }
 
 /// What failed.
@@ -102,10 +106,10 @@ enum Cause {
 /// let mut nobody_writes = gush_net::Conduit::new(std::fs::File::open("/dev/null")?.into())?;
 /// let mut full = gush_net::Conduit::new(std::fs::File::create("/dev/full")?.into())?;
 /// let options = gush_net::Options::new();
-/// let done = gush_net::copy(&mut nobody_writes, &mut full, &options).await;
+/// let done = gush_net::relay_one_way(&mut nobody_writes, &mut full, &options).await;
 /// assert_eq!(done.unwrap().forward.bytes, 0);
 /// let mut zeros = gush_net::Conduit::new(std::fs::File::open("/dev/zero")?.into())?;
-/// let error = gush_net::copy(&mut zeros, &mut full, &options).await.unwrap_err();
+/// let error = gush_net::relay_one_way(&mut zeros, &mut full, &options).await.unwrap_err();
 /// assert_eq!(error.end(), Some(gush_net::End::B));
 /// assert!(error.to_string().ends_with("more were read and not delivered: ENOSPC"));
 /// assert_eq!(error.io_error().unwrap().kind(), std::io::ErrorKind::StorageFull);
@@ -123,7 +127,9 @@ pub struct Error {
 }
 
 impl Error {
-    pub(crate) fn failed(call: &'static str, end: End, io: io::Error) -> Self {
+    /// That a call on one end failed which the caller of a relay made beside the relay, before any byte had gone.
+    #[must_use]
+    pub fn failed(call: &'static str, end: End, io: io::Error) -> Self {
         Self::new(Cause::Failed(call, end), Some(io))
     }
 
@@ -166,7 +172,8 @@ impl Error {
         }
     }
 
-    /// The name of the system call that failed, where one did.
+    /// The name of the system call that failed, where one did; of a stream without a descriptor `read`, `write`, `flush` or
+    /// `shutdown`, for the function that failed.
     #[must_use]
     pub fn call(&self) -> Option<&'static str> {
         match &self.cause {
@@ -196,7 +203,7 @@ impl Error {
         matches!(self.cause, Cause::Truncated { .. })
     }
 
-    /// The kernel's answer to [`Error::call`].
+    /// The kernel's answer to [`Error::call`], where the kernel answered.
     #[must_use]
     pub fn errno(&self) -> Option<gush::Errno> {
         self.io.as_ref().and_then(gush::Errno::from_io_error)
@@ -212,7 +219,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         use io::ErrorKind::{
-            BrokenPipe, ConnectionRefused, ConnectionReset, StorageFull, TimedOut,
+            BrokenPipe, ConnectionRefused, ConnectionReset, StorageFull, TimedOut, UnexpectedEof,
         };
         if self.is_refused() {
             return Some("choose another method, or auto, which falls back by itself");
@@ -225,6 +232,7 @@ impl Error {
             BrokenPipe => Some("the peer reads no more"),
             TimedOut => Some("the peer no longer answers; is the network up?"),
             ConnectionRefused => Some("nobody receives at that port"),
+            UnexpectedEof => Some("the peer was cut off before it had said that it was done"),
             StorageFull => {
                 Some("the target is full: free some space on its file system, if it is a file")
             }
@@ -259,6 +267,7 @@ impl fmt::Display for Error {
         }?;
         match (&self.cause, self.errno()) {
             (Cause::Failed(..), Some(errno)) => write!(f, ": {}", gush::errno_name(errno)),
+            (Cause::Failed(..), None) => self.io.iter().try_for_each(|io| write!(f, ": {io}")),
             _ => Ok(()),
         }
     }

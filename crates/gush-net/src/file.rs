@@ -4,12 +4,15 @@ use std::fs::File;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::AsFd;
 
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::conduit::Conduit;
 use crate::copy::{drive, opened};
 use crate::counts::Way;
 use crate::drive::Driver;
-use crate::ends::{Source, Target};
 use crate::error::{End, Error, Totals};
 use crate::options::Options;
+use crate::sides::Opened;
 use crate::tap::Tap;
 
 /// Sends a part of a file, or all of it (`..`), inside the kernel where that can be. The file's own
@@ -20,10 +23,10 @@ use crate::tap::Tap;
 /// what it receives.
 ///
 /// # Cancellation
-/// As [`copy`](crate::copy()).
+/// As [`relay_one_way`](crate::relay_one_way).
 ///
 /// # Errors
-/// As [`copy`](crate::copy()); and where the file has become shorter than the range, or than it was
+/// As [`relay_one_way`](crate::relay_one_way); and where the file has become shorter than the range, or than it was
 /// when this began, an error that [`Error::is_truncated`].
 ///
 /// ```
@@ -48,7 +51,7 @@ pub async fn send_file<T>(
     options: &Options,
 ) -> Result<Totals, Error>
 where
-    T: Target + ?Sized,
+    T: AsyncWrite + Unpin + ?Sized,
 {
     let begin = match range.start_bound() {
         Bound::Included(&at) => at,
@@ -61,12 +64,12 @@ where
         Bound::Unbounded => None,
     };
     let source = Tap::file(file.as_fd(), begin).map_err(|io| Error::failed("fstat", End::A, io))?;
-    let target = opened(target.writer(), End::B)?;
+    let target = opened(target, End::B)?;
     let size_bytes = source.shape.size_bytes;
     let mut flow = Driver::new(Way::Forward, options);
     flow.length_bytes = end.map(|end| end.saturating_sub(begin));
     let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
-    let totals = drive(flow, source, target, options).await?;
+    let totals = drive(flow, by_file(source), target, options).await?;
     if totals.ended == crate::Ended::Closed && totals.forward.bytes < expected_bytes {
         return Err(Error::truncated(End::A, expected_bytes).after(totals.forward, totals.back));
     }
@@ -77,10 +80,10 @@ where
 /// is neither used nor changed, and the file is not cut behind the last byte.
 ///
 /// # Cancellation
-/// As [`copy`](crate::copy()).
+/// As [`relay_one_way`](crate::relay_one_way).
 ///
 /// # Errors
-/// As [`copy`](crate::copy()). A file opened with O_APPEND gets the bytes at its end, whatever the
+/// As [`relay_one_way`](crate::relay_one_way). A file opened with O_APPEND gets the bytes at its end, whatever the
 /// offset (pwrite(2), "BUGS").
 ///
 /// ```
@@ -105,10 +108,15 @@ pub async fn recv_file<S>(
     options: &Options,
 ) -> Result<Totals, Error>
 where
-    S: Source + ?Sized,
+    S: AsyncRead + Unpin + ?Sized,
 {
-    let source = opened(source.reader(), End::A)?;
+    let source = opened(source, End::A)?;
     let target =
         Tap::file(file.as_fd(), offset).map_err(|io| Error::failed("fstat", End::B, io))?;
-    drive(Driver::new(Way::Forward, options), source, target, options).await
+    drive(Driver::new(Way::Forward, options), source, by_file(target), options).await
+}
+
+/// A file as an end.
+fn by_file(file: Tap<'_>) -> Opened<'_, Conduit> {
+    Opened::Joint(file)
 }

@@ -1,9 +1,15 @@
 //! Moves bytes between sockets, and between sockets and anything else, by the fastest sound way, for
 //! programs that run on tokio.
 //!
-//! [`copy_bidirectional`] relays between two ends, [`copy`](copy()) goes one way, [`send_file`] and
-//! [`recv_file`] have a file at one side. They take tokio's `TcpStream` and `UnixStream`, the owned
-//! halves of both, and [`Conduit`]s, which are any other descriptors.
+//! [`copy_bidirectional`] and [`copy`](copy()) take and answer what tokio's functions of these names do. [`relay`](relay())
+//! and [`relay_one_way`] are the same with [`Options`] and a full account; a [`Relay`] can be interrupted and go on;
+//! [`send_file`] and [`recv_file`] have a file at one side.
+//!
+//! # Which ends go by reference
+//! They take any `AsyncRead` and `AsyncWrite`. tokio's `TcpStream` and `UnixStream`, the owned and the borrowed halves of
+//! both, and [`Conduit`]s, which are any other descriptors, are recognised: between them bytes move inside the kernel.
+//! Anything else goes through memory, also a `TcpStream` inside another type: a `&mut TcpStream` (say `&mut &mut stream`), a
+//! `Box`, a buffered reader. [`Passed::method`] tells by which method most bytes went.
 //!
 //! # What holds
 //! - Bytes are counted while they move ([`Counts`]), in the result and in the error.
@@ -11,12 +17,16 @@
 //! - A peer that stops reading stops its sender: at most one pipe or buffer is in flight each way.
 //! - Pipes come from one pool with a budget ([`gush::pipe::Pool::shared`]); without one, bytes are copied.
 //! - A splice into a socket whose peer has gone raises SIGPIPE, as no flag can forbid. Rust's start-up
-//!   code ignores it; a program that restores it ([`gush_process::restore_sigpipe`]) must not relay.
+//!   code ignores it; a program that restores its default action must not relay.
 
 #[cfg(test)]
 use gush_test as _;
 
-pub mod address;
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod conduit;
 mod copy;
 mod counts;
@@ -24,21 +34,23 @@ mod drive;
 mod ends;
 mod error;
 mod file;
-pub mod link;
-pub mod open;
 mod options;
-pub mod proxy;
+mod part;
+mod pause;
 mod relay;
+mod sides;
 mod silence;
+mod stream;
+mod sys;
 mod tap;
-mod watch;
 mod whole;
 
 pub use conduit::Conduit;
-pub use copy::copy;
+pub use copy::{copy, relay_one_way};
 pub use counts::{Counts, Way};
-pub use ends::{Duplex, Source, Target};
 pub use error::{End, Ended, Error, Passed, Totals};
 pub use file::{recv_file, send_file};
 pub use options::Options;
-pub use relay::{Relay, copy_bidirectional};
+pub use part::{Patience, Unsent};
+pub use relay::{Relay, copy_bidirectional, relay};
+pub use stream::Layer;

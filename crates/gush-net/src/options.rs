@@ -1,4 +1,4 @@
-//! What a user may say about a relay.
+//! The options of a relay.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,11 +29,12 @@ pub struct Options {
     pub(crate) counts: Arc<Counts>,
     pub(crate) isolated: bool,
     pub(crate) sees_failures: bool,
+    pub(crate) untold_end: Option<fn(Way)>,
     pub(crate) observer: Option<Observer>,
     pub(crate) short_message: ShortMessage,
 }
 
-/// The buffer between streams that may rather be spliced: what fills it is no short message.
+/// The buffer between streams that may be spliced: bytes that fill this buffer are no short message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShortMessage(usize);
 
@@ -73,7 +74,8 @@ impl Options {
         self
     }
 
-    /// Ends the relay when no byte has moved in either direction for so long.
+    /// Ends the relay when no byte has moved in either direction for so long. The relay then answers
+    /// `Ok` with [`Ended::Idle`](crate::Ended::Idle), and no error.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
@@ -95,7 +97,7 @@ impl Options {
         self
     }
 
-    /// Counts into these, instead of counts of its own.
+    /// Counts into these, in place of new counts.
     #[must_use]
     pub fn counting(mut self, counts: Arc<Counts>) -> Self {
         self.counts = counts;
@@ -119,8 +121,16 @@ impl Options {
         self
     }
 
+    /// Calls `tell` when one direction has ended and its target cannot be told so: a raw terminal has no sign for the end
+    /// of data.
+    #[must_use]
+    pub fn on_untold_end(mut self, tell: fn(Way)) -> Self {
+        self.untold_end = Some(tell);
+        self
+    }
+
     /// Streams whose pieces are no longer than this are read and written, and longer ones spliced;
-    /// 16 KiB unless it is said, and 4 to 64 KiB in any case.
+    /// 16 KiB unless said, and 4 to 64 KiB in any case.
     ///
     /// ```
     /// let options = gush_net::Options::new().short_message_bytes(8 << 10);
@@ -131,7 +141,7 @@ impl Options {
         self
     }
 
-    /// Shows every byte, once it is delivered, to `observer`. Bytes then pass through memory
+    /// Shows every delivered byte to `observer`. Bytes then pass through memory
     /// (`read-write`), and another method asked for by name is refused.
     #[must_use]
     pub fn observe(mut self, observer: impl Fn(Way, &[u8]) + Send + Sync + 'static) -> Self {
@@ -152,7 +162,7 @@ pub(crate) const METHODS: [MethodName; 3] =
     [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
 
 impl Options {
-    /// What the flow of one direction is to know of these.
+    /// The part of these options for the flow of one direction.
     pub(crate) fn terms(&self) -> Terms {
         Terms {
             choice: self.choice,
@@ -176,6 +186,7 @@ impl fmt::Debug for Options {
             .field("counts", &self.counts)
             .field("isolated", &self.isolated)
             .field("sees_failures", &self.sees_failures)
+            .field("untold_end", &self.untold_end.is_some())
             .field("observed", &self.observer.is_some())
             .field("short_message", &self.short_message)
             .finish()

@@ -1,16 +1,20 @@
 //! Both directions between two ends.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use gush::Side;
+use gush::{Errno, Side};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::coop;
 
 use crate::counts::Way;
 use crate::drive::{Driver, Failure};
-use crate::ends::Duplex;
+use crate::ends;
 use crate::error::{End, Ended, Error, Totals};
 use crate::options::Options;
+use crate::sides::{Opened, Source, Target};
 use crate::silence::Silence;
 use crate::tap::{Failing, Tap};
 
@@ -45,7 +49,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// let (mut b, _) = listener.accept().await?;
 ///
 /// let relay = tokio::spawn(async move {
-///     gush_net::copy_bidirectional(&mut a, &mut b, &gush_net::Options::new()).await
+///     gush_net::relay(&mut a, &mut b, &gush_net::Options::new()).await
 /// });
 /// client.write_all(b"question").await?;
 /// client.shutdown().await?;
@@ -59,22 +63,53 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// assert_eq!(relay.await??.ended, gush_net::Ended::Closed);
 /// # Ok(()) }
 /// ```
-pub async fn copy_bidirectional<A, B>(
-    a: &mut A,
-    b: &mut B,
-    options: &Options,
-) -> Result<Totals, Error>
+pub async fn relay<A, B>(a: &mut A, b: &mut B, options: &Options) -> Result<Totals, Error>
 where
-    A: Duplex + ?Sized,
-    B: Duplex + ?Sized,
+    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
     Relay::new(options).run(a, b).await
 }
 
-/// A relay that survives being interrupted: it owns the bytes in flight.
+/// Relays between `a` and `b` until both have sent their last byte: takes and answers what
+/// `tokio::io::copy_bidirectional` does, and moves the bytes of sockets inside the kernel.
 ///
-/// When the future of [`Relay::run`] is dropped, nothing is lost: running it again with the same two
-/// ends goes on where it was.
+/// After an error of one direction the bytes that the other direction has received by then are still delivered;
+/// tokio's function returns at once. [`relay`] has options, and gives a longer account.
+///
+/// # Cancellation
+/// As [`relay`].
+///
+/// # Errors
+/// As [`relay`]; the [`Error`] is inside.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// use gush_net::copy_bidirectional;
+/// use tokio::io::AsyncWriteExt;
+///
+/// let (mut client, mut a) = tokio::net::UnixStream::pair()?;
+/// let (mut b, mut server) = tokio::io::duplex(64);
+/// client.write_all(b"there").await?;
+/// client.shutdown().await?;
+/// server.write_all(b"and back").await?;
+/// server.shutdown().await?;
+/// assert_eq!(copy_bidirectional(&mut a, &mut b).await?, (5, 8));
+/// # Ok(()) }
+/// ```
+pub async fn copy_bidirectional<A, B>(a: &mut A, b: &mut B) -> io::Result<(u64, u64)>
+where
+    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+{
+    let totals = relay(a, b, &Options::new()).await?;
+    Ok((totals.forward.bytes, totals.back.bytes))
+}
+
+/// A relay that survives being interrupted: the relay owns the bytes in flight.
+///
+/// When the future of [`Relay::run`] is dropped, nothing is lost: another run with the same two
+/// ends goes on from there.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -110,22 +145,72 @@ pub struct Relay {
     failed: Option<(Way, Failure)>,
 }
 
-/// The four directions of two ends; one that an end has not is left out.
-struct Taps<'a> {
-    a_read: Option<Tap<'a>>,
-    a_write: Option<Tap<'a>>,
-    b_read: Option<Tap<'a>>,
-    b_write: Option<Tap<'a>>,
-    /// Of each direction that waits for its source: what tells that the source, or the target, has failed meanwhile.
+/// The two ends; a direction that one of them has not is left out.
+struct Ends<'a, A: ?Sized, B: ?Sized> {
+    a: Opened<'a, A>,
+    b: Opened<'a, B>,
+    /// Of each direction that waits for its source: tells when the source, or the target, has failed meanwhile.
     failing: [[Option<Failing<'a>>; 2]; 2],
 }
 
-impl<'a> Taps<'a> {
-    /// The source and the target of a direction, if it has both.
-    fn of(&self, way: Way) -> Option<(&Tap<'a>, &Tap<'a>)> {
+impl<'a, A, B> Ends<'a, A, B>
+where
+    A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+{
+    fn has(&self, way: Way) -> bool {
         match way {
-            Way::Forward => self.a_read.as_ref().zip(self.b_write.as_ref()),
-            Way::Back => self.b_read.as_ref().zip(self.a_write.as_ref()),
+            Way::Forward => self.a.reads() && self.b.writes(),
+            Way::Back => self.b.reads() && self.a.writes(),
+        }
+    }
+
+    /// The source and the target of a direction, if both are there.
+    fn sides(&mut self, way: Way) -> Option<(Source<'_, 'a>, Target<'_, 'a>)> {
+        match way {
+            Way::Forward => self.a.source().zip(self.b.target()),
+            Way::Back => self.b.source().zip(self.a.target()),
+        }
+    }
+
+    /// The descriptors of a direction's two sides.
+    fn taps(&self, way: Way) -> (Option<&Tap<'a>>, Option<&Tap<'a>>) {
+        match way {
+            Way::Forward => (self.a.read_tap(), self.b.write_tap()),
+            Way::Back => (self.b.read_tap(), self.a.write_tap()),
+        }
+    }
+
+    /// Tells when a side of a direction has failed while that side is neither read nor written.
+    fn failing(&self, way: Way, side: Side) -> Option<Failing<'a>> {
+        match (way, side) {
+            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => self.a.failing(side),
+            (Way::Back, Side::Source) | (Way::Forward, Side::Target) => self.b.failing(side),
+        }
+    }
+
+    /// Takes the pending error of a side of a direction, if there is one.
+    fn take_error(&self, way: Way, side: Side) -> Option<Errno> {
+        match (way, side) {
+            (Way::Forward, Side::Source) | (Way::Back, Side::Target) => self.a.take_error(side),
+            (Way::Back, Side::Source) | (Way::Forward, Side::Target) => self.b.take_error(side),
+        }
+    }
+
+    /// Are there bytes at a direction's source that nobody has taken yet?
+    fn has_more(&self, way: Way) -> bool {
+        self.has(way)
+            && match way {
+                Way::Forward => self.a.has_more(),
+                Way::Back => self.b.has_more(),
+            }
+    }
+
+    /// At most so many bytes have come to a direction's source.
+    fn received_bytes(&self, way: Way) -> u64 {
+        match way {
+            Way::Forward => self.a.received_bytes(),
+            Way::Back => self.b.received_bytes(),
         }
     }
 }
@@ -144,36 +229,52 @@ impl Relay {
         }
     }
 
-    /// Relays as [`copy_bidirectional`] does; may be dropped and called again with the same ends.
+    /// Relays as [`relay`] does; may be dropped and called again with the same ends.
     ///
     /// # Errors
-    /// As [`copy_bidirectional`].
+    /// As [`relay`].
     pub async fn run<A, B>(&mut self, a: &mut A, b: &mut B) -> Result<Totals, Error>
     where
-        A: Duplex + ?Sized,
-        B: Duplex + ?Sized,
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
         self.silence.restart();
         let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
-        let (a_read, a_write) = a.both().map_err(unregistered(End::A))?;
-        let (b_read, b_write) = b.both().map_err(unregistered(End::B))?;
-        let failing = Default::default();
-        let mut taps = Taps { a_read, a_write, b_read, b_write, failing };
-        poll_fn(|cx| self.poll(cx, &mut taps)).await
+        let a = ends::open(a).map_err(unregistered(End::A))?;
+        let b = ends::open(b).map_err(unregistered(End::B))?;
+        let mut ends = Ends { a, b, failing: Default::default() };
+        poll_fn(|cx| self.poll(cx, &mut ends)).await
     }
 
     /// Ends one direction, though its source may go on and its target is told of no end; for a target that is known to
     /// read no more.
-    pub(crate) fn abandon(&mut self, way: Way) {
+    pub fn abandon(&mut self, way: Way) {
         self.driver(way).abandon();
     }
 
+    /// Takes the source of one direction for ended: what was taken from there is delivered, and the end passed on; for a
+    /// source that is known to have gone.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Options, Relay, Way};
+    /// use tokio::io::AsyncReadExt;
+    /// let (_silent, mut a) = tokio::net::UnixStream::pair()?;
+    /// let (mut b, mut server) = tokio::io::duplex(64);
+    /// let mut relay = Relay::new(&Options::new());
+    /// relay.end(Way::Forward);
+    /// let relayed = tokio::spawn(async move { relay.run(&mut a, &mut b).await });
+    /// assert_eq!(server.read(&mut [0; 8]).await?, 0);
+    /// drop(server);
+    /// relayed.await??;
+    /// # Ok(()) }
+    /// ```
+    pub fn end(&mut self, way: Way) {
+        self.driver(way).end();
+    }
+
     /// Passes the end of one direction on only once `proof` has come true; else the relay fails.
-    pub(crate) fn prove_end(
-        &mut self,
-        way: Way,
-        proof: impl Future<Output = bool> + Send + 'static,
-    ) {
+    pub fn prove_end(&mut self, way: Way, proof: impl Future<Output = bool> + Send + 'static) {
         self.driver(way).prove_end(proof);
     }
 
@@ -184,17 +285,25 @@ impl Relay {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, taps: &mut Taps<'_>) -> Poll<Result<Totals, Error>> {
-        let forward = self.poll_flow(Way::Forward, cx, &mut taps.a_read, &mut taps.b_write);
-        let back = self.poll_flow(Way::Back, cx, &mut taps.b_read, &mut taps.a_write);
+    fn poll<A, B>(
+        &mut self,
+        cx: &mut Context<'_>,
+        ends: &mut Ends<'_, A, B>,
+    ) -> Poll<Result<Totals, Error>>
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
+        let forward = self.poll_flow(Way::Forward, cx, ends.sides(Way::Forward));
+        let back = self.poll_flow(Way::Back, cx, ends.sides(Way::Back));
         if forward.is_ready() && back.is_ready() {
-            return Poll::Ready(self.result(Ended::Closed));
+            return Poll::Ready(self.result(Ended::Closed, |_| false));
         }
         if self.options.sees_failures {
-            self.poll_failing(cx, taps);
+            self.poll_failing(cx, ends);
         }
         if let Some((failed, _)) = self.failed {
-            self.bound(failed.opposite(), taps);
+            self.bound(failed.opposite(), |way| ends.received_bytes(way));
         }
         let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
         // The silence before an end is no silence after it, and our own pauses are none of the ends'.
@@ -213,7 +322,9 @@ impl Relay {
             (idle, _) => (idle, Ended::Idle),
         };
         let activity = self.forward.activity() + self.back.activity();
-        self.silence.poll(cx, activity, limit).map(|()| self.result(ended))
+        self.silence
+            .poll(cx, activity, limit)
+            .map(|()| self.result(ended, |way| ends.has_more(way)))
     }
 
     /// Ready when nothing more will go this way.
@@ -221,12 +332,11 @@ impl Relay {
         &mut self,
         way: Way,
         cx: &mut Context<'_>,
-        source: &mut Option<Tap<'_>>,
-        target: &mut Option<Tap<'_>>,
+        sides: Option<(Source<'_, '_>, Target<'_, '_>)>,
     ) -> Poll<()> {
-        let (Some(source), Some(target)) = (source, target) else { return Poll::Ready(()) };
+        let Some((mut source, mut target)) = sides else { return Poll::Ready(()) };
         if self.gives_up(way) {
-            return Poll::Ready(());
+            return self.poll_last_flush(way, cx, &mut target);
         }
         let flow = match way {
             Way::Forward => &mut self.forward,
@@ -235,59 +345,81 @@ impl Relay {
         if flow.is_done() {
             return Poll::Ready(());
         }
-        match flow.poll(cx, source, target, &self.options, true) {
+        // Behind a failure the end of what its socket had sent may be none: the failed call took the error (SO_ERROR), and
+        // a read answers 0 now.
+        let passes_end = self.failed.is_none();
+        match flow.poll(cx, &mut source, &mut target, &self.options, passes_end) {
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(failure)) => {
                 self.fail(cx, way, failure);
-                Poll::Ready(())
+                self.poll_last_flush(way, cx, &mut target)
             }
-            Poll::Pending if self.failed.is_some() && flow.has_delivered_the_last() => {
+            // The task has had its turn: a stream of tokio then says "not now", even with bytes at hand.
+            Poll::Pending if self.failed.is_some() && !coop::has_budget_remaining() => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            Poll::Pending if self.failed.is_some() && flow.has_had_its_last_words(&source) => {
                 Poll::Ready(())
             }
             Poll::Pending => Poll::Pending,
         }
     }
 
+    /// Of a direction that has given up: bytes that the target's stream still keeps count as delivered, and are sent on if the
+    /// target is not the side that failed.
+    fn poll_last_flush(
+        &mut self,
+        way: Way,
+        cx: &mut Context<'_>,
+        target: &mut Target<'_, '_>,
+    ) -> Poll<()> {
+        match &self.failed {
+            Some((failed, failure)) if *failed == way && failure.side() != Some(Side::Target) => {
+                self.driver(way).poll_flush(cx, target)
+            }
+            _ => Poll::Ready(()),
+        }
+    }
+
     /// A direction that waits for its source makes no call, and would not learn that its target has been reset, unless
     /// the other direction reads from there; nor does the end of a datagram socket become readable by an error.
-    fn poll_failing<'a>(&mut self, cx: &mut Context<'_>, taps: &mut Taps<'a>) {
+    fn poll_failing<A, B>(&mut self, cx: &mut Context<'_>, ends: &mut Ends<'_, A, B>)
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
         for way in Way::ALL {
             if self.failed.is_some() || !self.driver(way).waits_for_source() {
                 continue;
             }
             let opposite = way.opposite();
-            let target_is_read = !self.driver(opposite).is_done() && taps.of(opposite).is_some();
+            let target_is_read = !self.driver(opposite).is_done() && ends.has(opposite);
             for side in [Side::Source, Side::Target] {
-                let Some((source, target)) = taps.of(way) else { continue };
-                let (tap, is_seen) = match side {
-                    Side::Source => (source, !source.is_endless()),
-                    Side::Target => (target, target_is_read),
-                };
-                if is_seen {
-                    continue;
-                }
                 let at = usize::from(side == Side::Target);
-                if taps.failing[way as usize][at].is_none() {
-                    let failing = tap.failing();
-                    taps.failing[way as usize][at] = failing;
+                let watched = match side {
+                    Side::Source => ends.taps(way).0.is_some_and(Tap::is_endless),
+                    Side::Target => !target_is_read,
+                };
+                if watched && ends.failing[way as usize][at].is_none() {
+                    ends.failing[way as usize][at] = ends.failing(way, side);
                 }
-                let slot = &mut taps.failing[way as usize][at];
-                let Some(failing) = slot else { continue };
+                let slot = &mut ends.failing[way as usize][at];
+                let Some(failing) = slot.as_mut().filter(|_| watched) else { continue };
                 if failing.as_mut().poll(cx).is_pending() {
                     continue;
                 }
                 *slot = None;
-                let Some((source, target)) = taps.of(way) else { continue };
-                // What has come already is moved first, and meets the error by itself.
-                if side == Side::Target && source.is_readable() {
+                // Bytes that have come already are moved first, and meet the error by themselves.
+                let source = ends.taps(way).0;
+                if side == Side::Target && source.is_some_and(Tap::is_readable) {
                     continue;
                 }
-                let tap = if side == Side::Target { target } else { source };
-                match tap.take_error() {
+                match ends.take_error(way, side) {
                     Some(errno) => {
                         self.fail(cx, way, Failure::Call("epoll_wait", side, errno.into()));
                     }
-                    // Somebody else has taken it.
+                    // Somebody else has taken the error.
                     None => cx.waker().wake_by_ref(),
                 }
             }
@@ -303,11 +435,10 @@ impl Relay {
 
     /// Lets a direction take what its source has received by now, and no more. Its readiness may be older than that, and
     /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
-    fn bound(&mut self, way: Way, taps: &Taps<'_>) {
-        let received_bytes = taps.of(way).map_or(0, |(source, _)| source.unread_bytes());
+    fn bound(&mut self, way: Way, received_bytes: impl FnOnce(Way) -> u64) {
         let driver = self.driver(way);
         if !driver.is_bounded() {
-            driver.take_at_most(received_bytes);
+            driver.take_at_most(received_bytes(way));
         }
     }
 
@@ -319,14 +450,25 @@ impl Relay {
         }
     }
 
-    fn result(&mut self, ended: Ended) -> Result<Totals, Error> {
+    /// `has_more` says whether a direction's source has bytes that nobody has taken: where a method holds nothing in flight,
+    /// bytes that are stuck are there.
+    fn result(&mut self, ended: Ended, has_more: impl Fn(Way) -> bool) -> Result<Totals, Error> {
         let (forward, back) = (self.forward.passed(), self.back.passed());
-        // Whoever runs the relay again gives up no direction but those that it abandons.
+        let is_stuck = |way: &Way| {
+            let (driver, passed) = match way {
+                Way::Forward => (&self.forward, &forward),
+                Way::Back => (&self.back, &back),
+            };
+            let has_some = passed.in_flight_bytes > 0 || driver.is_unflushed();
+            !driver.is_done() && (has_some || has_more(*way))
+        };
+        let stuck = ended != Ended::Closed && Way::ALL.iter().any(is_stuck);
+        // A later run gives up no direction but the abandoned ones.
         self.forward.take_all();
         self.back.take_all();
         match self.failed.take() {
             Some((way, failure)) => Err(failure.into_error(way).after(forward, back)),
-            None => Ok(Totals { forward, back, ended }),
+            None => Ok(Totals { forward, back, ended, stuck }),
         }
     }
 }

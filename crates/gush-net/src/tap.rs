@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush::flow::Stance;
-use gush::{Errno, Kind, Port};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use gush::{Errno, Kind};
+use rustix::event::PollFlags;
 use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use rustix::termios::{LocalModes, OutputModes};
@@ -20,24 +20,35 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::conduit::{self, Descriptor};
 
-/// What is known of a descriptor.
+/// The properties of a descriptor.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape {
+pub(crate) struct Shape {
     pub(crate) stance: Stance,
-    /// Of a file, when it was looked at.
+    /// Of a file, at the time of the look.
     pub(crate) size_bytes: u64,
 }
 
-/// The descriptor, and who tells when it is ready.
+/// So often a call is made in one poll of a descriptor that is ready and answers otherwise, as at an urgent byte.
+const ATTEMPTS: u32 = 4;
+
+/// The descriptor, and the source of its readiness.
 #[derive(Debug)]
 enum Watch<'a> {
     Tcp(&'a TcpStream),
     Unix(&'a UnixStream),
     Lent(&'a Descriptor),
-    /// One that is closed when its direction ends.
+    /// A descriptor that is closed when its direction ends.
     Slot(&'a mut Option<Descriptor>),
     /// A file.
     Always(BorrowedFd<'a>),
+}
+
+/// Does the reader behind a target learn of the end of the data?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EndOfData {
+    Told,
+    /// There is no way to say so.
+    Untold,
 }
 
 /// Over when a socket has an error.
@@ -45,7 +56,7 @@ pub(crate) type Failing<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One direction of one end.
 #[derive(Debug)]
-pub struct Tap<'a> {
+pub(crate) struct Tap<'a> {
     watch: Watch<'a>,
     pub(crate) shape: Shape,
 }
@@ -80,7 +91,7 @@ impl<'a> Tap<'a> {
         self.shape.stance.kind()
     }
 
-    /// Has it no end of data, as UDP?
+    /// Has this end no end of data, as UDP has none?
     pub(crate) fn is_endless(&self) -> bool {
         self.kind() == Kind::Datagram && !self.shape.stance.ends_at_zero()
     }
@@ -104,20 +115,31 @@ impl<'a> Tap<'a> {
         }
     }
 
-    /// Takes the error that a socket has, if it has one (SO_ERROR, socket(7)).
+    /// Takes the pending error of a socket, if there is one (SO_ERROR, socket(7)).
     pub(crate) fn take_error(&self) -> Option<Errno> {
-        let asked = || match sockopt::socket_error(self.fd()) {
-            Ok(Err(errno)) | Err(errno) => Ok(errno),
-            Ok(Ok(())) => Err(Errno::AGAIN),
-        };
+        let asked = || socket_error(self.fd()).ok_or(Errno::AGAIN);
         self.attempt(Interest::ERROR, asked).ok()
     }
 
     /// Is there something to be read, or the end, whatever readiness was told?
     pub(crate) fn is_readable(&self) -> bool {
-        let mut fds = [PollFd::from_borrowed_fd(self.fd(), PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().contains(PollFlags::IN)
+        gush::poll_now(&self.fd(), PollFlags::IN).is_ok_and(|told| told.contains(PollFlags::IN))
+    }
+
+    /// Are there bytes that nobody has taken yet? A file that is not at its end has some.
+    pub(crate) fn has_more(&self) -> bool {
+        matches!(self.kind(), Kind::File | Kind::Block) || self.unread_bytes() > 0
+    }
+
+    /// Has a socket or pipe ended, with nothing left to be read?
+    pub(crate) fn has_ended(&self) -> bool {
+        let tells_so = |told: PollFlags| {
+            told.intersects(PollFlags::IN | PollFlags::HUP) && !told.contains(PollFlags::ERR)
+        };
+        matches!(self.kind(), Kind::Stream | Kind::Pipe)
+            && gush::poll_now(&self.fd(), PollFlags::IN).is_ok_and(tells_so)
+            // Asked last: bytes that come meanwhile count too.
+            && ioctl_fionread(self.fd()).is_ok_and(|bytes| bytes == 0)
     }
 
     /// How many bytes have come, and wait to be read. A file has received nothing.
@@ -156,7 +178,7 @@ impl<'a> Tap<'a> {
             },
             Watch::Always(_) => made(),
         };
-        // What tokio answers for "not ready" has no number.
+        // Tokio's answer for "not ready" has no number.
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
@@ -167,16 +189,19 @@ impl<'a> Tap<'a> {
         interest: Interest,
     ) -> Poll<io::Result<()>> {
         let reads = interest.is_readable();
-        let registered = match &self.watch {
+        let descriptor = match &self.watch {
             Watch::Tcp(stream) if reads => return stream.poll_read_ready(cx),
             Watch::Tcp(stream) => return stream.poll_write_ready(cx),
             Watch::Unix(stream) if reads => return stream.poll_read_ready(cx),
             Watch::Unix(stream) => return stream.poll_write_ready(cx),
-            Watch::Lent(descriptor) => descriptor.registered(),
-            Watch::Slot(slot) => slot.as_ref().and_then(Descriptor::registered),
+            Watch::Lent(descriptor) => Some(*descriptor),
+            Watch::Slot(slot) => slot.as_ref(),
             Watch::Always(_) => None,
         };
-        let Some(registered) = registered else { return Poll::Ready(Ok(())) };
+        let Some(descriptor) = descriptor else { return Poll::Ready(Ok(())) };
+        let Some(registered) = descriptor.registered() else {
+            return descriptor.pause().map_or(Poll::Ready(()), |pause| pause.poll(cx)).map(Ok);
+        };
         let guard = if reads {
             ready!(registered.poll_read_ready(cx))
         } else {
@@ -185,15 +210,73 @@ impl<'a> Tap<'a> {
         Poll::Ready(guard.map(drop))
     }
 
+    /// Reads once; 0 bytes are the end, or an empty datagram.
+    pub(crate) fn poll_read(
+        &self,
+        cx: &mut Context<'_>,
+        room: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let stance = self.shape.stance;
+        let mut port = stance.port(self.fd());
+        self.poll_call(cx, Interest::READABLE, || match port.read(room) {
+            // Of a pseudo-terminal's master: the slave has been closed.
+            Err(Errno::IO) if stance.is_master() => Ok(0),
+            answer => answer,
+        })
+    }
+
+    /// Writes as much as there is room for.
+    pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut port = self.shape.stance.port(self.fd());
+        self.poll_call(cx, Interest::WRITABLE, || port.write(bytes))
+    }
+
+    /// Makes a call until the answer is something else than "not now".
+    fn poll_call(
+        &self,
+        cx: &mut Context<'_>,
+        interest: Interest,
+        mut call: impl FnMut() -> Result<usize, Errno>,
+    ) -> Poll<io::Result<usize>> {
+        for _ in 0..ATTEMPTS {
+            match self.attempt(interest, &mut call) {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => ready!(self.poll_ready(cx, interest))?,
+                answer => return Poll::Ready(Ok(answer?)),
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Passes on the end of the data, once there is room for the bytes that say so.
+    ///
+    /// # Errors
+    /// As [`Tap::finish`].
+    pub(crate) fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        said_bytes: &mut usize,
+    ) -> Poll<io::Result<EndOfData>> {
+        loop {
+            match self.finish(said_bytes) {
+                Err(io) if io.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.poll_ready(cx, Interest::WRITABLE))?;
+                }
+                answer => return Poll::Ready(answer),
+            }
+        }
+    }
+
     /// Passes on the end of the data; `said_bytes` counts the bytes that say so, where bytes do.
     ///
     /// # Errors
     /// `EAGAIN` while there is no room for these bytes: once there is, call this again with the same count.
-    pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<()> {
-        match self.kind() {
+    pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<EndOfData> {
+        let ended = match self.kind() {
+            Kind::Terminal if self.shape.stance.is_master() => return self.end_of_file(said_bytes),
             Kind::Stream => conduit::shut(self.fd()),
             Kind::Datagram if self.shape.stance.ends_at_zero() => conduit::shut(self.fd()),
-            Kind::Terminal if self.shape.stance.is_master() => self.end_of_file(said_bytes),
             // A socket that may not be asked for its type, or something else without a name.
             Kind::Other => match conduit::shut(self.fd()) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
@@ -206,36 +289,34 @@ impl<'a> Tap<'a> {
                 self.close();
                 Ok(())
             }
-        }
+        };
+        ended.map(|()| EndOfData::Told)
     }
 
     /// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
     ///
     /// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
     /// nothing has no such character: it would be one more byte of data.
-    fn end_of_file(&self, said_bytes: &mut usize) -> io::Result<()> {
+    fn end_of_file(&self, said_bytes: &mut usize) -> io::Result<EndOfData> {
         const EOT: u8 = 4;
         // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
         let settings = rustix::termios::tcgetattr(self.fd())?;
         let keeps_lines = settings.local_modes.contains(LocalModes::ICANON);
         if !keeps_lines && !settings.output_modes.contains(OutputModes::OPOST) {
-            tracing::warn!(
-                "a raw terminal cannot pass on that no more comes; -t TIME ends it, and pipes instead of pty can"
-            );
-            return Ok(());
+            return Ok(EndOfData::Untold);
         }
         let saying: &[u8] = if keeps_lines { &[EOT, EOT] } else { &[EOT] };
         while let Some(rest) = saying.get(*said_bytes..).filter(|rest| !rest.is_empty()) {
-            let write = || Port::of(&self.fd()).and_then(|mut port| port.write(rest));
+            let write = || self.shape.stance.port(self.fd()).write(rest);
             match self.attempt(Interest::WRITABLE, write) {
                 Ok(written_bytes) => *said_bytes += written_bytes,
                 Err(Errno::INTR) => {}
                 // The slave has gone.
-                Err(Errno::IO) => return Ok(()),
+                Err(Errno::IO) => break,
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(())
+        Ok(EndOfData::Told)
     }
 
     /// Closes a descriptor that was only written.
@@ -246,6 +327,22 @@ impl<'a> Tap<'a> {
     }
 }
 
+/// The error that a socket has, which is taken by asking (SO_ERROR, socket(7)).
+pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> Option<Errno> {
+    match sockopt::socket_error(socket) {
+        Ok(Err(errno)) | Err(errno) => Some(errno),
+        Ok(Ok(())) => None,
+    }
+}
+
+/// Over when the socket under a stream has an error. The stream has registered the socket itself, and epoll takes it a
+/// second time under another number only (EEXIST, epoll_ctl(2)): without a descriptor for that, nothing tells.
+pub(crate) fn failing_socket<'a>(socket: BorrowedFd<'_>) -> Option<Failing<'a>> {
+    let copy = socket.try_clone_to_owned().ok()?;
+    let watched = conduit::watched(copy, Interest::ERROR).ok()?;
+    Some(Box::pin(async move { drop(watched.ready(Interest::ERROR).await) }))
+}
+
 fn try_io<T>(
     descriptor: &Descriptor,
     interest: Interest,
@@ -253,11 +350,19 @@ fn try_io<T>(
 ) -> io::Result<T> {
     match descriptor.registered() {
         Some(registered) => registered.try_io(interest, |_| made()),
-        None => made(),
+        None => {
+            let answer = made();
+            if let (Err(error), Some(pause)) = (&answer, descriptor.pause())
+                && error.kind() == io::ErrorKind::WouldBlock
+            {
+                pause.begin();
+            }
+            answer
+        }
     }
 }
 
-/// tokio's own streams are non-blocking.
-fn stream_shape() -> Shape {
+/// Of a stream socket that is non-blocking, as tokio's own are.
+pub(crate) fn stream_shape() -> Shape {
     Shape { stance: Stance::known(Kind::Stream, true), size_bytes: 0 }
 }

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, fstat};
 
-/// A regular file as it was before it was sent from its own position on.
+/// A regular file, noted before the file is sent from its position on.
 #[derive(Debug)]
 pub(crate) struct Whole {
     size_bytes: u64,

@@ -2,6 +2,8 @@
 //! say where every byte is, and no pipe and no descriptor stays behind.
 
 mod common;
+#[path = "common/halting.rs"]
+mod halting;
 
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -18,6 +20,7 @@ use common::{Wire, numbered, pair};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Rate};
 use gush_net::{Conduit, Counts, Error, Options, Relay, Totals, Way};
+use halting::Halting;
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::net::Shutdown;
 
@@ -30,6 +33,10 @@ enum Kind {
     Tcp,
     Unix,
     Pipes,
+    /// A stream without a descriptor, over a Unix socket.
+    Stream,
+    /// The same, which keeps bytes until it is flushed.
+    Keeping,
 }
 
 /// What a peer does: it sends so many bytes, not before that turn of its own, ends, and reads all the time
@@ -67,12 +74,18 @@ fn unheld(fd: impl Into<OwnedFd>) -> OwnedFd {
 fn end(kind: Kind, manners: Manners) -> (Conduit, OwnedFd, Peer) {
     let dup = |fd: &OwnedFd| fd.try_clone().expect("dup");
     let (conduit, near, read, write) = match kind {
-        Kind::Tcp | Kind::Unix => {
+        Kind::Tcp | Kind::Unix | Kind::Stream | Kind::Keeping => {
             let wire = if matches!(kind, Kind::Tcp) { Wire::Tcp } else { Wire::Unix };
             let (near, far) = pair(wire);
             let (near, far) = (OwnedFd::from(near), unheld(far));
             let again = dup(&near);
-            (Conduit::new(near).expect("an end"), again, dup(&far), far)
+            let conduit = Conduit::new(near).expect("an end");
+            let conduit = match kind {
+                Kind::Stream => Conduit::of_stream(Halting::new(conduit, 50_000)),
+                Kind::Keeping => Conduit::of_stream(Halting::keeping(conduit, 50_000, 64 << 10)),
+                _ => conduit,
+            };
+            (conduit, again, dup(&far), far)
         }
         Kind::Pipes => {
             let ((from, feeder), (taker, to)) =
@@ -247,7 +260,7 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let stop = Arc::new(AtomicBool::new(false));
     let (ended, peers) = on_a_thread_of_its_own(async {
         let talking = tokio::spawn(talk([client, server], Arc::clone(&stop)));
-        let relay = gush_net::copy_bidirectional(&mut a, &mut b, &options);
+        let relay = gush_net::relay(&mut a, &mut b, &options);
         let ended = polled(relay, at).await;
         stop.store(ended.is_none(), Ordering::Relaxed);
         (ended, talking.await.expect("no panic"))
@@ -300,7 +313,7 @@ fn gives_up_one_way(face: OneWay, kind: Kind, at: usize) -> bool {
         let talking = tokio::spawn(talk([client, server], Arc::clone(&stop)));
         let run = async {
             match face {
-                OneWay::Copy => gush_net::copy(&mut a, &mut b, &options).await,
+                OneWay::Copy => gush_net::relay_one_way(&mut a, &mut b, &options).await,
                 OneWay::SendFile => gush_net::send_file(&file, .., &mut b, &options).await,
                 OneWay::ReceiveFile => gush_net::recv_file(&mut a, &file, 0, &options).await,
             }
@@ -347,6 +360,10 @@ const KINDS: [[Kind; 2]; 4] = [
     [Kind::Tcp, Kind::Unix],
 ];
 
+/// Ends without a descriptor, which no method by reference serves.
+const STREAMS: [[Kind; 2]; 3] =
+    [[Kind::Stream, Kind::Unix], [Kind::Pipes, Kind::Stream], [Kind::Stream, Kind::Stream]];
+
 const CHOICES: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
 
@@ -367,6 +384,34 @@ fn a_relay_that_is_dropped_at_any_poll_goes_on_there() {
                 assert!(goes_on(kinds, &options(choice), at, true), "{kinds:?}: never dropped");
             }
         }
+    }
+}
+
+#[test]
+fn a_relay_of_streams_that_is_dropped_at_any_poll_goes_on_there() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let keeping = [[Kind::Keeping, Kind::Unix], [Kind::Keeping, Kind::Keeping]];
+    for kinds in STREAMS.into_iter().chain(keeping) {
+        let polls = every_poll(|at| goes_on(kinds, &options(Choice::Auto), at, false));
+        assert!(polls > 10, "{kinds:?}: only {polls} polls");
+        for at in [1, 2, 3] {
+            assert!(goes_on(kinds, &options(Choice::Auto), at, true), "{kinds:?}: never dropped");
+        }
+    }
+}
+
+#[test]
+fn a_relay_of_streams_that_is_given_up_at_any_poll_has_counted_every_byte() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kinds in STREAMS {
+        let mut most_lost = 0;
+        let polls = every_poll(|at| {
+            let lost = gives_up(kinds, Choice::Auto, at);
+            most_lost = most_lost.max(lost.unwrap_or(0));
+            lost.is_some()
+        });
+        assert!(polls > 10, "{kinds:?}: only {polls} polls");
+        assert!(most_lost > 0, "{kinds:?}: nothing was in flight");
     }
 }
 

@@ -11,6 +11,7 @@ use common::{Bridge, Peer, Wire, numbered, pair, read_numbered, run, write_numbe
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, Counts, End, Ended, Options, Relay, Way};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use tokio::io::AsyncWriteExt;
 
 const METHODS: [Choice; 3] =
     [Choice::Auto, Choice::Only(MethodName::Splice), Choice::Only(MethodName::ReadWrite)];
@@ -295,7 +296,7 @@ fn a_dropped_copy_says_how_much_was_in_flight() {
         let options = Options::new().method(choice);
         let counts = options.counts();
         run(async {
-            let relay = gush_net::copy_bidirectional(&mut near, &mut far, &options);
+            let relay = gush_net::relay(&mut near, &mut far, &options);
             let something_is_in_flight = async {
                 while counts.in_flight_bytes(Way::Forward) == 0 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
@@ -333,8 +334,8 @@ fn a_connection_in_full_flow_does_not_starve_its_neighbour() {
                 [a, b, c, d].map(|peer| Conduit::new(peer.into()).unwrap());
             let (quiet, loud) = (Options::new(), Options::new());
             tokio::select! {
-                ended = gush_net::copy_bidirectional(&mut a, &mut b, &quiet) => ended,
-                ended = gush_net::copy_bidirectional(&mut c, &mut d, &loud) => ended,
+                ended = gush_net::relay(&mut a, &mut b, &quiet) => ended,
+                ended = gush_net::relay(&mut c, &mut d, &loud) => ended,
             }
         })
     });
@@ -391,4 +392,75 @@ fn an_answer_that_has_arrived_is_delivered_after_the_other_direction_fails() {
         sending.join().unwrap();
         bridge.relay.join().unwrap().expect_err("the server has gone");
     }
+}
+
+#[tokio::test]
+async fn short_pieces_of_one_write_leave_together() {
+    let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut conduit = Conduit::new(ours.into()).unwrap();
+    let pieces = [&b"change cipher spec"[..], b"", b"alert"].map(std::io::IoSlice::new);
+    assert_eq!(conduit.write_vectored(&pieces).await.unwrap(), 23);
+    let mut arrived = [0; 23];
+    theirs.read_exact(&mut arrived).unwrap();
+    assert_eq!(&arrived, b"change cipher specalert");
+
+    // A long piece goes alone, from where it is; what does not fit into the room for short ones waits.
+    let (short, long) = (numbered(0, 700), numbered(700, 4096));
+    for (first, second, taken) in [(long, short, 4096), (short, long, 1024)] {
+        let pieces = [first, second].map(std::io::IoSlice::new);
+        assert_eq!(conduit.write_vectored(&pieces).await.unwrap(), taken);
+        let mut arrived = vec![0; taken];
+        theirs.read_exact(&mut arrived).unwrap();
+        assert!(arrived == [first, second].concat()[..taken]);
+    }
+    assert_eq!(conduit.write_vectored(&[]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_error_in_tokios_place_has_its_kind_and_the_systems_answer_behind() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = tokio::net::TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (mut served, _) = listener.accept().await.unwrap();
+    // Closing with a linger of zero sends a reset (socket(7)).
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    let (mut other, _kept) = tokio::net::UnixStream::pair().unwrap();
+    let error = gush_net::copy_bidirectional(&mut served, &mut other).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    let told = error.get_ref().and_then(|inner| inner.downcast_ref::<gush_net::Error>());
+    let answer = told.and_then(gush_net::Error::io_error).and_then(std::io::Error::raw_os_error);
+    assert_eq!(answer, Some(gush::Errno::CONNRESET.raw_os_error()), "{error}");
+}
+
+/// The other direction has its last words, but not for as long as somebody likes who does not read them.
+#[test]
+fn a_failure_waits_for_no_reader_that_takes_nothing() {
+    run(async {
+        let ((mut client, near), (far, mut server)) = (pair(Wire::Unix), pair(Wire::Unix));
+        let mut a = Conduit::new(near.into()).expect("an end");
+        let mut b = Conduit::new(far.into()).expect("an end");
+        // More than the sockets on the way hold, for a client that reads nothing.
+        let answer = std::thread::spawn(move || {
+            let all_sent = server.write_all(&vec![7; 8 << 20]);
+            (all_sent.is_err(), server)
+        });
+        let options = Options::new();
+        let mut relay = Relay::new(&options);
+        let filled = tokio::time::timeout(Duration::from_millis(200), relay.run(&mut a, &mut b));
+        assert!(filled.await.is_err(), "nobody has ended");
+        // Writing to the server fails from here on.
+        let writes = b.write_fd().expect("a socket");
+        rustix::net::shutdown(writes, rustix::net::Shutdown::Write).expect("open");
+        client.write_all(b"question").expect("room");
+        let error = relay.run(&mut a, &mut b).await.expect_err("nobody takes the question");
+        assert_eq!(
+            (error.end(), error.errno()),
+            (Some(End::B), Some(gush::Errno::PIPE)),
+            "{error}"
+        );
+        drop((a, b));
+        let (is_cut, server) = answer.join().expect("no panic");
+        assert!(is_cut, "all was taken");
+        drop((client, server));
+    });
 }

@@ -21,7 +21,7 @@ const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 fn relay(a: Conduit, b: Conduit, options: &Options) -> Result<Totals, gush_net::Error> {
     run(async {
         let (mut a, mut b) = (a, b);
-        gush_net::copy_bidirectional(&mut a, &mut b, options).await
+        gush_net::relay(&mut a, &mut b, options).await
     })
 }
 
@@ -287,7 +287,8 @@ fn owned_halves_of_tokio_streams_are_ends_too() {
         client.write_all(numbered(0, 300_000)).await.unwrap();
         client.shutdown().await.unwrap();
         let copying = tokio::spawn(async move {
-            let totals = gush_net::copy(&mut source, &mut target, &Options::new()).await.unwrap();
+            let totals =
+                gush_net::relay_one_way(&mut source, &mut target, &Options::new()).await.unwrap();
             (totals, target)
         });
         let mut arrived = vec![0; 300_000];

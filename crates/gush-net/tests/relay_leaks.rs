@@ -256,7 +256,7 @@ fn alone_a_copy_that_waits_for_either_end_sleeps_whatever_the_ends_are() {
                 runtime.spawn(async move {
                     let mut source = gush_net::Conduit::new(source).expect("an end").read_only();
                     let mut target = gush_net::Conduit::new(target).expect("an end").write_only();
-                    let _cut = gush_net::copy(&mut source, &mut target, &options).await;
+                    let _cut = gush_net::relay_one_way(&mut source, &mut target, &options).await;
                 });
                 far_ends.push((feeder, taker));
             }

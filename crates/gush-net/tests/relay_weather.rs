@@ -62,7 +62,7 @@ fn urgent_data_does_not_stop_a_stream_into_a_pipe() {
         run(async {
             let mut near = Conduit::new(near.into()).unwrap();
             let mut input = Conduit::new(input.into()).unwrap();
-            gush_net::copy(&mut near, &mut input, &Options::new()).await
+            gush_net::relay_one_way(&mut near, &mut input, &Options::new()).await
         })
     });
     for _ in 0..20 {

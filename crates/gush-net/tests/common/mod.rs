@@ -134,7 +134,7 @@ impl Bridge {
 
 /// As [`spawn_relay`], between tokio's own streams.
 pub fn spawn_tokio_relay(a: Peer, b: Peer, options: Options) -> JoinHandle<Result<Totals, Error>> {
-    use gush_net::copy_bidirectional as relay;
+    use gush_net::relay;
     use tokio::net;
     let tcp = |stream: TcpStream| {
         stream.set_nonblocking(true).unwrap();
@@ -161,7 +161,7 @@ pub fn spawn_relay(a: OwnedFd, b: OwnedFd, options: Options) -> JoinHandle<Resul
     std::thread::spawn(move || {
         run(async {
             let (mut a, mut b) = (Conduit::new(a).unwrap(), Conduit::new(b).unwrap());
-            gush_net::copy_bidirectional(&mut a, &mut b, &options).await
+            gush_net::relay(&mut a, &mut b, &options).await
         })
     })
 }

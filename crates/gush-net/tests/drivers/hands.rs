@@ -15,7 +15,11 @@ use crate::account::{Account, Fate};
 use crate::case::{Case, To};
 use crate::common::{SourceKind, TargetKind, ends_within};
 use crate::edges;
+use crate::halting::Halting;
 use crate::stage::Stage;
+
+/// What a stream without a descriptor moves at once.
+const STREAM_PIECE_BYTES: usize = 50_000;
 
 /// Who drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ pub enum Hand {
     Edges { nonblocking: bool },
     /// The same, of a fan with one target.
     Fan { nonblocking: bool },
-    /// `gush_net::copy`, or `send_file` where a length is asked for.
+    /// `gush_net::relay_one_way`, or `send_file` where a length is asked for.
     Copy,
     /// The same on descriptors whose flags stay as they are.
     Inherited,
@@ -34,6 +38,8 @@ pub enum Hand {
     Relay,
     /// The same, dropped at every poll and begun again.
     Interrupted,
+    /// A `Relay` whose source, target or both are streams without a descriptor, over descriptors.
+    Streams { source: bool, target: bool },
 }
 
 /// How bytes go where the plan says splice.
@@ -56,7 +62,7 @@ pub struct Told {
 }
 
 impl Hand {
-    pub const ALL: [Hand; 10] = [
+    pub const ALL: [Hand; 13] = [
         Hand::Mover { nonblocking: false },
         Hand::Mover { nonblocking: true },
         Hand::Edges { nonblocking: false },
@@ -67,6 +73,9 @@ impl Hand {
         Hand::Inherited,
         Hand::Relay,
         Hand::Interrupted,
+        Hand::Streams { source: true, target: false },
+        Hand::Streams { source: false, target: true },
+        Hand::Streams { source: true, target: true },
     ];
 
     /// The row as this driver must end it, or none where it cannot do what is asked for.
@@ -74,7 +83,8 @@ impl Hand {
     /// A relay knows no length: of a source that has no end it is dropped once everything has arrived, of
     /// a file `send_file` sends a range, and of a range that the file has not it says that it was cut. A named
     /// method is refused where a splice could hold the thread of a relay: into or out of a socket that others
-    /// may use too, and that has no O_NONBLOCK.
+    /// may use too, and that has no O_NONBLOCK. A stream has no boundaries, so no datagrams, and to none a method by
+    /// reference leads.
     pub fn row(self, row: Case) -> Option<Case> {
         let everything = row.limit.is_none_or(|limit| limit == row.bytes as u64);
         let can = match self {
@@ -82,6 +92,7 @@ impl Hand {
             Hand::Copy if row.from.has_offsets() => {
                 row.limit.is_none_or(|limit| limit <= row.bytes as u64)
             }
+            Hand::Streams { .. } if row.from.is_datagram() || row.to.is_datagram() => false,
             _ => row.limit.is_none() || (everything && !row.from.ends()),
         };
         let by_reference =
@@ -99,6 +110,7 @@ impl Hand {
         match self {
             Hand::Inherited if from_socket || to_socket => Road::Memory,
             Hand::Fan { .. } => Road::OwnPipe,
+            Hand::Streams { .. } => Road::Memory,
             _ => Road::Planned,
         }
     }
@@ -129,7 +141,16 @@ impl Hand {
             _ => Conduit::new,
         };
         let end = |fd: &OwnedFd| make(fd.try_clone().expect("dup")).expect("an end");
-        let (mut a, mut b) = (end(source).read_only(), end(target).write_only());
+        let streamed = |end: Conduit, is_stream: bool| match is_stream {
+            true => Conduit::of_stream(Halting::new(end, STREAM_PIECE_BYTES)),
+            false => end,
+        };
+        let (from_stream, to_stream) = match self {
+            Hand::Streams { source, target } => (source, target),
+            _ => (false, false),
+        };
+        let mut a = streamed(end(source), from_stream).read_only();
+        let mut b = streamed(end(target), to_stream).write_only();
         let counts = options.counts();
         let done = async {
             match (self, case.limit) {
@@ -141,9 +162,11 @@ impl Hand {
                     rustix::fs::seek(source, SeekFrom::Start(taken)).expect("a position");
                     sent
                 }
-                (Hand::Relay, _) => Relay::new(&options).run(&mut a, &mut b).await,
+                (Hand::Relay | Hand::Streams { .. }, _) => {
+                    Relay::new(&options).run(&mut a, &mut b).await
+                }
                 (Hand::Interrupted, _) => interrupted(&options, &mut a, &mut b).await,
-                _ => gush_net::copy(&mut a, &mut b, &options).await,
+                _ => gush_net::relay_one_way(&mut a, &mut b, &options).await,
             }
         };
         let cut = async {

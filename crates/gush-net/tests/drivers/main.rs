@@ -8,6 +8,9 @@
 #[macro_use]
 mod common;
 
+#[path = "../common/halting.rs"]
+mod halting;
+
 mod account;
 mod case;
 mod edges;

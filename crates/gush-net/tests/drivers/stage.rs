@@ -71,6 +71,10 @@ impl Stage {
             stage.feeder.take().map(JoinHandle::join);
             wait_for(&stage.source, PollFlags::ERR);
         }
+        if case.scene == Scene::NoReader && stage.feeder.is_some() {
+            // A source with nothing yet may be asked by `read`, which takes what comes before the target is found broken.
+            wait_for(&stage.source, PollFlags::IN);
+        }
         Ok(stage)
     }
 

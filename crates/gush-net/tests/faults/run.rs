@@ -21,7 +21,7 @@ const IDLE: Duration = Duration::from_millis(25);
 /// Which of the relay's faces is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Face {
-    /// `copy_bidirectional`.
+    /// `relay`.
     Relay,
     /// `send_file`, from `a` to `b`.
     SendFile,
@@ -159,7 +159,7 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &Options) -> Made
     match case.face {
         Face::Relay => {
             let (mut a, mut b) = (conduit(a)?, conduit(b)?);
-            Ok(gush_net::copy_bidirectional(&mut a, &mut b, options).await)
+            Ok(gush_net::relay(&mut a, &mut b, options).await)
         }
         Face::SendFile => {
             let mut to = conduit(b)?;

@@ -39,7 +39,7 @@ fn alone_no_thread_of_a_relay_escapes_its_plan() {
             let [(client, near), (far, server)] = pairs;
             let relay = plan.clone().around(async move {
                 let (mut a, mut b) = (Conduit::new(near.into())?, Conduit::new(far.into())?);
-                let totals = gush_net::copy_bidirectional(&mut a, &mut b, &Options::new()).await?;
+                let totals = gush_net::relay(&mut a, &mut b, &Options::new()).await?;
                 Ok::<_, std::io::Error>(totals.forward.bytes)
             });
             (client, server, runtime.spawn(relay))

@@ -1,0 +1,135 @@
+//! The error of a text that is no address, with carets under the wrong piece.
+
+use std::fmt;
+use std::ops::Range;
+
+use unicode_width::UnicodeWidthChar;
+
+use super::options;
+use crate::kind::Kind;
+
+/// A text that is no address: the mistake, the place, and the grammar of this kind of address.
+///
+/// Displays as several lines: the sentence, the address, carets under the wrong piece, and the grammar.
+///
+/// ```
+/// use gush_link::address::Address;
+/// let error = "tcp-listen:80,frok".parse::<Address>().unwrap_err();
+/// assert_eq!(error.message(), "tcp-listen takes no option 'frok'; did you mean 'fork'?");
+/// assert_eq!(&error.text()[error.span()], "frok");
+/// assert!(error.to_string().contains("\n  tcp-listen:80,frok\n                ^^^^\n"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddressError {
+    text: String,
+    span: Range<usize>,
+    message: String,
+    kind: Option<Kind>,
+}
+
+impl AddressError {
+    pub(super) fn new(fault: Fault, text: &str, kind: Option<Kind>) -> Self {
+        Self { text: text.to_owned(), span: fault.span, message: fault.message, kind }
+    }
+
+    /// The sentence, without the address and the grammar.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The whole address as given.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The wrong piece, as a byte range of [`text`](Self::text); empty if something is missing.
+    #[must_use]
+    pub fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// The kind of the intended address, if the keyword is known.
+    #[must_use]
+    pub fn kind(&self) -> Option<Kind> {
+        self.kind
+    }
+}
+
+impl fmt::Display for AddressError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let before = columns(&self.text[..self.span.start]);
+        let under = columns(&self.text[self.span.clone()]).max(1);
+        writeln!(f, "{}", self.message)?;
+        if !self.text.is_empty() {
+            writeln!(f, "  {}", visible(&self.text))?;
+            writeln!(f, "  {}{}", " ".repeat(before), "^".repeat(under))?;
+        }
+        match self.kind {
+            Some(kind) => {
+                write!(f, "  {} {}", kind.grammar(), kind.help())?;
+                let mut names = options::taken_by(kind).map(|row| row.usage()).collect::<Vec<_>>();
+                names.sort();
+                let Some(last) = names.pop() else { return Ok(()) };
+                names.iter_mut().for_each(|name| name.push(','));
+                names.insert(0, "options:".to_owned());
+                names.push(last);
+                listed(f, &names)
+            }
+            None => {
+                f.write_str("  the kinds of addresses:")?;
+                listed(f, &Kind::all().map(|kind| kind.grammar().to_owned()).collect::<Vec<_>>())
+            }
+        }
+    }
+}
+
+/// Writes `words` on new lines that fit a terminal.
+fn listed(f: &mut fmt::Formatter<'_>, words: &[String]) -> fmt::Result {
+    const WIDTH: usize = 79;
+    let mut width = WIDTH;
+    for word in words {
+        if width + 1 + word.len() > WIDTH {
+            f.write_str("\n ")?;
+            width = 1;
+        }
+        write!(f, " {word}")?;
+        width += 1 + word.len();
+    }
+    Ok(())
+}
+
+impl std::error::Error for AddressError {}
+
+/// The mistake in a piece of the text; [`AddressError`] adds the whole text.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub span: Range<usize>,
+    pub message: String,
+}
+
+pub(crate) fn fault<T>(span: Range<usize>, message: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault { span, message: message.into() })
+}
+
+/// The text with all control characters replaced: they would move a terminal's cursor, or worse.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn columns(text: &str) -> usize {
+    text.chars().map(|c| if c.is_control() { 1 } else { c.width().unwrap_or(0) }).sum()
+}
+
+/// The nearest of `names` to a mistyped `word`, as the end of a sentence, if any is near.
+pub(super) fn did_you_mean<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let near = names.map(|name| (strsim::damerau_levenshtein(&word.to_lowercase(), name), name));
+    match near.min() {
+        // A word of a single letter shares nothing with any name.
+        Some((distance, name)) if distance <= 1 + name.len() / 4 && distance < word.len() => {
+            format!("; did you mean '{name}'?")
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Addresses: the text that says which two ends to connect.
+//!
+//! `KIND:ARGUMENT[,OPTION[=VALUE]...]`, in the manner of socat(1), whose names are understood where they mean the
+//! same. The case of keywords and option names does not matter. `-` is standard input and output, a number is an
+//! inherited descriptor, and a text with a slash before any colon, or without a colon, is a path.
+//!
+//! A comma that belongs to a path or a value stands within quotes or after a backslash: `file:a\,b`, `'a,b'`. Within
+//! `'…'` everything is literal; elsewhere `\c` is `c`, and `\xHH` is the byte of that number. A command keeps its
+//! quotes, for the rules of the shell split it.
+//!
+//! Addresses may stand together: `A!!B` reads from one and writes to the other, and `A|B|C` is the first of several that
+//! can be opened. A `|` within a command belongs to the command.
+//!
+//! ```
+//! use gush_link::address::{Address, Kind, Opt};
+//!
+//! let address: Address = "TCP4-LISTEN:8080,fork,range=10.0.0.0/8+127.0.0.1".parse()?;
+//! assert_eq!(address.kind(), Kind::TcpListen);
+//! assert!(address.options().is_on(Opt::Fork));
+//! assert_eq!(address.to_string(), "tcp4-listen:8080,fork,range=10.0.0.0/8+127.0.0.1/32");
+//! # Ok::<(), gush_link::address::AddressError>(())
+//! ```
+
+pub(crate) mod argument;
+pub(crate) mod error;
+pub(crate) mod options;
+mod parse;
+mod parts;
+mod scan;
+pub(crate) mod terminal;
+mod value;
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
+
+pub use error::AddressError;
+pub use options::{Opt, Options, Row};
+pub(crate) use parse::is_path;
+pub(crate) use parts::quoted_path;
+pub use parts::{
+    Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
+};
+pub use value::{Takes, seconds};
+
+pub use crate::kind::{Kind, Target};
+
+/// One end of a link: what to open, and with which options.
+///
+/// It is made by parsing, and displays as a text that parses to the same address.
+///
+/// ```
+/// use gush_link::address::{Address, Target};
+///
+/// let address: Address = "file:'a,b',append".parse()?;
+/// assert_eq!(*address.target(), Target::File("a,b".into()));
+/// assert_eq!(address.to_string(), r"file:a\,b,append");
+/// # Ok::<(), gush_link::address::AddressError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Address {
+    target: Target,
+    options: Options,
+}
+
+impl Address {
+    /// Reads an address that need not be UTF-8, as command lines and paths need not.
+    ///
+    /// # Errors
+    /// [`AddressError`], which points at the wrong piece.
+    ///
+    /// ```
+    /// use std::ffi::OsStr;
+    /// use std::os::unix::ffi::OsStrExt;
+    /// use gush_link::address::{Address, Target};
+    ///
+    /// let name = OsStr::from_bytes(b"/tmp/\xff");
+    /// assert_eq!(*Address::from_os(name)?.target(), Target::Path(name.into()));
+    /// # Ok::<(), gush_link::address::AddressError>(())
+    /// ```
+    pub fn from_os(text: &OsStr) -> Result<Self, AddressError> {
+        let mut readable = String::with_capacity(text.len());
+        for chunk in text.as_bytes().utf8_chunks() {
+            readable.push_str(chunk.valid());
+            chunk.invalid().iter().for_each(|&byte| readable.push_str(&scan::escaped(byte)));
+        }
+        readable.parse()
+    }
+
+    /// What to open.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The options it was given.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The kind of address.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.target.kind()
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        parse::address(text)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.target, self.options)
+    }
+}
+
+/// The grammar of all kinds and options, as lines for a help text.
+///
+/// ```
+/// assert!(gush_link::address::grammar().contains("tcp:HOST:PORT"));
+/// ```
+#[must_use]
+pub fn grammar() -> String {
+    let mut text = String::from("Addresses:\n");
+    for kind in Kind::all() {
+        text += &format!("  {:<24}{}\n", kind.grammar(), kind.help());
+    }
+    text += "\nOptions, each after a comma:\n";
+    for row in Opt::all() {
+        let kinds: Vec<_> = row.kinds().map(|kind| kind.name()).collect();
+        text += &format!("  {:<24}{} ({})\n", row.usage(), row.help, kinds.join(", "));
+    }
+    text
+}

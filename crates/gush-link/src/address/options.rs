@@ -1,0 +1,437 @@
+//! The options of addresses, as data: name, kinds, type of value, help.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::terminal::Setting;
+use super::value::{Takes, Value};
+use crate::kind::Kind;
+
+/// An option of an address.
+///
+/// ```
+/// use gush_link::address::Opt;
+/// assert_eq!(Opt::MaxChildren.name(), "max-children");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the table below says what each does")]
+pub enum Opt {
+    Fork,
+    MaxChildren,
+    Backlog,
+    ReuseAddr,
+    Range,
+    Bind,
+    Ipv6Only,
+    ConnectTimeout,
+    Retry,
+    Interval,
+    NoDelay,
+    KeepAlive,
+    KeepIdle,
+    KeepInterval,
+    KeepCount,
+    UserTimeout,
+    SendBuffer,
+    ReceiveBuffer,
+    Mode,
+    User,
+    Group,
+    Unlink,
+    UnlinkClose,
+    Append,
+    Create,
+    Truncate,
+    Exclusive,
+    ReadOnly,
+    WriteOnly,
+    Seek,
+    Pty,
+    Raw,
+    Echo,
+    Stderr,
+    Setsid,
+    Pipes,
+    Directory,
+    Credentials,
+    Link,
+    WaitSlave,
+    Terminal,
+    Crnl,
+    Cr,
+    IgnoreEof,
+    ShutNone,
+    Escape,
+    #[cfg(feature = "tls")]
+    Certificate,
+    #[cfg(feature = "tls")]
+    Key,
+    #[cfg(feature = "tls")]
+    CaFile,
+    #[cfg(feature = "tls")]
+    CaPath,
+    #[cfg(feature = "tls")]
+    Verify,
+    #[cfg(feature = "tls")]
+    CommonName,
+    #[cfg(feature = "tls")]
+    Sni,
+    #[cfg(feature = "tls")]
+    NoSni,
+    #[cfg(feature = "tls")]
+    Alpn,
+    #[cfg(feature = "tls")]
+    MinVersion,
+    #[cfg(feature = "tls")]
+    HandshakeTimeout,
+}
+
+/// A row of the table of options.
+#[derive(Debug)]
+pub struct Row {
+    /// The option.
+    pub option: Opt,
+    /// Its name.
+    pub name: &'static str,
+    /// Other names for it, socat's among them.
+    pub aliases: &'static [&'static str],
+    /// What stands after `=`.
+    pub takes: Takes,
+    /// Options of which one must be there too.
+    pub needs: &'static [Opt],
+    /// What it does, in a few words.
+    pub help: &'static str,
+}
+
+impl Row {
+    /// The kinds of addresses that take it.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        Kind::all().filter(|kind| kind.takes(self.option))
+    }
+
+    /// The option as a help text shows it, such as `mode=OCTAL`.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        match self.takes.metavariable() {
+            "" => self.name.to_owned(),
+            value => format!("{}={value}", self.name),
+        }
+    }
+}
+
+// Options that kinds take together.
+pub(crate) const SERVING: &[Opt] = &[Opt::Fork, Opt::MaxChildren];
+/// Of ports that are bound.
+pub(crate) const BOUND: &[Opt] = &[Opt::ReuseAddr, Opt::Range, Opt::Bind, Opt::Ipv6Only];
+/// Of TCP connections that are made.
+pub(crate) const CONNECTED: &[Opt] = &[Opt::ReuseAddr, Opt::Bind, Opt::ConnectTimeout];
+pub(crate) const RETRIED: &[Opt] = &[Opt::Retry, Opt::Interval];
+pub(crate) const TCP: &[Opt] = &[
+    Opt::NoDelay,
+    Opt::KeepAlive,
+    Opt::KeepIdle,
+    Opt::KeepInterval,
+    Opt::KeepCount,
+    Opt::UserTimeout,
+];
+pub(crate) const BUFFERS: &[Opt] = &[Opt::SendBuffer, Opt::ReceiveBuffer];
+#[cfg(feature = "tls")]
+pub(crate) const TLS: &[Opt] = &[
+    Opt::Certificate,
+    Opt::Key,
+    Opt::CaFile,
+    Opt::CaPath,
+    Opt::Verify,
+    Opt::Alpn,
+    Opt::MinVersion,
+    Opt::HandshakeTimeout,
+];
+pub(crate) const CONTENT: &[Opt] =
+    &[Opt::Append, Opt::Create, Opt::Truncate, Opt::Exclusive, Opt::Seek];
+/// Of names that are made.
+pub(crate) const OWNED: &[Opt] = &[Opt::Mode, Opt::User, Opt::Group];
+/// Of every address with a keyword (`shape/`).
+pub(crate) const SHAPES: &[Opt] = &[Opt::Crnl, Opt::Cr, Opt::IgnoreEof, Opt::ShutNone, Opt::Escape];
+pub(crate) const TERMINAL: &[Opt] = &[Opt::Raw, Opt::Echo, Opt::Terminal];
+pub(crate) const ACCESS: &[Opt] = &[Opt::ReadOnly, Opt::WriteOnly];
+pub(crate) const PROGRAM: &[Opt] = &[
+    Opt::Pty,
+    Opt::Raw,
+    Opt::Echo,
+    Opt::Terminal,
+    Opt::Stderr,
+    Opt::Setsid,
+    Opt::Pipes,
+    Opt::Directory,
+];
+
+macro_rules! rows {
+    ($($(#[cfg($when:meta)])? $option:ident $name:literal [$($alias:literal),*] $takes:ident, [$($needs:ident),*], $help:literal;)*) => {
+        &[$($(#[cfg($when)])? Row {
+            option: Opt::$option,
+            name: $name,
+            aliases: &[$($alias),*],
+            takes: Takes::$takes,
+            needs: &[$(Opt::$needs),*],
+            help: $help,
+        }),*]
+    };
+}
+
+/// In the order of [`Opt`].
+const ROWS: &[Row] = rows![
+    Fork "fork" [] Flag, [], "serves every client, not one; of udp-listen every sender, until it is silent for 60 s (-T)";
+    MaxChildren "max-children" [] Count, [Fork], "clients served at once; more wait";
+    Backlog "backlog" [] Count, [], "connections that may wait to be accepted";
+    ReuseAddr "reuseaddr" ["so-reuseaddr"] Flag, [], "binds although old connections linger; on for tcp-listen. On udp-listen it shares the port: others get the datagrams";
+    Range "range" [] Ranges, [], "whose connections are accepted: networks joined by +, or range= again";
+    Bind "bind" [] Text, [], "the local address, HOST or HOST:PORT";
+    Ipv6Only "ipv6only" ["ipv6-v6only", "v6only"] Flag, [], "does not take IPv4 on an IPv6 socket";
+    ConnectTimeout "connect-timeout" [] Seconds, [], "how long one attempt may take (30 s; a proxy has 60 s to reach HOST)";
+    Retry "retry" [] Retries, [], "further attempts, or forever";
+    Interval "interval" [] Seconds, [Retry], "time between attempts (1 s)";
+    NoDelay "nodelay" ["tcp-nodelay"] Flag, [], "sends short messages at once; on by default";
+    KeepAlive "keepalive" ["so-keepalive"] Flag, [], "notices a peer that vanished";
+    KeepIdle "keepidle" ["tcp-keepidle"] Seconds, [], "silence before the first question whether the peer is there; with keepalive";
+    KeepInterval "keepintvl" ["tcp-keepintvl"] Seconds, [], "time between such questions";
+    KeepCount "keepcnt" ["tcp-keepcnt"] Count, [], "questions without an answer that end the connection";
+    UserTimeout "user-timeout" ["tcp-user-timeout"] Seconds, [], "how long sent bytes may stay unacknowledged before the connection ends";
+    SendBuffer "sndbuf" ["so-sndbuf"] Size, [], "the socket's send buffer";
+    ReceiveBuffer "rcvbuf" ["so-rcvbuf"] Size, [], "the socket's receive buffer";
+    Mode "mode" ["perm", "perm-early"] Mode, [], "permissions of what is made";
+    User "user" ["owner", "uid", "user-early", "user-late", "uid-l"] User, [], "owner of what is made";
+    Group "group" ["gid", "group-early", "group-late", "gid-l"] Group, [], "group of what is made";
+    Unlink "unlink" ["unlink-early"] Flag, [], "replaces a socket that nobody listens on any more";
+    UnlinkClose "unlink-close" [] Flag, [], "removes at the end what was made; on by default";
+    Append "append" ["o-append"] Flag, [], "writes at the file's end";
+    Create "create" ["creat", "o-create", "o-creat"] Flag, [], "makes a missing file, where it is written; PATH alone does so with -u only";
+    Truncate "trunc" ["o-trunc"] Flag, [], "empties the file first";
+    Exclusive "excl" ["o-excl"] Flag, [Create], "fails if the file is there";
+    ReadOnly "rdonly" ["o-rdonly"] Flag, [], "opens for reading only";
+    WriteOnly "wronly" ["o-wronly"] Flag, [], "opens for writing only";
+    Seek "seek" ["seek-set", "lseek"] Size, [], "starts at this offset";
+    Pty "pty" [] Flag, [], "gives the program a terminal";
+    Raw "raw" ["rawer", "cfmakeraw"] Flag, [Pty], "the terminal changes nothing that passes, and no end of data is passed on to it";
+    Echo "echo" [] Flag, [Pty], "the terminal repeats what it is sent; on unless raw";
+    Stderr "stderr" [] Flag, [], "takes the program's standard error too";
+    Setsid "setsid" [] Flag, [], "starts the program in a session of its own";
+    Pipes "pipes" [] Flag, [], "gives the program two pipes, not a socket";
+    Directory "cwd" ["chdir", "cd"] Path, [], "where the program starts";
+    Credentials "credentials" [] Path, [], "a file with NAME:PASSWORD for the proxy";
+    Link "link" ["symbolic-link"] Path, [], "a symbolic link to the pseudo-terminal, removed at the end; with unlink it replaces such a link";
+    WaitSlave "wait-slave" [] Flag, [], "waits until somebody opens the pseudo-terminal";
+    Terminal "SETTING" [] Flag, [Pty], "of a terminal or line, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; put back at the end";
+    Crnl "crnl" ["crlf"] Flag, [], "lines end by CR LF there, and by LF at the other side; through memory";
+    Cr "cr" [] Flag, [], "lines end by CR there, and by LF at the other side; through memory";
+    IgnoreEof "ignoreeof" ["ignore-eof"] Flag, [], "the end of its data is none, as with tail -f; through memory";
+    ShutNone "shut-none" [] Flag, [], "is not told that the other side's data has ended; through memory";
+    Escape "escape" [] Byte, [], "the byte that ends the data read there, such as 0x1d, which is Ctrl-] on a raw terminal; -t TIME then ends the link; through memory";
+    #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "a PEM file with our certificate and those between it and its authority, and the key unless key= names another";
+    #[cfg(feature = "tls")] Key "key" ["openssl-key"] Path, [Certificate], "a PEM file with our private key";
+    #[cfg(feature = "tls")] CaFile "cafile" ["openssl-cafile"] Path, [], "a PEM file with the authorities to trust, not the system's; of tls-listen: whose clients are let in";
+    #[cfg(feature = "tls")] CaPath "capath" ["openssl-capath"] Path, [], "the same, as a directory of PEM files with names as openssl rehash gives them";
+    #[cfg(feature = "tls")] Verify "verify" ["openssl-verify"] Flag, [], "checks the peer's certificate: of tls on by default, of tls-listen on with cafile or capath (socat: always), and then clients must show one";
+    #[cfg(feature = "tls")] CommonName "commonname" ["openssl-commonname"] Name, [], "the name that the server's certificate must have, if it is not HOST";
+    #[cfg(feature = "tls")] Sni "sni" ["snihost", "openssl-snihost"] Name, [], "the name that the server is asked for, if it is not the one that is checked";
+    #[cfg(feature = "tls")] NoSni "no-sni" ["nosni", "openssl-no-sni"] Flag, [], "asks the server for no name";
+    #[cfg(feature = "tls")] Alpn "alpn" [] Protocols, [], "protocols to agree on, the best first, such as h2+http/1.1";
+    #[cfg(feature = "tls")] MinVersion "min-version" ["min-proto-version", "openssl-min-proto-version"] TlsVersion, [], "the oldest version of TLS that is spoken (1.2)";
+    #[cfg(feature = "tls")] HandshakeTimeout "handshake-timeout" [] Seconds, [], "how long the handshake may take (10 s)";
+];
+
+impl Opt {
+    /// The row of the table that describes it.
+    #[must_use]
+    pub fn row(self) -> &'static Row {
+        &ROWS[self as usize]
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
+    }
+
+    /// Every option.
+    pub fn all() -> impl Iterator<Item = &'static Row> {
+        ROWS.iter()
+    }
+}
+
+pub(crate) fn taken_by(kind: Kind) -> impl Iterator<Item = &'static Row> {
+    ROWS.iter().filter(move |row| kind.takes(row.option))
+}
+
+pub(crate) fn named(word: &str) -> Option<&'static Row> {
+    let is = |name: &str| name.eq_ignore_ascii_case(word);
+    // A setting has a name of its own.
+    let named = ROWS.iter().filter(|row| row.option != Opt::Terminal);
+    named.into_iter().find(|row| is(row.name) || row.aliases.iter().any(|name| is(name)))
+}
+
+/// The options that an address was given.
+///
+/// ```
+/// use gush_link::address::{Address, Opt};
+/// let address: Address = "tcp-listen:80,fork,max-children=20".parse()?;
+/// assert!(address.options().is_on(Opt::Fork));
+/// assert_eq!(address.options().count(Opt::MaxChildren), Some(20));
+/// assert_eq!(address.options().flag(Opt::ReuseAddr), None);
+/// # Ok::<(), gush_link::address::AddressError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options(pub(super) BTreeMap<Opt, Value>);
+
+impl Options {
+    /// Was the option given?
+    #[must_use]
+    pub fn has(&self, option: Opt) -> bool {
+        self.0.contains_key(&option)
+    }
+
+    /// A flag that was given: on or off.
+    #[must_use]
+    pub fn flag(&self, option: Opt) -> Option<bool> {
+        match self.0.get(&option) {
+            Some(&Value::Flag(on)) => Some(on),
+            _ => None,
+        }
+    }
+
+    /// Is the flag given and on?
+    #[must_use]
+    pub fn is_on(&self, option: Opt) -> bool {
+        self.flag(option) == Some(true)
+    }
+
+    /// A number.
+    #[must_use]
+    pub fn count(&self, option: Opt) -> Option<u32> {
+        match self.0.get(&option) {
+            Some(&Value::Count(count)) => Some(count),
+            _ => None,
+        }
+    }
+
+    /// How often to try again: `u32::MAX` stands for ever.
+    #[must_use]
+    pub fn retries(&self) -> u32 {
+        match self.0.get(&Opt::Retry) {
+            Some(&Value::Retries(retries)) => retries,
+            _ => 0,
+        }
+    }
+
+    /// A size or an offset in bytes.
+    #[must_use]
+    pub fn size_bytes(&self, option: Opt) -> Option<u64> {
+        match self.0.get(&option) {
+            Some(&Value::Size(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// A byte.
+    #[must_use]
+    pub fn byte(&self, option: Opt) -> Option<u8> {
+        match self.0.get(&option) {
+            Some(&Value::Byte(byte)) => Some(byte),
+            _ => None,
+        }
+    }
+
+    /// A length of time.
+    #[must_use]
+    pub fn duration(&self, option: Opt) -> Option<Duration> {
+        match self.0.get(&option) {
+            Some(&Value::Seconds(duration)) => Some(duration),
+            _ => None,
+        }
+    }
+
+    /// Permission bits.
+    #[must_use]
+    pub fn mode(&self) -> Option<u32> {
+        match self.0.get(&Opt::Mode) {
+            Some(&Value::Mode(mode)) => Some(mode),
+            _ => None,
+        }
+    }
+
+    /// The networks whose peers are accepted; empty means everybody.
+    #[must_use]
+    pub fn ranges(&self) -> &[IpNet] {
+        match self.0.get(&Opt::Range) {
+            Some(Value::Ranges(ranges)) => ranges,
+            _ => &[],
+        }
+    }
+
+    /// A path.
+    #[must_use]
+    pub fn path(&self, option: Opt) -> Option<&OsString> {
+        match self.0.get(&option) {
+            Some(Value::Path(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// The settings of a terminal, in the order in which they were given.
+    pub(crate) fn settings(&self) -> &[Setting] {
+        match self.0.get(&Opt::Terminal) {
+            Some(Value::Settings(settings)) => settings,
+            _ => &[],
+        }
+    }
+
+    /// A name or a list, as text.
+    #[must_use]
+    pub fn text(&self, option: Opt) -> Option<&str> {
+        match self.0.get(&option) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The local address that was asked for.
+    #[must_use]
+    pub fn bind(&self) -> Option<&str> {
+        self.text(Opt::Bind)
+    }
+}
+
+/// As they stand behind an address, each after a comma.
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(option, value)| match value {
+            Value::Flag(true) => write!(f, ",{}", option.name()),
+            Value::Settings(settings) => {
+                settings.iter().try_for_each(|setting| write!(f, ",{setting}"))
+            }
+            value => write!(f, ",{}={value}", option.name()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stand_in_the_order_of_their_options() {
+        assert!(ROWS.iter().enumerate().all(|(at, row)| row.option as usize == at));
+    }
+
+    #[test]
+    fn no_name_means_two_options() {
+        let mut names: Vec<_> =
+            ROWS.iter().flat_map(|row| row.aliases.iter().chain([&row.name])).collect();
+        names.sort();
+        assert!(names.is_sorted_by(|one, other| one < other));
+    }
+}

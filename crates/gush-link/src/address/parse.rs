@@ -1,0 +1,350 @@
+//! Parses the text of an address.
+
+use std::ops::Range;
+
+use super::Address;
+use super::argument::{Argument, bind};
+use super::error::{AddressError, Fault, did_you_mean, fault};
+use super::options::{self, Opt, Options, Row};
+use super::scan::{find, find_all, pieces, unquoted};
+use super::terminal::Setting;
+use super::value::{Value, ranges};
+use crate::kind::{Form, Kind, Target, is_of_socat, keyword, keywords};
+
+/// Pairs of options that contradict each other.
+const CONFLICTS: &[(Opt, Opt)] = &[
+    (Opt::ReadOnly, Opt::WriteOnly),
+    (Opt::ReadOnly, Opt::Append),
+    (Opt::ReadOnly, Opt::Truncate),
+    (Opt::Append, Opt::Seek),
+    (Opt::Pty, Opt::Pipes),
+    (Opt::Cr, Opt::Crnl),
+];
+
+pub(super) fn address(text: &str) -> Result<Address, AddressError> {
+    let mut kind = None;
+    first_of(text, &mut kind).map_err(|fault| AddressError::new(fault, text, kind))
+}
+
+/// `A|B`: alternatives, or one alone.
+fn first_of(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+    *kind_seen = begun(text);
+    let alternatives = alternatives(text)?;
+    if alternatives.len() == 1 {
+        return joined(text, kind_seen);
+    }
+    let mut choices = Vec::new();
+    for piece in alternatives {
+        let choice = within(text, &piece, kind_seen, joined)?;
+        let row = choice.kind().row();
+        if row.listens || row.is_datagrams {
+            *kind_seen = Some(Kind::FirstOf);
+            let why =
+                if row.listens { "clients come to it" } else { "it is open whoever is there" };
+            return fault(piece, format!("nothing falls back from {} or to it: {why}", row.name));
+        }
+        choices.push(choice);
+    }
+    Ok(Address { target: Target::FirstOf(choices), options: Options::default() })
+}
+
+/// The kind that a text begins with. An unclosed quote hides the ends of pieces, but not the keyword before them.
+fn begun(text: &str) -> Option<Kind> {
+    let word = text.split([':', ',']).next().unwrap_or_default();
+    keyword(word).map(|(kind, _)| kind)
+}
+
+/// Where the pieces between `|` stand. A command has the rest: its own `|` is the shell's.
+fn alternatives(text: &str) -> Result<Vec<Range<usize>>, Fault> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for at in find_all(text, "|")? {
+        let word = text[start..at].split(':').next().unwrap_or_default();
+        if keyword(word).is_some_and(|(kind, _)| kind.row().is_program) {
+            break;
+        }
+        pieces.push(start..at);
+        start = at + 1;
+    }
+    pieces.push(start..text.len());
+    Ok(pieces)
+}
+
+/// `A!!B`: one address is read, the other is written; or one alone.
+fn joined(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+    let seams = find_all(text, "!!")?;
+    let at = match seams.as_slice() {
+        [] => return parse(text, kind_seen),
+        [at] => *at,
+        [_, further, ..] => {
+            return fault(*further..*further + 2, "one address is read and one is written: A!!B");
+        }
+    };
+    let mut part = |piece: Range<usize>| {
+        let address = within(text, &piece, kind_seen, parse)?;
+        match address.kind().listens() {
+            true => fault(piece, "clients come to it, both to read and to write"),
+            false => Ok(address),
+        }
+    };
+    let (read, written) = (part(0..at)?, part(at + 2..text.len())?);
+    if read.kind().row().is_program && written.kind().row().is_program {
+        return fault(at + 2..text.len(), "one of the two may be a program, not both");
+    }
+    let target = Target::Joined(Box::new([read, written]));
+    Ok(Address { target, options: Options::default() })
+}
+
+/// Reads a part of the text; a fault is told where it stands in the whole.
+fn within(
+    text: &str,
+    piece: &Range<usize>,
+    kind_seen: &mut Option<Kind>,
+    read: impl Fn(&str, &mut Option<Kind>) -> Result<Address, Fault>,
+) -> Result<Address, Fault> {
+    read(&text[piece.clone()], kind_seen).map_err(|Fault { span, message }| Fault {
+        span: span.start + piece.start..span.end + piece.start,
+        message,
+    })
+}
+
+fn parse(text: &str, kind_seen: &mut Option<Kind>) -> Result<Address, Fault> {
+    // Not that of the address before this one.
+    *kind_seen = begun(text);
+    let pieces = pieces(text)?;
+    let head = classify(text, pieces[0].clone())?;
+    *kind_seen = Some(head.kind);
+    let target = target(text, &head)?;
+    let (options, places) = read_options(text, head.kind, &pieces[1..])?;
+    let mut address = Address { target, options };
+    for &option in head.form.implies() {
+        address.options.0.entry(option).or_insert(Value::Flag(true));
+    }
+    check(head.kind, &address.options, &places)?;
+    settle_bind(&mut address, &places)?;
+    Ok(address)
+}
+
+/// The first piece: a keyword, and the argument after the colon.
+struct Head {
+    kind: Kind,
+    form: Form,
+    /// The range of the whole argument, empty at the end of the piece if there is none.
+    argument: Range<usize>,
+    has_colon: bool,
+}
+
+fn classify(text: &str, head: Range<usize>) -> Result<Head, Fault> {
+    let whole = &text[head.clone()];
+    if whole.is_empty() {
+        return fault(head, "an address is missing here");
+    }
+    let path =
+        Head { kind: Kind::Path, form: Form::Plain, argument: head.clone(), has_colon: false };
+    if whole.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(Head { kind: Kind::Fd, ..path });
+    }
+    let colon = find(text, head.clone(), b':');
+    let word = head.start..colon.unwrap_or(head.end);
+    if let Some((kind, form)) = keyword(&text[word.clone()]) {
+        let argument = colon.map_or(head.end, |colon| colon + 1)..head.end;
+        return Ok(Head { kind, form, argument, has_colon: colon.is_some() });
+    }
+    let name = &text[word.clone()];
+    if colon.is_none() {
+        return match reserved(name) {
+            Some(message) => fault(word, message),
+            None => Ok(path),
+        };
+    }
+    if name.contains('/') {
+        return Ok(path);
+    }
+    let message = match did_you_mean(name, keywords()).as_str() {
+        "" => format!(
+            "there is no kind of address '{name}'; a file of this name is written ./{whole}"
+        ),
+        hint => format!("there is no kind of address '{name}'{hint}"),
+    };
+    fault(word, message)
+}
+
+/// Why a word alone, such as `pty`, is not read as a file name.
+fn reserved(word: &str) -> Option<String> {
+    let file = format!("a file of this name is written ./{word}");
+    if let Some(row) = options::named(word) {
+        let kinds: Vec<_> = row.kinds().map(|kind| kind.grammar()).collect();
+        let usage = row.usage();
+        return Some(format!(
+            "'{word}' alone is no address but an option: {}; {file}",
+            kinds.iter().map(|kind| format!("{kind},{usage}")).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    is_of_socat(word).then(|| format!("gush has no kind of address '{word}', as socat has; {file}"))
+}
+
+/// Is this text without a keyword read as a path?
+pub(crate) fn is_path(text: &str) -> bool {
+    matches!(classify(text, 0..text.len()), Ok(Head { kind: Kind::Path, has_colon: false, .. }))
+}
+
+fn target(text: &str, head: &Head) -> Result<Target, Fault> {
+    let Head { kind, form, argument: ref piece, has_colon } = *head;
+    let argument = Argument { text, piece: piece.clone(), kind, form };
+    if !has_colon && argument.is_empty() && !kind.row().stands_alone {
+        return fault(
+            piece.clone(),
+            format!(
+                "{} needs more, after a colon: {}; a file of this name is written ./{}",
+                kind.name(),
+                kind.grammar(),
+                &text[..piece.start]
+            ),
+        );
+    }
+    Target::read(&argument)
+}
+
+/// The range of each option in the text, for errors found later.
+type Places = Vec<(Opt, Range<usize>)>;
+
+fn read_options(
+    text: &str,
+    kind: Kind,
+    given: &[Range<usize>],
+) -> Result<(Options, Places), Fault> {
+    let mut options = Options::default();
+    let mut places = Places::new();
+    for piece in given {
+        if let Some(networks) = further_ranges(text, piece, &places) {
+            add_ranges(&mut options, networks);
+            continue;
+        }
+        let equals = find(text, piece.clone(), b'=');
+        let name = piece.start..equals.unwrap_or(piece.end);
+        if let Some(setting) = setting(text, kind, piece, &name)? {
+            match options.0.entry(Opt::Terminal).or_insert(Value::Settings(Vec::new())) {
+                Value::Settings(settings) => settings.push(setting),
+                other => *other = Value::Settings(vec![setting]),
+            }
+            places.push((Opt::Terminal, piece.clone()));
+            continue;
+        }
+        let row = row_for(text, kind, &name)?;
+        let value = equals.map(|equals| equals + 1..piece.end);
+        let bytes = value.clone().map(|value| unquoted(text, value)).transpose()?;
+        let value = Value::read(row.takes, bytes).or_else(|why| {
+            let place = value.filter(|value| !value.is_empty()).unwrap_or_else(|| piece.clone());
+            fault(place, format!("{} {why}", row.name))
+        })?;
+        match value {
+            Value::Ranges(networks) => add_ranges(&mut options, networks),
+            _ if options.has(row.option) => {
+                return fault(name, format!("{} is given twice", row.name));
+            }
+            value => drop(options.0.insert(row.option, value)),
+        }
+        places.push((row.option, piece.clone()));
+    }
+    Ok((options, places))
+}
+
+/// A setting of a terminal, where the kind may be one and the name is no option.
+fn setting(
+    text: &str,
+    kind: Kind,
+    piece: &Range<usize>,
+    name: &Range<usize>,
+) -> Result<Option<Setting>, Fault> {
+    let word = &text[name.clone()];
+    if !kind.takes(Opt::Terminal) || options::named(word).is_some() {
+        return Ok(None);
+    }
+    let value = (name.end < piece.end).then(|| &text[name.end + 1..piece.end]);
+    match Setting::read(word, value) {
+        None => Ok(None),
+        Some(Ok(setting)) => Ok(Some(setting)),
+        Some(Err(why)) => fault(piece.clone(), format!("{word} {why}")),
+    }
+}
+
+/// `range=A,B`: no option has the name of a network, so a network after `range=` belongs to `range=`.
+fn further_ranges(text: &str, piece: &Range<usize>, places: &Places) -> Option<Vec<ipnet::IpNet>> {
+    matches!(places.last(), Some((Opt::Range, _))).then(|| ranges(&text[piece.clone()]))?
+}
+
+fn add_ranges(options: &mut Options, mut more: Vec<ipnet::IpNet>) {
+    match options.0.entry(Opt::Range).or_insert(Value::Ranges(Vec::new())) {
+        Value::Ranges(networks) => networks.append(&mut more),
+        other => *other = Value::Ranges(more),
+    }
+}
+
+fn row_for(text: &str, kind: Kind, name: &Range<usize>) -> Result<&'static Row, Fault> {
+    let word = &text[name.clone()];
+    if word.is_empty() {
+        return fault(
+            name.clone(),
+            "an option is missing here; a comma that belongs to a path needs a backslash before it",
+        );
+    }
+    match options::named(word) {
+        Some(row) if kind.takes(row.option) => Ok(row),
+        Some(row) => {
+            let kinds: Vec<_> = row.kinds().map(|kind| kind.name()).collect();
+            let message = format!(
+                "{} takes no option '{word}', which belongs to {}",
+                kind.name(),
+                kinds.join(", ")
+            );
+            fault(name.clone(), message)
+        }
+        None => {
+            let settings = Setting::names().filter(|_| kind.takes(Opt::Terminal));
+            let names = options::taken_by(kind).map(|row| row.name).chain(settings);
+            let hint = did_you_mean(word, names);
+            fault(name.clone(), format!("{} takes no option '{word}'{hint}", kind.name()))
+        }
+    }
+}
+
+fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
+    for (option, place) in places {
+        let needs = option.row().needs;
+        // Of a kind that is a terminal anyway nothing more is asked.
+        let asked = needs.iter().any(|&needed| kind.takes(needed));
+        if asked && !needs.iter().any(|&needed| options.has(needed)) {
+            let names: Vec<_> = needs.iter().map(|needed| needed.name()).collect();
+            return fault(
+                place.clone(),
+                format!("{} needs {} too", option.name(), names.join(" or ")),
+            );
+        }
+    }
+    let both = CONFLICTS.iter().find(|&&(one, other)| options.is_on(one) && options.is_on(other));
+    if let Some(&(one, other)) = both {
+        let named = places.iter().rfind(|(option, _)| [one, other].contains(option));
+        let place = named.map_or(0..0, |(_, place)| place.clone());
+        return fault(place, format!("{} and {} contradict each other", one.name(), other.name()));
+    }
+    Ok(())
+}
+
+/// Moves a listener's `bind=HOST` into the host of its address. A connection's `bind=` stays an option.
+fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
+    let Some(text) = address.options.bind().map(str::to_owned) else {
+        return Ok(());
+    };
+    let place = places
+        .iter()
+        .find(|(option, _)| *option == Opt::Bind)
+        .map_or(0..0, |(_, place)| place.clone());
+    let bind = bind(&text).or_else(|why| fault(place.clone(), format!("bind: {}", why.message)))?;
+    let Some(local) = address.target.local_mut() else { return Ok(()) };
+    if local.host.is_some() || bind.port.is_some() {
+        return fault(place, "bind takes a HOST here, and only where the address has none");
+    }
+    local.host = bind.host;
+    address.options.0.remove(&Opt::Bind);
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! Settings of terminals and serial lines, as options of addresses: the names of stty(1) and socat(1).
+
+use std::fmt;
+
+use rustix::io::Errno;
+use rustix::termios::{
+    ControlModes, InputModes, LocalModes, OutputModes, SpecialCodeIndex, Termios,
+};
+
+/// What a name sets (termios(3)).
+#[derive(Debug)]
+enum Means {
+    Input(InputModes),
+    Output(OutputModes),
+    Control(ControlModes),
+    Local(LocalModes),
+    /// The number of bits of a character.
+    Size(ControlModes),
+    Code(SpecialCodeIndex),
+    Speed(Line),
+}
+
+/// Which speeds of a line.
+#[derive(Debug, Clone, Copy)]
+enum Line {
+    Both,
+    Input,
+    Output,
+}
+
+#[derive(Debug)]
+struct Row {
+    name: &'static str,
+    means: Means,
+}
+
+macro_rules! rows {
+    ($($name:literal $means:ident($value:expr);)*) => {
+        &[$(Row { name: $name, means: Means::$means($value) }),*]
+    };
+}
+
+const ROWS: &[Row] = rows![
+    "ispeed" Speed(Line::Input);
+    "ospeed" Speed(Line::Output);
+    "cs5" Size(ControlModes::CS5);
+    "cs6" Size(ControlModes::CS6);
+    "cs7" Size(ControlModes::CS7);
+    "cs8" Size(ControlModes::CS8);
+    "cstopb" Control(ControlModes::CSTOPB);
+    "parenb" Control(ControlModes::PARENB);
+    "parodd" Control(ControlModes::PARODD);
+    "cread" Control(ControlModes::CREAD);
+    "hupcl" Control(ControlModes::HUPCL);
+    "clocal" Control(ControlModes::CLOCAL);
+    "crtscts" Control(ControlModes::CRTSCTS);
+    "ignbrk" Input(InputModes::IGNBRK);
+    "brkint" Input(InputModes::BRKINT);
+    "ignpar" Input(InputModes::IGNPAR);
+    "parmrk" Input(InputModes::PARMRK);
+    "inpck" Input(InputModes::INPCK);
+    "istrip" Input(InputModes::ISTRIP);
+    "inlcr" Input(InputModes::INLCR);
+    "igncr" Input(InputModes::IGNCR);
+    "icrnl" Input(InputModes::ICRNL);
+    "ixon" Input(InputModes::IXON);
+    "ixany" Input(InputModes::IXANY);
+    "ixoff" Input(InputModes::IXOFF);
+    "imaxbel" Input(InputModes::IMAXBEL);
+    "opost" Output(OutputModes::OPOST);
+    "onlcr" Output(OutputModes::ONLCR);
+    "ocrnl" Output(OutputModes::OCRNL);
+    "onocr" Output(OutputModes::ONOCR);
+    "onlret" Output(OutputModes::ONLRET);
+    "isig" Local(LocalModes::ISIG);
+    "icanon" Local(LocalModes::ICANON);
+    "echoe" Local(LocalModes::ECHOE);
+    "echok" Local(LocalModes::ECHOK);
+    "echonl" Local(LocalModes::ECHONL);
+    "echoctl" Local(LocalModes::ECHOCTL);
+    "echoprt" Local(LocalModes::ECHOPRT);
+    "echoke" Local(LocalModes::ECHOKE);
+    "noflsh" Local(LocalModes::NOFLSH);
+    "tostop" Local(LocalModes::TOSTOP);
+    "iexten" Local(LocalModes::IEXTEN);
+    "min" Code(SpecialCodeIndex::VMIN);
+    "time" Code(SpecialCodeIndex::VTIME);
+    "intr" Code(SpecialCodeIndex::VINTR);
+    "quit" Code(SpecialCodeIndex::VQUIT);
+    "erase" Code(SpecialCodeIndex::VERASE);
+    "kill" Code(SpecialCodeIndex::VKILL);
+    "eof" Code(SpecialCodeIndex::VEOF);
+    "eol" Code(SpecialCodeIndex::VEOL);
+    "eol2" Code(SpecialCodeIndex::VEOL2);
+    "start" Code(SpecialCodeIndex::VSTART);
+    "stop" Code(SpecialCodeIndex::VSTOP);
+    "susp" Code(SpecialCodeIndex::VSUSP);
+    "reprint" Code(SpecialCodeIndex::VREPRINT);
+    "discard" Code(SpecialCodeIndex::VDISCARD);
+    "werase" Code(SpecialCodeIndex::VWERASE);
+    "lnext" Code(SpecialCodeIndex::VLNEXT);
+];
+
+/// `bN`, such as `b115200`: both speeds of a line.
+const BAUD: Row = Row { name: "b", means: Means::Speed(Line::Both) };
+
+/// One setting, such as `b115200`, `echoctl=0` or `min=1`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Setting {
+    row: &'static Row,
+    /// A mode that is off has 0.
+    value: u32,
+}
+
+impl Setting {
+    /// Reads `name[=value]`; none where no setting has this name.
+    pub fn read(name: &str, value: Option<&str>) -> Option<Result<Self, &'static str>> {
+        let is_on = |value| match value {
+            None => Some(1),
+            Some(text) => super::value::flag(text).map(u32::from),
+        };
+        if let Some(baud) = name.strip_prefix(['b', 'B']).filter(|rest| !rest.is_empty()) {
+            let baud = super::value::number(baud)?;
+            return Some(match value {
+                None => Ok(Self { row: &BAUD, value: baud }),
+                Some(_) => Err("a speed such as b115200 has no value"),
+            });
+        }
+        let row = ROWS.iter().find(|row| row.name.eq_ignore_ascii_case(name))?;
+        let value = match row.means {
+            Means::Speed(_) => value
+                .and_then(super::value::number)
+                .ok_or("takes bits a second, such as ispeed=9600"),
+            Means::Code(_) => value
+                .and_then(super::value::number::<u8>)
+                .map(u32::from)
+                .ok_or("takes the number of a byte, from 0 to 255"),
+            Means::Size(_) => match value {
+                None => Ok(1),
+                Some(_) => Err("a size such as cs8 has no value"),
+            },
+            _ => is_on(value).ok_or("is switched by 1, 0, yes, no, on, off, true or false"),
+        };
+        Some(value.map(|value| Self { row, value }))
+    }
+
+    /// Changes `settings`.
+    ///
+    /// # Errors
+    /// `EINVAL` for a speed that no line has.
+    pub fn change(&self, settings: &mut Termios) -> Result<(), Errno> {
+        let on = self.value != 0;
+        match self.row.means {
+            Means::Input(mode) => settings.input_modes.set(mode, on),
+            Means::Output(mode) => settings.output_modes.set(mode, on),
+            Means::Control(mode) => settings.control_modes.set(mode, on),
+            Means::Local(mode) => settings.local_modes.set(mode, on),
+            Means::Size(size) => {
+                settings.control_modes = (settings.control_modes - ControlModes::CSIZE) | size;
+            }
+            // Read as one byte.
+            Means::Code(index) => settings.special_codes[index] = self.value.to_le_bytes()[0],
+            Means::Speed(Line::Both) => settings.set_speed(self.value)?,
+            Means::Speed(Line::Input) => settings.set_input_speed(self.value)?,
+            Means::Speed(Line::Output) => settings.set_output_speed(self.value)?,
+        }
+        Ok(())
+    }
+
+    /// Every name, for messages.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ROWS.iter().map(|row| row.name)
+    }
+}
+
+/// Names of settings are names of settings once: so two are equal where they set the same to the same.
+impl PartialEq for Setting {
+    fn eq(&self, other: &Self) -> bool {
+        (self.row.name, self.value) == (other.row.name, other.value)
+    }
+}
+
+impl Eq for Setting {}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row: Row { name, means }, value } = self;
+        match (means, value) {
+            (Means::Speed(Line::Both), _) => write!(f, "{name}{value}"),
+            (Means::Speed(_) | Means::Code(_), _) | (_, 0) => write!(f, "{name}={value}"),
+            _ => f.write_str(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_read_as_they_show() {
+        for text in ["b115200", "cs8", "ixon", "ixon=0", "min=1", "ispeed=300"] {
+            let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+            let setting = Setting::read(name, value).expect("a setting").expect("a value");
+            assert_eq!(setting.to_string(), text);
+        }
+        for text in ["cs8=1", "ixon=2", "min=256", "min", "ispeed", "b9600=1"] {
+            let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
+            assert!(Setting::read(name, value).expect("a setting").is_err(), "{text}");
+        }
+        assert!(Setting::read("b", None).is_none() && Setting::read("bind", None).is_none());
+    }
+
+    #[test]
+    fn no_name_stands_twice() {
+        let mut names: Vec<_> = Setting::names().collect();
+        names.sort_unstable();
+        assert!(names.is_sorted_by(|one, other| one < other));
+    }
+}

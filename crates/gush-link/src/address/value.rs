@@ -1,0 +1,332 @@
+//! Values of options, behind the `=`.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::net::IpAddr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use super::scan::quoted;
+use super::terminal::Setting;
+
+/// The type of an option's value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Takes {
+    /// No value, or a yes or no.
+    Flag,
+    /// A number from 1.
+    Count,
+    /// A number, or `forever`.
+    Retries,
+    /// Bytes, such as `64K`.
+    Size,
+    /// One byte by its number, such as `29` or `0x1d`.
+    Byte,
+    /// A length of time, such as `2`, `0.5` or `200ms`.
+    Seconds,
+    /// Permission bits in octal.
+    Mode,
+    /// Networks, joined by `+`.
+    Ranges,
+    /// A path.
+    Path,
+    /// A name or number of the network.
+    Text,
+    /// A user's name or number.
+    User,
+    /// A group's name or number.
+    Group,
+    /// A name of a host.
+    Name,
+    /// Names of protocols, joined by `+`.
+    Protocols,
+    /// A version of TLS.
+    TlsVersion,
+}
+
+impl Takes {
+    /// The name of the value in help texts; empty for a flag.
+    #[must_use]
+    pub fn metavariable(self) -> &'static str {
+        match self {
+            Self::Flag => "",
+            Self::Count => "N",
+            Self::Retries => "N|forever",
+            Self::Size => "BYTES",
+            Self::Byte => "BYTE",
+            Self::Seconds => "SECONDS",
+            Self::Mode => "OCTAL",
+            Self::Ranges => "CIDR+CIDR...",
+            Self::Path => "PATH",
+            Self::Text => "HOST",
+            Self::User => "USER",
+            Self::Group => "GROUP",
+            Self::Name => "NAME",
+            Self::Protocols => "NAME+NAME...",
+            Self::TlsVersion => "1.2|1.3",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Flag(bool),
+    Count(u32),
+    Retries(u32),
+    Size(u64),
+    Byte(u8),
+    Seconds(Duration),
+    Mode(u32),
+    Ranges(Vec<IpNet>),
+    Path(OsString),
+    Text(String),
+    Settings(Vec<Setting>),
+}
+
+impl Value {
+    /// Reads the bytes after the `=`; `None` if the option has no `=`.
+    pub(super) fn read(takes: Takes, given: Option<Vec<u8>>) -> Result<Self, &'static str> {
+        let Some(bytes) = given else {
+            return match takes {
+                Takes::Flag => Ok(Self::Flag(true)),
+                _ => Err("needs a value"),
+            };
+        };
+        if takes == Takes::Path {
+            let usable = !bytes.is_empty() && !bytes.contains(&0);
+            return if usable {
+                Ok(Self::Path(OsString::from_vec(bytes)))
+            } else {
+                Err("takes a path")
+            };
+        }
+        let text = str::from_utf8(&bytes).map_err(|_| "takes text")?;
+        match takes {
+            Takes::Flag => flag(text)
+                .map(Self::Flag)
+                .ok_or("is switched by 1, 0, yes, no, on, off, true or false"),
+            Takes::Count => number(text)
+                .filter(|&count| count > 0)
+                .map(Self::Count)
+                .ok_or("takes a number from 1 to 4294967295"),
+            Takes::Retries => {
+                retries(text).map(Self::Retries).ok_or("takes a number, or 'forever'")
+            }
+            Takes::Size => {
+                size_bytes(text).map(Self::Size).ok_or("takes bytes, such as 4096, 64K or 1M")
+            }
+            Takes::Byte => byte(text)
+                .map(Self::Byte)
+                .ok_or("takes the number of a byte, such as 29 or 0x1d, up to 255"),
+            Takes::Seconds => seconds(text)
+                .map(Self::Seconds)
+                .ok_or("takes a time, such as 2, 0.5, 200ms, 5m or 1h"),
+            Takes::Mode => mode(text)
+                .map(Self::Mode)
+                .ok_or("takes permissions in octal, such as 660, up to 7777"),
+            Takes::Ranges => ranges(text)
+                .map(Self::Ranges)
+                .ok_or("takes networks, such as 10.0.0.0/8, 127.0.0.1 or [::1]/128, joined by +"),
+            Takes::Text | Takes::Name if text.is_empty() => Err("takes a host"),
+            Takes::User | Takes::Group if text.is_empty() => Err("takes a name or a number"),
+            Takes::Protocols if !text.split('+').all(|name| (1..=255).contains(&name.len())) => {
+                Err("takes names of protocols, such as h2+http/1.1")
+            }
+            Takes::TlsVersion => tls_version(text)
+                .map(|version| Self::Text(version.to_owned()))
+                .ok_or("takes 1.2 or 1.3: no older version is safe"),
+            Takes::Text
+            | Takes::User
+            | Takes::Group
+            | Takes::Name
+            | Takes::Protocols
+            | Takes::Path => Ok(Self::Text(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(on) => write!(f, "{}", u8::from(*on)),
+            Self::Count(count) => write!(f, "{count}"),
+            Self::Retries(u32::MAX) => f.write_str("forever"),
+            Self::Retries(retries) => write!(f, "{retries}"),
+            Self::Size(bytes) => write!(f, "{bytes}"),
+            Self::Byte(byte) => write!(f, "{byte:#04x}"),
+            Self::Seconds(duration) => match duration.subsec_nanos() {
+                0 => write!(f, "{}", duration.as_secs()),
+                ns => {
+                    write!(f, "{}.{}", duration.as_secs(), format!("{ns:09}").trim_end_matches('0'))
+                }
+            },
+            Self::Mode(mode) => write!(f, "{mode:o}"),
+            Self::Ranges(ranges) => {
+                let texts: Vec<_> = ranges.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join("+"))
+            }
+            Self::Path(path) => f.write_str(&quoted(path.as_bytes())),
+            Self::Text(text) => f.write_str(&quoted(text.as_bytes())),
+            Self::Settings(settings) => {
+                let texts: Vec<_> = settings.iter().map(ToString::to_string).collect();
+                f.write_str(&texts.join(","))
+            }
+        }
+    }
+}
+
+pub(super) fn flag(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "1" | "yes" | "on" | "true" => Some(true),
+        "0" | "no" | "off" | "false" => Some(false),
+        _ => None,
+    }
+}
+
+/// Digits only: `parse` alone would take a plus sign.
+pub(super) fn number<N: std::str::FromStr>(text: &str) -> Option<N> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// As we write it, or as socat does.
+fn tls_version(text: &str) -> Option<&'static str> {
+    match text.to_ascii_uppercase().trim_start_matches("TLS").trim_start_matches('V') {
+        "1.2" => Some("1.2"),
+        "1.3" => Some("1.3"),
+        _ => None,
+    }
+}
+
+fn retries(text: &str) -> Option<u32> {
+    match text.to_ascii_lowercase().as_str() {
+        "forever" => Some(u32::MAX),
+        digits => number(digits),
+    }
+}
+
+/// In decimal, hexadecimal or octal, as strtoul(3) reads numbers in source code.
+fn byte(text: &str) -> Option<u8> {
+    let (digits, base) = match text.as_bytes() {
+        [b'0', b'x' | b'X', _, ..] => (&text[2..], 16),
+        [b'0', _, ..] => (&text[1..], 8),
+        _ => (text, 10),
+    };
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_number.then(|| u8::from_str_radix(digits, base).ok())?
+}
+
+fn size_bytes(text: &str) -> Option<u64> {
+    let unit_start = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_start);
+    let factor = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 1,
+        "K" | "KIB" => 1 << 10,
+        "M" | "MIB" => 1 << 20,
+        "G" | "GIB" => 1 << 30,
+        "T" | "TIB" => 1 << 40,
+        _ => return None,
+    };
+    // Larger numbers cannot be offsets of a file.
+    number::<u64>(digits)?.checked_mul(factor).filter(|&bytes| i64::try_from(bytes).is_ok())
+}
+
+/// The longest time, 100 years: longer ones are mistakes.
+const LONGEST_S: u64 = 100 * 366 * 24 * 3600;
+
+/// Reads a length of time: `2`, `0.5`, `200ms`, `5m` or `1h`. A number without a unit means seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// assert_eq!(gush_link::address::seconds("0.5"), Some(Duration::from_millis(500)));
+/// assert_eq!(gush_link::address::seconds("soon"), None);
+/// ```
+#[must_use]
+pub fn seconds(text: &str) -> Option<Duration> {
+    let unit_start = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_start);
+    let unit_ns: u128 = match unit {
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+    let whole = if whole.is_empty() && digits.len() > 1 { "0" } else { whole };
+    if fraction.is_empty() || fraction.len() > 9 {
+        return None;
+    }
+    let fraction_ns =
+        number::<u128>(fraction)? * unit_ns / 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+    let ns = u128::from(number::<u64>(whole)?) * unit_ns + fraction_ns;
+    let duration =
+        Duration::new(u64::try_from(ns / 1_000_000_000).ok()?, (ns % 1_000_000_000) as u32);
+    (duration.as_secs() <= LONGEST_S).then_some(duration)
+}
+
+fn mode(text: &str) -> Option<u32> {
+    let is_octal = !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+    is_octal.then(|| u32::from_str_radix(text, 8).ok())?.filter(|&mode| mode <= 0o7777)
+}
+
+/// Networks joined by `+`: `10.0.0.0/8`, `::1`, `[fe80::]/10` or `[fe80::/10]`.
+pub(super) fn ranges(text: &str) -> Option<Vec<IpNet>> {
+    text.split('+').map(network).collect()
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    let plain = match text.strip_prefix('[') {
+        Some(rest) => rest.replacen(']', "", 1),
+        None => text.to_owned(),
+    };
+    let net =
+        plain.parse::<IpNet>().ok().or_else(|| plain.parse::<IpAddr>().map(IpNet::from).ok())?;
+    Some(net.trunc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_to_the_nanosecond() {
+        let cases = [
+            ("2", 2000),
+            ("0.5", 500),
+            (".5", 500),
+            ("200ms", 200),
+            ("1.5m", 90_000),
+            ("1h", 3_600_000),
+        ];
+        for (text, ms) in cases {
+            assert_eq!(seconds(text), Some(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", ".", "1.", "x", "-1", "+1", "1e3", "1 s", "99999999999999999999", "1.2.3"]
+        {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_read_as_in_source_code() {
+        for text in ["29", "0x1d", "0X1D", "035"] {
+            assert_eq!(byte(text), Some(0x1d), "{text}");
+        }
+        assert_eq!(["0", "255", "0x0"].map(byte), [Some(0), Some(255), Some(0)]);
+        for text in ["", "256", "0x", "0x100", "08", "+1", "0x+1", "^]"] {
+            assert_eq!(byte(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_may_stand_in_brackets_and_lose_their_host_bits() {
+        let texts = ["10.1.2.3/8", "127.0.0.1", "[::1]", "[fe80::1]/10", "[fe80::1/10]"];
+        let nets: Vec<_> = texts.iter().map(|text| network(text).unwrap().to_string()).collect();
+        assert_eq!(nets, ["10.0.0.0/8", "127.0.0.1/32", "::1/128", "fe80::/10", "fe80::/10"]);
+        assert_eq!(ranges("10.0.0.0/33"), None);
+        assert_eq!(ranges("10.0.0.0/8+"), None);
+    }
+}

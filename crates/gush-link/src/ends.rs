@@ -1,0 +1,123 @@
+//! The two ends of a connection: opened, accepted, named.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use gush_net::{Error, Way};
+use rustix::fs::FileType;
+use tracing::info;
+
+use crate::address::{Address, Standard, Target};
+use crate::open::{self, End, How, Listener, OpenError, Opened, os_words};
+use crate::record::Failure;
+
+/// Opens an address that does not listen.
+pub(crate) async fn open_one(address: &Address, how: How) -> Result<End, Failure> {
+    match open::open(address, &how).await {
+        Ok(Opened::One(end)) => Ok(end),
+        Ok(Opened::Listener(_)) => Err(Failure::new(format!("{address}: it listens"), None)),
+        Err(error) => Err(open_failure(&error)),
+    }
+}
+
+/// Binds an address that listens.
+pub(crate) async fn listen(address: &Address) -> Result<Listener, Failure> {
+    match open::open(address, &How::default()).await {
+        Ok(Opened::Listener(listener)) => {
+            match listener.local() {
+                Ok(local) => info!("listening on {local} for {address}"),
+                Err(_) => info!("listening on {address}"),
+            }
+            Ok(listener)
+        }
+        Ok(Opened::One(_)) => Err(Failure::new(format!("{address}: it does not listen"), None)),
+        Err(error) => Err(open_failure(&error)),
+    }
+}
+
+/// The next client.
+pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
+    listener.accept().await.map_err(|error| open_failure(&error))
+}
+
+/// Leaves the standard streams of an end that is open to that end alone.
+pub(crate) fn give_up_standard(address: &Address, how: How) -> Result<(), Failure> {
+    open::give_up_standard(address.target(), &how).map_err(|error| open_failure(&error))
+}
+
+/// As records and messages name an end.
+pub(crate) fn name(end: &End, address: &Address) -> String {
+    if let Some(chosen) = &end.chosen {
+        return chosen.clone();
+    }
+    match (&end.peer, address.kind().listens()) {
+        (peer, true) => peer.to_string(),
+        (_, false) => address.target().to_string(),
+    }
+}
+
+/// Why an end could not be opened, with what to do.
+pub(crate) fn open_failure(error: &OpenError) -> Failure {
+    let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    Failure::new(format!("{error}{hint}"), error.io_error().and_then(io::Error::raw_os_error))
+}
+
+/// What a relay between the ends `a` and `b` failed of, as one sentence.
+pub(crate) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
+    let mut message = match error.end() {
+        Some(gush_net::End::A) => format!("{a}: "),
+        Some(gush_net::End::B) => format!("{b}: "),
+        None => String::new(),
+    };
+    match (error.call(), error.io_error()) {
+        (Some(call), Some(io)) => {
+            let (forward, back) = (error.passed(Way::Forward), error.passed(Way::Back));
+            message += &format!(
+                "{call}: {}; {} bytes forward, {} back",
+                os_words(io),
+                forward.bytes,
+                back.bytes
+            );
+            let lost = forward.in_flight_bytes + back.in_flight_bytes;
+            if lost > 0 {
+                message += &format!(", {lost} taken and not delivered");
+            }
+        }
+        _ => message += &Failure::of(error).message,
+    }
+    if let Some(hint) = error.hint() {
+        message += &format!(" ({hint})");
+    }
+    Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))
+}
+
+/// Would what is written to `target` be read again from `source`?
+pub(crate) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<BorrowedFd<'_>>) -> bool {
+    let file = |fd: Option<BorrowedFd<'_>>| {
+        let found = rustix::fs::fstat(fd?).ok()?;
+        let is_file = FileType::from_raw_mode(found.st_mode).is_file();
+        is_file.then_some((found.st_dev, found.st_ino))
+    };
+    file(source).is_some_and(|source| file(target) == Some(source))
+}
+
+/// Would each of two readers get only a part of what comes from there? Every reader of a device that is no terminal
+/// gets all of it.
+pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>>) -> bool {
+    let source = |fd: Option<BorrowedFd<'_>>| {
+        let fd = fd?;
+        let found = rustix::fs::fstat(fd).ok()?;
+        let is_device = FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice;
+        let is_shared = !is_device || rustix::termios::isatty(fd);
+        // The masters of all pseudo-terminals have one inode (ptmx_open of drivers/tty/pty.c), and each a slave.
+        let slave = rustix::pty::ptsname(fd, Vec::new()).ok();
+        is_shared.then_some((found.st_dev, found.st_ino, slave))
+    };
+    source(a).is_some_and(|a| source(b) == Some(a))
+}
+
+/// Is it standard output that `error` is about, because nobody reads it any more?
+pub(crate) fn is_reader_gone(error: &Error, end: &Address) -> bool {
+    let is_output = matches!(end.target(), Target::Stdio(Standard::Both | Standard::Output));
+    is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
+}

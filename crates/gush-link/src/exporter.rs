@@ -1,0 +1,181 @@
+//! The metrics over HTTP, on a separate listener.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::SocketType;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, info, warn};
+
+use crate::ledger::Ledger;
+use crate::open::{holder, os_words};
+use crate::record::Failure;
+
+/// The most bytes of a request. A scraper's request has a few hundred bytes.
+const REQUEST_BYTES: usize = 8 << 10;
+/// The time limit of a request with the answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most connections at once. A further one ends the oldest: a scraper sends its request at once and has
+/// the answer by then.
+const SCRAPES: usize = 16;
+/// The pause after a failed accept, for want of descriptors for example.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The media type of Prometheus text (prometheus.io/docs/instrumenting/exposition_formats).
+const PROMETHEUS_TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// Listens at `place`, `HOST:PORT`.
+pub(crate) async fn listen(place: &str) -> Result<TcpListener, Failure> {
+    let failed = |error: io::Error| {
+        let port = place.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let hint = match (error.kind(), port) {
+            (io::ErrorKind::PermissionDenied, Some(1..1024)) => {
+                " (ports below 1024 are for root, or CAP_NET_BIND_SERVICE)".to_owned()
+            }
+            (io::ErrorKind::AddrInUse, Some(port)) => {
+                format!(" ({})", holder::of_port(port, SocketType::STREAM))
+            }
+            _ => String::new(),
+        };
+        let what = format!("metrics at {place}: listen: {}{hint}", os_words(&error));
+        Failure::new(what, error.raw_os_error())
+    };
+    let listener = TcpListener::bind(place).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    info!("metrics at http://{address}/metrics");
+    Ok(listener)
+}
+
+/// Answers scrapes until the future is dropped.
+pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
+    let mut scrapes: VecDeque<JoinHandle<()>> = VecDeque::with_capacity(SCRAPES);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                scrapes.retain(|scrape| !scrape.is_finished());
+                if scrapes.len() == SCRAPES
+                    && let Some(oldest) = scrapes.pop_front()
+                {
+                    oldest.abort();
+                }
+                let ledger = Arc::clone(&ledger);
+                scrapes.push_back(tokio::spawn(async move {
+                    if let Ok(Err(error)) = timeout(PATIENCE, exchange(stream, &ledger)).await {
+                        debug!(%error, "a scrape of the metrics failed");
+                    }
+                }));
+                // A request that has already arrived is answered before the next connection may end this one.
+                tokio::task::yield_now().await;
+            }
+            Err(error) => {
+                warn!(%error, "the metrics' listener cannot accept");
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn exchange(mut stream: TcpStream, ledger: &Ledger) -> io::Result<()> {
+    let mut request = Vec::with_capacity(1024);
+    let answer = loop {
+        if stream.read_buf(&mut request).await? == 0 {
+            return Ok(());
+        }
+        if let Some(answer) = respond(&request, ledger) {
+            break answer;
+        }
+    };
+    stream.write_all(answer.as_bytes()).await?;
+    stream.shutdown().await
+}
+
+/// The answer to `request`, once `request` is complete or known to be invalid.
+fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut head = httparse::Request::new(&mut headers);
+    match head.parse(request) {
+        Ok(status) if status.is_partial() && request.len() < REQUEST_BYTES => return None,
+        Ok(status) if status.is_complete() => {}
+        Ok(_) => {
+            return Some(response("431 Request Header Fields Too Large", PLAIN_TEXT, "", true));
+        }
+        Err(_) => return Some(response("400 Bad Request", PLAIN_TEXT, "no HTTP request\n", true)),
+    }
+    let with_body = match head.method {
+        Some("GET") => true,
+        Some("HEAD") => false,
+        _ => {
+            let what = "only GET and HEAD are answered here\n";
+            return Some(response("405 Method Not Allowed", PLAIN_TEXT, what, true));
+        }
+    };
+    let path = head.path.unwrap_or_default().split('?').next();
+    Some(match path {
+        Some("/metrics") => match ledger.prometheus() {
+            Ok(text) => response("200 OK", PROMETHEUS_TEXT, &text, with_body),
+            Err(error) => {
+                let what = format!("{error}\n");
+                response("500 Internal Server Error", PLAIN_TEXT, &what, with_body)
+            }
+        },
+        Some("/") => response("200 OK", PLAIN_TEXT, "gush link: see /metrics\n", with_body),
+        _ => response("404 Not Found", PLAIN_TEXT, "only /metrics is here\n", with_body),
+    })
+}
+
+fn response(status: &str, media_type: &str, body: &str, with_body: bool) -> String {
+    let allow = if status.starts_with("405") { "Allow: GET, HEAD\r\n" } else { "" };
+    let length = body.len();
+    let body = if with_body { body } else { "" };
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {length}\r\n{allow}\
+         Connection: close\r\n\r\n{body}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer_to(request: &str) -> Option<String> {
+        respond(request.as_bytes(), &Ledger::new().expect("metrics agree"))
+    }
+
+    #[test]
+    fn an_unfinished_request_is_waited_for_and_an_endless_one_refused() {
+        assert_eq!(answer_to("GET /metrics HT"), None);
+        let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(REQUEST_BYTES));
+        assert!(answer_to(&endless).is_some_and(|answer| answer.starts_with("HTTP/1.1 431 ")));
+    }
+
+    #[test]
+    fn each_request_gets_its_status() {
+        let cases = [
+            ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200"),
+            ("GET /metrics?a=b HTTP/1.0\r\n\r\n", "200"),
+            ("HEAD / HTTP/1.1\r\n\r\n", "200"),
+            ("GET /other HTTP/1.1\r\n\r\n", "404"),
+            ("POST /metrics HTTP/1.1\r\n\r\n", "405"),
+            ("\x16\x03\x01 hello\r\n\r\n", "400"),
+        ];
+        for (request, status) in cases {
+            let answer = answer_to(request).unwrap_or_default();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answer}");
+        }
+    }
+
+    #[test]
+    fn a_head_request_gets_the_length_and_no_body() {
+        let answer = answer_to("HEAD / HTTP/1.1\r\n\r\n").unwrap_or_default();
+        assert!(
+            answer.contains("Content-Length: 24\r\n") && answer.ends_with("\r\n\r\n"),
+            "{answer}"
+        );
+    }
+}

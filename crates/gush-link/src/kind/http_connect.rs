@@ -1,0 +1,89 @@
+//! `http-connect:PROXY:PORT:HOST:PORT`: a TCP connection that an HTTP proxy makes (CONNECT: RFC 9110, 9.3.6).
+
+use std::fmt;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::{Entry, Form, Row};
+use crate::address::argument::Argument;
+use crate::address::error::Fault;
+use crate::address::options::{BUFFERS, RETRIED, TCP};
+use crate::address::{Opt, Options, Through};
+use crate::open::proxied::{self, Credentials, Language, Talk, broken};
+use crate::open::{How, OpenError, Opened};
+
+/// The head of an answer to CONNECT is short; who sends more is no proxy.
+const HEAD_BYTES: usize = 16 << 10;
+
+pub(crate) struct HttpConnect;
+
+impl Entry for HttpConnect {
+    type Argument = Through;
+
+    const ROW: Row = Row {
+        name: "http-connect",
+        grammar: "http-connect:PROXY:PORT:HOST:PORT",
+        help: "connects by an HTTP proxy (CONNECT), which looks the host up",
+        keywords: &[("http-connect", Form::Plain)],
+        options: &[&[Opt::Bind, Opt::ConnectTimeout, Opt::Credentials], RETRIED, TCP, BUFFERS],
+        ..Row::STREAM
+    };
+
+    fn read(argument: &Argument<'_>) -> Result<Through, Fault> {
+        argument.through()
+    }
+
+    fn show(argument: &Through, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http-connect{argument}")
+    }
+
+    async fn open(argument: &Through, options: &Options, _: &How) -> Result<Opened, OpenError> {
+        proxied::open::<Self>(argument, options).await.map(Opened::One)
+    }
+}
+
+impl Language for HttpConnect {
+    async fn ask(
+        talk: &Talk<'_>,
+        through: &Through,
+        credentials: Option<&Credentials>,
+    ) -> Result<(), OpenError> {
+        let target = through.target();
+        let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
+        if let Some(Credentials { name, password }) = credentials {
+            let code = BASE64_STANDARD.encode(format!("{name}:{password}"));
+            request += &format!("Proxy-Authorization: Basic {code}\r\n");
+        }
+        talk.say((request + "\r\n").as_bytes()).await.map_err(broken)?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            if head.len() == HEAD_BYTES {
+                return Err(OpenError::said("", "its answer does not end"));
+            }
+            // What follows the head is the target's: it is taken byte by byte.
+            head.extend(talk.hear::<1>().await.map_err(broken)?);
+        }
+        let mut headers = [httparse::EMPTY_HEADER; 64];
+        let mut answer = httparse::Response::new(&mut headers);
+        let code = match answer.parse(&head) {
+            Ok(_) => answer.code.unwrap_or(0),
+            Err(error) => {
+                return Err(OpenError::said(
+                    "",
+                    format!("the proxy does not answer as an HTTP proxy does: {error}"),
+                ));
+            }
+        };
+        let reason = answer.reason.unwrap_or_default().escape_debug();
+        let refused = || OpenError::said("", format!("the proxy answers {code} {reason}"));
+        match code {
+            200..300 => Ok(()),
+            407 if credentials.is_none() => {
+                Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
+            }
+            502..=504 => Err(refused().passing(true)),
+            _ => Err(refused()),
+        }
+    }
+}

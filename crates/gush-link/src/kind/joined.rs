@@ -1,0 +1,56 @@
+//! `ADDR!!ADDR`: one address is read, the other is written.
+
+use std::fmt;
+
+use gush_net::Conduit;
+
+use super::{Entry, Row};
+use crate::address::argument::Argument;
+use crate::address::error::{Fault, fault};
+use crate::address::{Address, Options};
+use crate::open::{End, How, OpenError, Opened, Peer, open_one};
+
+pub(crate) struct Joined;
+
+impl Entry for Joined {
+    type Argument = Box<[Address; 2]>;
+
+    const ROW: Row = Row {
+        name: "ADDR!!ADDR",
+        grammar: "ADDR!!ADDR",
+        help: "reads from the first address and writes to the second",
+        is_program: true,
+        descriptors: 3,
+        ..Row::STREAM
+    };
+
+    fn read(argument: &Argument<'_>) -> Result<Self::Argument, Fault> {
+        fault(argument.piece.clone(), "two addresses are needed")
+    }
+
+    fn show(argument: &Self::Argument, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [read, written] = &**argument;
+        write!(f, "{read}!!{written}")
+    }
+
+    async fn open(argument: &Self::Argument, _: &Options, how: &How) -> Result<Opened, OpenError> {
+        let [read, written] = &**argument;
+        let source = match how.reads() {
+            true => Some(open_one(read, &how.read_only()).await?),
+            false => None,
+        };
+        let target = match how.writes() {
+            true => Some(open_one(written, &how.write_only()).await?),
+            false => None,
+        };
+        let (source, target) = match (source, target) {
+            (Some(source), Some(target)) => (source, target),
+            (Some(one), None) | (None, Some(one)) => return Ok(Opened::One(one)),
+            (None, None) => return Err(OpenError::said("open", "it is neither read nor written")),
+        };
+        let conduit = Conduit::joined(source.conduit, target.conduit);
+        let mut end = End::new(conduit, Peer::Other(format!("{}!!{}", source.peer, target.peer)));
+        end.keeper = source.keeper.and(target.keeper);
+        Ok(Opened::One(end))
+    }
+}

@@ -1,0 +1,262 @@
+//! The account of a link: the connections open now, and the totals of all connections.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gush::pipe::Pool;
+use gush_net::{Counts, Way};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+use crate::record::{Ending, Record};
+
+/// Upper bounds of the durations' histogram, in seconds: a request, a download, a session of a day.
+const SECONDS: [f64; 12] =
+    [0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86400.0];
+
+/// The limit at which clients wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Descriptors,
+    MaxChildren,
+}
+
+impl Limit {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Descriptors => "descriptors",
+            Self::MaxChildren => "max-children",
+        }
+    }
+}
+
+/// Counts the connections of a link, shared by the threads, the progress display and the metrics.
+///
+/// ```
+/// use gush_link::{Link, Settings, Stop};
+/// use gush_net::Way;
+///
+/// let link = Link::new("exec:'echo hello'".parse()?, "null:".parse()?, Settings::default())?;
+/// link.run(&Stop::new())?;
+/// let ledger = link.ledger();
+/// assert_eq!((ledger.connections(), ledger.active(), ledger.failed()), (1, 0, 0));
+/// assert_eq!(ledger.delivered_bytes(Way::Forward), 6);
+/// assert!(ledger.prometheus()?.contains("gush_link_connections_accepted_total 1"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Ledger {
+    registry: Registry,
+    active: IntGauge,
+    accepted: IntCounter,
+    refused: IntCounterVec,
+    waits: IntCounterVec,
+    ended: IntCounterVec,
+    failed: IntCounterVec,
+    bytes: IntCounterVec,
+    seconds: Histogram,
+    pipes: [IntGauge; 4],
+    strangers: Arc<AtomicU64>,
+    descriptor_waits: Arc<AtomicU64>,
+    last_id: AtomicU64,
+    open: Mutex<Open>,
+    scrape: Mutex<()>,
+}
+
+/// The connections open now, and the totals of ended ones.
+#[derive(Debug, Default)]
+struct Open {
+    counts: BTreeMap<u64, Arc<Counts>>,
+    ended_bytes: [u64; 2],
+}
+
+impl Ledger {
+    /// An empty account.
+    ///
+    /// # Errors
+    /// Never, unless the names of the metrics contradict each other.
+    pub(crate) fn new() -> Result<Self, prometheus::Error> {
+        let counters = |name: &str, help: &str, label: &str| {
+            IntCounterVec::new(Opts::new(format!("gush_link_{name}_total"), help), &[label])
+        };
+        let ledger = Self {
+            registry: Registry::new(),
+            active: IntGauge::new("gush_link_connections_active", "Connections open now.")?,
+            accepted: IntCounter::new(
+                "gush_link_connections_accepted_total",
+                "Connections that were accepted or made.",
+            )?,
+            refused: counters(
+                "connections_refused",
+                "Connections that were closed unserved, by reason.",
+                "reason",
+            )?,
+            waits: counters(
+                "waits",
+                "How often no further client could be served, by the limit that was reached.",
+                "limit",
+            )?,
+            ended: counters(
+                "connections_ended",
+                "Connections that have ended, by reason.",
+                "reason",
+            )?,
+            failed: counters(
+                "connections_failed",
+                "Connections that failed, by reason.",
+                "reason",
+            )?,
+            bytes: counters("bytes", "Bytes delivered, live connections included.", "direction")?,
+            seconds: Histogram::with_opts(
+                HistogramOpts::new(
+                    "gush_link_connection_duration_seconds",
+                    "How long connections lasted.",
+                )
+                .buckets(SECONDS.to_vec()),
+            )?,
+            pipes: [
+                IntGauge::new("gush_link_pipes_in_use", "Pipes that hold bytes under way.")?,
+                IntGauge::new("gush_link_pipes_idle", "Empty pipes kept for later.")?,
+                IntGauge::new("gush_link_pipe_bytes", "Capacity of all pipes held.")?,
+                IntGauge::new("gush_link_pipe_budget_bytes", "The most that it may become.")?,
+            ],
+            strangers: Arc::default(),
+            descriptor_waits: Arc::default(),
+            last_id: AtomicU64::new(0),
+            open: Mutex::default(),
+            scrape: Mutex::default(),
+        };
+        // A series that appears only with its first event looks like a missing one.
+        ledger.refused.with_label_values(&["range"]);
+        for limit in [Limit::Descriptors, Limit::MaxChildren] {
+            ledger.waits.with_label_values(&[limit.as_str()]);
+        }
+        for ending in Ending::ALL {
+            let series = if ending.is_failure() { &ledger.failed } else { &ledger.ended };
+            series.with_label_values(&[ending.as_str()]);
+        }
+        for way in Way::ALL {
+            ledger.bytes.with_label_values(&[way_name(way)]);
+        }
+        ledger.registry.register(Box::new(ledger.active.clone()))?;
+        ledger.registry.register(Box::new(ledger.accepted.clone()))?;
+        for series in [&ledger.refused, &ledger.waits, &ledger.ended, &ledger.failed, &ledger.bytes]
+        {
+            ledger.registry.register(Box::new(series.clone()))?;
+        }
+        ledger.registry.register(Box::new(ledger.seconds.clone()))?;
+        for gauge in &ledger.pipes {
+            ledger.registry.register(Box::new(gauge.clone()))?;
+        }
+        Ok(ledger)
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // The sums stay valid after a panic of a thread that held the lock.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a new connection, whose bytes `counts` counts. Returns the connection's number.
+    pub(crate) fn begin(&self, counts: Arc<Counts>) -> u64 {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        self.accepted.inc();
+        self.active.inc();
+        self.open().counts.insert(id, counts);
+        id
+    }
+
+    /// Counts the end of the connection in `record`.
+    pub(crate) fn end(&self, record: &Record) {
+        let mut open = self.open();
+        open.counts.remove(&record.id);
+        open.ended_bytes[0] += record.forward.bytes;
+        open.ended_bytes[1] += record.back.bytes;
+        drop(open);
+        self.active.dec();
+        let series = if record.ending.is_failure() { &self.failed } else { &self.ended };
+        series.with_label_values(&[record.ending.as_str()]).inc();
+        self.seconds.observe(record.lasted.as_secs_f64());
+    }
+
+    /// The counter of clients outside `range=`, who never become connections.
+    pub(crate) fn strangers(&self) -> &Arc<AtomicU64> {
+        &self.strangers
+    }
+
+    /// The counter of waits for descriptors.
+    pub(crate) fn descriptor_waits(&self) -> &Arc<AtomicU64> {
+        &self.descriptor_waits
+    }
+
+    /// Counts a wait, because all places are taken. Is this the first wait?
+    pub(crate) fn waits_at(&self, limit: Limit) -> bool {
+        match limit {
+            Limit::Descriptors => self.descriptor_waits.fetch_add(1, Ordering::Relaxed) == 0,
+            Limit::MaxChildren => {
+                let waits = self.waits.with_label_values(&[limit.as_str()]);
+                waits.inc();
+                waits.get() == 1
+            }
+        }
+    }
+
+    /// The number of open connections.
+    #[must_use]
+    pub fn active(&self) -> u64 {
+        u64::try_from(self.active.get()).unwrap_or(0)
+    }
+
+    /// The number of all connections, open ones included.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.accepted.get()
+    }
+
+    /// The number of failed connections.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        let failures = Ending::ALL.into_iter().filter(|ending| ending.is_failure());
+        failures.map(|ending| self.failed.with_label_values(&[ending.as_str()]).get()).sum()
+    }
+
+    /// Bytes delivered one way by all connections, open ones included.
+    #[must_use]
+    pub fn delivered_bytes(&self, way: Way) -> u64 {
+        let open = self.open();
+        let live: u64 = open.counts.values().map(|counts| counts.delivered_bytes(way)).sum();
+        open.ended_bytes[way as usize] + live
+    }
+
+    /// All metrics as Prometheus text, format 0.0.4.
+    ///
+    /// # Errors
+    /// Never, unless a metric is malformed.
+    pub fn prometheus(&self) -> Result<String, prometheus::Error> {
+        // Two scrapes at once must not both add the same bytes.
+        let _alone = self.scrape.lock();
+        for way in Way::ALL {
+            let counter = self.bytes.with_label_values(&[way_name(way)]);
+            counter.inc_by(self.delivered_bytes(way).saturating_sub(counter.get()));
+        }
+        let refused = self.refused.with_label_values(&["range"]);
+        refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
+        let waits = self.waits.with_label_values(&[Limit::Descriptors.as_str()]);
+        waits.inc_by(self.descriptor_waits.load(Ordering::Relaxed).saturating_sub(waits.get()));
+        let usage = Pool::shared().usage();
+        for (gauge, value) in
+            self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])
+        {
+            gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+fn way_name(way: Way) -> &'static str {
+    match way {
+        Way::Forward => "forward",
+        Way::Back => "back",
+    }
+}

@@ -1,0 +1,509 @@
+//! The life of one connection: phase by phase, each with its end.
+//!
+//! Header → handshake → open → introduce → handshake → relay, half-closed at last → linger, until everything has arrived → a program's exit. A life
+//! that fails or is cut in any phase is aborted instead: its program is ended, and its TCP sockets are reset, so that
+//! nobody takes what came for all of it. `docs/endings.md` has the table.
+
+use std::future::{Future, pending};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
+use rustix::event::PollFlags;
+use rustix::net::sockopt;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{sleep, timeout};
+use tracing::debug;
+
+use crate::ends;
+use crate::open::{End, Keeper, OpenError, os_words};
+use crate::programs;
+use crate::proxy::{self, Header};
+use crate::record::{Ending, Failure};
+use crate::session::{Names, Shared};
+use crate::shape::shaped;
+use crate::watch::watch;
+
+/// How long a client may take for its PROXY header, and the other end for what is said of the client.
+const HEADER_WAIT: Duration = Duration::from_secs(5);
+/// How long what is being opened may still take once the link drains.
+const LAST_OPENS: Duration = Duration::from_secs(1);
+/// How long what was delivered before a failure may take to arrive before its socket is reset.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long the answers to the last datagram are waited for, where no linger limit says: datagrams pass on no end.
+const LAST_DATAGRAM: Duration = Duration::from_millis(500);
+
+/// Where a connection stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum Phase {
+    /// The client's PROXY header is read.
+    Header,
+    /// The client's handshake, where TLS has one.
+    ClientHandshake,
+    /// The other address is resolved and connected, or its program started.
+    Open,
+    /// The other end is told where the client comes from.
+    Introduce,
+    /// The other end's handshake, where TLS has one.
+    Handshake,
+    /// Bytes pass, both ways or, once one end has ended, one way.
+    Relay,
+    /// All is sent, and has to arrive; what still comes is dropped.
+    Linger,
+    /// Programs do the rest of their work.
+    Program,
+}
+
+/// How a connection went on until it ended.
+pub(crate) struct Course {
+    /// None where the relay was cut: the counts tell then.
+    pub passed: Option<(Passed, Passed)>,
+    pub ending: Ending,
+    pub failure: Option<Failure>,
+}
+
+impl Course {
+    fn of(ending: Ending) -> Self {
+        Self { passed: None, ending, failure: None }
+    }
+
+    fn failed(ending: Ending, failure: Failure) -> Self {
+        Self { passed: None, ending, failure: Some(failure) }
+    }
+}
+
+/// Why a phase was left before it was over.
+enum Left {
+    /// The link ends, at once or after draining.
+    Interrupted,
+    /// The client has gone before anything was opened for it.
+    HungUp(std::io::Error),
+}
+
+/// One connection on its way.
+pub(crate) struct Life<'a> {
+    shared: &'a Shared,
+    id: u64,
+    names: &'a mut Names,
+    counts: &'a Arc<Counts>,
+}
+
+impl<'a> Life<'a> {
+    pub fn new(shared: &'a Shared, id: u64, names: &'a mut Names, counts: &'a Arc<Counts>) -> Self {
+        Self { shared, id, names, counts }
+    }
+
+    /// Goes through all phases.
+    ///
+    /// The memory of a connection is that of this future, so nothing large is in it: a future has room for every value
+    /// that it ever holds, often twice. Ends are in boxes, and so is the work of each phase, for as long as it lasts.
+    pub async fn run(mut self, client: Box<End>) -> Course {
+        let header = match self.header(&client).await {
+            Ok(header) => header,
+            Err(course) => return aborted(course, [client]),
+        };
+        let client = match self.client_handshake(client).await {
+            Ok(client) => client,
+            Err(course) => return course,
+        };
+        let other = match self.open(&header, &client).await {
+            Ok(other) => other,
+            Err(course) => return aborted(course, [client]),
+        };
+        if let Err(course) = self.introduce(&header, &client, &other).await {
+            return aborted(course, [client, other]);
+        }
+        let other = match self.handshake(&client, other).await {
+            Ok(other) => other,
+            Err(course) => return aborted(course, [client]),
+        };
+        let (first, mut second) = self.shared.in_order(client, other);
+        match self.shared.ready(&first, &mut second) {
+            Ok(()) => self.relay(first, second).await,
+            Err(failure) => aborted(Course::failed(Ending::OpenFailed, failure), [first, second]),
+        }
+    }
+
+    /// Does the work of one phase, unless the link ends first. Before anything is relayed, a client that hangs up ends
+    /// its connection, and a link that drains waits only a moment longer.
+    fn phase<'p, T: Send + 'p>(
+        &'p self,
+        phase: Phase,
+        client: Option<BorrowedFd<'p>>,
+        work: impl Future<Output = T> + Send + 'p,
+    ) -> impl Future<Output = Result<T, Left>> + Send + 'p {
+        let work = Box::pin(work);
+        let given_up: Pin<Box<dyn Future<Output = Left> + Send + 'p>> = match phase < Phase::Relay {
+            true => Box::pin(self.given_up(client)),
+            false => Box::pin(pending()),
+        };
+        async move {
+            debug!(id = self.id, ?phase, "begins");
+            tokio::select! {
+                biased;
+                done = work => Ok(done),
+                () = self.shared.stop.ending() => Err(Left::Interrupted),
+                left = given_up => Err(left),
+            }
+        }
+    }
+
+    /// Over once a connection that is not relayed yet is not worth going on with.
+    async fn given_up(&self, client: Option<BorrowedFd<'_>>) -> Left {
+        let drained = async {
+            self.shared.stop.draining().await;
+            sleep(LAST_OPENS).await;
+        };
+        tokio::select! {
+            biased;
+            () = drained => Left::Interrupted,
+            error = hung_up(client) => Left::HungUp(error),
+        }
+    }
+
+    fn left(&self, left: Left) -> Course {
+        match left {
+            Left::Interrupted => Course::of(Ending::Interrupted),
+            Left::HungUp(error) => {
+                let Names { client, other } = &*self.names;
+                let why = os_words(&error);
+                let why = format!("{client}: hung up before {other} was open: {why}");
+                Course::failed(Ending::OpenFailed, Failure::new(why, error.raw_os_error()))
+            }
+        }
+    }
+
+    /// Where the client comes from, by its own PROXY header or by its socket.
+    async fn header(&mut self, client: &End) -> Result<Header, Course> {
+        let settings = &self.shared.settings;
+        if !settings.accept_proxy {
+            return Ok(match settings.send_proxy {
+                Some(_) => Header::new(Some(client.peer.clone()), client.local()),
+                None => Header { source: None, destination: None },
+            });
+        }
+        let fail = |failure| Course::failed(Ending::ProxyHeader, failure);
+        let Some(socket) = client.conduit.read_fd() else {
+            return Err(fail(Failure::new("a PROXY header cannot be read from it", None)));
+        };
+        let limit = settings.idle.map_or(HEADER_WAIT, |idle| idle.min(HEADER_WAIT));
+        let header = self.phase(Phase::Header, None, proxy::accept(socket, limit)).await;
+        let header = header.map_err(|left| self.left(left))?;
+        let header = header
+            .map_err(|error| fail(Failure::new(format!("{}: {error}", client.peer), None)))?;
+        if let Some(source) = &header.source {
+            debug!(id = self.id, client = %source, proxy = %self.names.client, "comes through a proxy");
+            self.names.client = source.to_string();
+        }
+        Ok(header)
+    }
+
+    /// What TLS agrees on with the client: in its own life, so that a slow one holds up nobody else.
+    async fn client_handshake(&self, client: Box<End>) -> Result<Box<End>, Course> {
+        if !client.wants_handshake() {
+            return Ok(client);
+        }
+        let shaken = self.phase(Phase::ClientHandshake, None, client.shaken()).await;
+        let shaken = shaken.map_err(|left| self.left(left))?;
+        let failed = |error: OpenError| {
+            let failure = ends::open_failure(&error.at(&self.names.client));
+            Course::failed(Ending::HandshakeFailed, failure)
+        };
+        shaken.map(Box::new).map_err(failed)
+    }
+
+    /// What TLS agrees on with the other end.
+    async fn handshake(&self, client: &End, other: Box<End>) -> Result<Box<End>, Course> {
+        if !other.wants_handshake() {
+            return Ok(other);
+        }
+        let socket = client.conduit.stream_socket();
+        let shaken = self.phase(Phase::Handshake, socket, other.shaken()).await;
+        let shaken = shaken.map_err(|left| self.left(left))?;
+        let failed = |error: OpenError| {
+            let failure = ends::open_failure(&error.at(&self.names.other));
+            Course::failed(Ending::OpenFailed, failure)
+        };
+        shaken.map(Box::new).map_err(failed)
+    }
+
+    async fn open(&mut self, header: &Header, client: &End) -> Result<Box<End>, Course> {
+        let how = self.shared.settings.how(self.shared.flipped);
+        let how = match self.shared.other.address().kind().row().is_program {
+            true => {
+                let local = header.destination.clone().or_else(|| client.local());
+                how.serving(header.source.as_ref().unwrap_or(&client.peer), local.as_ref())
+            }
+            false => how,
+        };
+        let how = if self.shared.forks { how } else { how.once() };
+        let socket = client.conduit.stream_socket();
+        let opened = self.phase(Phase::Open, socket, self.shared.other.open(how)).await;
+        let other = opened
+            .map_err(|left| self.left(left))?
+            .map_err(|failure| Course::failed(Ending::OpenFailed, failure))?;
+        self.names.other = ends::name(&other, self.shared.other.address());
+        debug!(id = self.id, other = %self.names.other, "opened");
+        Ok(Box::new(other))
+    }
+
+    /// Tells the other end where the client comes from, if that is asked for.
+    async fn introduce(&self, header: &Header, client: &End, other: &End) -> Result<(), Course> {
+        let Some(version) = self.shared.settings.send_proxy else { return Ok(()) };
+        let name = &self.names.other;
+        let fail = |failure| Course::failed(Ending::ProxyHeader, failure);
+        let Some(socket) = other.conduit.write_fd() else {
+            let why = format!("{name}: a PROXY header cannot be sent there");
+            return Err(fail(Failure::new(why, None)));
+        };
+        let send = timeout(HEADER_WAIT, proxy::send(socket, header, version));
+        let sent = self.phase(Phase::Introduce, client.conduit.stream_socket(), send).await;
+        let sent = sent.map_err(|left| self.left(left))?;
+        let sent = sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
+        sent.map_err(|error| {
+            let why = os_words(&error);
+            let what = format!("{name}: the PROXY header cannot be sent: {why}");
+            fail(Failure::new(what, error.raw_os_error()))
+        })
+    }
+
+    async fn relay(&self, mut first: Box<End>, mut second: Box<End>) -> Course {
+        let settings = &self.shared.settings;
+        let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
+        // An option may give an end to datagrams on one side; the other is told of none all the same.
+        let datagrams = first.conduit.is_endless() || second.conduit.is_endless();
+        first.conduit = shaped(first.conduit, a.options());
+        second.conduit = shaped(second.conduit, b.options());
+        if settings.one_way {
+            first.conduit = first.conduit.read_only();
+            second.conduit = second.conduit.write_only();
+        }
+        let mut options = settings.relay(self.id, Arc::clone(self.counts));
+        if datagrams && settings.linger.is_none() {
+            options = options.linger(LAST_DATAGRAM);
+        }
+        let ways = Ways::between(&first.conduit, &second.conduit);
+        let relayed = self
+            .phase(Phase::Relay, None, programs::relayed(&mut first, &mut second, &options))
+            .await;
+        let passed = match &relayed {
+            Err(_) => None,
+            Ok(Ok(totals)) => Some((totals.forward, totals.back)),
+            Ok(Err(error)) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
+        };
+        let gone = match relayed {
+            Err(left) => Err(self.left(left)),
+            Ok(Ok(totals)) => match self.cut_short(&totals, datagrams) {
+                None => {
+                    let seen_off = self.linger(&mut first, &mut second, ways, totals.ended).await;
+                    if seen_off.is_ok() {
+                        farewell([&mut first, &mut second]);
+                    }
+                    seen_off
+                }
+                Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
+            },
+            Ok(Err(error)) => Err(self.failed(&error, &mut first, &mut second).await),
+        };
+        let course = match gone {
+            Err(course) => aborted(course, [first, second]),
+            Ok(Ending::Closed) => match self.programs(first, second).await {
+                Ok(()) => Course::of(Ending::Closed),
+                Err(course) => course,
+            },
+            Ok(ending) => Course::of(ending),
+        };
+        Course { passed, ..course }
+    }
+
+    /// What a relay failed of; what it delivered before arrives before the reset, which would overtake it.
+    async fn failed(&self, error: &Error, first: &mut End, second: &mut End) -> Course {
+        let (a_name, b_name) = self.names();
+        let concerned = match error.end() {
+            Some(gush_net::End::A) => Some((&mut first.keeper, a_name)),
+            Some(gush_net::End::B) => Some((&mut second.keeper, b_name)),
+            None => None,
+        };
+        let program = match concerned {
+            Some((keeper, name)) => programs::failure_of(keeper, name, Some(LAST_WORDS)).await,
+            None => None,
+        };
+        // Programs are told first: their input has no proper end.
+        (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
+        let arrived = async {
+            tokio::join!(first.conduit.arrived(LAST_WORDS), second.conduit.arrived(LAST_WORDS))
+        };
+        // It is over either way.
+        let _ = self.phase(Phase::Linger, None, arrived).await;
+        match program {
+            Some(failure) => Course::failed(Ending::ProgramFailed, failure),
+            None => {
+                let failure = self.shared.relay_failure(error, self.names);
+                Course::failed(Ending::RelayFailed, failure)
+            }
+        }
+    }
+
+    /// The two ends as they stand.
+    fn names(&self) -> (&str, &str) {
+        self.shared.in_order(self.names.client.as_str(), self.names.other.as_str())
+    }
+
+    /// What is wrong with a relay that a time limit has ended.
+    ///
+    /// Datagrams have no end of data: a silence is all that can end them.
+    fn cut_short(&self, totals: &Totals, datagrams: bool) -> Option<Failure> {
+        let lost_bytes = totals.forward.in_flight_bytes + totals.back.in_flight_bytes;
+        let limit = match totals.ended {
+            Ended::Idle if totals.stuck || !datagrams => self.shared.settings.idle,
+            Ended::Lingered if totals.stuck => self.shared.settings.linger,
+            _ => return None,
+        };
+        let (first, second) = self.names();
+        let mut why = format!("{first} to {second}: nothing moved");
+        if let Some(limit) = limit {
+            why += &format!(" for {limit:?}");
+        }
+        if lost_bytes > 0 {
+            why += &format!("; {lost_bytes} bytes taken and not delivered");
+        } else if totals.stuck {
+            why += "; bytes that wait at their source were not taken";
+        }
+        Some(Failure::new(why, None))
+    }
+
+    /// Waits until all that was sent has arrived, at both ends at once.
+    async fn linger(
+        &self,
+        first: &mut End,
+        second: &mut End,
+        ways: Ways,
+        ended: Ended,
+    ) -> Result<Ending, Course> {
+        let patience = match ended {
+            Ended::Closed => Patience::of(self.shared.settings.linger),
+            // That time has passed.
+            _ => Patience::none(),
+        };
+        let a = first.conduit.see_off(ways.back, ways.forward, patience);
+        let b = second.conduit.see_off(ways.forward, ways.back, patience);
+        let seen_off = self.phase(Phase::Linger, None, async { tokio::join!(a, b) }).await;
+        let (a, b) = seen_off.map_err(|left| self.left(left))?;
+        let (a_name, b_name) = self.names();
+        for (seen_off, name) in [(a, a_name), (b, b_name)] {
+            seen_off.map_err(|unsent| {
+                Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name))
+            })?;
+        }
+        Ok(ended.into())
+    }
+
+    /// Waits until the programs of both ends have done their work: their exit statuses count.
+    async fn programs(&self, first: Box<End>, second: Box<End>) -> Result<(), Course> {
+        let (a_name, b_name) = self.names();
+        let limit = self.shared.settings.linger.or(self.shared.settings.idle);
+        // The other conduits are closed here: a program sees the end of its input. Closing the master of a terminal is a
+        // hang-up (tty(4), SIGHUP), and throws away what the program has not read yet.
+        let ends = [(*first, a_name), (*second, b_name)].map(|(end, name)| {
+            let End { conduit, keeper, .. } = end;
+            (Some(conduit).filter(Conduit::is_terminal_master), keeper, name)
+        });
+        // In one direction nobody ever reads what such a program writes.
+        let heed = (!self.shared.settings.one_way).then_some(LAST_WORDS);
+        for (terminal, mut keeper, name) in ends {
+            let failed = programs::failure_beside(terminal, heed, &mut keeper, name, limit);
+            let failed = self.phase(Phase::Program, None, failed).await;
+            if let Some(failure) = failed.map_err(|left| self.left(left))? {
+                return Err(Course::failed(Ending::ProgramFailed, failure));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unsent_failure(unsent: &Unsent, name: &str) -> Failure {
+    match unsent {
+        Unsent::Failed(error) => Failure::new(format!("{name}: {unsent}"), error.raw_os_error()),
+        _ => Failure::new(format!("{name}: {unsent} (-t TIME waits longer)"), None),
+    }
+}
+
+/// Which directions two ends have between them.
+#[derive(Clone, Copy)]
+struct Ways {
+    forward: bool,
+    back: bool,
+}
+
+impl Ways {
+    fn between(a: &Conduit, b: &Conduit) -> Self {
+        Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
+    }
+}
+
+/// Says the end, at the proper end of a life, to peers of TLS that were not told of one: where the linger limit ended the
+/// connection, where the data went one way only, with `shut-none`. Nobody waits for one that takes nothing any more.
+fn farewell(ends: [&mut End; 2]) {
+    for end in ends {
+        let _ = end.conduit.poll_part(&mut Context::from_waker(Waker::noop()));
+    }
+}
+
+/// Ends a life that did not come to its proper end: programs are told to end, and the peers of TCP sockets see a reset.
+fn aborted(course: Course, ends: impl IntoIterator<Item = Box<End>>) -> Course {
+    for end in ends {
+        let End { conduit, keeper, .. } = *end;
+        drop(keeper);
+        conduit.reset_on_close();
+    }
+    course
+}
+
+/// Has the peer ended both directions, as the kernel tells of Unix sockets (unix_poll of net/unix/af_unix.c)?
+fn is_closed(socket: impl AsFd) -> bool {
+    gush::poll_now(&socket, PollFlags::empty()).is_ok_and(|told| told.contains(PollFlags::HUP))
+}
+
+/// Over when the client has gone for good: at a reset, or at a close where the kernel tells that from a half-close, which
+/// it does for Unix sockets.
+async fn hung_up(client: Option<BorrowedFd<'_>>) -> std::io::Error {
+    let Some(socket) = client else { return pending().await };
+    if let Ok(watched) = watch(socket, Interest::READABLE) {
+        return gone(watched).await;
+    }
+    // The socket under a stream of TLS is registered already: epoll takes it under another number only (EEXIST).
+    let copy = socket.try_clone_to_owned().and_then(|copy| watch(copy, Interest::READABLE));
+    match copy {
+        Ok(watched) => gone(watched).await,
+        Err(_) => pending().await,
+    }
+}
+
+async fn gone<F: AsFd + AsRawFd>(watched: AsyncFd<F>) -> std::io::Error {
+    let mut interest = Interest::READABLE | Interest::ERROR;
+    loop {
+        let mut guard = match watched.ready(interest).await {
+            Ok(guard) => guard,
+            Err(error) => return error,
+        };
+        let ready = guard.ready();
+        if ready.is_error() || is_closed(watched.get_ref()) {
+            return match sockopt::socket_error(watched.get_ref()) {
+                Ok(Err(errno)) | Err(errno) => errno.into(),
+                Ok(Ok(())) => std::io::ErrorKind::ConnectionAborted.into(),
+            };
+        }
+        if ready.is_read_closed() {
+            // The end of data stays ready; that the client has closed makes it ready to be written, too (EPOLLHUP).
+            interest = Interest::WRITABLE | Interest::ERROR;
+        }
+        if ready.is_write_closed() {
+            interest = Interest::ERROR;
+        }
+        guard.clear_ready();
+    }
+}

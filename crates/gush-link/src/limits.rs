@@ -1,0 +1,91 @@
+//! The limit on clients served at once.
+
+use std::sync::Arc;
+
+use rustix::process::{Resource, getrlimit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::warn;
+
+use crate::address::{Address, Opt};
+use crate::ledger::{Ledger, Limit};
+
+/// Descriptors kept free, so that a client with a place can be connected on while files are open for a
+/// moment.
+const SPARE: u64 = 8;
+/// An epoll, its waker and its copies, for each further thread's runtime.
+const EACH_THREAD: u64 = 4;
+/// Descriptors open from the start, if /proc does not tell.
+const AT_START: u64 = 32;
+
+/// Places for clients.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    limit: Limit,
+    most: usize,
+}
+
+impl Places {
+    /// Raises the limit on descriptors to the hard limit. Offers `most` places, or fewer if the descriptors
+    /// do not suffice.
+    pub fn new(most: Option<usize>, client: &Address, other: &Address, threads: usize) -> Self {
+        gush_process::raise_descriptor_limit();
+        let descriptors = getrlimit(Resource::Nofile).current;
+        let open = std::fs::read_dir("/proc/self/fd").map(|found| found.count() as u64);
+        let apart =
+            open.unwrap_or(AT_START) + SPARE + EACH_THREAD * (threads as u64).saturating_sub(1);
+        let enough = clients(descriptors, apart, descriptors_each(client, other));
+        let (most, limit) = match most {
+            Some(most) if most <= enough => (most, Limit::MaxChildren),
+            _ => (enough, Limit::Descriptors),
+        };
+        Self { free: Arc::new(Semaphore::new(most)), limit, most }
+    }
+
+    /// Waits for a place, which dropping the permit gives back. Every wait is counted, and the first one is
+    /// told.
+    pub async fn take(&self, ledger: &Ledger) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
+            return Some(place);
+        }
+        if ledger.waits_at(self.limit) {
+            match self.limit {
+                Limit::MaxChildren => {
+                    warn!("all {} places of max-children= are taken: new clients wait", self.most);
+                }
+                Limit::Descriptors => warn!(
+                    "the limit of open files is reached: new clients wait for one of {} places (ulimit -n raises it)",
+                    self.most
+                ),
+            }
+        }
+        // The semaphore is never closed.
+        Arc::clone(&self.free).acquire_owned().await.ok()
+    }
+}
+
+/// The descriptors of one client at both addresses. A pipe between them is borrowed only if there is one.
+fn descriptors_each(client: &Address, other: &Address) -> u64 {
+    let of = |address: &Address| {
+        address.kind().row().descriptors + u64::from(address.options().is_on(Opt::Pipes))
+    };
+    of(client) + of(other)
+}
+
+fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {
+    let Some(descriptors) = descriptors else { return Semaphore::MAX_PERMITS };
+    let clients = descriptors.saturating_sub(apart) / each;
+    usize::try_from(clients).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_client_is_always_tried() {
+        assert_eq!(clients(Some(0), 20, 2), 1);
+        assert_eq!(clients(Some(64), 24, 2), 20);
+        assert_eq!(clients(None, 20, 2), Semaphore::MAX_PERMITS);
+    }
+}

@@ -1,0 +1,195 @@
+//! Programs as ends: started with a socket, pipes or a terminal, and ended with the link.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use gush_net::Conduit;
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::termios::{Winsize, tcgetwinsize};
+use tokio::io::Interest;
+
+use super::error::OpenError;
+use super::reaper::{self, Reach};
+use super::{End, How, Peer, environment, pty};
+use crate::address::{Opt, Options};
+use crate::watch::watch;
+
+pub(crate) fn exec(words: &[String], options: &Options, how: &How) -> Result<End, OpenError> {
+    let Some((name, arguments)) = words.split_first() else {
+        return Err(OpenError::said("start", "a command is missing"));
+    };
+    let mut command = Command::new(name);
+    command.args(arguments);
+    start(command, name, options, how)
+}
+
+pub(crate) fn shell(line: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(line);
+    start(command, "/bin/sh", options, how)
+}
+
+fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+    let plumbing = |error: io::Error| OpenError::new("make a connection to the program", error);
+    let pty = options.is_on(Opt::Pty);
+    let ends = match pty {
+        true => terminal(options),
+        false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
+        false => socket(),
+    };
+    let Ends { ours, input, output, error } = ends.map_err(plumbing)?;
+    command.stdin(input).stdout(output).stderr(if options.is_on(Opt::Stderr) || pty {
+        error
+    } else {
+        Stdio::inherit()
+    });
+    environment::set(&mut command, how.client);
+    if let Some(directory) = options.path(Opt::Directory) {
+        if let Err(error) = std::fs::metadata(directory) {
+            return Err(OpenError::new(format!("change to {}", directory.display()), error));
+        }
+        command.current_dir(directory);
+    }
+    gush_process::unblocked(&mut command);
+    gush_process::with_given_descriptor_limit(&mut command);
+    let in_new_session = pty || options.is_on(Opt::Setsid);
+    // A group in the background may not read a terminal, and ssh asks there for a password (credentials(7)).
+    let shares_terminal = !in_new_session && how.is_once() && has_terminal();
+    if in_new_session {
+        gush_process::in_new_session(&mut command, pty);
+    } else if !shares_terminal {
+        command.process_group(0);
+    }
+    let child = command.spawn().map_err(|error| {
+        let kind = error.kind();
+        let error = OpenError::new(format!("start {name}"), error).passing(false);
+        match kind {
+            io::ErrorKind::NotFound => {
+                error.hinted("no such program is in PATH; pipes and other shell words need shell:")
+            }
+            io::ErrorKind::PermissionDenied => error.hinted("the file is not executable"),
+            _ => error,
+        }
+    })?;
+    let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let number = number.ok_or_else(|| OpenError::said("start", "its process has no number"))?;
+    let reach = if shares_terminal { Reach::One(number) } else { Reach::Group(number) };
+    let program = Program { reach, status: None };
+    // The child's ends are closed here: only so does its end of data arrive.
+    drop(command);
+    let conduit = how.narrowed(ours.map_err(plumbing)?)?;
+    let mut end = End::new(conduit, Peer::Other(format!("{name} (process {})", program.id())));
+    end.keeper.program = Some(program);
+    Ok(end)
+}
+
+struct Ends {
+    ours: io::Result<Conduit>,
+    input: Stdio,
+    output: Stdio,
+    error: Stdio,
+}
+
+fn socket() -> io::Result<Ends> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    Ok(Ends {
+        ours: Conduit::new(ours),
+        input: theirs.try_clone()?.into(),
+        output: theirs.try_clone()?.into(),
+        error: theirs.into(),
+    })
+}
+
+/// In one direction, what the program does in the other is its own: it reads nothing, or writes where we do.
+fn pipes(how: &How) -> io::Result<Ends> {
+    let pipe = || pipe_with(PipeFlags::CLOEXEC);
+    let to = how.writes().then(pipe).transpose()?;
+    let from = how.reads().then(pipe).transpose()?;
+    let (input, write) = match to {
+        Some((read, write)) => (Stdio::from(read), Some(write)),
+        None => (Stdio::null(), None),
+    };
+    let (output, error, read) = match from {
+        Some((read, write)) => (Stdio::from(write.try_clone()?), Stdio::from(write), Some(read)),
+        None => (Stdio::inherit(), Stdio::inherit(), None),
+    };
+    let ours = match (read, write) {
+        (Some(read), Some(write)) => Conduit::of_two(read, write),
+        (Some(fd), None) | (None, Some(fd)) => Conduit::new(fd),
+        (None, None) => Err(io::ErrorKind::InvalidInput.into()),
+    };
+    Ok(Ends { ours, input, output, error })
+}
+
+fn terminal(options: &Options) -> io::Result<Ends> {
+    let ours = pty::master(options, window())?;
+    let theirs = pty::slave(&ours)?;
+    Ok(Ends {
+        ours: Conduit::new(ours),
+        input: theirs.try_clone()?.into(),
+        output: theirs.try_clone()?.into(),
+        error: theirs.into(),
+    })
+}
+
+/// A program, which ends when this is dropped.
+pub(super) struct Program {
+    reach: Reach,
+    status: Option<ExitStatus>,
+}
+
+impl Program {
+    pub fn id(&self) -> u32 {
+        self.reach.pid().as_raw_pid().unsigned_abs()
+    }
+
+    /// Waits for its end, and leaves it to be reaped: until then nobody else gets the group's number.
+    pub async fn finished(&mut self) -> io::Result<ExitStatus> {
+        if let Some(status) = self.status {
+            return Ok(status);
+        }
+        let pid = self.reach.pid();
+        if let Ok(fd) = pidfd_open(pid, PidfdFlags::NONBLOCK) {
+            watch(fd, Interest::READABLE)?.readable().await?.retain_ready();
+        }
+        loop {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+            if let Some(ended) = waitid(WaitId::Pid(pid), options)? {
+                // As waitpid(2) would say it.
+                let code = ended.exit_status().map_or(0, |code| (code & 0xff) << 8);
+                let status = ExitStatus::from_raw(code | ended.terminating_signal().unwrap_or(0));
+                self.status = Some(status);
+                return Ok(status);
+            }
+            // Only where there was no descriptor left to wait with.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        reaper::end(self.reach);
+    }
+}
+
+/// Can this process ask at a terminal (tty(4))?
+fn has_terminal() -> bool {
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    rustix::fs::open("/dev/tty", flags, Mode::empty()).is_ok()
+}
+
+/// The size of the terminal that this process is at, or that of the first ones.
+fn window() -> Winsize {
+    let (input, output, error) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let ours = [output.as_fd(), input.as_fd(), error.as_fd()].map(tcgetwinsize);
+    let seen = ours.into_iter().flatten().find(|size| size.ws_row > 0 && size.ws_col > 0);
+    seen.unwrap_or(Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 })
+}

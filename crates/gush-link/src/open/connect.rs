@@ -1,0 +1,310 @@
+//! Connecting: TCP, Unix and UDP sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::time::Duration;
+
+use gush_net::Conduit;
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
+use tokio::io::Interest;
+
+use super::error::OpenError;
+use super::resolve::{Name, resolve};
+use super::{End, Peer};
+use crate::address::{Bind, Opt, Options, Remote, UnixName};
+use crate::watch::watch;
+
+pub(crate) async fn tcp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    internet(remote, options, SocketType::STREAM).await
+}
+
+pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenError> {
+    internet(remote, options, SocketType::DGRAM).await
+}
+
+pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    let retried = options.has(Opt::Retry);
+    let fail = |error: io::Error| {
+        let hint = match error.raw_os_error() {
+            Some(libc::ECONNREFUSED) if is_no_socket(name) => {
+                Some("this is no socket; for a file or device, say file:PATH")
+            }
+            Some(libc::ECONNREFUSED) => {
+                Some("the socket is there, but nobody listens on it any more; start the server")
+            }
+            Some(libc::ENOENT) if retried => Some("start the server first"),
+            Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
+            Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
+            Some(libc::EPROTOTYPE) => Some("it is a datagram socket; streams cannot connect to it"),
+            Some(libc::EAGAIN) if retried => {
+                Some("its queue is full: the server accepts too slowly")
+            }
+            Some(libc::EAGAIN) => {
+                Some("its queue is full: the server accepts too slowly; wait with retry=N")
+            }
+            _ => None,
+        };
+        let error = OpenError::new("connect", error);
+        if let Some(hint) = hint { error.hinted(hint) } else { error }
+    };
+    let address = unix_address(name).map_err(|errno| fail(errno.into()))?;
+    let fd = socket(AddressFamily::UNIX, SocketType::STREAM).map_err(|errno| fail(errno.into()))?;
+    set_buffers(&fd, options).map_err(|errno| fail(errno.into()))?;
+    let fd =
+        connect_queued(fd, &address, options.duration(Opt::ConnectTimeout)).await.map_err(fail)?;
+    let peer = Peer::of_socket(Some(address.as_any()), &fd);
+    Ok(End::new(Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?, peer))
+}
+
+/// Connecting to a file is refused as connecting to a dead socket is (connect(2)).
+fn is_no_socket(name: &UnixName) -> bool {
+    let UnixName::Path(path) = name else { return false };
+    path.metadata().is_ok_and(|found| !found.file_type().is_socket())
+}
+
+pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
+    match name {
+        UnixName::Path(path) => SocketAddrUnix::new(path),
+        UnixName::Abstract(name) => SocketAddrUnix::new_abstract_name(name),
+    }
+}
+
+/// Every address of the host in turn, until one answers.
+async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Result<End, OpenError> {
+    let datagrams = kind == SocketType::DGRAM;
+    let name = Name {
+        family: remote.family,
+        host: Some(remote.host.clone()),
+        port: remote.port.clone(),
+        datagrams,
+        local: false,
+    };
+    let addresses = resolve(name).await?;
+    let locals = local_addresses(options, datagrams).await?;
+    let mut failure: Option<OpenError> = None;
+    for address in addresses {
+        match one(address, &locals, options, kind).await {
+            Ok(end) => return Ok(end),
+            Err(error) => failure = Some(joined(failure, error)),
+        }
+    }
+    Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
+}
+
+/// What was tried before is told too.
+fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
+    match before {
+        Some(before) => {
+            let told = before.io_error().map(ToString::to_string).unwrap_or_default();
+            let passes = before.passes() || error.passes();
+            let step = format!("{}: {told}; {}", before.step(), error.step());
+            error.step_is(step).passing(passes)
+        }
+        None => error,
+    }
+}
+
+async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<SocketAddr>, OpenError> {
+    let Some(text) = options.bind() else {
+        return Ok(Vec::new());
+    };
+    let Bind { host, port } = Bind::read(text).map_err(|why| OpenError::said("bind", why))?;
+    let port = port.unwrap_or_else(|| "0".to_owned());
+    let any = host.is_none();
+    let mut found = resolve(Name { family: None, host, port, datagrams, local: true }).await?;
+    if any {
+        found.sort_by_key(SocketAddr::is_ipv4);
+    }
+    Ok(found)
+}
+
+async fn one(
+    address: SocketAddr,
+    locals: &[SocketAddr],
+    options: &Options,
+    kind: SocketType,
+) -> Result<End, OpenError> {
+    let fail = |error: io::Error| {
+        let hint = hint(&error, options.has(Opt::Retry));
+        let error = OpenError::new(format!("connect to {address}"), error);
+        if let Some(hint) = hint { error.hinted(hint) } else { error }
+    };
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let fd = socket(family, kind).map_err(|errno| fail(errno.into()))?;
+    let set = || {
+        set_buffers(&fd, options)?;
+        if kind == SocketType::STREAM {
+            set_stream(&fd, options)?;
+        }
+        Ok(())
+    };
+    set().map_err(|errno: Errno| fail(errno.into()).hinted_by(keepalive_hint(errno, options)))?;
+    if !locals.is_empty() {
+        bind(&fd, address, locals, options)?;
+    }
+    let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
+    let fd = connect(fd, &address, limit).await.map_err(fail)?;
+    let conduit = match kind {
+        SocketType::STREAM => Conduit::of_stream_socket(fd),
+        _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
+    };
+    Ok(End::new(conduit, Peer::from(address)))
+}
+
+fn bind(
+    fd: &OwnedFd,
+    to: SocketAddr,
+    locals: &[SocketAddr],
+    options: &Options,
+) -> Result<(), OpenError> {
+    let Some(local) = locals.iter().find(|local| local.is_ipv4() == to.is_ipv4()) else {
+        let why = format!(
+            "{to} cannot be reached from {}, which is of another version of the protocol",
+            locals[0]
+        );
+        return Err(OpenError::said("bind", why));
+    };
+    let fail = |errno: Errno| {
+        let error = OpenError::new(format!("bind to {local}"), errno);
+        match errno {
+            Errno::ADDRNOTAVAIL => {
+                error.hinted("this machine has no such address; `ip address` shows those it has")
+            }
+            Errno::ACCESS => error.hinted("ports below 1024 are for root, or CAP_NET_BIND_SERVICE"),
+            _ => error,
+        }
+    };
+    if options.is_on(Opt::ReuseAddr) {
+        sockopt::set_socket_reuseaddr(fd, true).map_err(fail)?;
+    }
+    rustix::net::bind(fd, local).map_err(fail)
+}
+
+/// What the user can do; waiting is not advised to those who have `retried`.
+fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
+    Some(match error.raw_os_error()? {
+        libc::ECONNREFUSED if retried => "nobody listens there; start the server",
+        libc::ENETUNREACH if retried => "this machine has no route there; check the network",
+        libc::EHOSTUNREACH if retried => "the host is down, or a firewall refuses",
+        libc::ECONNREFUSED => "nobody listens there; start the server, or wait for it with retry=N",
+        libc::ENETUNREACH => {
+            "this machine has no route there; check the network, or wait for it with retry=N"
+        }
+        libc::EHOSTUNREACH => "the host is down, or a firewall refuses; retry=N waits for it",
+        libc::ETIMEDOUT => "nothing answers: the host is down, or a firewall drops what is sent",
+        libc::EMFILE => "raise the limit on open files (ulimit -n)",
+        libc::EADDRNOTAVAIL => {
+            "all local ports are in use, or bind= names an address of another machine"
+        }
+        _ => return None,
+    })
+}
+
+/// What of the options the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
+pub(crate) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static str> {
+    let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount, Opt::UserTimeout];
+    let is_it = errno == Errno::INVAL && probes.iter().any(|&option| options.has(option));
+    is_it.then_some(
+        "keepidle and keepintvl go from 1 s to 32767 s, keepcnt to 127, user-timeout to 24 days",
+    )
+}
+
+pub(crate) fn socket(family: AddressFamily, kind: SocketType) -> Result<OwnedFd, Errno> {
+    socket_with(family, kind, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    let size = |option| {
+        options.size_bytes(option).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+    };
+    if let Some(bytes) = size(Opt::SendBuffer) {
+        sockopt::set_socket_send_buffer_size(fd, bytes)?;
+    }
+    if let Some(bytes) = size(Opt::ReceiveBuffer) {
+        sockopt::set_socket_recv_buffer_size(fd, bytes)?;
+    }
+    Ok(())
+}
+
+/// A relay passes on what it gets when it gets it: waiting for more is the sender's business.
+pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    if options.flag(Opt::NoDelay) != Some(false) {
+        sockopt::set_tcp_nodelay(fd, true)?;
+    }
+    let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount];
+    let said = probes.iter().any(|&option| options.has(option)).then_some(true);
+    if let Some(on) = options.flag(Opt::KeepAlive).or(said) {
+        sockopt::set_socket_keepalive(fd, on)?;
+    }
+    if let Some(idle) = options.duration(Opt::KeepIdle) {
+        sockopt::set_tcp_keepidle(fd, idle)?;
+    }
+    if let Some(interval) = options.duration(Opt::KeepInterval) {
+        sockopt::set_tcp_keepintvl(fd, interval)?;
+    }
+    if let Some(count) = options.count(Opt::KeepCount) {
+        sockopt::set_tcp_keepcnt(fd, count)?;
+    }
+    if let Some(timeout) = options.duration(Opt::UserTimeout) {
+        let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(fd, timeout_ms)?;
+    }
+    Ok(())
+}
+
+/// How long a Unix server with a full queue is waited for, where no `connect-timeout=` says.
+const QUEUE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long a host may take to answer, where no `connect-timeout=` says: the kernel alone would ask for two minutes.
+pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+
+/// A full queue answers EAGAIN, and no readiness tells when there is room (connect(2), unix(7)).
+async fn connect_queued(
+    fd: OwnedFd,
+    to: &SocketAddrUnix,
+    limit: Option<Duration>,
+) -> io::Result<OwnedFd> {
+    let give_up = tokio::time::Instant::now() + limit.unwrap_or(QUEUE_LIMIT);
+    let mut pause = Duration::from_millis(1);
+    loop {
+        match rustix::net::connect(&fd, to) {
+            Err(Errno::AGAIN) if tokio::time::Instant::now() < give_up => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_millis(50));
+            }
+            Err(Errno::INTR) => {}
+            answer => return answer.map(|()| fd).map_err(io::Error::from),
+        }
+    }
+}
+
+/// Connects within `limit`; the descriptor is registered with the runtime only while it waits.
+async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::Result<OwnedFd> {
+    match rustix::net::connect(&fd, to) {
+        Ok(()) => Ok(fd),
+        Err(Errno::INPROGRESS | Errno::INTR) => connected(fd, limit).await,
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Waits until a connection that was begun is there, at most for `limit`.
+pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedFd> {
+    // On this very machine the answer is there already.
+    if !is_writable(&fd)? {
+        let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
+        match tokio::time::timeout(limit, waiting.writable()).await {
+            Ok(ready) => ready?.retain_ready(),
+            Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
+        }
+    }
+    sockopt::socket_error(&fd)??;
+    Ok(fd)
+}
+
+fn is_writable(fd: &OwnedFd) -> io::Result<bool> {
+    Ok(!gush::poll_now(fd, rustix::event::PollFlags::OUT)?.is_empty())
+}

@@ -1,0 +1,168 @@
+//! Why an address could not be opened, as a sentence, and what to do.
+
+use std::fmt;
+use std::io;
+
+/// An address that could not be opened: which one, at which step, what the operating system said, and what to do.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// use gush_link::open::{How, open};
+/// let error = open(&"file:/no/such/file".parse().unwrap(), &How::default()).await.unwrap_err();
+/// assert_eq!(error.to_string(), "file:/no/such/file: open: No such file or directory");
+/// assert!(error.hint().unwrap().contains("create"));
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct OpenError {
+    address: String,
+    step: String,
+    cause: Cause,
+    passes: bool,
+    hint: Option<String>,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Io(io::Error),
+    Said(String),
+}
+
+impl OpenError {
+    pub(crate) fn new(step: impl Into<String>, error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        Self {
+            address: String::new(),
+            step: step.into(),
+            passes: passes(&error),
+            hint: None,
+            cause: Cause::Io(error),
+        }
+    }
+
+    pub(crate) fn said(step: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            address: String::new(),
+            step: step.into(),
+            cause: Cause::Said(why.into()),
+            passes: false,
+            hint: None,
+        }
+    }
+
+    /// Of several addresses none could be opened.
+    pub(crate) fn of_all(failures: Vec<Self>) -> Self {
+        let passes = failures.iter().any(Self::passes);
+        let texts: Vec<_> = failures.iter().map(ToString::to_string).collect();
+        let hint = failures.into_iter().find_map(|failure| failure.hint);
+        Self { passes, hint, ..Self::said("open any", texts.join("; ")) }
+    }
+
+    pub(crate) fn hinted(mut self, hint: impl Into<String>) -> Self {
+        self.hint.get_or_insert(hint.into());
+        self
+    }
+
+    pub(crate) fn instead_hinted(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    pub(crate) fn hinted_by(self, hint: Option<&str>) -> Self {
+        match hint {
+            Some(hint) => self.hinted(hint),
+            None => self,
+        }
+    }
+
+    pub(crate) fn passing(mut self, passes: bool) -> Self {
+        self.passes = passes;
+        self
+    }
+
+    pub(crate) fn step_is(mut self, step: String) -> Self {
+        self.step = step;
+        self
+    }
+
+    pub(crate) fn at(mut self, address: impl fmt::Display) -> Self {
+        self.address = address.to_string();
+        self
+    }
+
+    /// The step that failed, such as `connect to 127.0.0.1:80`.
+    #[must_use]
+    pub fn step(&self) -> &str {
+        &self.step
+    }
+
+    /// What the operating system said, where it said something.
+    #[must_use]
+    pub fn io_error(&self) -> Option<&io::Error> {
+        match &self.cause {
+            Cause::Io(error) => Some(error),
+            Cause::Said(_) => None,
+        }
+    }
+
+    /// May another attempt succeed by itself, as when nobody listens yet? `retry=` tries only then.
+    #[must_use]
+    pub fn passes(&self) -> bool {
+        self.passes
+    }
+
+    /// What the user can do, where there is something.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
+    /// Has this machine no such address, or no such version of the protocol?
+    pub(crate) fn is_unknown_here(&self) -> bool {
+        matches!(self.errno(), Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+    }
+
+    pub(crate) fn errno(&self) -> Option<i32> {
+        self.io_error()?.raw_os_error()
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}: ", self.address, self.step)?;
+        match &self.cause {
+            Cause::Io(error) => f.write_str(&os_words(error)),
+            Cause::Said(why) => f.write_str(why),
+        }
+    }
+}
+
+/// The operating system's part is in the text already.
+impl std::error::Error for OpenError {}
+
+/// The operating system's words, without the number that Rust adds, which says nothing that they do not.
+pub(crate) fn os_words(error: &io::Error) -> String {
+    let text = error.to_string();
+    let number = error.raw_os_error().map(|number| format!(" (os error {number})"));
+    let words = number.and_then(|number| text.strip_suffix(&number).map(str::to_owned));
+    words.unwrap_or(text)
+}
+
+/// What ends without the user's doing: a server that is not up yet, a network that is down, a name not yet there.
+fn passes(error: &io::Error) -> bool {
+    const PASSING: [i32; 13] = [
+        libc::ECONNREFUSED,
+        libc::ECONNRESET,
+        libc::ECONNABORTED,
+        libc::EHOSTUNREACH,
+        libc::EHOSTDOWN,
+        libc::ENETUNREACH,
+        libc::ENETDOWN,
+        libc::ETIMEDOUT,
+        libc::EADDRINUSE,
+        libc::EADDRNOTAVAIL,
+        libc::ENOENT,
+        libc::EAGAIN,
+        libc::EMFILE,
+    ];
+    error.raw_os_error().is_some_and(|errno| PASSING.contains(&errno))
+}

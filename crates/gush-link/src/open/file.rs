@@ -1,0 +1,221 @@
+//! Files, devices and FIFOs.
+
+use std::fs::FileType;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::Duration;
+
+use gush_net::Conduit;
+use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use tokio::io::Interest;
+
+use super::error::OpenError;
+use super::keeper::Made;
+use super::permissions::Permissions;
+use super::{End, How, Peer, connect, inherit};
+use crate::address::{Opt, Options, UnixName};
+use crate::watch::watch;
+
+const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
+
+/// The longest pause between two looks whether somebody reads a FIFO.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Whatever is there: a socket is connected to, a file is written at its end, a missing one is made.
+pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    let kind = kind(path)?;
+    if kind.is_some_and(|kind| kind.is_socket()) {
+        return connect::unix(&UnixName::Path(path.to_owned()), options).await;
+    }
+    let mut flags = OFlags::empty();
+    if how.writes() && !options.is_on(Opt::ReadOnly) {
+        // Both ways, a mistyped name would become an empty file that nobody asked for.
+        if kind.is_none() && how.is_one_way() && options.flag(Opt::Create) != Some(false) {
+            flags |= OFlags::CREATE;
+        }
+        if kind.is_none_or(|kind| kind.is_file())
+            && !options.has(Opt::Truncate)
+            && !options.has(Opt::Seek)
+        {
+            flags |= OFlags::APPEND;
+        }
+    }
+    open(path, kind, flags, options, how).await
+}
+
+pub(crate) async fn file(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    open(path, kind(path)?, OFlags::empty(), options, how).await
+}
+
+pub(crate) fn device(path: &str, how: &How) -> Result<End, OpenError> {
+    let flags = access(&Options::default(), how) | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| OpenError::new("open", errno))?;
+    end(fd, path, &Options::default(), how)
+}
+
+pub(crate) async fn pipe(
+    path: Option<&Path>,
+    options: &Options,
+    how: &How,
+) -> Result<End, OpenError> {
+    let Some(path) = path else {
+        let fail = |error| OpenError::new("make a pipe", error);
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).map_err(|errno| fail(errno.into()))?;
+        let conduit = Conduit::of_two(read, write).map_err(fail)?;
+        return Ok(End::new(how.narrowed(conduit)?, Peer::Other("pipe".into())));
+    };
+    let made = match kind(path)? {
+        Some(kind) if kind.is_fifo() => None,
+        Some(_) => {
+            return Err(OpenError::said("open", "this is no FIFO")
+                .hinted("for a file or device, say file:PATH"));
+        }
+        None => make_fifo(path, options)?,
+    };
+    let mut end = fifo(path, options, how).await?;
+    end.keeper.made.extend(made);
+    Ok(end)
+}
+
+fn make_fifo(path: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
+    let fail = |error| OpenError::new("make the FIFO", error);
+    let permissions = Permissions::of(options)?;
+    let wanted = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    mknodat(CWD, path, rustix::fs::FileType::Fifo, wanted, 0)
+        .map_err(|errno| fail(errno.into()))?;
+    let made = Made::if_removed(path, options).map_err(fail)?;
+    permissions.give(path, rustix::fs::FileType::Fifo)?;
+    Ok(made)
+}
+
+fn kind(path: &Path) -> Result<Option<FileType>, OpenError> {
+    if let Some(number) = gush_process::closed_behind(path) {
+        return Err(inherit::is_closed(number));
+    }
+    match path.metadata() {
+        Ok(found) => Ok(Some(found.file_type())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(OpenError::new("open", error)),
+    }
+}
+
+fn access(options: &Options, how: &How) -> OFlags {
+    match () {
+        () if options.is_on(Opt::ReadOnly) => OFlags::RDONLY,
+        () if options.is_on(Opt::WriteOnly) => OFlags::WRONLY,
+        () if !how.writes() => OFlags::RDONLY,
+        () if !how.reads() => OFlags::WRONLY,
+        () => OFlags::RDWR,
+    }
+}
+
+async fn open(
+    path: &Path,
+    kind: Option<FileType>,
+    flags: OFlags,
+    options: &Options,
+    how: &How,
+) -> Result<End, OpenError> {
+    if kind.is_some_and(|kind| kind.is_fifo()) {
+        return fifo(path, options, how).await;
+    }
+    if kind.is_some_and(|kind| kind.is_socket()) {
+        return Err(
+            OpenError::said("open", "this is a Unix socket").hinted("connect to it with unix:PATH")
+        );
+    }
+    let mut flags =
+        flags | access(options, how) | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    for (option, flag) in [
+        (Opt::Append, OFlags::APPEND),
+        (Opt::Create, OFlags::CREATE),
+        (Opt::Truncate, OFlags::TRUNC),
+        (Opt::Exclusive, OFlags::EXCL),
+    ] {
+        flags.set(flag, flags.contains(flag) || options.is_on(option));
+    }
+    let is_read_only = flags & OFlags::RWMODE == OFlags::RDONLY;
+    if is_read_only {
+        if flags.contains(OFlags::TRUNC) {
+            let error = OpenError::said("open", "trunc would empty a file that is only read");
+            return Err(error.hinted("say trunc at the address that is written"));
+        }
+        // Only a file that is written is made: one that is read would be empty.
+        flags -= OFlags::CREATE | OFlags::EXCL;
+    }
+    let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
+    let permissions = Permissions::of(options)?;
+    // Of two that make the file at once only one does, and gives the file its owner.
+    let made = match permissions.name_an_owner() && flags.contains(OFlags::CREATE) {
+        true => rustix::fs::open(path, flags | OFlags::EXCL, mode).ok(),
+        false => None,
+    };
+    let fd = match made {
+        Some(fd) => {
+            permissions.give_owner(&fd)?;
+            fd
+        }
+        None => rustix::fs::open(path, flags, mode).map_err(|errno| {
+        let error = OpenError::new("open", errno);
+        match errno {
+            Errno::NOENT if is_read_only => {
+                error.hinted("it is read, so it must be there; retry=N waits for it")
+            }
+            Errno::NOENT if !flags.contains(OFlags::CREATE) => {
+                error.hinted("the option create makes a missing file, where it is written")
+            }
+            Errno::NOENT => error.hinted("make its directory first"),
+            Errno::ISDIR => error.hinted(NO_BYTES),
+            Errno::ACCESS | Errno::ROFS if flags.contains(OFlags::RDWR) => error
+                .hinted("it is opened for reading and writing; for one direction say rdonly, wronly, or `gush link -u`"),
+            Errno::TXTBSY => error.hinted("a program that runs cannot be written"),
+            _ => error,
+        }
+    })?,
+    };
+    // For reading it opens, and only a read would fail, without a word on what to do.
+    if kind.is_some_and(|kind| kind.is_dir()) {
+        return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
+    }
+    if let Some(offset_bytes) = options.size_bytes(Opt::Seek) {
+        rustix::fs::seek(&fd, SeekFrom::Start(offset_bytes))
+            .map_err(|errno| OpenError::new("seek", errno))?;
+    }
+    end(fd, &path.to_string_lossy(), options, how)
+}
+
+/// Opening a FIFO waits for the other side (fifo(7)); here it is waited for without holding up anybody.
+async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
+    let access = access(options, how);
+    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut pause = Duration::from_millis(1);
+    let fd = loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Ok(fd) => break fd,
+            // Nobody reads yet. No event tells when somebody does: the reader's open is itself waiting for us.
+            Err(Errno::NXIO) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Err(errno) => return Err(OpenError::new("open", errno)),
+        }
+    };
+    if access == OFlags::RDONLY {
+        // A read would answer 0, as at the end, until the first writer has come. Readiness waits for it: a fresh
+        // reader is not told of a hang-up before there was a writer (pipe_poll in fs/pipe.c).
+        let waiting = watch(fd.as_fd(), Interest::READABLE);
+        let waiting = waiting.map_err(|error| OpenError::new("open", error))?;
+        waiting.readable().await.map_err(|error| OpenError::new("open", error))?.retain_ready();
+    }
+    end(fd, &path.to_string_lossy(), options, how)
+}
+
+fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
+    let conduit = Conduit::new(fd).map_err(|error| OpenError::new("open", error))?;
+    End::new(how.narrowed(conduit)?, Peer::Other(name.to_owned())).set_as_terminal(options)
+}

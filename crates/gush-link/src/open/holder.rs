@@ -1,0 +1,103 @@
+//! The process that holds a port or a Unix socket, as far as /proc tells.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use super::publish;
+use rustix::net::SocketType;
+
+/// A sentence for a user about the process that holds the port.
+pub(crate) fn of_port(port: u16, kind: SocketType) -> String {
+    match holder(port, kind) {
+        Some(process) if u32::try_from(process) == Ok(std::process::id()) => format!(
+            "port {port} is in use by this process itself ({}): each listener needs a port of its own",
+            named(Some(process))
+        ),
+        Some(process) => format!("port {port} is in use by {}", named(Some(process))),
+        None => format!("port {port} is in use; `ss -lp sport = {port}` shows by whom"),
+    }
+}
+
+/// The process that has the Unix socket at `path`.
+pub(super) fn of_unix_socket(path: &Path) -> String {
+    // Inode in column 7, path in 8 (proc_net_unix(5)).
+    let table = fs::read("/proc/net/unix").unwrap_or_default();
+    let rows = table.split(|&byte| byte == b'\n').filter_map(|row| {
+        let columns: Vec<_> = row.splitn(7, |&byte| byte == b' ').collect();
+        let inode_and_path = columns.get(6)?.trim_ascii_start();
+        let at = inode_and_path.iter().position(|&byte| byte == b' ')?;
+        let (inode, bound) = (&inode_and_path[..at], &inode_and_path[at + 1..]);
+        let is_it = publish::is_bound_for(path, Path::new(OsStr::from_bytes(bound)));
+        is_it.then(|| String::from_utf8_lossy(inode).into_owned())
+    });
+    named(of_sockets(&rows.collect::<Vec<_>>()))
+}
+
+/// A process with its name, such as `nginx (process 812)`.
+fn named(process: Option<i32>) -> String {
+    let Some(process) = process else {
+        return "an unknown process".to_owned();
+    };
+    match fs::read_to_string(format!("/proc/{process}/comm")) {
+        Ok(name) => format!("{} (process {process})", printable(name.trim_end())),
+        Err(_) => format!("process {process}"),
+    }
+}
+
+/// A process may choose any name (prctl(2)): control characters must not reach a terminal.
+fn printable(name: &str) -> String {
+    name.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}
+
+fn holder(port: u16, kind: SocketType) -> Option<i32> {
+    let tables: &[&str] = match kind {
+        SocketType::DGRAM => &["/proc/net/udp", "/proc/net/udp6"],
+        _ => &["/proc/net/tcp", "/proc/net/tcp6"],
+    };
+    let inodes: Vec<String> = tables.iter().flat_map(|table| inodes(table, port, kind)).collect();
+    of_sockets(&inodes)
+}
+
+/// The first process that has one of the sockets open.
+fn of_sockets(inodes: &[String]) -> Option<i32> {
+    let links: Vec<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    numbers.into_iter().find(|process| {
+        let open = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        open.into_iter().any(|entry| {
+            fs::read_link(entry.path())
+                .is_ok_and(|link| link.to_str().is_some_and(|link| links.iter().any(|l| l == link)))
+        })
+    })
+}
+
+/// The inodes of sockets that hold a port: local address in column 2, state in 4 (0A listens), inode in 10
+/// (proc_net_tcp).
+fn inodes(table: &str, port: u16, kind: SocketType) -> Vec<String> {
+    let text = fs::read_to_string(table).unwrap_or_default();
+    let rows = text.lines().skip(1).filter_map(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        let (_, hexadecimal) = columns.get(1)?.rsplit_once(':')?;
+        let is_ours = u16::from_str_radix(hexadecimal, 16) == Ok(port);
+        let listens = kind == SocketType::DGRAM || columns.get(3) == Some(&"0A");
+        let inode = columns.get(9).filter(|_| is_ours && listens)?;
+        Some((*inode).to_owned())
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_cannot_write_to_the_terminal_by_its_name() {
+        assert_eq!(printable("\u{1b}[31mred\n"), "\\u{1b}[31mred\\n");
+        assert_eq!(printable("naïve (x)"), "naïve (x)");
+    }
+}

@@ -1,0 +1,166 @@
+//! Inherited descriptors: standard ones, numbered ones, listening sockets.
+
+use std::os::fd::OwnedFd;
+
+use gush_net::Conduit;
+
+use super::error::OpenError;
+use super::{End, How, Peer};
+use crate::address::{Inherited, Options, Standard, Target};
+
+/// The first descriptor that a service manager hands over (sd_listen_fds(3)).
+const FIRST: i32 = 3;
+
+pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End, OpenError> {
+    let reads = how.reads() && which != Standard::Output;
+    let writes = how.writes() && which != Standard::Input;
+    let conduit = match (reads, writes) {
+        (true, true) => Conduit::inherited_two(standard(0)?, standard(1)?),
+        (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
+        (false, true) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
+        (false, false) => {
+            let why = if how.reads() {
+                "standard output cannot be read"
+            } else {
+                "standard input cannot be written"
+            };
+            return Err(OpenError::said("open", why));
+        }
+    };
+    let conduit = conduit.map_err(|error| OpenError::new("open", error))?;
+    End::new(conduit, Peer::Other("-".into())).set_as_terminal(options)
+}
+
+/// A duplicate of standard input (0) or output (1).
+fn standard(number: usize) -> Result<OwnedFd, OpenError> {
+    let name = STANDARD[number];
+    if gush_process::was_closed(number) {
+        return Err(is_closed(number));
+    }
+    let copy = match number {
+        0 => rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST),
+        _ => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), FIRST),
+    };
+    copy.map_err(|errno| OpenError::new(format!("take {name}"), errno))
+}
+
+/// The error of a standard descriptor (0 to 2) that was closed when the process started.
+pub(crate) fn is_closed(number: usize) -> OpenError {
+    OpenError::said("open", format!("{} is closed", STANDARD[number]))
+        .hinted("`<&-` or `>&-` closes it in a shell")
+}
+
+const STANDARD: [&str; 3] = ["standard input", "standard output", "standard error"];
+
+/// Puts /dev/null in the place of each standard stream that `target` duplicated. Only then does the process
+/// behind the stream see our end of data, and no program started later can take bytes of the stream.
+///
+/// Called once both ends of a link are open, because the second end may name the stream of the first.
+pub(crate) fn give_up_standard(target: &Target, how: &How) -> Result<(), OpenError> {
+    let (input, output) = standard_streams(target, how);
+    if !input && !output {
+        return Ok(());
+    }
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null");
+    let null = null.map_err(|error| OpenError::new("open /dev/null", error).at(target))?;
+    for (number, used) in [(0, input), (1, output)] {
+        if used {
+            let given_up = match number {
+                0 => rustix::stdio::dup2_stdin(&null),
+                _ => rustix::stdio::dup2_stdout(&null),
+            };
+            given_up.map_err(|errno| {
+                OpenError::new(format!("take {}", STANDARD[number]), errno).at(target)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Which of the standard streams `target` names: input, output.
+fn standard_streams(target: &Target, how: &How) -> (bool, bool) {
+    match target {
+        Target::Stdio(which) => {
+            (how.reads() && *which != Standard::Output, how.writes() && *which != Standard::Input)
+        }
+        Target::Fd(number) => (*number == 0, *number == 1),
+        Target::Joined(parts) => {
+            let [read, written] = &**parts;
+            let source = standard_streams(read.target(), &how.read_only());
+            let output = standard_streams(written.target(), &how.write_only());
+            (
+                (how.reads() && source.0) || (how.writes() && output.0),
+                (how.reads() && source.1) || (how.writes() && output.1),
+            )
+        }
+        _ => (false, false),
+    }
+}
+
+pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End, OpenError> {
+    let standard = match number {
+        0 => Some(standard(0)),
+        1 => Some(standard(1)),
+        _ => None,
+    };
+    let fd = standard.unwrap_or_else(|| take(number, how.is_once()))?;
+    let conduit = Conduit::inherited(fd).map_err(|error| OpenError::new("open", error))?;
+    End::new(how.narrowed(conduit)?, Peer::Other(format!("fd:{number}"))).set_as_terminal(options)
+}
+
+fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
+    // Standard error stays open for the program's own messages.
+    let taken = match once && number > 2 {
+        true => gush_process::take_inherited(number),
+        false => gush_process::duplicate_inherited(number),
+    };
+    taken.map_err(|errno| {
+        OpenError::new(format!("take descriptor {number}"), errno)
+            .hinted(format!("a shell opens the descriptor, as in `gush link ... {number}<>file`"))
+    })
+}
+
+/// A listening socket by number or name.
+pub(crate) fn listening(which: &Inherited) -> Result<OwnedFd, OpenError> {
+    let given = Given::from_environment();
+    let number = match which {
+        Inherited::Number(number) => *number,
+        Inherited::Name(name) => given.number(name)?,
+    };
+    take(number, true).map_err(|error| {
+        error.instead_hinted(
+            "a service manager passes listening sockets on: `systemd-socket-activate -l PORT gush link ...`",
+        )
+    })
+}
+
+/// The names of the sockets in LISTEN_FDNAMES, as many as LISTEN_FDS counts.
+struct Given {
+    names: Vec<String>,
+}
+
+impl Given {
+    fn from_environment() -> Self {
+        let variable = |name| std::env::var(name).ok();
+        let number = |name| variable(name).and_then(|text| text.parse::<u32>().ok());
+        // If LISTEN_PID is not our number, the variables are for another process (sd_listen_fds(3)).
+        let count = match number("LISTEN_PID") == Some(std::process::id()) {
+            true => number("LISTEN_FDS").unwrap_or(0).min(1024) as usize,
+            false => 0,
+        };
+        let told = variable("LISTEN_FDNAMES").unwrap_or_default();
+        let told: Vec<_> = told.split(':').collect();
+        let names =
+            (0..count).map(|at| told.get(at).filter(|name| !name.is_empty()).unwrap_or(&"unknown"));
+        Self { names: names.map(|name| (*name).to_owned()).collect() }
+    }
+
+    fn number(&self, wanted: &str) -> Result<i32, OpenError> {
+        match (FIRST..).zip(&self.names).find(|(_, name)| *name == wanted) {
+            Some((number, _)) => Ok(number),
+            None if self.names.is_empty() => Err(OpenError::said("take over", "no listening sockets were passed on")
+                .hinted("LISTEN_PID must be this process's number, as systemd sets it with LISTEN_FDS and LISTEN_FDNAMES")),
+            None => Err(OpenError::said("take over", format!("no socket of this name was passed on; there are {}", self.names.join(", ")))),
+        }
+    }
+}

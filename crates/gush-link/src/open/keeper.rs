@@ -1,0 +1,109 @@
+//! Removes names and ends programs when an end is no longer used.
+
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags, fstat};
+
+use super::child::Program;
+use super::terminal::PutBack;
+use crate::address::{Opt, Options};
+
+/// A name in the file system made for one end, and removed with the end.
+#[derive(Debug)]
+pub(crate) struct Made {
+    path: PathBuf,
+    /// What was made. As long as it is open, nothing else gets its number (inode(7)).
+    held: OwnedFd,
+}
+
+impl Made {
+    /// The name at `path`, to be removed later, or `None` with `unlink-close=0`.
+    pub fn if_removed(path: &Path, options: &Options) -> io::Result<Option<Self>> {
+        match options.flag(Opt::UnlinkClose) {
+            Some(false) => Ok(None),
+            _ => Self::new(path, path).map(Some),
+        }
+    }
+
+    /// As [`if_removed`](Self::if_removed), for a file at `hidden` now and later at `path`.
+    pub fn if_removed_once_at(
+        path: &Path,
+        hidden: &Path,
+        options: &Options,
+    ) -> io::Result<Option<Self>> {
+        match options.flag(Opt::UnlinkClose) {
+            Some(false) => Ok(None),
+            _ => Self::new(path, hidden).map(Some),
+        }
+    }
+
+    fn new(path: &Path, now_at: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let held = rustix::fs::open(now_at, flags, Mode::empty())?;
+        // The working directory may change before the end.
+        Ok(Self { path: std::path::absolute(path)?, held })
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // Another process may have replaced the file.
+        let is_ours = fstat(&self.held).is_ok_and(|made| {
+            let now = self.path.symlink_metadata();
+            now.is_ok_and(|now| (now.dev(), now.ino()) == (made.st_dev, made.st_ino))
+        });
+        if is_ours && let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!("{}: cannot be removed: {error}", self.path.display());
+        }
+    }
+}
+
+/// Holds the belongings of an end, beside its descriptors, until the link is over.
+///
+/// Dropping the keeper removes the end's FIFO and ends the end's program.
+#[derive(Default)]
+pub struct Keeper {
+    pub(super) made: Vec<Made>,
+    pub(super) program: Option<Program>,
+    pub(super) put_back: Vec<PutBack>,
+}
+
+impl Keeper {
+    /// The process started for this end.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        self.program.as_ref().map(Program::id)
+    }
+
+    /// What belongs to one end whose two directions were opened apart. Only one of them has a program.
+    pub(crate) fn and(self, mut later: Self) -> Self {
+        later.made.extend(self.made);
+        // The change that was made first is put back last.
+        later.put_back.extend(self.put_back);
+        Self { program: self.program.or(later.program), ..later }
+    }
+
+    /// Waits until the program has ended by itself, if there is one.
+    ///
+    /// Call this method only after dropping the conduit: a program that still has input may never end.
+    ///
+    /// # Errors
+    /// The error of waitpid(2).
+    pub async fn finished(&mut self) -> io::Result<Option<std::process::ExitStatus>> {
+        match &mut self.program {
+            Some(program) => program.finished().await.map(Some),
+            None => Ok(None),
+        }
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let made: Vec<_> = self.made.iter().map(|made| &made.path).collect();
+        f.debug_struct("Keeper").field("made", &made).field("process", &self.process()).finish()
+    }
+}

@@ -1,0 +1,216 @@
+//! Making listeners: TCP, Unix, UDP and inherited ones.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, sockopt};
+
+use super::connect::{keepalive_hint, set_buffers, set_stream, socket, unix_address};
+use super::error::OpenError;
+use super::keeper::Made;
+use super::listener::Listener;
+use super::permissions::Permissions;
+use super::publish::{self, Hidden};
+use super::resolve::{Name, resolve};
+use super::{Peer, holder, inherit};
+use crate::address::{Family, Inherited, Local, Opt, Options, UnixName};
+
+/// What the kernel caps at net.core.somaxconn (listen(2)): as many as it allows.
+pub(super) const BACKLOG: u32 = 4096;
+
+pub(crate) async fn tcp(local: &Local, options: &Options) -> Result<Listener, OpenError> {
+    let fd = internet(local, options, SocketType::STREAM).await?;
+    listen(&fd, options)?;
+    Listener::new(fd, options, None)
+}
+
+pub(crate) async fn udp(local: &Local, options: &Options) -> Result<Listener, OpenError> {
+    Listener::new(internet(local, options, SocketType::DGRAM).await?, options, None)
+}
+
+pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<Listener, OpenError> {
+    let fd = socket(AddressFamily::UNIX, SocketType::STREAM)
+        .map_err(|errno| OpenError::new("bind", errno))?;
+    set_buffers(&fd, options).map_err(|errno| OpenError::new("bind", errno))?;
+    match name {
+        UnixName::Abstract(_) => {
+            let address = unix_address(name).map_err(|errno| OpenError::new("bind", errno))?;
+            rustix::net::bind(&fd, &address).map_err(|errno| {
+                let error = OpenError::new("bind", errno);
+                match errno {
+                    Errno::ADDRINUSE => {
+                        error.hinted("another server has this name; `ss -xlp` shows which")
+                    }
+                    _ => error,
+                }
+            })?;
+            listen(&fd, options)?;
+            Listener::new(fd, options, None)
+        }
+        UnixName::Path(path) => {
+            let unlink = options.is_on(Opt::Unlink);
+            publish::check(path, unlink)?;
+            let made = at_path(&fd, path, options, unlink)?;
+            let listener = Listener::new(fd, options, made)?;
+            Ok(listener.known_as(Peer::Unix { name: Some(name.clone()), process: None }))
+        }
+    }
+}
+
+fn at_path(
+    fd: &OwnedFd,
+    path: &Path,
+    options: &Options,
+    unlink: bool,
+) -> Result<Option<Made>, OpenError> {
+    let permissions = Permissions::of(options)?;
+    if let Some(mode) = options.mode() {
+        // The file takes the permissions of its socket, less the umask (unix_bind in net/unix/af_unix.c): it never
+        // has more than asked for, not even for a moment.
+        rustix::fs::fchmod(fd, Mode::from_raw_mode(mode))
+            .map_err(|errno| OpenError::new("set the mode", errno))?;
+    }
+    let hidden = Hidden::bind(fd, path)?;
+    hidden.give(&permissions)?;
+    listen(fd, options)?;
+    let made = Made::if_removed_once_at(path, hidden.path(), options)
+        .map_err(|error| OpenError::new("bind", error))?;
+    hidden.publish(path, |path| publish::check(path, unlink))?;
+    Ok(made)
+}
+
+pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener, OpenError> {
+    let fd = inherit::listening(which)?;
+    let is_stream = sockopt::socket_type(&fd) == Ok(SocketType::STREAM);
+    if !is_stream || sockopt::socket_acceptconn(&fd) != Ok(true) {
+        return Err(OpenError::said("take over", "this descriptor is no listening stream socket")
+            .hinted("for one that is connected, say fd:N"));
+    }
+    let is_internet = sockopt::socket_domain(&fd).is_ok_and(|domain| domain != AddressFamily::UNIX);
+    if !is_internet && !options.ranges().is_empty() {
+        return Err(OpenError::said(
+            "take over",
+            "range= is for the Internet, and this is a Unix socket",
+        ));
+    }
+    let set = || {
+        set_buffers(&fd, options)?;
+        if is_internet { set_stream(&fd, options) } else { Ok(()) }
+    };
+    set().map_err(|errno| {
+        OpenError::new("take over", errno).hinted_by(keepalive_hint(errno, options))
+    })?;
+    rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| OpenError::new("take over", errno))?;
+    Listener::new(fd, options, None)
+}
+
+fn listen(fd: &OwnedFd, options: &Options) -> Result<(), OpenError> {
+    let backlog = options.count(Opt::Backlog).unwrap_or(BACKLOG);
+    let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+    rustix::net::listen(fd, backlog).map_err(|errno| in_use(OpenError::new("listen", errno), fd))
+}
+
+fn in_use(error: OpenError, fd: &OwnedFd) -> OpenError {
+    let local =
+        rustix::net::getsockname(fd).ok().and_then(|address| SocketAddr::try_from(address).ok());
+    match (error.errno(), local) {
+        (Some(libc::EADDRINUSE), Some(local)) => {
+            error.hinted(holder::of_port(local.port(), SocketType::STREAM))
+        }
+        _ => error,
+    }
+}
+
+/// The first of the addresses that this machine has. One that another program holds is no reason to take the next:
+/// clients would meet that program there.
+async fn internet(
+    local: &Local,
+    options: &Options,
+    kind: SocketType,
+) -> Result<OwnedFd, OpenError> {
+    let mut failure = None;
+    for address in addresses(local, kind).await? {
+        match bound(address, local, options, kind) {
+            Ok(fd) => return Ok(fd),
+            Err(error) if error.is_unknown_here() => failure = failure.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
+}
+
+/// Without a host: every address of both versions, or of IPv4 alone where the machine has no other.
+async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, OpenError> {
+    let datagrams = kind == SocketType::DGRAM;
+    let name = Name {
+        family: local.family,
+        host: local.host.clone(),
+        port: local.port.clone(),
+        datagrams,
+        local: true,
+    };
+    if local.host.is_some() {
+        let mut found = resolve(name).await?;
+        // A client of a name tries all its addresses, but `localhost` alone is often meant as 127.0.0.1.
+        found.sort_by_key(SocketAddr::is_ipv6);
+        return Ok(found);
+    }
+    let port = match local.port.parse() {
+        Ok(port) => port,
+        Err(_) => resolve(name).await?.first().map_or(0, SocketAddr::port),
+    };
+    let (v6, v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
+    let ips = match local.family {
+        None => vec![v6, v4],
+        Some(Family::V4) => vec![v4],
+        Some(Family::V6) => vec![v6],
+    };
+    Ok(ips.into_iter().map(|ip| SocketAddr::new(ip, port)).collect())
+}
+
+fn bound(
+    address: SocketAddr,
+    local: &Local,
+    options: &Options,
+    kind: SocketType,
+) -> Result<OwnedFd, OpenError> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let make = || {
+        let fd = socket(family, kind)?;
+        // On UDP it would let everybody bind the port and take the datagrams (socket(7)).
+        let reuse = options.flag(Opt::ReuseAddr).unwrap_or(kind == SocketType::STREAM);
+        if reuse {
+            sockopt::set_socket_reuseaddr(&fd, true)?;
+        }
+        if address.is_ipv6() {
+            let only = options.is_on(Opt::Ipv6Only)
+                || local.host.is_some() && !address.ip().is_unspecified();
+            sockopt::set_ipv6_v6only(&fd, only)?;
+        }
+        set_buffers(&fd, options)?;
+        if kind == SocketType::STREAM {
+            // Accepted sockets are copies of the listener, these options included (sk_clone in net/core/sock.c).
+            set_stream(&fd, options)?;
+        }
+        rustix::net::bind(&fd, &address)?;
+        Ok(fd)
+    };
+    make().map_err(|errno: Errno| {
+        let error = OpenError::new(format!("bind to {address}"), errno)
+            .hinted_by(keepalive_hint(errno, options));
+        match errno {
+            Errno::ADDRINUSE => error.hinted(holder::of_port(address.port(), kind)),
+            Errno::ACCESS => error.hinted(
+                "ports below 1024 are for root, or CAP_NET_BIND_SERVICE; \
+                 net.ipv4.ip_unprivileged_port_start says where others begin",
+            ),
+            Errno::ADDRNOTAVAIL => {
+                error.hinted("this machine has no such address; `ip address` shows those it has")
+            }
+            _ => error,
+        }
+    })
+}

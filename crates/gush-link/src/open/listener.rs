@@ -1,0 +1,510 @@
+//! Accepts peers: the check of `range=`, and the wait at the limit of descriptors.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gush_net::Conduit;
+use ipnet::IpNet;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair, sockopt,
+};
+use rustix::process::{Resource, getrlimit};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::error::OpenError;
+use super::flows::{DATAGRAM_BYTES, Flows};
+use super::keeper::Made;
+use super::peer::Peer;
+use super::throttle::Throttle;
+use super::{End, Handshake};
+use crate::address::{Opt, Options};
+use crate::watch::watch;
+
+/// The most descriptors for one client: the client's own, those of the other end, and pipes.
+const SPARE: u64 = 6;
+
+/// The failures in a row after which accepting pauses between attempts.
+const FAILURES: u32 = 16;
+
+/// The longest pause between two attempts, to accept a client or to find free descriptors.
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket that waits for peers.
+///
+/// It may be made outside a runtime, and registers with the tokio runtime that first accepts. A dropped
+/// listener removes the Unix socket made for it.
+#[derive(Debug)]
+pub struct Listener {
+    /// Held only to be dropped, and first: a name in the file system always has a server.
+    _made: Option<Made>,
+    socket: Socket,
+    kind: SocketType,
+    gate: Gate,
+    /// The limit of descriptors, if nobody in this process changes the limit.
+    limit: Option<u64>,
+    /// Is every sender of datagrams a peer of its own?
+    has_flows: bool,
+    /// Is every datagram the beginning and the end of a peer's data?
+    has_single_datagrams: bool,
+    waits: Arc<AtomicU64>,
+    /// The name that clients know, if the socket has another one.
+    name: Option<Peer>,
+    /// What each client has to agree on with us.
+    handshake: Option<Arc<dyn Handshake>>,
+    /// An accepted client that waits for room.
+    waiting: Option<(OwnedFd, Peer)>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Waiting(OwnedFd),
+    Registered(AsyncFd<OwnedFd>),
+    /// Each sender is a peer.
+    Sorted(Flows),
+    /// The UDP socket belongs to the first peer now.
+    Given,
+}
+
+/// The check of `range=`.
+#[derive(Debug, Clone, Default)]
+struct Gate {
+    ranges: Vec<IpNet>,
+    strangers: Arc<AtomicU64>,
+    told: Throttle,
+    address: String,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        options: &Options,
+        made: Option<Made>,
+    ) -> Result<Self, OpenError> {
+        let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
+        Ok(Self {
+            socket: Socket::Waiting(fd),
+            kind,
+            gate: Gate { ranges: options.ranges().to_vec(), ..Gate::default() },
+            limit: None,
+            has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
+            has_single_datagrams: false,
+            waits: Arc::default(),
+            name: None,
+            handshake: None,
+            waiting: None,
+            _made: made,
+        })
+    }
+
+    /// Each datagram is a peer's only one.
+    pub(crate) fn of_datagrams(self) -> Self {
+        Self { has_single_datagrams: true, ..self }
+    }
+
+    pub(crate) fn at(mut self, address: String) -> Self {
+        self.gate.address = address;
+        self
+    }
+
+    pub(crate) fn known_as(mut self, name: Peer) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// Every client's end begins with a handshake.
+    #[cfg(feature = "tls")]
+    pub(crate) fn before(self, handshake: Arc<dyn Handshake>) -> Self {
+        Self { handshake: Some(handshake), ..self }
+    }
+
+    /// The address of the listener, as given.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.gate.address
+    }
+
+    /// The actual address: a number in the place of port 0.
+    ///
+    /// # Errors
+    /// The error of getsockname(2).
+    pub fn local(&self) -> io::Result<Peer> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let fd = self.fd().ok_or(Errno::BADF)?;
+        let address = rustix::net::getsockname(fd)?;
+        Ok(match SocketAddr::try_from(address.clone()) {
+            Ok(ip) => Peer::Ip(ip),
+            Err(_) => Peer::of_socket(Some(address), fd),
+        })
+    }
+
+    /// The number of peers from outside `range=`, which were closed at once.
+    #[must_use]
+    pub fn strangers(&self) -> u64 {
+        self.gate.strangers.load(Ordering::Relaxed)
+    }
+
+    /// Counts strangers in `counter` from now on, where others can read the number during an accept.
+    pub(crate) fn count_strangers_in(&mut self, counter: &Arc<AtomicU64>) {
+        self.gate.strangers = Arc::clone(counter);
+    }
+
+    /// Counts waits for descriptors in `counter` from now on.
+    pub(crate) fn count_waits_in(&mut self, counter: &Arc<AtomicU64>) {
+        self.waits = Arc::clone(counter);
+    }
+
+    /// Promises that this process no longer changes the limit of descriptors. The kernel is then asked for
+    /// the limit only once half of the descriptors are used.
+    pub(crate) fn limit_stays(&mut self) {
+        self.limit = Some(descriptor_limit());
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match &self.socket {
+            Socket::Waiting(fd) => Some(fd.as_fd()),
+            Socket::Registered(fd) => Some(fd.get_ref().as_fd()),
+            Socket::Sorted(_) | Socket::Given => None,
+        }
+    }
+
+    /// Waits for the next peer.
+    ///
+    /// Peers from outside `range=` are closed at once and counted. At the limit of descriptors the call waits
+    /// until some are free, and the next peers stay in the kernel's queue. The call may be cancelled without
+    /// losing a peer.
+    ///
+    /// # Errors
+    /// The lasting errors of accept(2). An error if a UDP socket already has its peer.
+    pub async fn accept(&mut self) -> Result<End, OpenError> {
+        let accepted = match self.kind {
+            SocketType::DGRAM if self.has_flows => self.next_sender().await,
+            SocketType::DGRAM if self.has_single_datagrams => self.first_datagram().await,
+            SocketType::DGRAM => self.first_sender().await,
+            _ => self.stream().await,
+        };
+        accepted.map_err(|error| error.at(&self.gate.address))
+    }
+
+    /// The socket, registered with the runtime that accepts.
+    fn registered(&mut self) -> Result<&AsyncFd<OwnedFd>, OpenError> {
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
+            Socket::Waiting(fd) => watch(fd, Interest::READABLE)
+                .map(Socket::Registered)
+                .map_err(|error| OpenError::new("accept", error))?,
+            socket => socket,
+        };
+        match &self.socket {
+            Socket::Registered(fd) => Ok(fd),
+            _ => Err(OpenError::said("accept", "this UDP socket has its peer already")),
+        }
+    }
+
+    async fn stream(&mut self) -> Result<End, OpenError> {
+        if self.waiting.is_none() {
+            self.waiting = Some(self.next_client().await?);
+        }
+        if let Some((client, _)) = &self.waiting {
+            let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
+            if self.limit.is_none_or(|limit| number + SPARE >= limit / 2) {
+                wait_for_room(number, &self.waits).await;
+            }
+        }
+        let Some((client, peer)) = self.waiting.take() else {
+            return Err(OpenError::said("accept", "nobody is there"));
+        };
+        let conduit = match self.kind {
+            SocketType::STREAM => Conduit::of_stream_socket(client),
+            _ => Conduit::new(client).map_err(|error| OpenError::new("accept", error))?,
+        };
+        let mut end = End::new(conduit, peer);
+        end.handshake.clone_from(&self.handshake);
+        end.local.clone_from(&self.name);
+        Ok(end)
+    }
+
+    async fn next_client(&mut self) -> Result<(OwnedFd, Peer), OpenError> {
+        let mut failures = 0;
+        loop {
+            let fd = self.registered()?;
+            let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match rustix::net::acceptfrom_with(fd.get_ref(), flags) {
+                Ok((client, address)) => {
+                    let peer = Peer::of_socket(address, &client);
+                    if !self.gate.is_stranger(&peer) {
+                        return Ok((client, peer));
+                    }
+                    failures = 0;
+                    // Clients under way have their turn, even in a flood of strangers.
+                    tokio::task::yield_now().await;
+                }
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    drop(ready);
+                    until_free(1, &self.waits).await;
+                }
+                Err(errno) if is_the_peers(errno) => {
+                    tracing::debug!("a peer went before it was accepted: {errno}");
+                    failures += 1;
+                    self.pause_after(failures, errno).await;
+                }
+                Err(errno) => return Err(OpenError::new("accept", errno)),
+            }
+        }
+    }
+
+    /// The next sender, as a peer with a flow of its own.
+    async fn next_sender(&mut self) -> Result<End, OpenError> {
+        let fail = |error: io::Error| OpenError::new("receive", error);
+        if let Socket::Waiting(_) = &self.socket {
+            self.name = self.local().ok();
+        }
+        self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
+            Socket::Waiting(fd) => {
+                let mut gate = self.gate.clone();
+                let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
+                Socket::Sorted(Flows::start(fd, self.has_single_datagrams, admits).map_err(fail)?)
+            }
+            socket => socket,
+        };
+        let next = match &mut self.socket {
+            Socket::Sorted(flows) => flows.next().await,
+            _ => None,
+        };
+        let Some((fd, sender)) = next else {
+            return Err(OpenError::said("receive", "the port is not read any more"));
+        };
+        let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(sender));
+        end.local.clone_from(&self.name);
+        Ok(end)
+    }
+
+    /// Yields, then pauses ever longer: a refusal that does not pass, such as a security module's, repeats at
+    /// once.
+    async fn pause_after(&self, failures: u32, errno: Errno) {
+        if failures < FAILURES {
+            return tokio::task::yield_now().await;
+        }
+        if failures == FAILURES {
+            tracing::warn!(
+                "{}: accept: {errno}, again and again; trying ever less often",
+                self.gate.address
+            );
+        }
+        let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
+        tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
+    }
+
+    /// Makes the first sender the peer. The socket is connected to the sender, whose datagram is left to
+    /// read.
+    async fn first_sender(&mut self) -> Result<End, OpenError> {
+        let fail = |errno: Errno| OpenError::new("receive", errno);
+        let (fd, peer) = self.first_peer().await?;
+        rustix::net::connect(&fd, &peer)
+            .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
+        self.drop_what_others_sent(&fd, peer).map_err(fail)?;
+        let conduit = Conduit::new(fd).map_err(|error| OpenError::new("accept", error))?;
+        Ok(End::new(conduit, Peer::from(peer)))
+    }
+
+    /// The first sender becomes the peer with one datagram: a socket pair holds the datagram and its end, and answers go
+    /// to the sender.
+    async fn first_datagram(&mut self) -> Result<End, OpenError> {
+        let fail = |error: io::Error| OpenError::new("receive", error);
+        let (fd, peer) = self.first_peer().await?;
+        let mut datagram = vec![0; DATAGRAM_BYTES];
+        let (_, count) = rustix::net::recv(&fd, &mut datagram[..], RecvFlags::empty())
+            .map_err(|errno| fail(errno.into()))?;
+        rustix::net::connect(&fd, &peer)
+            .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
+        let held = || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+            rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
+            Ok(far)
+        };
+        let far = held().map_err(|errno: Errno| fail(errno.into()))?;
+        let (source, target) = (Conduit::new(far).map_err(fail)?, Conduit::new(fd).map_err(fail)?);
+        Ok(End::new(Conduit::joined(source, target), Peer::from(peer)))
+    }
+
+    /// Waits for the first datagram of somebody who may come, and leaves it in the socket's queue.
+    async fn first_peer(&mut self) -> Result<(OwnedFd, SocketAddr), OpenError> {
+        let fail = |errno: Errno| OpenError::new("receive", errno);
+        let peer = loop {
+            let fd = self.registered()?;
+            let mut ready =
+                fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
+            let mut nothing = [0; 1];
+            match rustix::net::recvfrom(fd.get_ref(), &mut nothing, RecvFlags::PEEK) {
+                Ok((.., Some(address))) => {
+                    let sender = SocketAddr::try_from(address).map_err(fail)?;
+                    if !self.gate.is_stranger(&Peer::from(sender)) {
+                        break sender;
+                    }
+                    let fd = self.registered()?;
+                    rustix::net::recv(fd.get_ref(), &mut nothing, RecvFlags::empty())
+                        .map_err(fail)?;
+                    tokio::task::yield_now().await;
+                }
+                Ok(_) => return Err(fail(Errno::AFNOSUPPORT)),
+                Err(Errno::AGAIN) => ready.clear_ready(),
+                // An earlier answer of ours reached nobody.
+                Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
+                Err(errno) => return Err(fail(errno)),
+            }
+        };
+        let Socket::Registered(fd) = std::mem::replace(&mut self.socket, Socket::Given) else {
+            return Err(fail(Errno::BADF));
+        };
+        Ok((fd.into_inner(), peer))
+    }
+
+    /// Drops the datagrams of others, which were queued before the socket was connected: all up to the last
+    /// of another sender. If the queue cannot be peeked through, all datagrams are dropped.
+    fn drop_what_others_sent(&mut self, fd: &OwnedFd, peer: SocketAddr) -> Result<(), Errno> {
+        let mut nothing = [0; 1];
+        let looks_through = gush::set_peek_offset(fd, Some(0)).is_ok();
+        let take =
+            if looks_through { RecvFlags::PEEK | RecvFlags::TRUNC } else { RecvFlags::empty() };
+        let (mut seen, mut unwanted, mut others) = (0_u32, 0, 0);
+        loop {
+            match rustix::net::recvfrom(fd, &mut nothing, take) {
+                Ok((.., sender)) => {
+                    seen += 1;
+                    let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+                    if sender != Some(peer) {
+                        let peer = sender.map_or(Peer::Other("unknown".into()), Peer::from);
+                        self.gate.is_stranger(&peer);
+                        (others, unwanted) = (others + 1, seen);
+                    }
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::CONNREFUSED | Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        if looks_through {
+            gush::set_peek_offset(fd, None)?;
+            for _ in 0..unwanted {
+                rustix::net::recv(fd, &mut nothing, RecvFlags::empty())?;
+            }
+        }
+        if others > 0 {
+            tracing::warn!(
+                "{}: {unwanted} datagrams dropped, {others} of them not from {peer}",
+                self.gate.address
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Gate {
+    /// Is the peer outside `range=`? A peer without an address is outside every range.
+    fn is_stranger(&mut self, peer: &Peer) -> bool {
+        let ip = peer.ip();
+        let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
+        if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
+            return false;
+        }
+        self.strangers.fetch_add(1, Ordering::Relaxed);
+        if let Some(untold) = self.told.passes(Instant::now()) {
+            let address = &self.address;
+            match untold {
+                0 => tracing::warn!("{address}: {peer} refused: outside range="),
+                _ => tracing::warn!(
+                    "{address}: {peer} refused: outside range=, and {untold} others before"
+                ),
+            }
+        }
+        true
+    }
+}
+
+/// Errors of the connection about to be accepted, not of the listener (accept(2)).
+fn is_the_peers(errno: Errno) -> bool {
+    const PEERS: [Errno; 11] = [
+        Errno::CONNABORTED,
+        Errno::INTR,
+        Errno::PERM,
+        Errno::PROTO,
+        Errno::NETDOWN,
+        Errno::NOPROTOOPT,
+        Errno::HOSTDOWN,
+        Errno::NONET,
+        Errno::HOSTUNREACH,
+        Errno::OPNOTSUPP,
+        Errno::NETUNREACH,
+    ];
+    PEERS.contains(&errno)
+}
+
+fn descriptor_limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Waits near the limit of descriptors, where an accepted client would fail at the other end.
+///
+/// The kernel gives the lowest free `number`, so a low number means that there is room, without a further
+/// call.
+async fn wait_for_room(number: u64, waits: &AtomicU64) {
+    let limit = descriptor_limit();
+    if number + SPARE >= limit {
+        // A small limit cannot spare so many.
+        until_free(SPARE.min(limit / 4).max(1), waits).await;
+    }
+}
+
+/// Waits until `wanted` descriptors can be opened. The kernel sends no event, so the loop tries, ever less
+/// often.
+async fn until_free(wanted: u64, waits: &AtomicU64) {
+    let mut pause = Duration::from_millis(1);
+    let mut has_waited = false;
+    while !are_free(wanted) {
+        // A busy server reaches the limit with every client: warn once, and count.
+        if !std::mem::replace(&mut has_waited, true) && waits.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                "the limit of open files is reached: new peers wait (ulimit -n raises it)"
+            );
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn are_free(wanted: u64) -> bool {
+    let Ok(one) =
+        rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+    else {
+        return false;
+    };
+    let more: Result<Vec<OwnedFd>, _> =
+        (1..wanted).map(|_| rustix::io::fcntl_dupfd_cloexec(&one, 0)).collect();
+    more.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Address;
+
+    #[test]
+    fn a_peer_without_an_address_is_outside_every_range() {
+        let address: Address = "tcp-listen:1,range=0.0.0.0/0+[::]/0".parse().expect("an address");
+        let fd =
+            super::super::connect::socket(rustix::net::AddressFamily::INET, SocketType::STREAM)
+                .expect("a socket");
+        let mut listener = Listener::new(fd, address.options(), None).expect("a listener");
+        assert!(listener.gate.is_stranger(&Peer::Unix { name: None, process: None }));
+        assert!(!listener.gate.is_stranger(&Peer::Ip("192.0.2.1:1".parse().expect("an address"))));
+    }
+}

@@ -1,0 +1,309 @@
+//! Opening addresses: connecting, listening, starting programs, taking descriptors over.
+//!
+//! [`open`] turns an [`Address`] into an [`End`] that a relay can use, or into a [`Listener`] that gives one for
+//! each peer. Whatever waits may be cancelled.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use gush_link::open::{How, Opened, Peer, open};
+//!
+//! let how = How::default();
+//! let Opened::Listener(mut listener) = open(&"tcp-listen:127.0.0.1:0".parse()?, &how).await? else { panic!() };
+//! let Peer::Ip(address) = listener.local()? else { panic!() };
+//!
+//! let connect = format!("tcp:{address}").parse()?;
+//! let (client, server) = tokio::join!(open(&connect, &how), listener.accept());
+//! let Opened::One(client) = client? else { panic!() };
+//! assert_eq!(client.peer, Peer::Ip(address));
+//! assert!(server?.peer.ip().unwrap().is_loopback());
+//! # Ok(()) }
+//! ```
+
+pub(crate) mod child;
+pub(crate) mod connect;
+mod environment;
+mod error;
+pub(crate) mod file;
+mod flows;
+pub(crate) mod holder;
+pub(crate) mod inherit;
+mod keeper;
+pub(crate) mod listen;
+mod listener;
+mod peer;
+mod permissions;
+pub(crate) mod proxied;
+pub(crate) mod pty;
+mod publish;
+pub(crate) mod reaper;
+mod resolve;
+mod terminal;
+mod throttle;
+pub(crate) mod vsock;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use error::OpenError;
+pub(crate) use error::os_words;
+pub(crate) use inherit::give_up_standard;
+pub use keeper::Keeper;
+pub use listener::Listener;
+pub use peer::Peer;
+
+use crate::address::{Address, Opt, Options};
+use crate::shape::shaped;
+use gush_net::Conduit;
+
+/// The pause between two attempts, where `interval=` does not say.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What an end is opened for.
+///
+/// ```
+/// use gush_link::open::How;
+/// let how = How::default().read_only().once();
+/// assert!(how.reads() && !how.writes());
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct How {
+    unread: bool,
+    unwritten: bool,
+    once: bool,
+    client: Option<Client>,
+}
+
+/// The client that an end is opened for, as far as it has addresses of the Internet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Client {
+    peer: Option<SocketAddr>,
+    local: Option<SocketAddr>,
+}
+
+impl How {
+    /// Only its bytes are wanted; nothing will be written to it.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self { unwritten: true, unread: false, ..self }
+    }
+
+    /// It will only be written to.
+    #[must_use]
+    pub fn write_only(self) -> Self {
+        Self { unread: true, unwritten: false, ..self }
+    }
+
+    /// It is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be taken over entirely:
+    /// whoever is behind them sees when they are closed.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { once: true, ..self }
+    }
+
+    /// It is opened for a client that comes from `peer` and connected to `local`: programs are told by the variables
+    /// PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names behind `SOCAT_`.
+    #[must_use]
+    pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
+        let address = |peer: &Peer| match peer {
+            Peer::Ip(address) => Some(*address),
+            _ => None,
+        };
+        let client = Client { peer: address(peer), local: local.and_then(address) };
+        Self { client: Some(client), ..self }
+    }
+
+    /// Will it be read?
+    #[must_use]
+    pub fn reads(&self) -> bool {
+        !self.unread
+    }
+
+    /// Will it be written?
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        !self.unwritten
+    }
+
+    fn is_once(&self) -> bool {
+        self.once
+    }
+
+    fn is_one_way(&self) -> bool {
+        self.unread || self.unwritten
+    }
+
+    fn narrowed(&self, conduit: Conduit) -> Result<Conduit, OpenError> {
+        if self.unwritten && !conduit.reads() {
+            return Err(OpenError::said(
+                "open",
+                "it can only be written, and its bytes are wanted",
+            ));
+        }
+        if self.unread && !conduit.writes() {
+            return Err(OpenError::said("open", "it can only be read, and bytes shall go there"));
+        }
+        Ok(match () {
+            () if self.unwritten => conduit.read_only(),
+            () if self.unread => conduit.write_only(),
+            () => conduit,
+        })
+    }
+}
+
+/// One end of a link, open.
+#[derive(Debug)]
+pub struct End {
+    /// What a relay reads and writes.
+    pub conduit: Conduit,
+    /// Who is there.
+    pub peer: Peer,
+    /// What must live as long as the link: the program that was started, the FIFO that was made.
+    pub keeper: Keeper,
+    /// Where it was accepted, if the socket's own name is another.
+    local: Option<Peer>,
+    /// Which address it is, where the user gave several.
+    pub(crate) chosen: Option<String>,
+    /// What must be agreed with the peer before the first byte.
+    handshake: Option<Arc<dyn Handshake>>,
+}
+
+/// What two peers say to each other before the first byte, such as the handshake of TLS.
+pub(crate) trait Handshake: fmt::Debug + Send + Sync {
+    /// Turns the conduit of a socket into the one that is relayed.
+    fn shake(&self, conduit: Conduit) -> Shaken<'_>;
+}
+
+/// A handshake under way.
+pub(crate) type Shaken<'a> = Pin<Box<dyn Future<Output = Result<Conduit, OpenError>> + Send + 'a>>;
+
+impl End {
+    pub(crate) fn new(conduit: Conduit, peer: Peer) -> Self {
+        Self {
+            conduit,
+            peer,
+            keeper: Keeper::default(),
+            local: None,
+            chosen: None,
+            handshake: None,
+        }
+    }
+
+    /// The end with its terminal set as `options` say, until the end is dropped.
+    fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
+        let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
+        if let Some(fd) = fd {
+            self.keeper.put_back.extend(terminal::set(&fd, options)?);
+        }
+        Ok(self)
+    }
+
+    /// It is relayed only after a handshake.
+    #[cfg(feature = "tls")]
+    pub(crate) fn after(self, handshake: Arc<dyn Handshake>) -> Self {
+        Self { handshake: Some(handshake), ..self }
+    }
+
+    /// Has a handshake to come before it can be relayed?
+    #[must_use]
+    pub fn wants_handshake(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// Does the handshake of an end that [wants](Self::wants_handshake) one, as those of TLS do; any other end stays as it is.
+    ///
+    /// # Errors
+    /// [`OpenError`]; the connection is closed then.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_link::open::{How, Opened, open};
+    /// let Opened::One(end) = open(&"null:".parse()?, &How::default()).await? else { panic!() };
+    /// assert!(!end.wants_handshake());
+    /// let end = end.shaken().await?;
+    /// assert!(end.conduit.writes());
+    /// # Ok(()) }
+    /// ```
+    pub async fn shaken(mut self) -> Result<Self, OpenError> {
+        if let Some(handshake) = self.handshake.take() {
+            self.conduit = handshake.shake(self.conduit).await?;
+        }
+        Ok(self)
+    }
+
+    /// Our own address, if it is a socket: where a client connected to.
+    #[must_use]
+    pub fn local(&self) -> Option<Peer> {
+        if self.local.is_some() {
+            return self.local.clone();
+        }
+        let conduit = &self.conduit;
+        let fd =
+            conduit.stream_socket().or_else(|| conduit.read_fd()).or_else(|| conduit.write_fd())?;
+        rustix::net::getsockname(fd).ok().map(|address| Peer::of_socket(Some(address), fd))
+    }
+}
+
+/// What an address has become.
+#[derive(Debug)]
+pub enum Opened {
+    /// An end.
+    One(End),
+    /// A socket that gives an end for each peer that comes.
+    Listener(Listener),
+}
+
+/// Opens an address, again and again as its `retry=` says while what hinders may pass.
+///
+/// # Errors
+/// [`OpenError`], which says what failed and what to do.
+pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
+    let retries = address.options().retries();
+    let interval = address.options().duration(Opt::Interval).unwrap_or(INTERVAL);
+    let mut attempts = 0;
+    loop {
+        let error = match attempt(address, how).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) => error.at(address.target()),
+        };
+        if !error.passes() || (attempts >= retries && retries != u32::MAX) {
+            return Err(error);
+        }
+        attempts = attempts.saturating_add(1);
+        tracing::info!("{error}; trying again in {interval:?}");
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// Opens a part of an address, which does not listen. A handshake belongs to that: where it fails, another address may serve.
+///
+/// In a box, because one address is a part of another.
+pub(crate) fn open_one<'a>(
+    address: &'a Address,
+    how: &'a How,
+) -> Pin<Box<dyn Future<Output = Result<End, OpenError>> + Send + 'a>> {
+    Box::pin(async move {
+        match open(address, how).await? {
+            Opened::One(mut end) => {
+                if end.wants_handshake() {
+                    end = end.shaken().await.map_err(|error| error.at(address.target()))?;
+                    end.conduit = how.narrowed(end.conduit)?;
+                }
+                Ok(End { conduit: shaped(end.conduit, address.options()), ..end })
+            }
+            Opened::Listener(_) => Err(OpenError::said("open", "it listens").at(address.target())),
+        }
+    })
+}
+
+async fn attempt(address: &Address, how: &How) -> Result<Opened, OpenError> {
+    let target = address.target();
+    Ok(match target.open(address.options(), how).await? {
+        // A handshake goes both ways, whichever way the bytes do.
+        Opened::One(end) if end.wants_handshake() => Opened::One(end),
+        Opened::One(end) => Opened::One(End { conduit: how.narrowed(end.conduit)?, ..end }),
+        Opened::Listener(listener) => Opened::Listener(listener.at(target.to_string())),
+    })
+}

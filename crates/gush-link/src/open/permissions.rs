@@ -1,0 +1,124 @@
+//! Permissions and owners of new files, set by descriptor: the name may have become a link to somebody else's file.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+
+use nix::unistd::{Group, User};
+use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, chmodat, chownat, fstat, open};
+use rustix::io::Errno;
+
+use super::error::OpenError;
+use crate::address::{Opt, Options};
+
+/// The permissions and owners that `mode=`, `user=` and `group=` name.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Permissions {
+    mode: Option<u32>,
+    user: Option<Uid>,
+    group: Option<Gid>,
+}
+
+impl Permissions {
+    /// Looks up the names of the user and the group.
+    pub fn of(options: &Options) -> Result<Self, OpenError> {
+        let user = options.text(Opt::User).map(|name| {
+            let found = || User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+            number("user", name, found).map(Uid::from_raw)
+        });
+        let group = options.text(Opt::Group).map(|name| {
+            let found =
+                || Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
+            number("group", name, found).map(Gid::from_raw)
+        });
+        Ok(Self { mode: options.mode(), user: user.transpose()?, group: group.transpose()? })
+    }
+
+    /// Is an owner or a group named?
+    pub fn name_an_owner(&self) -> bool {
+        self.user.is_some() || self.group.is_some()
+    }
+
+    /// Gives the permissions to `path`, of whose mode the umask withheld some when the file was made.
+    pub fn give(&self, path: &Path, kind: FileType) -> Result<(), OpenError> {
+        if self.mode.is_none() && !self.name_an_owner() {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = open(path, flags, Mode::empty()).map_err(refused)?;
+        match fstat(&fd).map_err(refused)?.st_mode {
+            mode if FileType::from_raw_mode(mode) != kind => Err(refused(Errno::EXIST)),
+            _ => self.give_open(&fd).map_err(refused),
+        }
+    }
+
+    /// Gives a file that was just made its owner; the mode it was made with stays.
+    pub fn give_owner(&self, fd: &impl AsFd) -> Result<(), OpenError> {
+        Self { mode: None, ..*self }.give_open(fd).map_err(refused)
+    }
+
+    fn give_open(&self, fd: &impl AsFd) -> Result<(), Errno> {
+        if self.name_an_owner() {
+            chownat(fd, c"", self.user, self.group, AtFlags::EMPTY_PATH)?;
+        }
+        let found = fstat(fd)?.st_mode & 0o7777;
+        match self.mode {
+            Some(mode) if mode != found => {
+                // fchmod(2) refuses O_PATH. This name leads to exactly the open file (proc_pid_fd(5)).
+                let ours = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+                chmodat(CWD, ours, Mode::from_raw_mode(mode), AtFlags::empty())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn refused(errno: Errno) -> OpenError {
+    let error = OpenError::new("set mode and owner", errno);
+    match errno {
+        Errno::PERM => error.hinted(
+            "giving files to another user takes root (CAP_CHOWN); to a group, being one of its members",
+        ),
+        Errno::EXIST => error.hinted("somebody has put something else in its place"),
+        _ => error,
+    }
+}
+
+/// The number of a user or group: `found` by its name, or written as digits.
+fn number(
+    what: &str,
+    name: &str,
+    found: impl FnOnce() -> nix::Result<Option<u32>>,
+) -> Result<u32, OpenError> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let step = format!("look up {what}={name}");
+    match found() {
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err(OpenError::said(step, format!("there is no {what} of this name"))),
+        Err(errno) => Err(OpenError::new(step, io::Error::from(errno))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn what_a_link_points_to_keeps_its_permissions() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (fifo, link) = (dir.path().join("fifo"), dir.path().join("link"));
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .expect("a FIFO");
+        std::os::unix::fs::symlink(&fifo, &link).expect("a link");
+        let mode = || fifo.metadata().expect("it is there").permissions().mode() & 0o777;
+        let permissions = Permissions { mode: Some(0o666), ..Permissions::default() };
+        let error = permissions.give(&link, FileType::Fifo).expect_err("a link");
+        assert_eq!((error.errno(), mode()), (Some(libc::EEXIST), 0o600));
+        permissions.give(&fifo, FileType::Fifo).expect("a FIFO");
+        assert_eq!(mode(), 0o666);
+    }
+}

@@ -1,0 +1,110 @@
+//! New pseudo-terminals: pty(7), as the ends of programs and as ends of their own.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gush_net::Conduit;
+use rustix::event::PollFlags;
+use rustix::fs::FileType;
+use rustix::io::Errno;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
+use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+
+use super::error::OpenError;
+use super::keeper::Made;
+use super::permissions::Permissions;
+use super::publish::Hidden;
+use super::{End, Peer, terminal};
+use crate::address::{Opt, Options};
+
+const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(OpenptFlags::CLOEXEC);
+
+/// How often it is looked whether somebody has opened the slave: no event tells.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A new pseudo-terminal's master, with the settings that the options say and a window of `size`.
+pub(super) fn master(options: &Options, size: Winsize) -> io::Result<OwnedFd> {
+    let master = openpt(FLAGS)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    // Those of the slave: pty_common_install in drivers/tty/pty.c links the two.
+    let mut settings = tcgetattr(&master)?;
+    terminal::change(&mut settings, options)?;
+    tcsetattr(&master, OptionalActions::Now, &settings)?;
+    // Of 0 columns and rows, programs that fill a screen make nothing.
+    tcsetwinsize(&master, size)?;
+    Ok(master)
+}
+
+/// The other side of a master.
+pub(super) fn slave(master: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(ioctl_tiocgptpeer(master, FLAGS)?)
+}
+
+/// A new pseudo-terminal, for whoever opens its slave.
+pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
+    let permissions = Permissions::of(options)?;
+    let fail = |error: io::Error| OpenError::new("make a pseudo-terminal", error);
+    let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+    let master = master(options, size).map_err(fail)?;
+    let name = ptsname(&master, Vec::new()).map_err(|errno| fail(errno.into()))?;
+    let name = PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    permissions.give(&name, FileType::CharacterDevice)?;
+    let made = match options.path(Opt::Link) {
+        Some(link) => link_to(&name, Path::new(link), options)?,
+        None => None,
+    };
+    tracing::info!("the pseudo-terminal is {}", name.display());
+    if options.is_on(Opt::WaitSlave) {
+        until_opened(&master).await.map_err(|error| OpenError::new("wait for its slave", error))?;
+    }
+    let conduit = Conduit::new(master).map_err(fail)?;
+    let mut end = End::new(conduit, Peer::Other(name.display().to_string()));
+    end.keeper.made.extend(made);
+    Ok(end)
+}
+
+/// Gives the slave a name that stays where it is, as a symbolic link.
+fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
+    let unlink = options.is_on(Opt::Unlink);
+    let check = |path: &Path| check(path, unlink);
+    check(link)?;
+    let hidden = Hidden::symlink(slave, link)?;
+    let made = Made::if_removed_once_at(link, hidden.path(), options)
+        .map_err(|error| OpenError::new("make the link", error))?;
+    hidden.publish(link, check)?;
+    Ok(made)
+}
+
+/// May `path` be had: is nothing there, or a link to a pseudo-terminal that `unlink` gives up?
+fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
+    let taken = |hint: &str| {
+        let error = OpenError::new("make the link", Errno::EXIST);
+        Err(error.hinted(hint.to_owned()))
+    };
+    match std::fs::read_link(path) {
+        Ok(target) if !target.starts_with("/dev/pts") => {
+            taken("it is a link to something else: choose another name")
+        }
+        Ok(_) if unlink => Ok(()),
+        Ok(_) => taken("it is a link to a pseudo-terminal: remove it, or say unlink"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            taken("something that is no link has this name: choose another")
+        }
+        Err(error) => Err(OpenError::new("make the link", error)),
+    }
+}
+
+/// Waits until somebody has the slave open. A master whose slave was opened and closed is told of a hang-up, until the
+/// slave is opened again (tty_open and pty_close in drivers/tty).
+async fn until_opened(master: &OwnedFd) -> io::Result<()> {
+    drop(slave(master)?);
+    while gush::poll_now(master, PollFlags::empty())?.contains(PollFlags::HUP) {
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Unix sockets and links to pseudo-terminals with a name only once they are ready.
+//!
+//! A socket is bound under a hidden name beside the wanted one, and renamed when it listens. A client that
+//! finds the name finds a server. If several servers start at once, none takes the name from another that
+//! already listens.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, linkat, open, renameat_with, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+
+use super::connect::socket;
+use super::error::OpenError;
+use super::holder;
+use super::permissions::Permissions;
+
+/// A socket or link under a hidden name, which is removed on drop.
+pub(super) struct Hidden {
+    path: PathBuf,
+}
+
+/// The parts of a hidden name before and behind the wanted name.
+const HIDDEN: (&str, &str) = (".", ".gush-");
+
+impl Hidden {
+    /// Binds `fd` beside `wanted`.
+    pub fn bind(fd: &OwnedFd, wanted: &Path) -> Result<Self, OpenError> {
+        Self::make("bind", wanted, |path| bind(fd, path))
+    }
+
+    /// Makes a symbolic link to `target` beside `wanted`.
+    pub fn symlink(target: &Path, wanted: &Path) -> Result<Self, OpenError> {
+        Self::make("make the link", wanted, |path| rustix::fs::symlink(target, path))
+    }
+
+    fn make(
+        step: &str,
+        wanted: &Path,
+        make: impl Fn(&Path) -> Result<(), Errno>,
+    ) -> Result<Self, OpenError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let mut name = OsString::from(HIDDEN.0);
+            name.push(wanted.file_name().unwrap_or_default());
+            name.push(format!("{}{}-{number}", HIDDEN.1, std::process::id()));
+            let path = wanted.with_file_name(name);
+            match make(&path) {
+                Ok(()) => return Ok(Self { path }),
+                // The name was left behind by a killed process with our number.
+                Err(Errno::ADDRINUSE | Errno::EXIST) => {}
+                Err(Errno::NOENT) => {
+                    let directory = wanted.parent().unwrap_or(wanted).display();
+                    return Err(OpenError::new(step, Errno::NOENT)
+                        .hinted(format!("make the directory {directory} first")));
+                }
+                Err(errno @ (Errno::ACCESS | Errno::ROFS)) => {
+                    return Err(OpenError::new(step, errno)
+                        .hinted("the directory must be writable to this user"));
+                }
+                Err(errno) => return Err(OpenError::new(step, errno)),
+            }
+        }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the socket its mode, of which the umask withheld some, and its owner, before any client can connect.
+    pub fn give(&self, permissions: &Permissions) -> Result<(), OpenError> {
+        permissions.give(&self.path, FileType::Socket)
+    }
+
+    /// Publishes the name. `check` refuses a path whose present owner does not make room.
+    pub fn publish(
+        self,
+        wanted: &Path,
+        check: impl Fn(&Path) -> Result<(), OpenError>,
+    ) -> Result<(), OpenError> {
+        let fail = |errno: Errno| OpenError::new("publish the name", errno);
+        loop {
+            match self.rename(wanted, RenameFlags::NOREPLACE) {
+                // Not every file system has RENAME_NOREPLACE. linkat(2) fails with EEXIST on all of them.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    match linkat(CWD, &self.path, CWD, wanted, AtFlags::empty()) {
+                        Err(Errno::EXIST) => {}
+                        answer => return answer.map_err(fail),
+                    }
+                }
+                Err(Errno::EXIST) => {}
+                answer => return answer.map_err(fail),
+            }
+            check(wanted)?;
+            match self.rename(wanted, RenameFlags::EXCHANGE) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => continue,
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    return self.rename(wanted, RenameFlags::empty()).map_err(fail);
+                }
+                Err(errno) => return Err(fail(errno)),
+            }
+            // Another server may have taken the name since the check: it gets the name back.
+            let Err(error) = check(&self.path) else { return Ok(()) };
+            self.rename(wanted, RenameFlags::EXCHANGE).map_err(fail)?;
+            return Err(error);
+        }
+    }
+
+    fn rename(&self, wanted: &Path, flags: RenameFlags) -> Result<(), Errno> {
+        renameat_with(CWD, &self.path, CWD, wanted, flags)
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // After a rename nothing is there, or the dead socket that made room.
+        let _ = unlinkat(CWD, &self.path, AtFlags::empty());
+    }
+}
+
+fn bind(fd: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    with_address(path, |address| rustix::net::bind(fd, address))
+}
+
+/// Calls `call` with the address of a path of any length. `sun_path` has 108 bytes (unix(7)); a longer path
+/// starts from the short name of the directory's descriptor.
+fn with_address(
+    path: &Path,
+    call: impl FnOnce(&SocketAddrUnix) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    if let Ok(address) = SocketAddrUnix::new(path) {
+        return call(&address);
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = open(parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
+    let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+    short.push(path.file_name().unwrap_or_default());
+    call(&SocketAddrUnix::new(&short)?)
+}
+
+/// Is the name free, or does it belong to a socket without a listener that `unlink` permits to replace?
+pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
+    let in_use = || OpenError::new("bind", Errno::ADDRINUSE);
+    match path.symlink_metadata() {
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => {
+            return Err(in_use()
+                .passing(false)
+                .hinted("a file that is no socket has this name; choose another name"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(OpenError::new("bind", error)),
+    }
+    match is_served(path) {
+        Ok(true) => {
+            let hint = format!("a live server answers there: {}", holder::of_unix_socket(path));
+            Err(in_use().hinted(hint))
+        }
+        Ok(false) if unlink => Ok(()),
+        Ok(false) => {
+            Err(in_use().hinted("nobody listens there any more: remove the file, or say unlink"))
+        }
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => {
+            Err(in_use().hinted(format!("cannot find out whether a server answers there: {errno}")))
+        }
+    }
+}
+
+/// Does any process have the socket of this name?
+///
+/// A datagram socket that connects is refused because of the stream socket's type (EPROTOTYPE), or because no
+/// process has the socket (ECONNREFUSED): unix_find_bsd in net/unix/af_unix.c. The server does not notice. A
+/// probe by a stream socket would be a client, and perhaps the only one that the server accepts.
+fn is_served(path: &Path) -> Result<bool, Errno> {
+    let probe = socket(AddressFamily::UNIX, SocketType::DGRAM)?;
+    match with_address(path, |address| rustix::net::connect(&probe, address)) {
+        Ok(()) | Err(Errno::PROTOTYPE) => Ok(true),
+        Err(Errno::CONNREFUSED) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Is `bound` the name, or the hidden name, of the socket at `path`?
+pub(super) fn is_bound_for(path: &Path, bound: &Path) -> bool {
+    if bound == path {
+        return true;
+    }
+    let (Some(name), Some(bound_name)) = (path.file_name(), bound.file_name()) else {
+        return false;
+    };
+    let mut start = OsString::from(HIDDEN.0);
+    start.push(name);
+    start.push(HIDDEN.1);
+    bound.parent() == path.parent()
+        && bound_name.as_encoded_bytes().starts_with(start.as_encoded_bytes())
+}

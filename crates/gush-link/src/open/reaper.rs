@@ -1,0 +1,169 @@
+//! Programs that were asked to end: one thread waits for all of them, and kills the slow ones.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, pidfd_open,
+    waitid,
+};
+
+/// The time for a program to end before a kill.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The same time when this process itself must end.
+const HASTE: Duration = Duration::from_millis(20);
+
+/// The interval of looks at a program without a pidfd, for want of descriptors.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The processes reached by a signal for a program.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reach {
+    /// The program and all its children: the program leads a process group.
+    Group(Pid),
+    /// The program alone, because it shares our process group and terminal.
+    One(Pid),
+}
+
+impl Reach {
+    pub fn pid(self) -> Pid {
+        match self {
+            Self::Group(pid) | Self::One(pid) => pid,
+        }
+    }
+
+    fn signal(self, signal: Signal) {
+        // A failure means that the program is gone.
+        let _ = match self {
+            Self::Group(pid) => kill_process_group(pid, signal),
+            Self::One(pid) => kill_process(pid, signal),
+        };
+    }
+
+    /// Reaps an ended program; `false` if the program still runs.
+    fn is_reaped(self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
+    }
+}
+
+/// Asks a program to end, and kills a slow one.
+pub(super) fn end(program: Reach) {
+    program.signal(Signal::TERM);
+    // A stopped program sees SIGTERM only once it goes on.
+    program.signal(Signal::CONT);
+    if program.is_reaped() {
+        return;
+    }
+    let fd = pidfd_open(program.pid(), PidfdFlags::empty()).ok().map(Arc::new);
+    let slow = Slow { program, fd, give_up: Instant::now() + GRACE, is_killed: false };
+    let mut state = state();
+    state.slow.push(slow);
+    if let Some(wake) = &state.wake {
+        wake_up(wake);
+        return;
+    }
+    match start() {
+        Ok(wake) => state.wake = Some(wake),
+        Err(error) => {
+            tracing::warn!(
+                "no thread can wait for programs: {error}; programs that do not end at once are killed"
+            );
+            for slow in std::mem::take(&mut state.slow) {
+                slow.program.signal(Signal::KILL);
+                let _ = waitid(WaitId::Pid(slow.program.pid()), WaitIdOptions::EXITED);
+            }
+        }
+    }
+}
+
+/// Waits until all programs asked to end have ended. Once `hurry` returns true, slow programs are
+/// killed.
+pub(crate) fn wait(hurry: impl Fn() -> bool) {
+    let mut is_hurried = false;
+    let mut state = state();
+    while state.wake.is_some() {
+        if !is_hurried && hurry() {
+            is_hurried = true;
+            let soon = Instant::now() + HASTE;
+            state.slow.iter_mut().for_each(|slow| slow.give_up = slow.give_up.min(soon));
+            if let Some(wake) = &state.wake {
+                wake_up(wake);
+            }
+        }
+        let waited = ALL_ENDED.wait_timeout(state, LOOK);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// A program that did not end at once.
+#[derive(Debug)]
+struct Slow {
+    program: Reach,
+    /// The pidfd, readable when the program has ended; `None` if no descriptor was left.
+    fd: Option<Arc<OwnedFd>>,
+    give_up: Instant,
+    is_killed: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    slow: Vec<Slow>,
+    /// Wakes the waiting thread; `None` while there is no such thread.
+    wake: Option<Arc<OwnedFd>>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { slow: Vec::new(), wake: None });
+static ALL_ENDED: Condvar = Condvar::new();
+
+fn state() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wake_up(wake: &OwnedFd) {
+    // A full counter wakes the thread just as well.
+    let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+}
+
+fn start() -> std::io::Result<Arc<OwnedFd>> {
+    let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+    let waker = Arc::clone(&wake);
+    let thread = std::thread::Builder::new().name("gush-reaper".into()).stack_size(64 << 10);
+    thread.spawn(move || reap(&waker))?;
+    Ok(wake)
+}
+
+/// The work of the waiting thread, over when no program is left.
+fn reap(wake: &OwnedFd) {
+    loop {
+        let mut state = state();
+        state.slow.retain(|slow| !slow.program.is_reaped());
+        let now = Instant::now();
+        for slow in state.slow.iter_mut().filter(|slow| !slow.is_killed && slow.give_up <= now) {
+            slow.is_killed = true;
+            slow.program.signal(Signal::KILL);
+            let number = slow.program.pid();
+            tracing::warn!("process {number} does not end after SIGTERM and is killed");
+        }
+        if state.slow.is_empty() {
+            state.wake = None;
+            ALL_ENDED.notify_all();
+            return;
+        }
+        let fds: Vec<_> = state.slow.iter().filter_map(|slow| slow.fd.clone()).collect();
+        let sees_all = fds.len() == state.slow.len();
+        let patience =
+            state.slow.iter().filter(|slow| !slow.is_killed).map(|slow| slow.give_up - now);
+        let patience = patience.chain((!sees_all).then_some(LOOK)).min();
+        drop(state);
+        let mut polled = vec![PollFd::new(wake, PollFlags::IN)];
+        polled.extend(fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
+        // After an error, such as EINTR, the loop looks again.
+        let _ = poll(&mut polled, patience.as_ref());
+        let _ = rustix::io::read(wake, &mut [0; 8]);
+    }
+}

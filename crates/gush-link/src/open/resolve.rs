@@ -1,0 +1,189 @@
+//! Names to Internet addresses.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+use dns_lookup::{AddrInfoHints, LookupErrorKind, getaddrinfo};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::error::OpenError;
+use crate::address::Family;
+
+/// The name to look up, and the use of the address.
+#[derive(Debug, Clone)]
+pub(super) struct Name {
+    pub family: Option<Family>,
+    /// `None` means every local address.
+    pub host: Option<String>,
+    pub port: String,
+    pub datagrams: bool,
+    /// The address is for a listener, not for a connection.
+    pub local: bool,
+}
+
+/// The time limit of a lookup, the wait for a thread included.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// All addresses of the name, in the system's order of preference (getaddrinfo(3), gai.conf(5)).
+pub(super) async fn resolve(name: Name) -> Result<Vec<SocketAddr>, OpenError> {
+    if let Some(address) = literal(&name) {
+        return Ok(vec![address]);
+    }
+    let shown = match &name.host {
+        Some(host) => format!("resolve {host}"),
+        None => format!("resolve port {}", name.port),
+    };
+    in_time(&LOOKUPS, move || look_up(&name)).await.map_err(|error| error.step_is(shown))
+}
+
+/// The answer of a lookup, or a failure after [`LIMIT`].
+async fn in_time(
+    places: &'static Semaphore,
+    look_up: impl FnOnce() -> Result<Vec<SocketAddr>, OpenError> + Send + 'static,
+) -> Result<Vec<SocketAddr>, OpenError> {
+    match tokio::time::timeout(LIMIT, in_thread(places, look_up)).await {
+        Ok(found) => found.unwrap_or_else(|error| {
+            Err(OpenError::new("", error).hinted("a lookup takes a thread of its own (ulimit -u)"))
+        }),
+        Err(_) => {
+            Err(OpenError::said("", format!("the name servers do not answer within {LIMIT:?}"))
+                .hinted("check the network and /etc/resolv.conf, or write the address in numbers")
+                .passing(true))
+        }
+    }
+}
+
+/// The most lookups at once. A name server that does not answer holds each for half a minute; further lookups
+/// wait.
+static LOOKUPS: Semaphore = Semaphore::const_new(16);
+
+/// Runs `work`, which blocks in the C library as long as the network takes, in a thread. A caller who loses
+/// interest does not wait for the thread.
+///
+/// # Errors
+/// When no thread can be started.
+async fn in_thread<T: Send + 'static>(
+    places: &'static Semaphore,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let place = places.acquire().await.map_err(io::Error::other)?;
+    let (tell, told) = oneshot::channel();
+    let thread = thread::Builder::new().name("gush-lookup".into());
+    thread.spawn(move || {
+        // An abandoned thread keeps its place until its lookup is done.
+        let _place = place;
+        let _ = tell.send(work());
+    })?;
+    told.await.map_err(io::Error::other)
+}
+
+/// The address in numbers, which needs no thread.
+fn literal(name: &Name) -> Option<SocketAddr> {
+    let port = name.port.parse().ok()?;
+    let ip: IpAddr = name.host.as_deref()?.parse().ok()?;
+    Some(SocketAddr::new(ip, port))
+}
+
+fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
+    let hints = AddrInfoHints {
+        flags: if name.local { libc::AI_PASSIVE } else { 0 },
+        address: match name.family {
+            None => libc::AF_UNSPEC,
+            Some(Family::V4) => libc::AF_INET,
+            Some(Family::V6) => libc::AF_INET6,
+        },
+        socktype: if name.datagrams { libc::SOCK_DGRAM } else { libc::SOCK_STREAM },
+        protocol: 0,
+    };
+    let found = getaddrinfo(name.host.as_deref(), Some(&name.port), Some(hints)).map_err(|error| {
+        let kind = error.kind();
+        let passes = matches!(kind, LookupErrorKind::NoName | LookupErrorKind::Again | LookupErrorKind::Fail);
+        match kind {
+            LookupErrorKind::NoName => OpenError::said("", "no such host is known")
+                .hinted("check the spelling; the hosts of this machine are in /etc/hosts, others need a name server"),
+            LookupErrorKind::Again => OpenError::said("", "the name servers do not answer")
+                .hinted("check the network and /etc/resolv.conf, or write the address in numbers"),
+            LookupErrorKind::Service => OpenError::said("", format!("no service is called {}", name.port))
+                .hinted("write the port as a number, or add the service to /etc/services"),
+            _ => OpenError::new("", io::Error::from(error)),
+        }
+        .passing(passes)
+    })?;
+    let mut addresses = Vec::new();
+    for info in found.flatten() {
+        if !addresses.contains(&info.sockaddr) {
+            addresses.push(info.sockaddr);
+        }
+    }
+    if addresses.is_empty() {
+        return Err(OpenError::said("", "the name has no address"));
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, mpsc};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The clock stands still, and goes to the next timer when there is nothing else to do.
+    #[tokio::test(start_paused = true)]
+    async fn name_servers_that_do_not_answer_are_given_up_after_half_a_minute() {
+        static PLACES: Semaphore = Semaphore::const_new(1);
+        let (answer, hang) = mpsc::channel::<()>();
+        let began = Instant::now();
+        let looked_up = in_time(&PLACES, move || {
+            let _ = hang.recv();
+            Ok(Vec::new())
+        });
+        let error = looked_up.await.expect_err("nobody answers");
+        assert_eq!(began.elapsed().as_secs(), 30);
+        assert!(error.to_string().contains("do not answer within 30s"), "{error}");
+        assert!(error.passes() && error.hint().is_some(), "{error}");
+
+        // The lookup still has its place; waiting for one is within the limit, too.
+        let began = Instant::now();
+        in_time(&PLACES, || Ok(Vec::new())).await.expect_err("no place");
+        assert_eq!(began.elapsed().as_secs(), 30);
+        drop(answer);
+        PLACES.acquire().await.expect("the place is given back").forget();
+    }
+
+    #[tokio::test]
+    async fn lookups_that_hang_take_few_threads_and_keep_their_places() {
+        static PLACES: Semaphore = Semaphore::const_new(2);
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let barrier: &'static Barrier = Box::leak(Box::new(Barrier::new(3)));
+        let (done, is_done) = mpsc::channel();
+        let lookups: Vec<_> = (0..6)
+            .map(|_| {
+                let done = done.clone();
+                tokio::spawn(in_thread(&PLACES, move || {
+                    STARTED.fetch_add(1, Ordering::SeqCst);
+                    barrier.wait();
+                    done.send(()).expect("the test waits");
+                }))
+            })
+            .collect();
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        // Given up, they are at work all the same.
+        lookups.iter().for_each(tokio::task::JoinHandle::abort);
+        let next = tokio::spawn(in_thread(&PLACES, || ()));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(STARTED.load(Ordering::SeqCst) <= 2 && !next.is_finished());
+        barrier.wait();
+        (0..2).for_each(|_| is_done.recv().expect("they end"));
+        next.await.expect("no panic").expect("a thread");
+        assert_eq!(STARTED.load(Ordering::SeqCst), 2);
+    }
+}

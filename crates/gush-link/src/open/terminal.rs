@@ -1,0 +1,58 @@
+//! The settings of a terminal or serial line: changed as the options of its address say, and put back at the end.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+use super::error::OpenError;
+use crate::address::{Opt, Options};
+
+/// Puts the settings of a terminal back when this is dropped.
+#[derive(Debug)]
+pub(super) struct PutBack {
+    terminal: OwnedFd,
+    before: Termios,
+}
+
+impl Drop for PutBack {
+    fn drop(&mut self) {
+        // A line that was unplugged has nothing to be put back.
+        let _ = tcsetattr(&self.terminal, OptionalActions::Now, &self.before);
+    }
+}
+
+/// Sets `terminal` as the options say; none if they say nothing.
+pub(super) fn set(terminal: &impl AsFd, options: &Options) -> Result<Option<PutBack>, OpenError> {
+    if ![Opt::Raw, Opt::Echo, Opt::Terminal].iter().any(|&option| options.has(option)) {
+        return Ok(None);
+    }
+    let fail = |errno: Errno| {
+        let error = OpenError::new("set the terminal", errno);
+        match errno {
+            Errno::NOTTY => error.hinted("this is no terminal: leave its settings out"),
+            Errno::INVAL => error.hinted("the line has no such speed or mode"),
+            _ => error,
+        }
+    };
+    let before = tcgetattr(terminal).map_err(fail)?;
+    let terminal = rustix::io::fcntl_dupfd_cloexec(terminal, 3).map_err(fail)?;
+    let mut wanted = before.clone();
+    change(&mut wanted, options).map_err(fail)?;
+    tcsetattr(&terminal, OptionalActions::Now, &wanted).map_err(fail)?;
+    Ok(Some(PutBack { terminal, before }))
+}
+
+/// Changes `settings` as the options say.
+///
+/// # Errors
+/// `EINVAL` for a speed that no line has.
+pub(super) fn change(settings: &mut Termios, options: &Options) -> Result<(), Errno> {
+    if options.is_on(Opt::Raw) {
+        settings.make_raw();
+    }
+    if let Some(on) = options.flag(Opt::Echo) {
+        settings.local_modes.set(LocalModes::ECHO, on);
+    }
+    options.settings().iter().try_for_each(|setting| setting.change(settings))
+}

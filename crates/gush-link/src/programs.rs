@@ -1,0 +1,154 @@
+//! Programs as ends of a relay: when one has exited nothing goes to it any more, and its exit status counts.
+
+use std::io;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use gush_net::Conduit;
+use gush_net::{Error, Options, Relay, Totals, Way};
+use rustix::event::PollFlags;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::open::{End, Keeper};
+use crate::record::Failure;
+
+/// How long a program that has closed its output may take to exit before the end is passed on without its status.
+const EXIT_WAIT: Duration = Duration::from_secs(1);
+
+/// What is wrong with the program of an end, if there is one: its exit status. A program that outlives the limit is
+/// ended with the link, as the limit says.
+pub(crate) async fn failure_of(
+    keeper: &mut Keeper,
+    name: &str,
+    limit: Option<Duration>,
+) -> Option<Failure> {
+    keeper.process()?;
+    let finished = match limit {
+        None => keeper.finished().await,
+        Some(limit) => timeout(limit, keeper.finished()).await.ok()?,
+    };
+    let why = match finished {
+        Ok(Some(status)) if !status.success() => format!("the program ended: {status}"),
+        Ok(_) => return None,
+        Err(error) => format!("the program cannot be waited for: {error}"),
+    };
+    Some(Failure::new(format!("{name}: {why}"), None))
+}
+
+/// As [`failure_of`], while what the program writes to its terminal is dropped. One that goes on writing for longer than
+/// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE.
+pub(crate) async fn failure_beside(
+    terminal: Option<Conduit>,
+    heed: Option<Duration>,
+    keeper: &mut Keeper,
+    name: &str,
+    limit: Option<Duration>,
+) -> Option<Failure> {
+    let hung_up = async {
+        if let Some(mut terminal) = terminal {
+            terminal.drop_rest(heed).await;
+        }
+    };
+    let mut failure = pin!(failure_of(keeper, name, limit));
+    tokio::select! {
+        biased;
+        failure = &mut failure => return failure,
+        () = hung_up => {}
+    }
+    failure.await
+}
+
+/// Relays until the end. Nothing goes to a program any more once it has exited; the end of what it has written is a proper
+/// one only if it exits with status 0.
+pub(crate) async fn relayed(
+    first: &mut End,
+    second: &mut End,
+    options: &Options,
+) -> Result<Totals, Error> {
+    let mut relay = Relay::new(options);
+    let mut ends = [first, second];
+    // Which programs have not exited yet.
+    let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
+    if runs == [false; 2] {
+        let [End { conduit: a, .. }, End { conduit: b, .. }] = &mut ends;
+        return relay.run(a, b).await;
+    }
+    let exits = [(); 2].map(|()| watch::Sender::new(None::<bool>));
+    for at in 0..2 {
+        if runs[at] {
+            let mut exit = exits[at].subscribe();
+            relay.prove_end(to(at).opposite(), async move {
+                let exited = timeout(EXIT_WAIT, exit.wait_for(Option::is_some)).await;
+                // One that goes on without its output is judged by its exit later.
+                exited.ok().and_then(Result::ok).is_none_or(|succeeded| *succeeded != Some(false))
+            });
+        }
+    }
+    // Of a program that has gone: was what it reads given up already?
+    let mut given_up = [false; 2];
+    loop {
+        let [End { conduit: a, keeper: a_keeper, .. }, End { conduit: b, keeper: b_keeper, .. }] =
+            &mut ends;
+        let (at, exited) = tokio::select! {
+            biased;
+            relayed = relay.run(a, b) => {
+                let Err(error) = relayed else { return relayed };
+                let Some(at) = gone_program(&error).filter(|at| ends[*at].keeper.process().is_some()) else {
+                    return Err(error);
+                };
+                let exited = timeout(EXIT_WAIT, ends[at].keeper.finished()).await;
+                if exited.as_ref().is_ok_and(|exited| !has_succeeded(exited)) {
+                    return Err(error);
+                }
+                if std::mem::replace(&mut given_up[at], true) {
+                    // It has exited and left input unread, which is told as a reset of its output.
+                    relay.end(to(at).opposite());
+                }
+                match exited {
+                    Ok(exited) => (at, exited),
+                    Err(_) => {
+                        relay.abandon(to(at));
+                        continue;
+                    }
+                }
+            }
+            exited = a_keeper.finished(), if runs[0] => (0, exited),
+            exited = b_keeper.finished(), if runs[1] => (1, exited),
+        };
+        runs[at] = false;
+        given_up[at] = true;
+        exits[at].send_replace(Some(has_succeeded(&exited)));
+        if is_left(&ends[at].conduit) {
+            relay.abandon(to(at));
+        }
+    }
+}
+
+const END: [gush_net::End; 2] = [gush_net::End::A, gush_net::End::B];
+
+/// The direction that leads to an end.
+fn to(end: usize) -> Way {
+    [Way::Back, Way::Forward][end]
+}
+
+/// Has nobody the other side any more? A program may have left it to another that it started.
+fn is_left(conduit: &Conduit) -> bool {
+    let Some(fd) = conduit.write_fd() else { return false };
+    let gone = PollFlags::HUP | PollFlags::ERR;
+    gush::poll_now(&fd, PollFlags::empty()).is_ok_and(|told| told.intersects(gone))
+}
+
+fn has_succeeded(exited: &io::Result<Option<ExitStatus>>) -> bool {
+    matches!(exited, Ok(None)) || matches!(exited, Ok(Some(status)) if status.success())
+}
+
+/// The end that an error is about, if it says that whoever is there reads no more, or has gone. A program there has had
+/// all that it wanted, or has failed: its exit status says which.
+fn gone_program(error: &Error) -> Option<usize> {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+    let kind = error.io_error()?.kind();
+    let at = END.iter().position(|end| error.end() == Some(*end))?;
+    matches!(kind, BrokenPipe | ConnectionReset).then_some(at)
+}

@@ -1,0 +1,200 @@
+//! The account of an ended connection.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::time::Duration;
+
+use gush_net::{Ended, Passed};
+
+use crate::address::Address;
+use crate::open::os_words;
+
+/// Why a connection ended.
+///
+/// ```
+/// use gush_link::Ending;
+/// assert_eq!(Ending::OpenFailed.as_str(), "open-failed");
+/// assert!(Ending::OpenFailed.is_failure() && !Ending::Idle.is_failure());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Ending {
+    /// Both ends had sent their last byte, and all bytes were delivered.
+    Closed,
+    /// Nothing moved within the idle limit.
+    Idle,
+    /// One end had ended, and the other was silent for the linger limit.
+    Lingered,
+    /// The link was told to end, by a signal for example.
+    Interrupted,
+    /// The other address could not be opened.
+    OpenFailed,
+    /// The client's PROXY header was missing, late or malformed.
+    ProxyHeader,
+    /// The TLS handshake with the client failed.
+    HandshakeFailed,
+    /// Bytes could not be moved, or their arrival is unknown.
+    RelayFailed,
+    /// The program at an end exited with a status other than 0.
+    ProgramFailed,
+}
+
+impl Ending {
+    /// Every ending, in the order shown to people.
+    pub const ALL: [Ending; 9] = [
+        Ending::Closed,
+        Ending::Idle,
+        Ending::Lingered,
+        Ending::Interrupted,
+        Ending::OpenFailed,
+        Ending::ProxyHeader,
+        Ending::HandshakeFailed,
+        Ending::RelayFailed,
+        Ending::ProgramFailed,
+    ];
+
+    /// The ending's name in JSON and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Ending::Closed => "closed",
+            Ending::Idle => "idle",
+            Ending::Lingered => "lingered",
+            Ending::Interrupted => "interrupted",
+            Ending::OpenFailed => "open-failed",
+            Ending::ProxyHeader => "proxy-header",
+            Ending::HandshakeFailed => "handshake-failed",
+            Ending::RelayFailed => "relay-failed",
+            Ending::ProgramFailed => "program-failed",
+        }
+    }
+
+    /// Is this ending a failure?
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        use Ending::{HandshakeFailed, OpenFailed, ProgramFailed, ProxyHeader, RelayFailed};
+        matches!(self, OpenFailed | ProxyHeader | HandshakeFailed | RelayFailed | ProgramFailed)
+    }
+}
+
+impl From<Ended> for Ending {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Idle => Ending::Idle,
+            Ended::Lingered => Ending::Lingered,
+            _ => Ending::Closed,
+        }
+    }
+}
+
+/// The ending in words, for people.
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Ending::Closed => "both ends had finished",
+            Ending::Idle => "nothing moved within the idle limit",
+            Ending::Lingered => {
+                "one end had finished, and the other was silent for the linger limit"
+            }
+            Ending::Interrupted => "the link was told to end",
+            Ending::OpenFailed => "the other address could not be opened",
+            Ending::ProxyHeader => "no valid PROXY header came",
+            Ending::HandshakeFailed => "the TLS handshake with the client failed",
+            Ending::RelayFailed => "bytes could not be moved",
+            Ending::ProgramFailed => "a program failed",
+        })
+    }
+}
+
+/// A failure as a sentence, with the OS error number if there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The whole sentence.
+    pub message: String,
+    /// The `errno`.
+    pub errno: Option<i32>,
+    /// Did only the reader of standard output go away, as `head` does after enough lines?
+    pub reader_gone: bool,
+}
+
+impl Failure {
+    pub(crate) fn new(message: impl Into<String>, errno: Option<i32>) -> Self {
+        Self { message: message.into(), errno, reader_gone: false }
+    }
+
+    /// A failure with the sentences of `error` and all sources.
+    pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
+        let (mut message, mut errno) = (String::new(), None);
+        let mut next = Some(error);
+        while let Some(error) = next {
+            let io = error.downcast_ref::<io::Error>();
+            let sentence = io.map_or_else(|| error.to_string(), os_words);
+            // Some errors already end with the text of their source.
+            if !message.ends_with(&sentence) {
+                message += if message.is_empty() { "" } else { ": " };
+                message += &sentence;
+            }
+            errno = errno.or(io.and_then(io::Error::raw_os_error));
+            next = error.source();
+        }
+        Self::new(message, errno)
+    }
+
+    /// Has the process, or the system, no descriptor left?
+    pub(crate) fn wants_descriptors(&self) -> bool {
+        let number = |errno: gush::Errno| Some(errno.raw_os_error());
+        self.errno == number(gush::Errno::MFILE) || self.errno == number(gush::Errno::NFILE)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for Failure {}
+
+/// The account of one connection, complete even if the connection failed.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The connection's number, from 1 in the order of arrival.
+    pub id: u64,
+    /// The peer at the first address: the client of a listener, or the address itself.
+    pub first: String,
+    /// The peer at the second address.
+    pub second: String,
+    /// The bytes from the first address to the second.
+    pub forward: Passed,
+    /// The bytes from the second address to the first.
+    pub back: Passed,
+    /// The time from the connection's arrival to its end.
+    pub lasted: Duration,
+    /// Why the connection ended.
+    pub ending: Ending,
+    /// The failure, if there was one.
+    pub failure: Option<Failure>,
+}
+
+impl Record {
+    /// The record of a connection whose address could not be opened.
+    pub(crate) fn of_unopened(
+        id: u64,
+        first: &Address,
+        second: &Address,
+        failure: Failure,
+    ) -> Self {
+        let nothing = Passed::default();
+        Self {
+            id,
+            first: first.target().to_string(),
+            second: second.target().to_string(),
+            forward: nothing,
+            back: nothing,
+            lasted: Duration::ZERO,
+            ending: Ending::OpenFailed,
+            failure: Some(failure),
+        }
+    }
+}

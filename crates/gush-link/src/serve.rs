@@ -1,0 +1,270 @@
+//! From two addresses to connections: a single one, or one for every client.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, mpsc};
+use tracing::error;
+
+use crate::address::Address;
+use crate::ends::{accept, listen, open_one};
+use crate::exporter;
+use crate::ledger::Ledger;
+use crate::limits::Places;
+use crate::open::{Listener, reaper};
+use crate::record::{Failure, Record};
+use crate::roles::Roles;
+use crate::session::{Other, Shared};
+use crate::settings::Settings;
+use crate::stop::Stop;
+use crate::workers::{self, Workers};
+
+/// The time for clients to finish once the link drains, unless the settings say otherwise.
+const DRAIN: Duration = Duration::from_secs(30);
+
+/// Runs a link to its end.
+///
+/// # Errors
+/// The failure that ended the link early.
+pub(crate) fn run(
+    roles: &Roles,
+    settings: &Arc<Settings>,
+    ledger: &Arc<Ledger>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let runtime = workers::runtime().map_err(|error| {
+        Failure::new(format!("no runtime can be started: {error}"), error.raw_os_error())
+    })?;
+    let ran = runtime.block_on(async {
+        if let Some(place) = &settings.metrics {
+            let listener = exporter::listen(place).await?;
+            tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
+        }
+        connect(roles, settings, ledger, stop).await
+    });
+    runtime.shutdown_background();
+    // No program started by this link is left behind.
+    reaper::wait(|| stop.is_ending());
+    let copies = [&settings.tee, &settings.tee_back];
+    let lost = copies.into_iter().flatten().find_map(|tee| tee.failure());
+    ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
+}
+
+async fn connect(
+    roles: &Roles,
+    settings: &Arc<Settings>,
+    ledger: &Arc<Ledger>,
+    stop: &Stop,
+) -> Result<(), Failure> {
+    let shared = |client: &Address, other, flipped| Shared {
+        client: client.clone(),
+        settings: Arc::clone(settings),
+        ledger: Arc::clone(ledger),
+        stop: stop.clone(),
+        other,
+        flipped,
+        forks: roles.forks(),
+    };
+    let (Some(server), Some(other)) = (&roles.server, roles.other()) else {
+        let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
+            return Err(Failure::new("two addresses are needed", None));
+        };
+        let Some(opened) = until(stop.ending(), open_one(first, settings.how(true).once())).await
+        else {
+            return Ok(());
+        };
+        let shared = shared(first, Other::Address(second.clone()), false);
+        return match opened {
+            Ok(end) => shared.serve(shared.arrived(end)).await,
+            Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
+        };
+    };
+    let Some(listener) = until(stop.draining(), listen(server)).await else { return Ok(()) };
+    let mut listener = match listener {
+        Ok(listener) => listener,
+        Err(failure) if roles.forks() => return Err(failure),
+        Err(failure) => {
+            let (first, second) = match &roles.first {
+                Some(first) => (first, server),
+                None => (server, other),
+            };
+            return Err(not_opened(failure, first, second, settings, ledger));
+        }
+    };
+    listener.count_strangers_in(ledger.strangers());
+    listener.count_waits_in(ledger.descriptor_waits());
+    let other = match other.kind().listens() {
+        false => Other::Address(other.clone()),
+        true => match until(stop.draining(), listen(other)).await {
+            None => return Ok(()),
+            Some(bound) => Other::Listener(Box::new(other.clone()), Box::new(Mutex::new(bound?))),
+        },
+    };
+    let shared = shared(server, other, roles.first.is_some());
+    match roles.forks() {
+        true => serve_all(listener, Arc::new(shared), roles.max_children()).await,
+        false => serve_one(listener, &shared).await,
+    }
+}
+
+/// Gives the account of a link's only connection, whose address could not be opened.
+fn not_opened(
+    failure: Failure,
+    first: &Address,
+    second: &Address,
+    settings: &Settings,
+    ledger: &Ledger,
+) -> Failure {
+    let record = Record::of_unopened(ledger.begin(Arc::default()), first, second, failure.clone());
+    ledger.end(&record);
+    if let Some(on_end) = &settings.on_end {
+        on_end(&record);
+    }
+    failure
+}
+
+/// The result of `work`, or `None` if `stop` is over first.
+async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = stop => None,
+        done = work => Some(done),
+    }
+}
+
+/// Serves the first client. The listener is closed by then.
+async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
+    let accepted = until(shared.stop.draining(), accept(&mut listener)).await;
+    drop(listener);
+    match accepted {
+        None => Ok(()),
+        Some(client) => shared.serve(shared.arrived(client?)).await,
+    }
+}
+
+/// Serves every client until draining is wanted, then lets connected clients finish.
+async fn serve_all(
+    mut listener: Listener,
+    shared: Arc<Shared>,
+    max_children: Option<usize>,
+) -> Result<(), Failure> {
+    let threads = shared.settings.most_threads();
+    let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
+    listener.limit_stays();
+    let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
+    let mut workers = Workers::new(threads);
+    let ended = loop {
+        let accepting = async {
+            // A client without a place stays in the kernel's queue, not accepted.
+            let place = places.take(&shared.ledger).await;
+            (accept(&mut listener).await, place)
+        };
+        let (arrival, place) = match until(shared.stop.draining(), accepting).await {
+            None => break Ok(()),
+            Some((Ok(client), place)) => (shared.arrived(client), place),
+            Some((Err(failure), _)) => break Err(failure),
+        };
+        let (shared, open) = (Arc::clone(&shared), open.clone());
+        workers.spawn(async move {
+            // The failure concerns this client alone, and is told already.
+            let _ = shared.serve(arrival).await;
+            drop((place, open));
+        });
+    };
+    drop(listener);
+    drop(open);
+    if let Err(failure) = &ended
+        && shared.ledger.active() > 0
+    {
+        error!("{failure}; no new clients are accepted, connected ones finish");
+    }
+    let closed = async {
+        let _: Option<Infallible> = all_closed.recv().await;
+    };
+    let drained = drained(closed, &shared).await;
+    workers.join();
+    ended.and(drained)
+}
+
+/// Waits until all clients are served. Once the link drains, clients left after the drain limit are cut.
+async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<(), Failure> {
+    let limit = shared.settings.drain.unwrap_or(DRAIN);
+    let late = async {
+        shared.stop.draining().await;
+        tokio::time::sleep(limit).await;
+    };
+    tokio::pin!(closed);
+    tokio::select! {
+        biased;
+        () = &mut closed => return Ok(()),
+        () = late => {}
+    }
+    let cut = shared.ledger.active();
+    shared.stop.cut();
+    closed.await;
+    let why = format!(
+        "{cut} connections were cut {limit:?} after draining began (--drain TIME waits longer)"
+    );
+    Err(Failure::new(why, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::life::Life;
+    use crate::open::{End, Peer};
+    use crate::record::Ending;
+    use crate::session::Names;
+
+    fn shared(settings: Settings) -> Shared {
+        let address = |text: &str| text.parse::<Address>().expect("an address");
+        Shared {
+            settings: Arc::new(settings),
+            ledger: Arc::new(Ledger::new().expect("metrics agree")),
+            stop: Stop::new(),
+            client: address("unix-listen:front,fork"),
+            other: Other::Address(address("null:")),
+            flipped: false,
+            forks: true,
+        }
+    }
+
+    /// The clock stands still, and goes to the next timer when there is nothing else to do.
+    #[tokio::test(start_paused = true)]
+    async fn clients_are_cut_half_a_minute_after_draining_began_or_as_the_settings_say() {
+        for (drain, seconds) in [(None, 30), (Some(Duration::from_secs(5)), 5)] {
+            let shared = shared(Settings { drain, ..Settings::default() });
+            let began = Instant::now();
+            shared.stop.drain();
+            // Its clients go on until they are cut.
+            let failure = drained(shared.stop.ending(), &shared).await.expect_err("they are cut");
+            assert_eq!(began.elapsed().as_secs(), seconds, "{failure}");
+        }
+        // Clients that finish before are not.
+        let shared = shared(Settings::default());
+        shared.stop.drain();
+        let finished = tokio::time::sleep(Duration::from_secs(29));
+        drained(finished, &shared).await.expect("nobody is cut");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_of_proxy_is_waited_for_5_s_or_as_long_as_the_idle_limit() {
+        let second = Duration::from_secs(1);
+        for (idle, seconds) in [(None, 5), (Some(3 * second), 3), (Some(60 * second), 5)] {
+            let shared = shared(Settings { accept_proxy: true, idle, ..Settings::default() });
+            let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            let conduit = gush_net::Conduit::new(client.into()).expect("an end");
+            let client = Box::new(End::new(conduit, Peer::Other("client".into())));
+            let mut names = Names { client: "client".into(), other: "null:".into() };
+            let counts = Arc::default();
+            let began = Instant::now();
+            let course = Life::new(&shared, 1, &mut names, &counts).run(client).await;
+            assert_eq!(course.ending, Ending::ProxyHeader);
+            assert_eq!(began.elapsed().as_secs(), seconds, "{:?}", course.failure);
+            drop(mute);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! One connection, from arrival to account.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gush_net::{Counts, Error, Way};
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use crate::address::{Address, Kind};
+use crate::ends;
+use crate::ledger::Ledger;
+use crate::life::Life;
+use crate::open::{End, How, Listener};
+use crate::record::{Ending, Failure, Record};
+use crate::settings::Settings;
+use crate::stop::Stop;
+
+/// How long a client waits for descriptors in use by others, and how often it tries.
+const DESCRIPTORS_WAIT: Duration = Duration::from_secs(10);
+const DESCRIPTORS_LOOK: Duration = Duration::from_millis(50);
+
+/// The state shared by all connections of a link.
+pub(crate) struct Shared {
+    pub settings: Arc<Settings>,
+    pub ledger: Arc<Ledger>,
+    pub stop: Stop,
+    pub client: Address,
+    pub other: Other,
+    /// Does the client stand at the second address?
+    pub flipped: bool,
+    /// Does the link go on, so that a failure goes into the log?
+    pub forks: bool,
+}
+
+/// The address at the other end of each client.
+pub(crate) enum Other {
+    /// An address opened for each client.
+    Address(Address),
+    /// A listener bound once; each client gets one accepted connection.
+    Listener(Box<Address>, Box<Mutex<Listener>>),
+}
+
+impl Other {
+    pub(crate) fn address(&self) -> &Address {
+        match self {
+            Other::Address(address) => address,
+            Other::Listener(address, _) => address,
+        }
+    }
+
+    pub(crate) async fn open(&self, how: How) -> Result<End, Failure> {
+        let address = match self {
+            Other::Listener(_, listener) => return ends::accept(&mut *listener.lock().await).await,
+            Other::Address(address) => address,
+        };
+        let mut waited = Duration::ZERO;
+        loop {
+            match ends::open_one(address, how).await {
+                Err(failure) if failure.wants_descriptors() && waited < DESCRIPTORS_WAIT => {
+                    sleep(DESCRIPTORS_LOOK).await;
+                    waited += DESCRIPTORS_LOOK;
+                }
+                opened => return opened,
+            }
+        }
+    }
+}
+
+/// The peers at the two ends, as far as they are known.
+pub(crate) struct Names {
+    pub client: String,
+    pub other: String,
+}
+
+/// A client that has come and is not served yet.
+pub(crate) struct Arrival {
+    client: Box<End>,
+    id: u64,
+    counts: Arc<Counts>,
+    began: Instant,
+}
+
+impl Shared {
+    /// Counts a client that has come. Whoever accepts does so, because connections are numbered in the order of arrival.
+    pub fn arrived(&self, client: End) -> Arrival {
+        let counts = Arc::new(Counts::default());
+        let id = self.ledger.begin(Arc::clone(&counts));
+        Arrival { client: Box::new(client), id, counts, began: Instant::now() }
+    }
+
+    /// Serves `client`, and tells of the connection.
+    ///
+    /// # Errors
+    /// The failure of the connection, also in the record.
+    pub async fn serve(&self, arrival: Arrival) -> Result<(), Failure> {
+        let Arrival { client, id, counts, began } = arrival;
+        let mut names = Names {
+            client: ends::name(&client, &self.client),
+            other: self.other.address().target().to_string(),
+        };
+        info!(id, client = %names.client, "connected");
+        let course = Life::new(self, id, &mut names, &counts).run(client).await;
+        let (forward, back) = course
+            .passed
+            .unwrap_or_else(|| (counts.passed(Way::Forward), counts.passed(Way::Back)));
+        let (first, second) = self.in_order(names.client, names.other);
+        let (lasted, ending, failure) = (began.elapsed(), course.ending, course.failure);
+        self.tell(&Record {
+            id,
+            first,
+            second,
+            forward,
+            back,
+            lasted,
+            ending,
+            failure: failure.clone(),
+        });
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// The values in the order of the addresses: the client's first, unless the client stands at the second
+    /// address.
+    pub(crate) fn in_order<T>(&self, client: T, other: T) -> (T, T) {
+        if self.flipped { (other, client) } else { (client, other) }
+    }
+
+    /// Checks both ends before any byte moves between them, and gives up this process's copies.
+    pub(crate) fn ready(&self, first: &End, second: &mut End) -> Result<(), Failure> {
+        let are_sockets =
+            first.conduit.stream_socket().is_some() && second.conduit.stream_socket().is_some();
+        let may_be_the_same = !are_sockets || self.are_both_inherited();
+        if may_be_the_same {
+            self.settings.check_ends(first, second)?;
+        }
+        self.give_up_standard()?;
+        let goes_forward = second.conduit.writes();
+        if goes_forward
+            && may_be_the_same
+            && ends::is_same_source(first.conduit.read_fd(), second.conduit.read_fd())
+        {
+            // Two readers of one stream would each get a part of the bytes.
+            second.conduit.stop_reading();
+        }
+        Ok(())
+    }
+
+    /// Are both ends inherited? Only then can two sockets be the same: a socket accepted or connected here is new.
+    fn are_both_inherited(&self) -> bool {
+        let is_inherited = |address: &Address| matches!(address.kind(), Kind::Stdio | Kind::Fd);
+        is_inherited(&self.client) && is_inherited(self.other.address())
+    }
+
+    /// Gives up this process's copies of standard descriptors, if the link serves one connection alone.
+    fn give_up_standard(&self) -> Result<(), Failure> {
+        if self.forks {
+            return Ok(());
+        }
+        let (first, second) = self.in_order(&self.client, self.other.address());
+        ends::give_up_standard(first, self.settings.how(true))?;
+        ends::give_up_standard(second, self.settings.how(false))
+    }
+
+    pub(crate) fn relay_failure(&self, error: &Error, names: &Names) -> Failure {
+        let (first, second) = self.in_order(names.client.as_str(), names.other.as_str());
+        let mut failure = ends::relay_failure(error, first, second);
+        let (first, second) = self.in_order(&self.client, self.other.address());
+        failure.reader_gone = match error.end() {
+            Some(gush_net::End::A) => ends::is_reader_gone(error, first),
+            Some(gush_net::End::B) => ends::is_reader_gone(error, second),
+            None => false,
+        };
+        failure
+    }
+
+    fn tell(&self, record: &Record) {
+        self.ledger.end(record);
+        if let Some(on_end) = &self.settings.on_end {
+            on_end(record);
+        }
+        let client = if self.flipped { &record.second } else { &record.first };
+        match &record.failure {
+            // Silent clients are too common for a warning.
+            Some(failure) if self.forks && record.ending != Ending::Idle => {
+                warn!(id = record.id, client, "{failure}")
+            }
+            _ => info!(
+                id = record.id,
+                forward_bytes = record.forward.bytes,
+                back_bytes = record.back.bytes,
+                seconds = record.lasted.as_secs_f64(),
+                ending = record.ending.as_str(),
+                "ended"
+            ),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The settings of a link.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gush::{Choice, Rate};
+use gush_net::{Counts, Options, Way};
+use tracing::warn;
+
+use crate::ends;
+use crate::open::{End, How};
+use crate::proxy::Version;
+use crate::record::{Failure, Record};
+use crate::roles::Roles;
+use crate::tee::Tee;
+
+/// The behaviour of a link. The default relays both ways without limits.
+///
+/// ```
+/// use std::time::Duration;
+/// use gush_link::Settings;
+/// let settings = Settings { idle: Some(Duration::from_secs(60)), ..Settings::default() };
+/// assert!(!settings.one_way);
+/// ```
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// Moves bytes from the first address to the second only.
+    pub one_way: bool,
+    /// Ends a connection when nothing has moved for so long.
+    pub idle: Option<Duration>,
+    /// Ends a connection when one end has ended and nothing has moved for so long.
+    pub linger: Option<Duration>,
+    /// How long clients may go on before they are cut, once the link drains; 30 s by default.
+    pub drain: Option<Duration>,
+    /// Limits each direction of each connection to so many bytes a second.
+    pub limit: Option<Rate>,
+    /// The method that moves the bytes.
+    pub method: Choice,
+    /// Hands no page of a file to a socket or pipe by reference.
+    pub isolated: bool,
+    /// Pieces up to so many bytes are short: read and written rather than spliced
+    /// ([`Options::short_message_bytes`]).
+    pub short_message_bytes: Option<usize>,
+    /// Reads a PROXY header, with the client's real address, from each client.
+    pub accept_proxy: bool,
+    /// Begins each connection to the other address with a PROXY header.
+    pub send_proxy: Option<Version>,
+    /// Gets a copy of the bytes from the first address to the second.
+    pub tee: Option<Arc<Tee>>,
+    /// Gets a copy of the bytes from the second address to the first.
+    pub tee_back: Option<Arc<Tee>>,
+    /// Serves the metrics over HTTP at `HOST:PORT`.
+    pub metrics: Option<String>,
+    /// The most threads; one a processor by default.
+    pub threads: Option<usize>,
+    /// Makes an observer of the bytes of each connection. The bytes then pass through memory.
+    pub observe: Option<Observe>,
+    /// Gets the record of every ended connection.
+    pub on_end: Option<OnEnd>,
+}
+
+/// Makes the observer of the connection with a number ([`Record::id`]). The observer sees each byte once the
+/// byte is delivered, in order. The connection waits for the observer.
+pub type Observe = Arc<dyn Fn(u64) -> Observer + Send + Sync>;
+
+/// Sees the bytes of one connection.
+pub type Observer = Box<dyn Fn(Way, &[u8]) + Send + Sync>;
+
+/// A function called with the record of every ended connection.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+/// use gush_link::{Ending, Link, Settings, Stop};
+///
+/// let endings = Arc::new(Mutex::new(Vec::new()));
+/// let seen = Arc::clone(&endings);
+/// let on_end = Arc::new(move |record: &gush_link::Record| seen.lock().unwrap().push(record.ending));
+/// let settings = Settings { on_end: Some(on_end), ..Settings::default() };
+/// Link::new("null:".parse()?, "null:".parse()?, settings)?.run(&Stop::new())?;
+/// assert_eq!(*endings.lock().unwrap(), [Ending::Closed]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub type OnEnd = Arc<dyn Fn(&Record) + Send + Sync>;
+
+impl Settings {
+    /// Refuses settings that contradict the addresses or each other.
+    pub(crate) fn check(&self, roles: &Roles) -> Result<(), Failure> {
+        if self.accept_proxy && roles.server.is_none() {
+            let why = "accepting a PROXY header takes an address that listens: clients send it";
+            return Err(Failure::new(why, None));
+        }
+        let ends = [&roles.server, &roles.first, &roles.second].into_iter().flatten();
+        if let Some(end) = ends.clone().find(|end| end.kind().row().is_datagrams)
+            && (self.accept_proxy && end.kind().listens()
+                || self.send_proxy.is_some() && !end.kind().listens())
+        {
+            let why = format!(
+                "{}: a PROXY header begins a stream, but these are datagrams: the receiver would take the header for one",
+                end.target()
+            );
+            return Err(Failure::new(why, None));
+        }
+        if self.one_way && self.tee_back.is_some() {
+            let why = "bytes go one way only: there are none on the way back to copy";
+            return Err(Failure::new(why, None));
+        }
+        Ok(())
+    }
+
+    /// Refuses ends whose connection would read its own output for ever.
+    pub(crate) fn check_ends(&self, first: &End, second: &End) -> Result<(), Failure> {
+        let (a, b) = (&first.conduit, &second.conduit);
+        let back = (!self.one_way).then(|| (b.read_fd(), a.write_fd()));
+        for (source, target) in [Some((a.read_fd(), b.write_fd())), back].into_iter().flatten() {
+            if ends::is_same_file(source, target) {
+                let why = format!(
+                    "{}: input is output: the link would read its own output for ever",
+                    second.peer
+                );
+                return Err(Failure::new(why, None));
+            }
+        }
+        let copies = [(&self.tee, a.read_fd(), first), (&self.tee_back, b.read_fd(), second)];
+        for (tee, source, end) in copies {
+            if tee.as_ref().is_some_and(|tee| ends::is_same_file(source, Some(tee.fd()))) {
+                let why = format!("{}: the copy would be written into its own source", end.peer);
+                return Err(Failure::new(why, None));
+            }
+        }
+        Ok(())
+    }
+
+    /// The directions in which the first or the second address is opened.
+    pub(crate) fn how(&self, first: bool) -> How {
+        match (self.one_way, first) {
+            (false, _) => How::default(),
+            (true, true) => How::default().read_only(),
+            (true, false) => How::default().write_only(),
+        }
+    }
+
+    /// The options of one connection's relay.
+    pub(crate) fn relay(&self, id: u64, counts: Arc<Counts>) -> Options {
+        let mut options = Options::new()
+            .counting(counts)
+            .method(self.method)
+            .sees_failures()
+            .on_untold_end(warn_of_untold_end);
+        if let Some(idle) = self.idle {
+            options = options.idle(idle);
+        }
+        if let Some(linger) = self.linger {
+            options = options.linger(linger);
+        }
+        if let Some(limit) = self.limit {
+            options = options.limit(limit);
+        }
+        if self.isolated {
+            options = options.isolated();
+        }
+        if let Some(bytes) = self.short_message_bytes {
+            options = options.short_message_bytes(bytes);
+        }
+        let observer = self.observe.as_ref().map(|observe| observe(id));
+        let tees = [self.tee.clone(), self.tee_back.clone()];
+        if observer.is_none() && tees.iter().all(Option::is_none) {
+            return options;
+        }
+        options.observe(move |way, bytes| {
+            if let Some(tee) = &tees[way as usize] {
+                tee.write(bytes);
+            }
+            if let Some(observer) = &observer {
+                observer(way, bytes);
+            }
+        })
+    }
+
+    /// The most threads for clients.
+    pub(crate) fn most_threads(&self) -> usize {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or(processors).max(1)
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("one_way", &self.one_way)
+            .field("idle", &self.idle)
+            .field("linger", &self.linger)
+            .field("drain", &self.drain)
+            .field("limit", &self.limit)
+            .field("method", &self.method)
+            .field("accept_proxy", &self.accept_proxy)
+            .field("send_proxy", &self.send_proxy)
+            .field("metrics", &self.metrics)
+            .field("threads", &self.threads)
+            .finish_non_exhaustive()
+    }
+}
+
+fn warn_of_untold_end(_: Way) {
+    warn!(
+        "a raw terminal cannot pass on the end of the input; -t TIME ends the link, and pipes instead of pty pass the end on"
+    );
+}

@@ -1,0 +1,169 @@
+//! Options that change the bytes or the ends of data of an end: each is a stream around the end's conduit. Bytes then
+//! pass through memory.
+
+mod escape;
+mod lines;
+mod tail;
+mod unshut;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use gush_net::{Conduit, Layer};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::address::{Opt, Options};
+use escape::Escape;
+use lines::Lines;
+use tail::Tail;
+use unshut::Unshut;
+
+/// The conduit as the options of its address shape it.
+pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
+    // Datagrams have no end to be overlooked or kept back.
+    let has_end = !conduit.is_endless();
+    let conduit = match has_end && options.is_on(Opt::IgnoreEof) {
+        true => around(conduit, Tail::default()),
+        false => conduit,
+    };
+    // Outside of the tail, for which an end is none.
+    let conduit = match options.byte(Opt::Escape) {
+        Some(byte) => around(conduit, Escape::at(byte)),
+        None => conduit,
+    };
+    let conduit = match (options.is_on(Opt::Crnl), options.is_on(Opt::Cr)) {
+        (true, _) => around(conduit, Lines::new(lines::CRNL)),
+        (false, true) => around(conduit, Lines::new(lines::CR)),
+        (false, false) => conduit,
+    };
+    match has_end && options.is_on(Opt::ShutNone) {
+        true => around(conduit, Unshut),
+        false => conduit,
+    }
+}
+
+/// Changes some of the calls of a stream; the others are passed on to its conduit.
+trait Shape: Send + Sync + Unpin + 'static {
+    fn poll_read(
+        &mut self,
+        conduit: Pin<&mut Conduit>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        conduit.poll_read(cx, buf)
+    }
+
+    fn poll_write(
+        &mut self,
+        conduit: Pin<&mut Conduit>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        conduit.poll_write(cx, bytes)
+    }
+
+    fn poll_flush(
+        &mut self,
+        conduit: Pin<&mut Conduit>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        conduit.poll_flush(cx)
+    }
+
+    fn poll_shutdown(
+        &mut self,
+        conduit: Pin<&mut Conduit>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        conduit.poll_shutdown(cx)
+    }
+
+    /// Does the data end by itself, whatever the conduit is?
+    fn makes_end(&self) -> bool {
+        false
+    }
+
+    /// Is the end of the data passed on? Who is not told of one may read on until the conduit is closed.
+    fn passes_end(&self) -> bool {
+        true
+    }
+}
+
+/// A stream around a conduit.
+struct Around<S> {
+    conduit: Conduit,
+    shape: S,
+}
+
+impl<S: Shape> Around<S> {
+    fn parts(&mut self) -> (&mut S, Pin<&mut Conduit>) {
+        (&mut self.shape, Pin::new(&mut self.conduit))
+    }
+}
+
+impl<S: Shape> AsyncRead for Around<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let (shape, conduit) = self.parts();
+        shape.poll_read(conduit, cx, buf)
+    }
+}
+
+impl<S: Shape> AsyncWrite for Around<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let (shape, conduit) = self.parts();
+        shape.poll_write(conduit, cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (shape, conduit) = self.parts();
+        shape.poll_flush(conduit, cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let (shape, conduit) = self.parts();
+        shape.poll_shutdown(conduit, cx)
+    }
+}
+
+impl<S: Shape> Layer for Around<S> {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.conduit.stream_socket()
+    }
+
+    fn end_bytes(&self) -> u64 {
+        self.conduit.end_bytes()
+    }
+
+    fn is_endless(&self) -> bool {
+        !self.shape.makes_end() && self.conduit.is_endless()
+    }
+
+    fn is_terminal_master(&self) -> bool {
+        self.shape.passes_end() && self.conduit.is_terminal_master()
+    }
+
+    /// No shape keeps its conduit from closing.
+    fn poll_part(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conduit.poll_part(cx)
+    }
+}
+
+fn around<S: Shape>(conduit: Conduit, shape: S) -> Conduit {
+    let (reads, writes) = (conduit.reads(), conduit.writes());
+    let shaped = Conduit::of_layer(Around { conduit, shape });
+    match (reads, writes) {
+        (true, false) => shaped.read_only(),
+        (false, true) => shaped.write_only(),
+        _ => shaped,
+    }
+}

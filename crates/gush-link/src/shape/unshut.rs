@@ -1,0 +1,27 @@
+//! `shut-none`: the end of the other side's data is not passed on; the end is closed with the connection.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use gush_net::Conduit;
+use tokio::io::AsyncWrite;
+
+use super::Shape;
+
+/// The conduit is told of no end.
+pub(super) struct Unshut;
+
+impl Shape for Unshut {
+    fn poll_shutdown(
+        &mut self,
+        conduit: Pin<&mut Conduit>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        conduit.poll_flush(cx)
+    }
+
+    fn passes_end(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,92 @@
+//! Ending a link from outside: politely, then at once.
+
+use tokio::sync::watch;
+
+/// How a link shall end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Wish {
+    GoOn,
+    Drain,
+    Cut,
+    End,
+}
+
+/// Ends a link from another thread. All clones end the same link.
+///
+/// ```
+/// use gush_link::{Link, Settings, Stop};
+/// let stop = Stop::new();
+/// stop.end();
+/// let link = Link::new("null:".parse()?, "null:".parse()?, Settings::default())?;
+/// assert_eq!(link.run(&stop)?.connections, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Stop {
+    wish: watch::Sender<Wish>,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stop {
+    /// A stop not wanted yet: the link goes on.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { wish: watch::Sender::new(Wish::GoOn) }
+    }
+
+    /// Accepts no new client. Connected clients may finish within
+    /// [`Settings::drain`](crate::Settings::drain).
+    pub fn drain(&self) {
+        self.want(Wish::Drain);
+    }
+
+    /// Ends every connection at once.
+    pub fn end(&self) {
+        self.want(Wish::End);
+    }
+
+    /// Ends the connections unfinished at the drain limit.
+    pub(crate) fn cut(&self) {
+        self.want(Wish::Cut);
+    }
+
+    /// Was [`drain`](Self::drain) or [`end`](Self::end) called?
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        *self.wish.borrow() > Wish::GoOn
+    }
+
+    fn want(&self, wish: Wish) {
+        self.wish.send_if_modified(|now| {
+            let sooner = wish > *now;
+            *now = wish.max(*now);
+            sooner
+        });
+    }
+
+    /// Was [`end`](Self::end) called?
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        *self.wish.borrow() == Wish::End
+    }
+
+    /// Waits until draining or the end is wanted.
+    pub(crate) async fn draining(&self) {
+        self.reached(Wish::Drain).await;
+    }
+
+    /// Waits until the end is wanted, or the connections are cut.
+    pub(crate) async fn ending(&self) {
+        self.reached(Wish::Cut).await;
+    }
+
+    async fn reached(&self, wish: Wish) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.wish.subscribe().wait_for(|now| *now >= wish).await;
+    }
+}

@@ -1,0 +1,169 @@
+//! From options to what rustls needs.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::server::WebPkiClientVerifier;
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
+use tracing::warn;
+
+use super::fresh::Fresh;
+use super::material::{authorities, identity, is_said};
+use super::verify::{Verifier, Wanted};
+use super::{Role, Tls};
+use crate::address::{Opt, Options, Remote};
+use crate::open::{How, OpenError};
+
+const STEP: &str = "set up TLS";
+
+/// The side that connects to `remote`.
+pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenError> {
+    Ok(Tls::new(Role::Client(shared(remote, options)?), options))
+}
+
+/// What a client says and wants, and the name that it asks for.
+pub(super) type Client = (Arc<ClientConfig>, ServerName<'static>);
+
+/// What was read for an address with its options.
+type Kept = (Remote, Options, Arc<Fresh<Client>>);
+
+/// The most addresses whose files are kept. A link has two.
+const KEPT: usize = 64;
+
+/// Every client of a link that listens connects anew: files are read for the first, and sessions resumed for the others.
+fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, OpenError> {
+    static READ: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
+    let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = read.iter().find(|(whose, which, _)| whose == remote && which == options);
+    if let Some((.., fresh)) = known {
+        return Ok(Arc::clone(fresh));
+    }
+    if options.flag(Opt::Verify) == Some(false) {
+        warn!("tls{remote}: verify=0: anybody on the way can read and change all that passes");
+    }
+    let (to, with) = (remote.clone(), options.clone());
+    let fresh = Arc::new(Fresh::of(files(options), move || read_client(&to, &with))?);
+    if read.len() == KEPT {
+        read.pop_front();
+    }
+    read.push_back((remote.clone(), options.clone(), Arc::clone(&fresh)));
+    Ok(fresh)
+}
+
+/// The files that options name.
+fn files(options: &Options) -> impl Iterator<Item = &OsStr> {
+    let named = [Opt::Certificate, Opt::Key, Opt::CaFile, Opt::CaPath];
+    named.into_iter().filter_map(|option| options.path(option).map(OsString::as_os_str))
+}
+
+fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> {
+    let named = |option| options.text(option).map(server_name).transpose();
+    let checked = match named(Opt::CommonName)? {
+        Some(name) => name,
+        None => server_name(&remote.host)?,
+    };
+    let asked = named(Opt::Sni)?.unwrap_or_else(|| checked.clone());
+    let provider = Arc::new(default_provider());
+    let wanted = match options.flag(Opt::Verify) {
+        Some(false) => Wanted::Any,
+        _ => {
+            let roots = authorities(options)?;
+            let chain = WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                .build()
+                .map_err(|error| OpenError::said(STEP, error.to_string()))?;
+            Wanted::Named { name: checked, chain }
+        }
+    };
+    let algorithms = provider.signature_verification_algorithms;
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(versions(options))
+        .map_err(|error| OpenError::said(STEP, error.to_string()))?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Verifier { wanted, algorithms }));
+    let mut config = match identity(options)? {
+        Some(own) => builder
+            .with_client_auth_cert(own.chain, own.key)
+            .map_err(|error| unfit(options, error))?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = protocols(options);
+    config.enable_sni = !options.is_on(Opt::NoSni);
+    Ok((Arc::new(config), asked))
+}
+
+/// The side that accepts.
+pub(crate) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
+    let (with, how) = (options.clone(), *how);
+    let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
+    Ok(Tls::new(Role::Server(fresh), options))
+}
+
+fn read_server(options: &Options, how: &How) -> Result<Arc<ServerConfig>, OpenError> {
+    let Some(own) = identity(options)? else {
+        return Err(OpenError::said(STEP, "a server needs a certificate").hinted(
+            "cert=FILE,key=FILE names one; gush link --make-cert PREFIX makes one for a first try",
+        ));
+    };
+    let provider = Arc::new(default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_protocol_versions(versions(options))
+        .map_err(|error| OpenError::said(STEP, error.to_string()))?;
+    let builder = match options.flag(Opt::Verify).unwrap_or_else(|| is_said(options)) {
+        true => builder.with_client_cert_verifier(clients(options, provider)?),
+        false => builder.with_no_client_auth(),
+    };
+    let mut config =
+        builder.with_single_cert(own.chain, own.key).map_err(|error| unfit(options, error))?;
+    config.alpn_protocols = protocols(options);
+    if !how.writes() {
+        // A client that only sends reads no tickets, and a socket that is closed with something unread is reset, with all
+        // that it has still to send (`tcp_close` of net/ipv4/tcp.c).
+        config.send_tls13_tickets = 0;
+    }
+    Ok(Arc::new(config))
+}
+
+fn clients(
+    options: &Options,
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, OpenError> {
+    let verifier = WebPkiClientVerifier::builder_with_provider(authorities(options)?, provider);
+    verifier.build().map_err(|error| OpenError::said(STEP, error.to_string()))
+}
+
+fn unfit(options: &Options, error: rustls::Error) -> OpenError {
+    let file = options.path(Opt::Certificate).map(|file| file.display().to_string());
+    let step = format!("use {}", file.unwrap_or_default());
+    match error {
+        rustls::Error::InconsistentKeys(_) => {
+            OpenError::said(step, "the key is not the certificate's")
+        }
+        other => OpenError::said(step, other.to_string()),
+    }
+}
+
+/// A name, or an address: its zone is of no certificate.
+fn server_name(host: &str) -> Result<ServerName<'static>, OpenError> {
+    let host = host.split('%').next().unwrap_or(host);
+    ServerName::try_from(host.to_owned())
+        .map_err(|_| OpenError::said(STEP, format!("no certificate can have the name {host}")))
+}
+
+fn protocols(options: &Options) -> Vec<Vec<u8>> {
+    let names = options.text(Opt::Alpn).into_iter().flat_map(|names| names.split('+'));
+    names.map(|name| name.as_bytes().to_vec()).collect()
+}
+
+fn versions(options: &Options) -> &'static [&'static SupportedProtocolVersion] {
+    static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
+    match options.text(Opt::MinVersion) {
+        Some("1.3") => &ALL[..1],
+        _ => &ALL,
+    }
+}

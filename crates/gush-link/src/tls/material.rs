@@ -1,0 +1,98 @@
+//! Certificates, keys and authorities, out of files.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::address::{Opt, Options};
+use crate::open::OpenError;
+
+/// What we show of ourselves.
+pub(super) struct Identity {
+    pub chain: Vec<CertificateDer<'static>>,
+    pub key: PrivateKeyDer<'static>,
+}
+
+/// Reads `cert=`, and the key from `key=` or from the same file.
+pub(super) fn identity(options: &Options) -> Result<Option<Identity>, OpenError> {
+    let Some(file) = options.path(Opt::Certificate) else { return Ok(None) };
+    let chain = certificates(file)?;
+    let key_file = options.path(Opt::Key).unwrap_or(file);
+    let key = PrivateKeyDer::from_pem_file(key_file).map_err(|error| match error {
+        pem::Error::NoItemsFound => {
+            let error = OpenError::said(step(key_file), "no private key in PEM form is in it");
+            match options.has(Opt::Key) {
+                true => error.hinted("a key with a password must be decrypted first: openssl pkey"),
+                false => error.hinted("key=FILE names the file of the key"),
+            }
+        }
+        other => unreadable(key_file, other),
+    })?;
+    Ok(Some(Identity { chain, key }))
+}
+
+/// Whom `cafile=` and `capath=` trust, or else this system.
+pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenError> {
+    let mut roots = RootCertStore::empty();
+    if let Some(file) = options.path(Opt::CaFile) {
+        for certificate in certificates(file)? {
+            roots.add(certificate).map_err(|error| {
+                OpenError::said(
+                    step(file),
+                    format!("a certificate in it cannot be trusted: {error}"),
+                )
+            })?;
+        }
+    }
+    if let Some(directory) = options.path(Opt::CaPath) {
+        let found = rustls_native_certs::load_certs_from_paths(None, Some(Path::new(directory)));
+        if found.certs.is_empty() {
+            let why =
+                found.errors.first().map_or("no certificate is in it".into(), ToString::to_string);
+            return Err(OpenError::said(step(directory), why).hinted(
+                "`openssl rehash DIRECTORY` gives its files the names that are looked for",
+            ));
+        }
+        roots.add_parsable_certificates(found.certs);
+    }
+    if !is_said(options) {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err(OpenError::said(
+                "find whom this system trusts",
+                "no authority is installed",
+            )
+            .hinted("install ca-certificates, or name authorities by cafile=FILE"));
+        }
+    }
+    Ok(Arc::new(roots))
+}
+
+/// Is it said whom to trust?
+pub(super) fn is_said(options: &Options) -> bool {
+    options.has(Opt::CaFile) || options.has(Opt::CaPath)
+}
+
+fn certificates(file: &OsStr) -> Result<Vec<CertificateDer<'static>>, OpenError> {
+    let read = CertificateDer::pem_file_iter(file).map_err(|error| unreadable(file, error))?;
+    let chain: Vec<_> = read.collect::<Result<_, _>>().map_err(|error| unreadable(file, error))?;
+    match chain.is_empty() {
+        true => Err(OpenError::said(step(file), "no certificate in PEM form is in it")),
+        false => Ok(chain),
+    }
+}
+
+fn step(file: &OsStr) -> String {
+    format!("read {}", file.display())
+}
+
+fn unreadable(file: &OsStr, error: pem::Error) -> OpenError {
+    match error {
+        pem::Error::Io(error) => OpenError::new(step(file), error).passing(false),
+        other => OpenError::said(step(file), format!("it is no sound PEM file: {other}")),
+    }
+}

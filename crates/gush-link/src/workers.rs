@@ -1,0 +1,126 @@
+//! Threads that serve clients, each with a runtime of its own.
+//!
+//! A client's two sockets, pipe and timers stay on one thread: nothing changes threads, and a message wakes
+//! only the thread that passes it on. The accepting thread serves too, so a link with one client has one
+//! thread.
+
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tracing::warn;
+
+type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A runtime for the calling thread.
+pub(crate) fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// The threads that serve clients.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    most: usize,
+    /// The load of the accepting thread.
+    here: Arc<AtomicUsize>,
+    others: Vec<Worker>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    load: Arc<AtomicUsize>,
+    jobs: UnboundedSender<Job>,
+    thread: JoinHandle<()>,
+}
+
+impl Workers {
+    /// The accepting thread alone; further threads start as clients come, up to `most` in all.
+    pub fn new(most: usize) -> Self {
+        Self { most, here: Arc::default(), others: Vec::new() }
+    }
+
+    /// Runs `job` on the thread with the fewest jobs, or on a new thread if all have some.
+    pub fn spawn(&mut self, job: impl Future<Output = ()> + Send + 'static) {
+        let load = |load: &AtomicUsize| load.load(Ordering::Relaxed);
+        let least = self.others.iter().min_by_key(|worker| load(&worker.load));
+        let least_load =
+            least.map_or(usize::MAX, |worker| load(&worker.load)).min(load(&self.here));
+        if least_load > 0 && self.others.len() + 1 < self.most {
+            match Worker::start(self.others.len() + 1) {
+                Ok(worker) => return self.others.push(worker.with(job)),
+                Err(error) => {
+                    warn!(%error, "no further thread can be started: serving with those there are");
+                    self.most = self.others.len() + 1;
+                }
+            }
+        }
+        match self.others.iter().find(|worker| load(&worker.load) == least_load) {
+            Some(worker) if load(&self.here) > least_load => worker.give(job),
+            _ => drop(tokio::spawn(Loaded::new(&self.here, job))),
+        }
+    }
+
+    /// Waits for the threads. Their clients must have finished: jobs still running are dropped.
+    pub fn join(self) {
+        for Worker { jobs, thread, .. } in self.others {
+            drop(jobs);
+            // The thread itself has told of a panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Worker {
+    fn start(number: usize) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let (jobs, mut coming) = unbounded_channel::<Job>();
+        let thread =
+            thread::Builder::new().name(format!("gush-link-{number}")).spawn(move || {
+                runtime.block_on(async {
+                    while let Some(job) = coming.recv().await {
+                        tokio::spawn(job);
+                    }
+                });
+            })?;
+        Ok(Self { load: Arc::default(), jobs, thread })
+    }
+
+    fn with(self, job: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.give(job);
+        self
+    }
+
+    fn give(&self, job: impl Future<Output = ()> + Send + 'static) {
+        // The receiving thread ends only once this sender is dropped.
+        let _ = self.jobs.send(Box::pin(Loaded::new(&self.load, job)));
+    }
+}
+
+/// A job that counts as load from its start until it is done or dropped.
+struct Loaded(Arc<AtomicUsize>);
+
+impl Loaded {
+    #[allow(clippy::new_ret_no_self, reason = "what is made is the job with its load")]
+    fn new<F: Future<Output = ()>>(
+        load: &Arc<AtomicUsize>,
+        job: F,
+    ) -> impl Future<Output = ()> + use<F> {
+        load.fetch_add(1, Ordering::Relaxed);
+        let loaded = Self(Arc::clone(load));
+        async move {
+            job.await;
+            drop(loaded);
+        }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

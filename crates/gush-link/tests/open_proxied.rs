@@ -1,0 +1,147 @@
+//! Connections by a proxy: what it is told, what it answers, and that nothing behind its answer is lost.
+
+mod open_common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use gush_link::open::OpenError;
+use open_common::{one, run, talk};
+
+/// A proxy for one client: hears `expected`, then says its line of `words`, and so on. Its place, and its thread,
+/// which gives what the client said at the end.
+fn proxy(words: Vec<(Vec<u8>, Vec<u8>)>) -> (String, JoinHandle<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    let thread = std::thread::spawn(move || {
+        let mut client: TcpStream = listener.accept().unwrap().0;
+        for (expected, answer) in words {
+            let mut heard = vec![0; expected.len()];
+            client.read_exact(&mut heard).unwrap();
+            assert_eq!(String::from_utf8_lossy(&heard), String::from_utf8_lossy(&expected));
+            client.write_all(&answer).unwrap();
+        }
+        let mut rest = Vec::new();
+        let _ = client.read_to_end(&mut rest);
+        rest
+    });
+    (place, thread)
+}
+
+fn refused(address: &str) -> OpenError {
+    run(one(address)).unwrap_err()
+}
+
+const GRANTED: &[u8] = b"\x05\0\0\x01\x7f\0\0\x01\x12\x34";
+
+#[test]
+fn a_socks_proxy_connects_to_names_and_addresses() {
+    let cases: [(&str, &[u8]); 3] = [
+        ("example.org:443", b"\x05\x01\0\x03\x0bexample.org\x01\xbb"),
+        ("192.0.2.7:80", b"\x05\x01\0\x01\xc0\0\x02\x07\0\x50"),
+        ("[2001:db8::7]:80", b"\x05\x01\0\x04\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x07\0\x50"),
+    ];
+    for (target, request) in cases {
+        // The target may speak first, in the same packet.
+        let answer = [GRANTED, b"hello"].concat();
+        let (place, thread) =
+            proxy(vec![(b"\x05\x01\0".to_vec(), b"\x05\0".to_vec()), (request.to_vec(), answer)]);
+        run(async {
+            let mut end = one(&format!("socks5:{place}:{target}")).await.unwrap();
+            assert_eq!(end.peer.to_string(), target);
+            // The proxy closes when our data has ended.
+            assert_eq!(talk(&mut end.conduit, b"question").await, b"hello");
+        });
+        assert_eq!(thread.join().unwrap(), b"question");
+    }
+}
+
+#[test]
+fn a_socks_proxy_is_told_a_name_and_a_password() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("credentials");
+    std::fs::write(&file, "anna:secret word\n").unwrap();
+    let greeting = (b"\x05\x02\0\x02".to_vec(), b"\x05\x02".to_vec());
+    let login = b"\x01\x04anna\x0bsecret word".to_vec();
+    let request = b"\x05\x01\0\x01\xc0\0\x02\x07\0\x50".to_vec();
+    // With a name in the place of the address that it connected from.
+    let granted = b"\x05\0\0\x03\x03abc\x12\x34".to_vec();
+    let (place, thread) =
+        proxy(vec![greeting.clone(), (login.clone(), b"\x01\0".to_vec()), (request, granted)]);
+    let option = format!("credentials={}", file.display());
+    drop(run(one(&format!("socks5:{place}:192.0.2.7:80,{option}"))).unwrap());
+    thread.join().unwrap();
+
+    let (place, _thread) = proxy(vec![greeting, (login, b"\x01\x01".to_vec())]);
+    let error = refused(&format!("socks5:{place}:192.0.2.7:80,{option}"));
+    assert!(error.to_string().contains("refuses the name or the password"), "{error}");
+}
+
+#[test]
+fn what_a_socks_proxy_cannot_do_is_told() {
+    let request = b"\x05\x01\0\x03\x01a\0\x01".to_vec();
+    for (reply, why, passes) in [
+        (2, "rules", false),
+        (4, "reach the host", true),
+        (5, "was refused", true),
+        (99, "known", false),
+    ] {
+        let (place, _thread) = proxy(vec![
+            (b"\x05\x01\0".to_vec(), b"\x05\0".to_vec()),
+            (request.clone(), vec![5, reply, 0, 1, 0, 0, 0, 0, 0, 0]),
+        ]);
+        let error = refused(&format!("socks5:{place}:a:1"));
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(error.to_string().contains(&format!("connect to a:1 by {place}")), "{error}");
+        assert_eq!(error.passes(), passes, "{error}");
+    }
+    let greeting = b"\x05\x01\0".to_vec();
+    let (place, _thread) = proxy(vec![(greeting.clone(), b"\x05\xff".to_vec())]);
+    assert!(refused(&format!("socks5:{place}:a:1")).hint().unwrap().contains("credentials="));
+    let (place, _thread) = proxy(vec![(greeting.clone(), b"HTTP/1.1 400".to_vec())]);
+    let error = refused(&format!("socks5:{place}:a:1"));
+    assert!(error.to_string().contains("not answer as a SOCKS5 proxy"), "{error}");
+    let (place, _thread) = proxy(vec![(greeting, Vec::new())]);
+    let error = refused(&format!("socks5:{place}:a:1,connect-timeout=100ms"));
+    assert!(error.hint().unwrap().contains("does not answer"), "{error}");
+}
+
+#[test]
+fn an_http_proxy_connects_and_what_follows_its_answer_is_the_targets() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("credentials");
+    std::fs::write(&file, "anna:secret").unwrap();
+    let plain = "CONNECT [::1]:80 HTTP/1.1\r\nHost: [::1]:80\r\n\r\n";
+    let known = "CONNECT [::1]:80 HTTP/1.1\r\nHost: [::1]:80\r\n\
+                 Proxy-Authorization: Basic YW5uYTpzZWNyZXQ=\r\n\r\n";
+    for (options, request) in
+        [(String::new(), plain), (format!(",credentials={}", file.display()), known)]
+    {
+        let answer = b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n\r\nhello";
+        let (place, thread) = proxy(vec![(request.into(), answer.to_vec())]);
+        run(async {
+            let mut end = one(&format!("http-connect:{place}:[::1]:80{options}")).await.unwrap();
+            assert_eq!(talk(&mut end.conduit, b"question").await, b"\r\nhello");
+        });
+        assert_eq!(thread.join().unwrap(), b"question");
+    }
+}
+
+#[test]
+fn what_an_http_proxy_answers_is_told() {
+    let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
+    for (answer, why, passes) in [
+        ("HTTP/1.1 403 Not for\tyou\r\n\r\n", "403 Not for\\tyou", false),
+        ("HTTP/1.0 502 Bad gateway\r\n\r\n", "502 Bad gateway", true),
+        ("SSH-2.0-x\r\n\r\n", "not answer as an HTTP proxy", false),
+    ] {
+        let (place, _thread) = proxy(vec![(request.into(), answer.into())]);
+        let error = refused(&format!("http-connect:{place}:a:1"));
+        assert!(error.to_string().contains(why), "{error}");
+        assert_eq!(error.passes(), passes, "{error}");
+    }
+    let (place, _thread) = proxy(vec![(request.into(), b"HTTP/1.1 407 Who?\r\n\r\n".to_vec())]);
+    let error = refused(&format!("http-connect:{place}:a:1"));
+    assert!(error.hint().unwrap().contains("credentials="), "{error}");
+}

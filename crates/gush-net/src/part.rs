@@ -1,0 +1,241 @@
+//! Parting from a socket: once all sent bytes have arrived, or at once by a reset.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use gush::unacknowledged_bytes;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::conduit::Conduit;
+
+/// How often a socket is asked for its unacknowledged bytes: no event tells of an acknowledgement.
+const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
+/// Bytes that nobody wants are read and dropped in pieces of so many.
+const DROPPED_BYTES: usize = 16 << 10;
+
+/// How long a peer is waited for after the end of the data.
+///
+/// ```
+/// use std::time::Duration;
+/// let patience = gush_net::Patience::of(Some(Duration::from_secs(5)));
+/// assert_eq!(patience.unsent(), Duration::from_secs(5));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// While the peer acknowledges nothing more.
+    unsent: Duration,
+    /// Once all is acknowledged, while the peer sends neither bytes nor an end.
+    quiet: Duration,
+}
+
+impl Patience {
+    /// So long for the peer to acknowledge something more, and for its own end; without a limit 30 seconds and one.
+    #[must_use]
+    pub fn of(linger: Option<Duration>) -> Self {
+        match linger {
+            Some(limit) => Self { unsent: limit, quiet: limit },
+            None => Self { unsent: Duration::from_secs(30), quiet: Duration::from_secs(1) },
+        }
+    }
+
+    /// No time at all: bytes that have not arrived by now are late.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { unsent: Duration::ZERO, quiet: Duration::ZERO }
+    }
+
+    /// How long a peer may acknowledge nothing more.
+    #[must_use]
+    pub fn unsent(&self) -> Duration {
+        self.unsent
+    }
+}
+
+/// Why nobody knows whether everything has arrived.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unsent {
+    /// The peer has cut the connection, or the socket cannot be looked at.
+    #[error("after the last byte: {0} (it may not have read all that was sent)")]
+    Failed(#[source] io::Error),
+    /// So many bytes were not acknowledged in time.
+    #[error("{0} bytes were sent and not acknowledged in time")]
+    Late(u64),
+}
+
+impl Conduit {
+    /// Waits until all that was written to a stream socket, or to a stream over one, if it `is_written`, has arrived. The
+    /// end of the data was passed on before; if the peer's own end `is_read`, nothing more comes.
+    ///
+    /// close(2) with unread bytes makes the kernel send a reset and throw away what is still to be sent (`tcp_close` of
+    /// net/ipv4/tcp.c), so these bytes are read and dropped.
+    ///
+    /// # Errors
+    /// [`Unsent`], if the peer resets the connection or acknowledges nothing for too long.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use gush_net::{Conduit, Patience};
+    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+    /// let mut near = Conduit::new(near.into())?;
+    /// near.finish()?;
+    /// drop(far);
+    /// near.see_off(true, false, Patience::of(None)).await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn see_off(
+        &mut self,
+        is_written: bool,
+        is_read: bool,
+        patience: Patience,
+    ) -> Result<(), Unsent> {
+        see_off(self, is_written, is_read, patience).await
+    }
+
+    /// Waits until the peer of a TCP socket has acknowledged everything, but no longer than `limit`, and not for a peer that
+    /// has reset the connection.
+    pub async fn arrived(&self, limit: Duration) {
+        let Some(socket) = self.stream_socket().filter(|socket| is_internet(*socket)) else {
+            return;
+        };
+        let (began, mut pause) = (Instant::now(), LOOKS[0]);
+        let waits = || unacknowledged_bytes(&socket).is_ok_and(|bytes| bytes > 0);
+        while began.elapsed() < limit && waits() && has_peer(socket) {
+            sleep(pause).await;
+            pause = (pause * 2).min(LOOKS[1]);
+        }
+    }
+
+    /// Reads and drops what still comes to the descriptor that is written: the output of a program whose terminal has to
+    /// stay open for as long as the program runs. Over when something comes after `limit`. The end of the output is no
+    /// reason to hang up: a program may close its terminal, or open it again, some time before it exits.
+    pub async fn drop_rest(&mut self, limit: Option<Duration>) {
+        let (began, mut buffer) = (Instant::now(), vec![0; DROPPED_BYTES]);
+        loop {
+            let came = poll_fn(|cx| self.poll_read_back(cx, &mut buffer)).await;
+            let has_come = matches!(came, Ok(1..));
+            if has_come && limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return;
+            }
+            // Others have their turn: unwanted bytes are in no hurry.
+            sleep(LOOKS[usize::from(!has_come)]).await;
+        }
+    }
+
+    /// Lets the socket be reset when it is closed (SO_LINGER, socket(7)), so that its peer does not take what came for all
+    /// of it. A socket that has no reset is closed as ever.
+    pub fn reset_on_close(&self) {
+        if let Some(socket) = self.stream_socket() {
+            // One that is dead already needs none.
+            let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+        }
+    }
+}
+
+async fn see_off(
+    end: &mut Conduit,
+    is_written: bool,
+    is_read: bool,
+    patience: Patience,
+) -> Result<(), Unsent> {
+    if !is_written || !end.is_connection() {
+        return Ok(());
+    }
+    let (mut ended, mut left_bytes) = (is_read, u64::MAX);
+    let (mut progress, mut heard, mut pause) = (Instant::now(), Instant::now(), LOOKS[0]);
+    loop {
+        if !ended {
+            let now = poll_fn(|cx| Poll::Ready(poll_dropped(end, cx))).await;
+            if let Poll::Ready(came) = now {
+                (ended, heard) = (came? == Came::End, Instant::now());
+            }
+        }
+        let bytes = unsent_bytes(end).map_err(Unsent::Failed)?;
+        // A connection that was reset keeps its count of what was not acknowledged (tcp_reset of net/ipv4/tcp_input.c).
+        let error = end.stream_socket().filter(|_| bytes > 0).map(sockopt::socket_error);
+        if let Some(Ok(Err(errno)) | Err(errno)) = error {
+            return Err(Unsent::Failed(errno.into()));
+        }
+        if bytes < left_bytes {
+            (left_bytes, pause) = (bytes, LOOKS[0]);
+            (progress, heard) = (Instant::now(), Instant::now());
+        }
+        if bytes == 0 && ended {
+            return Ok(());
+        }
+        let waited = progress.elapsed();
+        let wait = match bytes {
+            0 if heard.elapsed() >= patience.quiet
+                || waited >= patience.unsent.max(patience.quiet) =>
+            {
+                return Ok(());
+            }
+            0 => patience.quiet - heard.elapsed().min(patience.quiet),
+            bytes if waited >= patience.unsent => return Err(Unsent::Late(bytes)),
+            _ => pause,
+        };
+        pause = (pause * 2).min(LOOKS[1]);
+        if ended {
+            sleep(wait).await;
+        } else if let Ok(came) = timeout(wait, poll_fn(|cx| poll_dropped(end, cx))).await {
+            (ended, heard) = (came? == Came::End, Instant::now());
+        }
+    }
+}
+
+/// How many bytes of data the socket under an end has sent that its peer has not acknowledged.
+fn unsent_bytes(end: &Conduit) -> io::Result<u64> {
+    let Some(socket) = end.stream_socket() else { return Ok(0) };
+    // The end of the data counts as one byte, and behind a layer such as TLS so many more.
+    let end_bytes = 1 + end.end_bytes();
+    match unacknowledged_bytes(&socket)? {
+        bytes if bytes <= end_bytes => Ok(0),
+        bytes if is_internet(socket) => Ok(bytes - end_bytes),
+        // Bytes that one Unix socket has sent are in the other's queue.
+        _ => Ok(0),
+    }
+}
+
+/// Bytes that a peer has sent to nobody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Bytes,
+    End,
+}
+
+/// Reads and drops all bytes at hand, and waits for more where there are none.
+fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, Unsent>> {
+    let mut buffer = [0; DROPPED_BYTES];
+    let mut came = false;
+    // So many pieces, and the timers have their turn.
+    for _ in 0..64 {
+        match end.poll_read_back(cx, &mut buffer) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Came::End)),
+            Poll::Ready(Ok(_)) => came = true,
+            // Nobody wants the last words of a stream that was cut short.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Poll::Ready(Ok(Came::End));
+            }
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(Unsent::Failed(error))),
+            Poll::Pending if came => break,
+            Poll::Pending => return Poll::Pending,
+        }
+    }
+    Poll::Ready(Ok(Came::Bytes))
+}
+
+/// A connection that was reset has no peer any more (`inet_getname` of net/ipv4/af_inet.c), though it keeps its count of what
+/// was not acknowledged, and though somebody has taken its error.
+fn has_peer(socket: BorrowedFd<'_>) -> bool {
+    !matches!(rustix::net::getpeername(socket), Err(Errno::NOTCONN))
+}
+
+fn is_internet(socket: BorrowedFd<'_>) -> bool {
+    let domain = sockopt::socket_domain(socket);
+    domain.is_ok_and(|domain| domain == AddressFamily::INET || domain == AddressFamily::INET6)
+}

@@ -1,0 +1,42 @@
+//! A pause before a descriptor that no readiness tells of is asked again.
+//!
+//! epoll(7) refuses devices without a poll operation, as it refuses files, and poll(2) calls them ready. Some answer
+//! `EAGAIN` all the same: /dev/hwrng where the generator has nothing yet (rng_dev_read in
+//! drivers/char/hw_random/core.c). Asked again at once, it would take a whole processor.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
+
+/// As short as tokio's timers can be.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether the last call answered `EAGAIN`, and the pause since then.
+#[derive(Debug, Default)]
+pub(crate) struct Pause {
+    refused: AtomicBool,
+    sleep: Mutex<Option<Pin<Box<Sleep>>>>,
+}
+
+impl Pause {
+    /// A call has answered `EAGAIN`.
+    pub(crate) fn begin(&self) {
+        self.refused.store(true, Ordering::Relaxed);
+    }
+
+    /// Over at once, unless the last call answered `EAGAIN`.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.refused.load(Ordering::Relaxed) {
+            return Poll::Ready(());
+        }
+        let mut pause = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
+        ready!(pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(cx));
+        *pause = None;
+        self.refused.store(false, Ordering::Relaxed);
+        Poll::Ready(())
+    }
+}

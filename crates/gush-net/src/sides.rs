@@ -1,0 +1,301 @@
+//! The two sides of a direction, each a descriptor or a stream without one.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use gush::flow::Stance;
+use gush::{Errno, Side};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use crate::stream::Stream;
+use crate::tap::{self, EndOfData, Failing, Tap};
+
+/// What may have come to a stream that names no socket: more than a socket's receive buffer holds by default (the third
+/// figure of tcp_rmem is 6 MiB, tcp(7)).
+const UNKNOWN_BYTES: u64 = 8 << 20;
+
+/// An end of a relay, opened for as long as the relay runs.
+pub(crate) enum Opened<'a, E: ?Sized> {
+    /// One descriptor, read and written.
+    Joint(Tap<'a>),
+    /// One to read and one to write, as far as there are any.
+    Apart(Box<[Option<Tap<'a>>; 2]>),
+    /// A conduit's stream.
+    Stream(&'a mut Stream),
+    /// The end itself, a stream without a descriptor as far as is known.
+    Any(&'a mut E),
+}
+
+impl<'a, E: AsyncRead + Unpin + ?Sized> Opened<'a, E> {
+    /// What bytes are taken from.
+    pub(crate) fn source(&mut self) -> Option<Source<'_, 'a>> {
+        match self {
+            Opened::Joint(tap) => Some(Source::Tap(tap)),
+            Opened::Apart(taps) => taps[0].as_mut().map(Source::Tap),
+            Opened::Stream(stream) => stream.reads.then(|| Source::Stream(stream.both.reader())),
+            Opened::Any(end) => Some(Source::Stream(end)),
+        }
+    }
+}
+
+impl<'a, E: AsyncWrite + Unpin + ?Sized> Opened<'a, E> {
+    /// What bytes are delivered to.
+    pub(crate) fn target(&mut self) -> Option<Target<'_, 'a>> {
+        match self {
+            Opened::Joint(tap) => Some(Target::Tap(tap)),
+            Opened::Apart(taps) => taps[1].as_mut().map(Target::Tap),
+            Opened::Stream(stream) => stream.writes.then(|| Target::Stream(stream.both.writer())),
+            Opened::Any(end) => Some(Target::Stream(end)),
+        }
+    }
+}
+
+impl<'a, E: ?Sized> Opened<'a, E> {
+    pub(crate) fn reads(&self) -> bool {
+        match self {
+            Opened::Joint(_) | Opened::Any(_) => true,
+            Opened::Apart(taps) => taps[0].is_some(),
+            Opened::Stream(stream) => stream.reads,
+        }
+    }
+
+    pub(crate) fn writes(&self) -> bool {
+        match self {
+            Opened::Joint(_) | Opened::Any(_) => true,
+            Opened::Apart(taps) => taps[1].is_some(),
+            Opened::Stream(stream) => stream.writes,
+        }
+    }
+
+    /// The descriptor that is read.
+    pub(crate) fn read_tap(&self) -> Option<&Tap<'a>> {
+        match self {
+            Opened::Joint(tap) => Some(tap),
+            Opened::Apart(taps) => taps[0].as_ref(),
+            Opened::Stream(_) | Opened::Any(_) => None,
+        }
+    }
+
+    /// The descriptor that is written.
+    pub(crate) fn write_tap(&self) -> Option<&Tap<'a>> {
+        match self {
+            Opened::Joint(tap) => Some(tap),
+            Opened::Apart(taps) => taps[1].as_ref(),
+            Opened::Stream(_) | Opened::Any(_) => None,
+        }
+    }
+
+    fn tap(&self, side: Side) -> Option<&Tap<'a>> {
+        match side {
+            Side::Source => self.read_tap(),
+            Side::Target => self.write_tap(),
+        }
+    }
+
+    /// What tells that the descriptor of a side, or the socket under its stream, has failed while nobody calls it.
+    pub(crate) fn failing(&self, side: Side) -> Option<Failing<'a>> {
+        match self {
+            Opened::Stream(stream) => stream.both.socket().and_then(tap::failing_socket),
+            _ => self.tap(side)?.failing(),
+        }
+    }
+
+    /// Takes the error that this descriptor or socket has, if it has one (SO_ERROR, socket(7)).
+    pub(crate) fn take_error(&self, side: Side) -> Option<Errno> {
+        match self {
+            Opened::Stream(stream) => stream.both.socket().and_then(tap::socket_error),
+            _ => self.tap(side)?.take_error(),
+        }
+    }
+
+    /// Are there bytes that nobody has taken yet, as far as can be known without taking them?
+    pub(crate) fn has_more(&self) -> bool {
+        match self {
+            Opened::Stream(stream) => stream.both.has_more(),
+            _ => self.read_tap().is_some_and(Tap::has_more),
+        }
+    }
+
+    /// At most so many bytes have come by now, and wait to be read.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        match self {
+            Opened::Stream(stream) => stream.both.received_bytes().unwrap_or(UNKNOWN_BYTES),
+            Opened::Any(_) => UNKNOWN_BYTES,
+            _ => self.read_tap().map_or(0, Tap::unread_bytes),
+        }
+    }
+}
+
+/// Where the bytes of a direction come from, for one poll.
+pub(crate) enum Source<'p, 'a> {
+    Tap(&'p mut Tap<'a>),
+    Stream(&'p mut (dyn AsyncRead + Unpin)),
+}
+
+impl<'a> Source<'_, 'a> {
+    pub(crate) fn stance(&self) -> Stance {
+        match self {
+            Source::Tap(tap) => tap.shape.stance,
+            Source::Stream(_) => Stance::in_memory(),
+        }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Source::Stream(_))
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Source::Tap(tap) => Some(tap.fd()),
+            Source::Stream(_) => None,
+        }
+    }
+
+    /// Waits for the next edge, if the last attempt answered `EAGAIN`. A stream is always asked.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Source::Tap(tap) => tap.poll_ready(cx, Interest::READABLE),
+            Source::Stream(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Makes a call that concerns this side, unless its descriptor is known not to be ready.
+    pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        match self {
+            Source::Tap(tap) => tap.attempt(Interest::READABLE, call),
+            Source::Stream(_) => call(),
+        }
+    }
+}
+
+/// Where they go, for one poll.
+pub(crate) enum Target<'p, 'a> {
+    Tap(&'p mut Tap<'a>),
+    Stream(&'p mut (dyn AsyncWrite + Unpin)),
+}
+
+impl<'a> Target<'_, 'a> {
+    pub(crate) fn stance(&self) -> Stance {
+        match self {
+            Target::Tap(tap) => tap.shape.stance,
+            Target::Stream(_) => Stance::in_memory(),
+        }
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self, Target::Stream(_))
+    }
+
+    pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Target::Tap(tap) => Some(tap.fd()),
+            Target::Stream(_) => None,
+        }
+    }
+
+    /// Waits for the next edge, if the last attempt answered `EAGAIN`. A stream is always asked.
+    pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Target::Tap(tap) => tap.poll_ready(cx, Interest::WRITABLE),
+            Target::Stream(_) => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Makes a call that concerns this side, unless its descriptor is known not to be ready.
+    pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+        match self {
+            Target::Tap(tap) => tap.attempt(Interest::WRITABLE, call),
+            Target::Stream(_) => call(),
+        }
+    }
+
+    /// Sends on what a stream keeps; a descriptor keeps nothing.
+    pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Target::Tap(_) => Poll::Ready(Ok(())),
+            Target::Stream(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    /// Passes on the end of the data; `said_bytes` counts the bytes that say so, where bytes do.
+    pub(crate) fn poll_finish(
+        &mut self,
+        cx: &mut Context<'_>,
+        said_bytes: &mut usize,
+    ) -> Poll<io::Result<EndOfData>> {
+        match self {
+            Target::Tap(tap) => tap.poll_finish(cx, said_bytes),
+            Target::Stream(stream) => match ready!(Pin::new(stream).poll_shutdown(cx)) {
+                // The peer has gone already: nobody is left to be told.
+                Err(error) if error.kind() != io::ErrorKind::NotConnected => {
+                    Poll::Ready(Err(error))
+                }
+                _ => Poll::Ready(Ok(EndOfData::Told)),
+            },
+        }
+    }
+}
+
+/// Reads from a stream; 0 bytes are its end.
+pub(crate) fn poll_read(
+    stream: &mut (dyn AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+    room: &mut [u8],
+) -> Poll<io::Result<usize>> {
+    let mut buf = ReadBuf::new(room);
+    ready!(Pin::new(stream).poll_read(cx, &mut buf))?;
+    Poll::Ready(Ok(buf.filled().len()))
+}
+
+/// Writes to a stream; some of the bytes at least, as a stream that takes none never will.
+pub(crate) fn poll_write(
+    stream: &mut (dyn AsyncWrite + Unpin),
+    cx: &mut Context<'_>,
+    bytes: &[u8],
+) -> Poll<io::Result<usize>> {
+    let written_bytes = ready!(Pin::new(stream).poll_write(cx, bytes))?;
+    Poll::Ready(match written_bytes {
+        0 if !bytes.is_empty() => Err(io::ErrorKind::WriteZero.into()),
+        more if more > bytes.len() => {
+            Err(io::Error::other("the stream says that it took more bytes than it was given"))
+        }
+        taken => Ok(taken),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers every call in a way that its contract forbids.
+    struct Liar;
+
+    impl AsyncWrite for Liar {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len() + 1))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[test]
+    fn a_stream_that_took_more_than_it_was_given_is_not_believed() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let Poll::Ready(answer) = poll_write(&mut Liar, &mut cx, b"abc") else {
+            panic!("it answers at once");
+        };
+        assert!(answer.unwrap_err().to_string().contains("more bytes than it was given"));
+    }
+}

@@ -1,0 +1,296 @@
+//! Streams without a descriptor that a conduit owns, such as those of TLS.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use rustix::io::ioctl_fionread;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::conduit::Conduit;
+
+/// What may be in the buffers of a stream beside what its socket holds: a few records of TLS, each of at most 16 KiB
+/// (RFC 8446, 5.1).
+const STREAM_BYTES: u64 = 64 << 10;
+
+/// A stream over a socket, such as one of TLS, with what a [`Conduit`](crate::Conduit) cannot learn from its bytes.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+/// use std::os::fd::{AsFd, BorrowedFd};
+/// use std::pin::Pin;
+/// use std::task::{Context, Poll};
+/// use gush_net::{Conduit, Layer};
+/// use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+/// use tokio::net::UnixStream;
+///
+/// struct Plain(UnixStream);
+///
+/// impl AsyncRead for Plain {
+///     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, room: &mut ReadBuf<'_>) -> Poll<std::io::Result<()>> {
+///         Pin::new(&mut self.0).poll_read(cx, room)
+///     }
+/// }
+/// # impl AsyncWrite for Plain {
+/// #     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+/// #         Pin::new(&mut self.0).poll_write(cx, bytes)
+/// #     }
+/// #     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+/// #         Pin::new(&mut self.0).poll_flush(cx)
+/// #     }
+/// #     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+/// #         Pin::new(&mut self.0).poll_shutdown(cx)
+/// #     }
+/// # }
+/// // `impl AsyncWrite for Plain` likewise.
+/// impl Layer for Plain {
+///     fn socket(&self) -> Option<BorrowedFd<'_>> {
+///         Some(self.0.as_fd())
+///     }
+/// }
+///
+/// let conduit = Conduit::of_layer(Plain(UnixStream::pair()?.0));
+/// assert!(conduit.stream_socket().is_some() && conduit.end_bytes() == 0);
+/// # Ok(()) }
+/// ```
+pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
+    /// The stream socket under it.
+    fn socket(&self) -> Option<BorrowedFd<'_>>;
+
+    /// How many bytes of the socket have said the end of the data, such as a close_notify of TLS: 0 until it was said. A
+    /// peer that does not acknowledge them has all the data.
+    fn end_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Is what is under it without an end of data, as UDP ([`Conduit::is_endless`](crate::Conduit::is_endless))?
+    fn is_endless(&self) -> bool {
+        false
+    }
+
+    /// Does closing it hang up whoever is at the other side of a pseudo-terminal
+    /// ([`Conduit::is_terminal_master`](crate::Conduit::is_terminal_master))?
+    fn is_terminal_master(&self) -> bool {
+        false
+    }
+
+    /// Says the end of the data if it was not said yet, before the connection is closed. As `poll_shutdown`, which a layer
+    /// may use for less.
+    fn poll_part(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_shutdown(cx)
+    }
+}
+
+/// A stream that a [`Conduit`](crate::Conduit) owns, and the directions in which it is used.
+pub(crate) struct Stream {
+    pub(crate) both: Box<dyn Both>,
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
+/// A stream for both directions, perhaps with a socket under it.
+pub(crate) trait Both: Send + Sync {
+    fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin);
+    fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin);
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn end_bytes(&self) -> u64 {
+        0
+    }
+
+    fn is_endless(&self) -> bool {
+        false
+    }
+
+    fn is_terminal_master(&self) -> bool {
+        false
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(self.writer()).poll_shutdown(cx)
+    }
+
+    /// How many bytes at most have come and wait to be read; none where nobody knows.
+    fn received_bytes(&self) -> Option<u64> {
+        let came = self.socket().map(ioctl_fionread)?;
+        came.ok().map(|bytes| bytes + STREAM_BYTES)
+    }
+
+    /// Are there bytes that nobody has taken yet, as far as can be known without taking them?
+    fn has_more(&self) -> bool {
+        self.socket().is_some_and(|socket| ioctl_fionread(socket).is_ok_and(|bytes| bytes > 0))
+    }
+}
+
+impl Stream {
+    pub(crate) fn alone<S>(stream: S) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        Self { both: Box::new(Alone(Mutex::new(stream))), reads: true, writes: true }
+    }
+
+    pub(crate) fn over<S>(stream: S, socket: fn(&S) -> Option<BorrowedFd<'_>>) -> Self
+    where
+        S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static,
+    {
+        Self::layer(Over { stream, socket })
+    }
+
+    pub(crate) fn layer(layer: impl Layer) -> Self {
+        Self { both: Box::new(Layered(layer)), reads: true, writes: true }
+    }
+
+    /// One conduit is read, the other is written.
+    pub(crate) fn apart(source: Conduit, target: Conduit) -> Self {
+        Self { both: Box::new(Apart { source, target }), reads: true, writes: true }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { both, reads, writes } = self;
+        f.debug_struct("Stream")
+            .field("socket", &both.socket())
+            .field("reads", reads)
+            .field("writes", writes)
+            .finish()
+    }
+}
+
+/// Never locked: the lock makes a conduit `Sync` whose stream is not.
+struct Alone<S>(Mutex<S>);
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Both for Alone<S> {
+    fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+struct Layered<L>(L);
+
+impl<L: Layer> Both for Layered<L> {
+    fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        &mut self.0
+    }
+
+    fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        &mut self.0
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.0.socket()
+    }
+
+    fn end_bytes(&self) -> u64 {
+        self.0.end_bytes()
+    }
+
+    fn is_endless(&self) -> bool {
+        self.0.is_endless()
+    }
+
+    fn is_terminal_master(&self) -> bool {
+        self.0.is_terminal_master()
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_part(cx)
+    }
+}
+
+/// A stream with a function that names its socket.
+struct Over<S> {
+    stream: S,
+    socket: fn(&S) -> Option<BorrowedFd<'_>>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Layer for Over<S> {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        (self.socket)(&self.stream)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Over<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Over<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+struct Apart {
+    source: Conduit,
+    target: Conduit,
+}
+
+impl Both for Apart {
+    fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        &mut self.source
+    }
+
+    fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin) {
+        &mut self.target
+    }
+
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.target.stream_socket()
+    }
+
+    fn end_bytes(&self) -> u64 {
+        self.target.end_bytes()
+    }
+
+    fn is_endless(&self) -> bool {
+        self.target.is_endless()
+    }
+
+    fn is_terminal_master(&self) -> bool {
+        self.target.is_terminal_master()
+    }
+
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The peers are told one beside the other: one that cannot be told must not keep the other waiting.
+        let (source, target) = (self.source.poll_part(cx), self.target.poll_part(cx));
+        if source.is_ready() { target } else { source }
+    }
+
+    /// What is read is the source, whatever came to the socket that is written.
+    fn received_bytes(&self) -> Option<u64> {
+        self.source.received_bytes()
+    }
+
+    fn has_more(&self) -> bool {
+        self.source.has_more()
+    }
+}

@@ -1,0 +1,81 @@
+//! What the compiler is not told: that a generic type is one of tokio's own. The only `unsafe` of this crate.
+#![allow(unsafe_code)]
+
+use tokio::net::{TcpStream, UnixStream, tcp, unix};
+
+use crate::conduit::Conduit;
+
+/// A type that a generic one is compared with.
+///
+/// # Safety
+/// `As<'r>` is one type for every `'r`, apart from its lifetimes; each of these is `'r`, and the type is covariant in it.
+pub(crate) unsafe trait Known {
+    type As<'r>;
+}
+
+macro_rules! known {
+    ($($marker:ident: $($known:tt)::+ $(<$life:lifetime>)?, $why:literal;)+) => {$(
+        pub(crate) struct $marker;
+
+        #[doc = $why]
+        // SAFETY: as said in the line above.
+        unsafe impl Known for $marker {
+            type As<'r> = $($known)::+ $(<$life>)?;
+        }
+    )+};
+}
+
+known! {
+    Tcp: TcpStream, "No lifetime.";
+    Unix: UnixStream, "No lifetime.";
+    TcpOwnedRead: tcp::OwnedReadHalf, "No lifetime.";
+    TcpOwnedWrite: tcp::OwnedWriteHalf, "No lifetime.";
+    UnixOwnedRead: unix::OwnedReadHalf, "No lifetime.";
+    UnixOwnedWrite: unix::OwnedWriteHalf, "No lifetime.";
+    TcpRead: tcp::ReadHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
+    TcpWrite: tcp::WriteHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
+    UnixRead: unix::ReadHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
+    UnixWrite: unix::WriteHalf<'r>, "It holds a shared reference to a stream, and is covariant (checked below).";
+}
+
+/// Refused by the compiler for a type that is not covariant.
+#[allow(dead_code, reason = "it is compiled, and never called")]
+mod covariant {
+    use super::{tcp, unix};
+
+    fn tcp_read<'r>(half: tcp::ReadHalf<'static>) -> tcp::ReadHalf<'r> {
+        half
+    }
+    fn tcp_write<'r>(half: tcp::WriteHalf<'static>) -> tcp::WriteHalf<'r> {
+        half
+    }
+    fn unix_read<'r>(half: unix::ReadHalf<'static>) -> unix::ReadHalf<'r> {
+        half
+    }
+    fn unix_write<'r>(half: unix::WriteHalf<'static>) -> unix::WriteHalf<'r> {
+        half
+    }
+}
+
+/// The end as the type that it is, or back again.
+pub(crate) fn known<'r, E, K>(end: &'r mut E) -> Result<&'r K::As<'r>, &'r mut E>
+where
+    E: ?Sized,
+    K: Known,
+{
+    if typeid::of::<E>() != typeid::of::<K::As<'static>>() {
+        return Err(end);
+    }
+    // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A shared reference to a covariant
+    // type (`Known`) may be taken for one with shorter lifetimes, and it borrows all of `end` for as long.
+    Ok(unsafe { &*std::ptr::from_mut(end).cast::<K::As<'r>>() })
+}
+
+/// The end as a conduit, or back again.
+pub(crate) fn conduit<E: ?Sized>(end: &mut E) -> Result<&mut Conduit, &mut E> {
+    if typeid::of::<E>() != typeid::of::<Conduit>() {
+        return Err(end);
+    }
+    // SAFETY: a conduit has no lifetimes, so `E` is this very type.
+    Ok(unsafe { &mut *std::ptr::from_mut(end).cast::<Conduit>() })
+}

@@ -1,0 +1,256 @@
+//! Which ends are recognised as having a descriptor: told by the method that moved the bytes. And the functions that stand in
+//! for tokio's: their types, their answers, what they change.
+
+mod common;
+
+use std::cell::Cell;
+use std::io::{self, ErrorKind};
+use std::pin::Pin;
+use std::process::Command;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use common::{numbered, run};
+use gush::MethodName;
+use gush_net::{
+    Conduit, Error, Options, Relay, Way, copy, copy_bidirectional, relay, relay_one_way,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+
+/// More than a short message, which is read and written whoever sends it.
+const BYTES: usize = 400_000;
+
+async fn tcp() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let near = TcpStream::connect(listener.local_addr().expect("an address"));
+    let (near, far) = tokio::join!(near, listener.accept());
+    (near.expect("connected"), far.expect("accepted").0)
+}
+
+async fn unix() -> (UnixStream, UnixStream) {
+    UnixStream::pair().expect("a pair")
+}
+
+/// Feeds one end, takes from the other, and answers the method that moved most in between.
+async fn method_between(
+    mut feeder: impl AsyncWrite + Unpin,
+    mut taker: impl AsyncRead + Unpin,
+    relayed: impl Future<Output = Result<gush_net::Totals, Error>>,
+) -> Option<MethodName> {
+    let feed = async {
+        feeder.write_all(numbered(0, BYTES)).await.expect("room");
+        feeder.shutdown().await.expect("open");
+        feeder
+    };
+    let take = async {
+        let mut all = vec![0; BYTES];
+        taker.read_exact(&mut all).await.expect("all of it");
+        assert!(all == numbered(0, BYTES), "other bytes");
+        // The end of the other direction, where there is one.
+        drop(taker);
+    };
+    let (totals, _, ()) = tokio::join!(relayed, feed, take);
+    let totals = totals.expect("no failure");
+    assert_eq!(totals.forward.bytes, BYTES as u64);
+    totals.forward.method
+}
+
+/// `$near` and `$far` as seen by the relay, each made of a stream.
+macro_rules! one_way {
+    ($pair:ident, |$source:ident| $from:expr, |$target:ident| $to:expr) => {
+        run(async {
+            let ((feeder, mut $source), (mut $target, taker)) = ($pair().await, $pair().await);
+            let (_, _) = (&mut $source, &mut $target);
+            let (mut from, mut to) = ($from, $to);
+            let options = Options::new();
+            let relayed = relay_one_way(&mut from, &mut to, &options);
+            method_between(feeder, taker, relayed).await
+        })
+    };
+}
+
+macro_rules! every_face_of {
+    ($pair:ident) => {{
+        let by_reference = Some(MethodName::Splice);
+        assert_eq!(one_way!($pair, |a| a, |b| b), by_reference, "streams");
+        let owned = one_way!($pair, |a| a.into_split().0, |b| b.into_split().1);
+        assert_eq!(owned, by_reference, "owned halves");
+        let borrowed = one_way!($pair, |a| a.split().0, |b| b.split().1);
+        assert_eq!(borrowed, by_reference, "borrowed halves");
+        let mixed = one_way!($pair, |a| a.split().0, |b| b.into_split().1);
+        assert_eq!(mixed, by_reference, "a borrowed and an owned half");
+
+        let by_memory = Some(MethodName::ReadWrite);
+        assert_eq!(one_way!($pair, |a| &mut a, |b| b), by_memory, "behind a reference");
+        assert_eq!(one_way!($pair, |a| a, |b| Box::new(b)), by_memory, "in a box");
+        let generic = one_way!($pair, |a| tokio::io::split(a).0, |b| b);
+        assert_eq!(generic, by_memory, "a half of any stream");
+        let buffered = one_way!($pair, |a| tokio::io::BufReader::new(a), |b| b);
+        assert_eq!(buffered, by_memory, "buffered");
+    }};
+}
+
+#[test]
+fn tokios_streams_and_halves_go_by_reference_and_what_hides_them_through_memory() {
+    every_face_of!(tcp);
+    every_face_of!(unix);
+    let conduits = one_way!(
+        unix,
+        |a| Conduit::new(a.into_std().expect("a stream").into()).expect("an end"),
+        |b| Conduit::new(b.into_std().expect("a stream").into()).expect("an end")
+    );
+    assert_eq!(conduits, Some(MethodName::Splice));
+}
+
+#[test]
+fn in_both_directions_streams_go_by_reference_and_others_through_memory() {
+    run(async {
+        let ((feeder, mut a), (mut b, taker)) = (tcp().await, unix().await);
+        let options = Options::new();
+        let method = method_between(feeder, taker, relay(&mut a, &mut b, &options)).await;
+        assert_eq!(method, Some(MethodName::Splice), "streams");
+
+        let ((feeder, mut a), (mut b, taker)) = (tcp().await, tokio::io::duplex(3000));
+        let method = method_between(feeder, taker, relay(&mut a, &mut b, &options)).await;
+        assert_eq!(method, Some(MethodName::ReadWrite), "a pipe in memory");
+
+        // Unsized, and not `'static`.
+        let ((feeder, mut a), (mut b, taker)) = (tcp().await, unix().await);
+        let a: &mut (dyn Both + '_) = &mut a;
+        let method = method_between(feeder, taker, relay(a, &mut b, &options)).await;
+        assert_eq!(method, Some(MethodName::ReadWrite), "a trait object");
+    });
+}
+
+trait Both: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Both for S {}
+
+/// What must compile, and be `Send` exactly if the ends are.
+#[test]
+fn the_functions_take_whatever_tokios_do() {
+    fn is_send<T: Send>(future: T) -> T {
+        future
+    }
+    fn of_any<A, B>(a: &mut A, b: &mut B) -> impl Future<Output = io::Result<(u64, u64)>>
+    where
+        A: AsyncRead + AsyncWrite + Unpin + ?Sized,
+        B: AsyncRead + AsyncWrite + Unpin + ?Sized,
+    {
+        copy_bidirectional(a, b)
+    }
+    struct Unsent(
+        tokio::io::DuplexStream,
+        #[expect(dead_code, reason = "it is not Send")] Rc<Cell<u8>>,
+    );
+    impl AsyncRead for Unsent {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+    impl AsyncWrite for Unsent {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+    run(async {
+        let ((mut client, a), (mut b, mut server)) = (tokio::io::duplex(10), unix().await);
+        let mut a = Unsent(a, Rc::default());
+        let talk = async {
+            client.write_all(b"question").await.expect("room");
+            client.shutdown().await.expect("open");
+            let mut heard = String::new();
+            server.read_to_string(&mut heard).await.expect("no error");
+            assert_eq!(heard, "question");
+            server.write_all(b"the answer").await.expect("room");
+            drop(server);
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.expect("no error");
+            assert_eq!(heard, "the answer");
+        };
+        let (counts, ()) = tokio::join!(of_any(&mut a, &mut b), talk);
+        assert_eq!(counts.expect("no failure"), (8, 10));
+
+        let ((mut a, peer), (mut b, _)) = (tcp().await, tokio::io::duplex(10));
+        drop(peer);
+        is_send(copy_bidirectional(&mut a, &mut b)).await.expect("no failure");
+        let mut relay = Relay::new(&Options::new());
+        is_send(relay.run(&mut a, &mut b)).await.expect("no failure");
+        assert_eq!(is_send(copy(&mut a, &mut b)).await.expect("no failure"), 0);
+    });
+}
+
+/// The number of the kernel's answer goes away with the error inside, but not for good.
+#[test]
+fn an_error_for_tokios_callers_keeps_its_kind_and_has_the_account_inside() {
+    run(async {
+        let ((mut client, mut a), (mut b, server)) = (unix().await, unix().await);
+        drop(server);
+        client.write_all(b"nobody reads this").await.expect("room");
+        let error = copy_bidirectional(&mut a, &mut b).await.expect_err("nobody reads");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        let inside: Error = error.downcast().expect("the relay's own error");
+        assert_eq!(inside.errno(), Some(gush::Errno::PIPE));
+        assert_eq!(inside.passed(Way::Forward).in_flight_bytes, 17);
+    });
+}
+
+/// The counts are the caller's, whatever becomes of the future.
+#[test]
+fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
+    run(async {
+        for memory in [false, true] {
+            let options = Options::new();
+            let ((mut client, near), (mut b, mut server)) = (unix().await, unix().await);
+            let mut near = match memory {
+                true => Conduit::of_stream(near),
+                false => Conduit::new(near.into_std().expect("a stream").into()).expect("an end"),
+            };
+            client.write_all(b"12345").await.expect("room");
+            let mut heard = [0; 5];
+            let cancelled = tokio::select! {
+                ended = relay(&mut near, &mut b, &options) => Some(ended),
+                heard = server.read_exact(&mut heard) => heard.map(|_| None).expect("five bytes"),
+            };
+            assert!(cancelled.is_none(), "it goes on");
+            assert_eq!(options.counts().delivered_bytes(Way::Forward), 5);
+
+            drop(server);
+            client.write_all(b"678").await.expect("room");
+            let error = relay(&mut near, &mut b, &options).await.expect_err("nobody reads");
+            assert_eq!(options.counts().delivered_bytes(Way::Forward), 5);
+            assert_eq!(options.counts().in_flight_bytes(Way::Forward), 3);
+            assert_eq!(error.passed(Way::Forward).in_flight_bytes, 3);
+        }
+    });
+}
+
+/// Whoever wants relays compiles no more than these.
+#[test]
+fn the_crate_depends_on_tokio_rustix_and_the_engine_and_little_else() {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let told = Command::new(cargo)
+        .args(["tree", "--edges", "normal", "--depth", "1", "--prefix", "none", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo, which runs these tests");
+    assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    let told = String::from_utf8(told.stdout).expect("names");
+    let names: Vec<_> = told.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert_eq!(names, ["gush-net", "gush", "rustix", "thiserror", "tokio", "typeid"]);
+}

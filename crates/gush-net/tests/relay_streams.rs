@@ -1,0 +1,824 @@
+//! Ends without a descriptor: what their functions answer, and when they are flushed and ended.
+
+mod common;
+#[path = "common/halting.rs"]
+mod halting;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use common::{Wire, numbered, pair, run};
+use gush::{Choice, MethodName};
+use gush_net::{Conduit, End, Ended, Layer, Options, Patience, Relay, Totals, Way};
+use halting::Halting;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::UnixStream;
+
+/// What a scripted stream answers to one call.
+#[derive(Debug)]
+enum Answer {
+    /// So many bytes come, or are taken at most.
+    Bytes(usize),
+    /// Not now, and the task is woken.
+    Later,
+    /// Not now, and nobody is woken.
+    Never,
+    Error(ErrorKind),
+}
+
+use Answer::{Bytes, Error, Later, Never};
+
+/// What a scripted stream has been asked.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<&'static str>>>);
+
+impl Log {
+    fn say(&self, call: &'static str) {
+        self.0.lock().expect("no panic").push(call);
+    }
+
+    /// The calls, each run of one call as one.
+    fn calls(&self) -> Vec<&'static str> {
+        let mut calls = self.0.lock().expect("no panic").clone();
+        calls.dedup();
+        calls
+    }
+}
+
+/// Answers from scripts; behind its script a call succeeds, and a read is the end.
+#[derive(Debug, Default)]
+struct Scripted {
+    reads: VecDeque<Answer>,
+    writes: VecDeque<Answer>,
+    flushes: VecDeque<Answer>,
+    shutdowns: VecDeque<Answer>,
+    given_bytes: u64,
+    taken: Arc<Mutex<Vec<u8>>>,
+    log: Log,
+}
+
+fn answered(
+    script: &mut VecDeque<Answer>,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<Option<usize>>> {
+    match script.pop_front() {
+        None => Poll::Ready(Ok(None)),
+        Some(Bytes(bytes)) => Poll::Ready(Ok(Some(bytes))),
+        Some(Error(kind)) => Poll::Ready(Err(kind.into())),
+        Some(Later) => {
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        }
+        Some(Never) => {
+            script.push_front(Never);
+            Poll::Pending
+        }
+    }
+}
+
+impl AsyncRead for Scripted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.log.say("read");
+        answered(&mut self.reads, cx).map_ok(|bytes| {
+            let bytes = bytes.unwrap_or(0).min(buf.remaining());
+            buf.put_slice(numbered(self.given_bytes, bytes));
+            self.given_bytes += bytes as u64;
+        })
+    }
+}
+
+impl AsyncWrite for Scripted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.log.say("write");
+        answered(&mut self.writes, cx).map_ok(|most| {
+            let piece = &bytes[..bytes.len().min(most.unwrap_or(usize::MAX))];
+            self.taken.lock().expect("no panic").extend_from_slice(piece);
+            piece.len()
+        })
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.log.say("flush");
+        answered(&mut self.flushes, cx).map_ok(drop)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.log.say("shutdown");
+        answered(&mut self.shutdowns, cx).map_ok(drop)
+    }
+}
+
+/// One way from a scripted source to a scripted target; the bytes that the target took, and its calls.
+fn one_way(source: Scripted, target: Scripted) -> (Result<Totals, gush_net::Error>, Vec<u8>, Log) {
+    let (taken, log) = (Arc::clone(&target.taken), target.log.clone());
+    let mut a = Conduit::of_stream(source).read_only();
+    let mut b = Conduit::of_stream(target).write_only();
+    let ended = run(async { Relay::new(&Options::new()).run(&mut a, &mut b).await });
+    drop((a, b));
+    (ended, Arc::try_unwrap(taken).expect("dropped").into_inner().expect("no panic"), log)
+}
+
+fn reads(answers: impl Into<VecDeque<Answer>>) -> Scripted {
+    Scripted { reads: answers.into(), ..Scripted::default() }
+}
+
+#[test]
+fn short_and_late_answers_change_no_byte() {
+    let source = reads([Bytes(1), Later, Bytes(70_000), Later, Later, Bytes(3), Later]);
+    let target = Scripted {
+        writes: [Later, Bytes(1), Bytes(40_000), Later, Bytes(7)].into(),
+        flushes: [Later, Later, Bytes(0)].into(),
+        shutdowns: [Later].into(),
+        ..Scripted::default()
+    };
+    let (ended, taken, log) = one_way(source, target);
+    let totals = ended.expect("no failure");
+    // A read takes what its buffer has room for.
+    assert_eq!(totals.forward.bytes, taken.len() as u64);
+    assert!(taken == numbered(0, taken.len()) && taken.len() > 60_000, "{} bytes", taken.len());
+    assert_eq!(totals.forward.method, Some(MethodName::ReadWrite));
+    assert_eq!(log.calls().last(), Some(&"shutdown"));
+}
+
+#[test]
+fn what_is_written_is_flushed_before_a_wait_and_before_the_end() {
+    let source = reads([Bytes(5), Later, Bytes(5), Bytes(5), Later, Later, Bytes(5)]);
+    let (ended, taken, log) = one_way(source, Scripted::default());
+    assert_eq!((ended.expect("no failure").forward.bytes, taken.len()), (20, 20));
+    // Two writes in turn without a pause of the source are flushed once, a pause without a write not at all.
+    let expected = ["write", "flush", "write", "flush", "write", "flush", "shutdown"];
+    assert_eq!(log.calls(), expected);
+}
+
+#[test]
+fn nothing_is_flushed_where_nothing_was_written() {
+    let (ended, _, log) = one_way(reads([Later, Later]), Scripted::default());
+    assert_eq!(ended.expect("no failure").forward.bytes, 0);
+    assert_eq!(log.calls(), ["shutdown"]);
+}
+
+#[test]
+fn one_way_a_target_is_flushed_and_left_open() {
+    let target = Scripted { flushes: [Later, Later].into(), ..Scripted::default() };
+    let log = target.log.clone();
+    let mut a = Conduit::of_stream(reads([Bytes(9)]));
+    let mut b = Conduit::of_stream(target);
+    let totals = run(async { gush_net::relay_one_way(&mut a, &mut b, &Options::new()).await });
+    assert_eq!(totals.expect("no failure").forward.bytes, 9);
+    assert_eq!(log.calls(), ["write", "flush"]);
+}
+
+#[test]
+fn an_error_of_a_stream_is_told_with_its_call_its_end_and_its_kind() {
+    let script = |call: &str, kind| {
+        let mut target = Scripted::default();
+        let mut source = reads([Bytes(4)]);
+        match call {
+            "read" => source.reads.push_back(Error(kind)),
+            "write" => target.writes = [Bytes(1), Error(kind)].into(),
+            "flush" => target.flushes = [Later, Error(kind)].into(),
+            _ => target.shutdowns = [Later, Error(kind)].into(),
+        }
+        (source, target)
+    };
+    // A kind with and one without a number of the kernel's.
+    for kind in [ErrorKind::ConnectionReset, ErrorKind::InvalidData] {
+        let cases = [
+            ("read", End::A, 4, 0),
+            ("write", End::B, 1, 3),
+            ("flush", End::B, 4, 0),
+            ("shutdown", End::B, 4, 0),
+        ];
+        for (call, end, delivered, in_flight) in cases {
+            let (source, target) = script(call, kind);
+            let (ended, taken, _) = one_way(source, target);
+            let error = ended.expect_err(call);
+            assert_eq!((error.call(), error.end()), (Some(call), Some(end)), "{error}");
+            assert_eq!(error.io_error().map(io::Error::kind), Some(kind), "{error}");
+            let passed = error.passed(Way::Forward);
+            assert_eq!((passed.bytes, passed.in_flight_bytes), (delivered, in_flight), "{call}");
+            assert_eq!(taken.len() as u64, delivered, "{call}");
+            assert!(error.to_string().contains(&io::Error::from(kind).to_string()), "{error}");
+            assert_eq!(io::Error::from(error).kind(), kind);
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_call_of_a_stream_is_made_again() {
+    let mut source = reads([Bytes(4)]);
+    source.reads.push_back(Error(ErrorKind::Interrupted));
+    source.reads.push_back(Bytes(6));
+    let writes = [Error(ErrorKind::Interrupted)].into();
+    let (ended, taken, _) = one_way(source, Scripted { writes, ..Scripted::default() });
+    assert_eq!(ended.expect("no failure").forward.bytes, 10);
+    assert!(taken == numbered(0, 10));
+}
+
+#[test]
+fn a_stream_that_takes_nothing_of_something_has_failed() {
+    let target = Scripted { writes: [Bytes(2), Bytes(0)].into(), ..Scripted::default() };
+    let (ended, taken, _) = one_way(reads([Bytes(5)]), target);
+    let error = ended.expect_err("no byte is taken any more");
+    assert_eq!(error.io_error().map(io::Error::kind), Some(ErrorKind::WriteZero), "{error}");
+    assert_eq!((taken.len(), error.passed(Way::Forward).in_flight_bytes), (2, 3));
+}
+
+#[test]
+fn a_stream_whose_peer_has_gone_need_not_be_told_of_the_end() {
+    let shutdowns = [Error(ErrorKind::NotConnected)].into();
+    let target = Scripted { shutdowns, ..Scripted::default() };
+    assert_eq!(one_way(reads([Bytes(5)]), target).0.expect("no failure").ended, Ended::Closed);
+}
+
+#[test]
+fn a_method_by_reference_is_refused_for_a_stream_and_nothing_is_touched() {
+    for method in [MethodName::Splice, MethodName::Sendfile] {
+        let (source, log) = (reads([Bytes(5)]), Log::default());
+        let source = Scripted { log: log.clone(), ..source };
+        let (_peer, near) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let mut a = Conduit::of_stream(source).read_only();
+        let mut b = Conduit::new(near.into()).expect("an end").write_only();
+        let options = Options::new().method(Choice::Only(method));
+        let error = run(async { Relay::new(&options).run(&mut a, &mut b).await });
+        let error = error.expect_err("no descriptor");
+        assert!(error.is_refused() && error.to_string().contains("no descriptor"), "{error}");
+        assert!(log.calls().is_empty());
+    }
+}
+
+/// A stream over one of two Unix sockets, which keeps what is written until it is flushed, and its peer.
+fn keeping() -> (Conduit, UnixStream) {
+    let (near, far) = UnixStream::pair().expect("a pair");
+    (Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)), far)
+}
+
+#[test]
+fn questions_and_answers_pass_streams_that_keep_them_until_they_are_flushed() {
+    run(async {
+        let ((mut a, mut client), (mut b, mut server)) = (keeping(), keeping());
+        let talk = async {
+            for round in 0..20_u64 {
+                for asks in [true, false] {
+                    let (from, to) = match asks {
+                        true => (&mut client, &mut server),
+                        false => (&mut server, &mut client),
+                    };
+                    let said = numbered(round, 700 * round as usize + 1);
+                    from.write_all(said).await.expect("room");
+                    let mut heard = vec![0; said.len()];
+                    to.read_exact(&mut heard).await.expect("no end");
+                    assert!(heard == said, "round {round}");
+                }
+                from_time_to_time(round).await;
+            }
+            client.shutdown().await.expect("open");
+            assert_eq!(server.read(&mut [0; 1]).await.expect("no error"), 0);
+            server.write_all(b"last words").await.expect("open");
+            drop(server);
+            let mut last = String::new();
+            client.read_to_string(&mut last).await.expect("no error");
+            assert_eq!(last, "last words");
+        };
+        let options = Options::new();
+        let relay = gush_net::relay(&mut a, &mut b, &options);
+        let (totals, ()) = tokio::join!(relay, talk);
+        assert_eq!(totals.expect("no failure").ended, Ended::Closed);
+    });
+}
+
+/// Lets the relay fall asleep in some rounds.
+async fn from_time_to_time(round: u64) {
+    if round.is_multiple_of(7) {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Either side ends first, with more on the way than all buffers hold.
+#[test]
+fn a_half_close_is_passed_on_through_streams_either_way() {
+    const BYTES: usize = 3 << 20;
+    for forward in [true, false] {
+        run(async {
+            let ((mut a, client), (mut b, server)) = (keeping(), keeping());
+            let (from, to) = if forward { (client, server) } else { (server, client) };
+            let (mut from_read, mut from_write) = from.into_split();
+            let (mut to_read, mut to_write) = to.into_split();
+            let send = async {
+                for at in (0..BYTES).step_by(1 << 20) {
+                    from_write.write_all(numbered(at as u64, 1 << 20)).await.expect("room");
+                }
+                from_write.shutdown().await.expect("open");
+            };
+            let take = async {
+                let mut all = Vec::new();
+                to_read.read_to_end(&mut all).await.expect("no error");
+                assert_eq!(all.len(), BYTES);
+                let same = |at: usize| all[at..at + (1 << 20)] == *numbered(at as u64, 1 << 20);
+                assert!((0..BYTES).step_by(1 << 20).all(same), "other bytes");
+                to_write.write_all(b"the reply after the end").await.expect("open");
+                to_write.shutdown().await.expect("open");
+            };
+            let hear = async {
+                let mut reply = String::new();
+                from_read.read_to_string(&mut reply).await.expect("no error");
+                assert_eq!(reply, "the reply after the end");
+            };
+            let options = Options::new();
+            let relay = gush_net::relay(&mut a, &mut b, &options);
+            let (totals, (), (), ()) = tokio::join!(relay, send, take, hear);
+            let totals = totals.expect("no failure");
+            let (there, back) = if forward {
+                (totals.forward.bytes, totals.back.bytes)
+            } else {
+                (totals.back.bytes, totals.forward.bytes)
+            };
+            assert_eq!((there, back), (BYTES as u64, 23));
+        });
+    }
+}
+
+/// One direction fails; what the other's source, a stream, has by then is still delivered and flushed.
+#[test]
+fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
+    let server = Scripted {
+        reads: [Later, Later, Bytes(30_000), Bytes(12_000), Never].into(),
+        writes: [Error(ErrorKind::BrokenPipe)].into(),
+        ..Scripted::default()
+    };
+    run(async {
+        let (near, mut client) = UnixStream::pair().expect("a pair");
+        let mut b = Conduit::of_stream(server);
+        let mut a = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10));
+        client.write_all(b"nobody reads this").await.expect("room");
+        let options = Options::new();
+        let failed = gush_net::relay(&mut a, &mut b, &options).await;
+        let error = failed.expect_err("the target failed");
+        assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
+        assert_eq!(error.passed(Way::Forward).in_flight_bytes, 17);
+        drop(a);
+        let mut heard = Vec::new();
+        client.read_to_end(&mut heard).await.expect("no error");
+        assert_eq!(error.passed(Way::Back).bytes, heard.len() as u64);
+        assert!(heard == numbered(0, 42_000), "{} bytes", heard.len());
+    });
+}
+
+/// What comes after its first pause has not come by the time of the failure.
+#[test]
+fn a_failure_leaves_what_a_stream_has_only_after_a_pause() {
+    let server = Scripted {
+        reads: (0..200).flat_map(|_| [Bytes(50_000), Later]).collect(),
+        writes: [Error(ErrorKind::BrokenPipe)].into(),
+        ..Scripted::default()
+    };
+    let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(server));
+    let failed = run(async { gush_net::relay(&mut a, &mut b, &Options::new()).await });
+    let passed_bytes = failed.expect_err("the target failed").passed(Way::Back).bytes;
+    assert!((50_000..=100_000).contains(&passed_bytes), "{passed_bytes} bytes");
+}
+
+/// Its source has always more: the bound is what may have come to it.
+#[test]
+fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
+    struct Endless;
+    impl AsyncRead for Endless {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            buf.put_slice(&[7; 1000][..buf.remaining().min(1000)]);
+            Poll::Ready(Ok(()))
+        }
+    }
+    let b = tokio::io::join(
+        Endless,
+        Scripted { writes: [Error(ErrorKind::BrokenPipe)].into(), ..Scripted::default() },
+    );
+    run(async {
+        let (mut a, mut b) = (Conduit::of_stream(reads([Bytes(1)])), Conduit::of_stream(b));
+        let error = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let error = error.expect_err("the target failed");
+        assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
+    });
+}
+
+/// What counts as delivered is not left in the stream's own buffer because the source has failed.
+#[test]
+fn a_stream_sends_on_all_that_it_keeps_when_its_source_fails() {
+    let source = reads([Bytes(7000), Error(ErrorKind::ConnectionReset)]);
+    let heard = run(async {
+        let (near, mut far) = UnixStream::pair().expect("a pair");
+        let mut a = Conduit::of_stream(source).read_only();
+        let mut b = Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)).write_only();
+        let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let error = failed.expect_err("the source failed");
+        assert_eq!((error.end(), error.call()), (Some(End::A), Some("read")), "{error}");
+        assert_eq!(error.passed(Way::Forward).bytes, 7000);
+        drop(b);
+        let mut heard = Vec::new();
+        far.read_to_end(&mut heard).await.expect("no error");
+        heard
+    });
+    assert!(heard == numbered(0, 7000), "{} bytes", heard.len());
+}
+
+#[test]
+fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
+    let source = reads([Bytes(10), Error(ErrorKind::ConnectionReset)]);
+    let target = Scripted { flushes: [Never].into(), ..Scripted::default() };
+    let (ended, taken, _) = one_way(source, target);
+    let error = ended.expect_err("the source failed");
+    assert_eq!((error.call(), error.passed(Way::Forward).bytes), (Some("read"), 10), "{error}");
+    assert_eq!(taken.len(), 10);
+}
+
+/// The last words of an end of two parts are those of the part that is read, whatever came to the other.
+#[test]
+fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
+    const BYTES: usize = 150_000;
+    run(async {
+        let (source, mut sender) = UnixStream::pair().expect("a pair");
+        let (target, reader) = UnixStream::pair().expect("a pair");
+        let stream =
+            |socket: UnixStream| Conduit::of_stream_over(socket, |socket| Some(socket.as_fd()));
+        let mut a = Conduit::joined(stream(source), stream(target));
+        sender.write_all(numbered(0, BYTES)).await.expect("room");
+        // Nobody reads the target, and the direction that leads there fails.
+        drop(reader);
+        let b = tokio::io::join(reads([Bytes(10), Never]), Vec::new());
+        let mut b = Paced(b);
+        let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+        let error = failed.expect_err("the target failed");
+        assert_eq!((error.end(), error.call()), (Some(End::A), Some("write")), "{error}");
+        assert_eq!(error.passed(Way::Forward).bytes, BYTES as u64);
+        assert!(b.0.writer() == numbered(0, BYTES));
+    });
+}
+
+/// tokio's streams answer "not now" to a task that has had its turn: that is no pause of the peer.
+#[test]
+fn a_turn_that_is_over_ends_no_last_words() {
+    const BYTES: usize = 150_000;
+    run(async {
+        let (source, mut sender) = UnixStream::pair().expect("a pair");
+        sender.write_all(numbered(0, BYTES)).await.expect("room");
+        let fails =
+            Scripted { writes: [Error(ErrorKind::BrokenPipe)].into(), ..Scripted::default() };
+        let (near, mut client) = UnixStream::pair().expect("a pair");
+        let a = tokio::io::join(reads([Bytes(1)]), near);
+        let mut a = Conduit::of_stream(a);
+        // More calls than a task may make in one turn.
+        let mut b = Conduit::of_stream(tokio::io::join(
+            Records { inner: source, record: Vec::new() },
+            fails,
+        ));
+        let mut heard = Vec::new();
+        let (failed, _) = tokio::join!(
+            async {
+                let failed = gush_net::relay(&mut a, &mut b, &Options::new()).await;
+                drop(a);
+                failed
+            },
+            client.read_to_end(&mut heard)
+        );
+        let error = failed.expect_err("the target failed");
+        assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")), "{error}");
+        assert!(heard == numbered(0, BYTES), "{} bytes", heard.len());
+    });
+}
+
+/// Gives records of 1000 bytes, each of several reads, as TLS does.
+struct Records<S> {
+    inner: S,
+    record: Vec<u8>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { inner, record } = &mut *self;
+        while record.len() < 1000 {
+            let mut piece = [0; 200];
+            let mut piece = ReadBuf::new(&mut piece);
+            std::task::ready!(Pin::new(&mut *inner).poll_read(cx, &mut piece))?;
+            if piece.filled().is_empty() {
+                break;
+            }
+            record.extend_from_slice(piece.filled());
+        }
+        buf.put_slice(record);
+        record.clear();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Takes some bytes, and more only when it is polled again.
+struct Paced<S>(S);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let piece = &bytes[..bytes.len().min(1000)];
+        Pin::new(&mut self.0).poll_write(cx, piece)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+/// Nothing is read from the client any more, nothing comes for it, and nothing is written.
+#[test]
+fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let (mut server, mut b) = UnixStream::pair().expect("a pair");
+        let near = Conduit::new(near.into()).expect("an end");
+        let mut a = Conduit::of_stream_over(near, Conduit::stream_socket);
+        let options = Options::new().sees_failures();
+        let (ended, ()) = tokio::join!(gush_net::relay(&mut a, &mut b, &options), async {
+            far.finish();
+            // The client's end is passed on, and the relay waits for the server alone.
+            assert_eq!(server.read(&mut [0; 1]).await.expect("no error"), 0);
+            far.reset();
+        });
+        let error = ended.expect_err("a reset");
+        assert_eq!(error.end(), Some(End::A), "{error}");
+        let io = error.io_error().expect("the kernel's");
+        assert!(matches!(io.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{io}");
+    });
+}
+
+/// A layer that has a word of its own for the end: the peer has all data though it never acknowledges that word.
+#[test]
+fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
+    struct Worded(Conduit, u64);
+    impl AsyncRead for Worded {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+    impl AsyncWrite for Worded {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let written = std::task::ready!(Pin::new(&mut self.0).poll_write(cx, b"good bye"))?;
+            self.1 = written as u64;
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+    impl Layer for Worded {
+        fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.0.stream_socket()
+        }
+        fn end_bytes(&self) -> u64 {
+            self.1
+        }
+    }
+    run(async {
+        for (data_bytes, arrives) in [(0, true), (5, false)] {
+            let (near, far) = pair(Wire::Tcp);
+            let near = Conduit::new(near.into()).expect("an end");
+            let mut near = Conduit::of_layer(Worded(near, 0));
+            // The peer has closed: it answers what comes by a reset, and acknowledges none of it.
+            drop(far);
+            near.write_all(numbered(0, data_bytes)).await.expect("room");
+            // The reset of the data may have come already.
+            let _ = near.shutdown().await;
+            let patience = Patience::of(Some(Duration::from_millis(100)));
+            let seen_off = near.see_off(true, true, patience).await;
+            assert_eq!(seen_off.is_ok(), arrives, "{data_bytes} bytes: {seen_off:?}");
+        }
+    });
+}
+
+/// The socket under a stream has bytes nobody has read: a close would reset what is still to be sent.
+#[test]
+fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let conduit = Conduit::new(near.into()).expect("an end");
+        let stream = Halting::keeping(conduit, 3000, 16 << 10);
+        let mut near = Conduit::of_stream_over(stream, |_| None);
+        assert!(near.stream_socket().is_none());
+        let far = OwnedFd::from(far);
+        let mut far = Conduit::new(far).expect("an end");
+
+        far.write_all(b"nobody wants this").await.expect("room");
+        near.write_all(b"the last bytes").await.expect("room");
+        near.flush().await.expect("room");
+        near.shutdown().await.expect("open");
+        let patience = Patience::of(Some(Duration::from_secs(60)));
+        let (seen_off, heard) = tokio::join!(near.see_off(true, false, patience), async {
+            let mut heard = String::new();
+            far.read_to_string(&mut heard).await.expect("no reset");
+            far.shutdown().await.expect("open");
+            heard
+        });
+        seen_off.expect("all has arrived");
+        assert_eq!(heard, "the last bytes");
+    });
+}
+
+#[test]
+fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let conduit = Conduit::new(near.into()).expect("an end");
+        // The reader does nothing: the kernel on the other side acknowledges what it has room for.
+        let mut near = Conduit::of_stream_over(conduit, Conduit::stream_socket);
+        assert!(near.read_fd().is_none() && near.write_fd().is_none());
+        near.write_all(numbered(0, 50_000)).await.expect("room");
+        near.arrived(Duration::from_secs(60)).await;
+        let socket = near.stream_socket().expect("a socket");
+        assert_eq!(gush::unacknowledged_bytes(&socket).expect("a socket"), 0);
+
+        // More than the two sockets hold is never acknowledged, and a patience of nothing says so.
+        let piece = vec![7; 256 << 10];
+        let mut full = false;
+        while !full {
+            let written = tokio::time::timeout(Duration::from_millis(50), near.write_all(&piece));
+            full = written.await.is_err();
+        }
+        let late = near.see_off(true, true, Patience::none()).await.expect_err("unread bytes");
+        assert!(matches!(late, gush_net::Unsent::Late(_)), "{late}");
+
+        near.reset_on_close();
+        drop(near);
+        let mut far = Conduit::new(far.into()).expect("an end");
+        let cut = tokio::io::copy(&mut far, &mut tokio::io::sink()).await.expect_err("a reset");
+        assert_eq!(cut.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+/// The clock stands still, and goes to the next timer when there is nothing else to do.
+#[tokio::test]
+async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told_otherwise() {
+    for (is_read, seconds) in [(false, 30), (true, 1)] {
+        let (near, mut far) = pair(Wire::Tcp);
+        let mut near = Conduit::new(near.into()).expect("an end");
+        let piece = vec![7; 256 << 10];
+        if !is_read {
+            let filled = tokio::time::timeout(Duration::from_millis(50), async {
+                while near.write(&piece).await.is_ok() {}
+            });
+            filled.await.expect_err("the peer reads nothing");
+        }
+        near.shutdown().await.expect("open");
+        let reader = std::thread::spawn(move || {
+            // Its own end never comes.
+            is_read.then(|| io::Read::read_to_end(&mut far, &mut Vec::new()).expect("open"));
+            far
+        });
+        let far = reader.join().expect("no panic");
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let seen_off = near.see_off(true, false, Patience::of(None)).await;
+        let waited = began.elapsed();
+        tokio::time::resume();
+        assert_eq!(waited.as_secs(), seconds, "{seen_off:?}");
+        assert_eq!(matches!(seen_off, Err(gush_net::Unsent::Late(1..))), !is_read, "{seen_off:?}");
+        assert_eq!(seen_off.is_ok(), is_read);
+        drop(far);
+    }
+}
+
+/// A socket that was reset keeps its count of bytes that nobody will acknowledge any more.
+#[test]
+fn nobody_waits_for_what_a_reset_socket_has_sent() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let mut near = Conduit::new(near.into()).expect("an end");
+        let piece = vec![7; 256 << 10];
+        let written = tokio::time::timeout(Duration::from_millis(50), async {
+            while near.write_all(&piece).await.is_ok() {}
+        });
+        written.await.expect_err("the peer reads nothing");
+        far.reset();
+        // As a relay's write or read does, this takes the error (SO_ERROR).
+        while near.write(&piece).await.is_ok() {}
+        let unacknowledged = gush::unacknowledged_bytes(&near.stream_socket().expect("a socket"));
+        assert!(unacknowledged.expect("a socket") > 0);
+        near.arrived(Duration::from_secs(24 * 60 * 60)).await;
+    });
+}
+
+/// Programs hold conduits across awaits and share them: a stream that is not `Sync` changes nothing there.
+#[test]
+fn a_conduit_is_send_and_sync_whatever_its_stream() {
+    fn is_shared<T: Send + Sync + 'static>(_: &T) {}
+    let from: Box<dyn AsyncRead + Send + Unpin> = Box::new(tokio::io::empty());
+    let to: Box<dyn AsyncWrite + Send + Unpin> = Box::new(tokio::io::sink());
+    is_shared(&Conduit::of_stream(tokio::io::join(from, to)));
+}
+
+#[test]
+fn directions_of_a_stream_can_be_left_out() {
+    let both = || Conduit::of_stream(Scripted::default());
+    let (only_read, only_written) = (both().read_only(), both().write_only());
+    assert!(only_read.reads() && !only_read.writes());
+    assert!(!only_written.reads() && only_written.writes());
+    let mut unread = both();
+    unread.stop_reading();
+    assert!(!unread.reads() && unread.writes() && !unread.is_endless());
+    let (mut a, mut b) = (both().write_only(), both());
+    let error = run(async { gush_net::relay_one_way(&mut a, &mut b, &Options::new()).await });
+    assert_eq!(error.expect_err("it cannot be read").errno(), Some(gush::Errno::BADF));
+}
+
+#[test]
+fn the_end_is_passed_on_by_hand_where_a_stream_can_say_so_at_once() {
+    let log = Log::default();
+    let scripted = Scripted { log: log.clone(), shutdowns: [Never].into(), ..Scripted::default() };
+    let mut late = Conduit::of_stream(scripted);
+    assert_eq!(late.finish().expect_err("not now").kind(), ErrorKind::WouldBlock);
+    assert_eq!(log.calls(), ["shutdown"]);
+    Conduit::of_stream(Scripted::default()).finish().expect("at once");
+}
+
+/// A conduit of descriptors is a stream itself, of every kind.
+#[test]
+fn a_conduit_is_read_written_and_ended_as_a_stream() {
+    run(async {
+        for wire in [Wire::Tcp, Wire::Unix] {
+            let (near, far) = pair(wire);
+            let mut near = Conduit::new(near.into()).expect("an end");
+            let mut far = Conduit::new(far.into()).expect("an end");
+            let all = numbered(0, 1 << 20);
+            let send = async {
+                near.write_all(all).await.expect("room");
+                near.shutdown().await.expect("open");
+            };
+            let mut heard = Vec::new();
+            let (_, got) = tokio::join!(send, far.read_to_end(&mut heard));
+            assert_eq!(got.expect("no error"), all.len(), "{wire:?}");
+            assert!(heard == all, "{wire:?}");
+        }
+        let (from, to) = std::io::pipe().expect("a pipe");
+        let mut pipe = Conduit::of_two(from.into(), to.into()).expect("an end");
+        pipe.write_all(b"through a pipe").await.expect("room");
+        pipe.shutdown().await.expect("open");
+        assert!(!pipe.writes(), "the writer is closed");
+        let mut heard = String::new();
+        pipe.read_to_string(&mut heard).await.expect("no error");
+        assert_eq!(heard, "through a pipe");
+        let error = pipe.write_all(b"x").await.expect_err("closed");
+        assert_eq!(error.raw_os_error(), Some(gush::Errno::BADF.raw_os_error()));
+        // epoll refuses files.
+        let mut file = tempfile::tempfile().expect("a file");
+        io::Write::write_all(&mut file, b"content").expect("room");
+        io::Seek::rewind(&mut file).expect("a position");
+        let mut file = Conduit::new(file.into()).expect("an end");
+        let mut content = String::new();
+        file.read_to_string(&mut content).await.expect("no error");
+        assert_eq!(content, "content");
+        assert!(file.read_fd().expect("a file").as_fd().try_clone_to_owned().is_ok());
+    });
+}
