@@ -1,4 +1,4 @@
-//! Descriptors that the process was given, and how the programs that it starts begin.
+//! Inherited descriptors, each given to one owner, and the session in which a child program starts.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -9,11 +9,11 @@ use rustix::io::{self, Errno, FdFlags};
 
 use crate::start;
 
-/// The standard ones always have their users: the standard library's streams.
+/// The first number to give away: 0 to 2 belong to the standard library's streams.
 const FIRST: usize = 3;
 
-/// Held while a descriptor is looked up and taken or duplicated, so that it is taken once, and not away
-/// from under a duplication.
+/// Locked while a descriptor is looked up and then taken or duplicated. Two threads cannot take the same
+/// descriptor, and no thread takes a descriptor that another is duplicating.
 fn given() -> MutexGuard<'static, ()> {
     static GIVEN: Mutex<()> = Mutex::new(());
     GIVEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -24,8 +24,8 @@ pub(crate) fn take(number: i32) -> io::Result<OwnedFd> {
     let index = usize::try_from(number).ok().filter(|index| *index >= FIRST).ok_or(Errno::BADF)?;
     inherited(index, number)?;
     start::claim(index);
-    // SAFETY: it was open before any code of this process ran, nobody has made it close-on-exec as every
-    // owner here does, and the claim makes this the only time that it gets an owner.
+    // SAFETY: the descriptor was open before any code of this process ran, and is not close-on-exec, as every
+    // owner here makes it. The claim gives each descriptor an owner at most once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
     io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
@@ -37,13 +37,13 @@ pub(crate) fn duplicate(number: i32) -> io::Result<OwnedFd> {
     io::fcntl_dupfd_cloexec(inherited(index, number)?, 3)
 }
 
-/// It was given to this process, and has no owner yet. To be called with [`given`] locked.
+/// Borrows an inherited descriptor without an owner. The caller holds the lock of [`given`].
 fn inherited<'a>(index: usize, number: i32) -> io::Result<BorrowedFd<'a>> {
     if !start::is_given(index) {
         return Err(Errno::BADF);
     }
-    // SAFETY: the number is not negative. It is open, as nobody owns it who could close it; should
-    // somebody have closed it against the rules, the kernel answers EBADF.
+    // SAFETY: the number is not negative. The descriptor is open, because no owner exists who could close it.
+    // If somebody closed it against the rules, the kernel answers EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(number) };
     match io::fcntl_getfd(fd.as_fd())?.contains(FdFlags::CLOEXEC) {
         true => Err(Errno::BADF),
@@ -59,7 +59,7 @@ pub(crate) fn in_new_session(command: &mut Command, terminal: bool) {
         }
         Ok(())
     };
-    // SAFETY: setsid and ioctl are all that the child calls between fork and exec, and both are
-    // async-signal-safe; nothing is allocated, not even for an error, which is a number.
+    // SAFETY: between fork and exec the child calls setsid and ioctl alone. Both are async-signal-safe.
+    // Nothing is allocated, not even for an error, which is a number.
     unsafe { command.pre_exec(begin) };
 }

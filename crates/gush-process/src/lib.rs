@@ -1,19 +1,22 @@
-//! What a program around the engine needs of its process: signals, SIGPIPE, closed or inherited
-//! descriptors, sessions. For programs, not for libraries: each of these is the whole process's.
+//! A program's needs beside the engine: signals, SIGPIPE, closed or inherited descriptors, sessions. For
+//! programs, not for libraries: each function changes or takes something of the whole process.
 //!
-//! With the feature `start` a function runs before main and notes what the process was given. Without
-//! it nothing does: then nothing counts as inherited, closed, or ignored from the start.
+//! With the feature `start` a function runs before main and notes the inherited descriptors and the
+//! disposition of SIGPIPE. Without the feature no descriptor counts as inherited or closed, and SIGPIPE
+//! counts as not ignored.
 #![allow(unsafe_code)]
 
 #[cfg(test)]
 use gush_test as _;
 
+mod closed;
 mod inherit;
 mod limits;
 mod signal;
 mod start;
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::io;
@@ -21,8 +24,8 @@ pub use rustix::io::Errno;
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
-/// Rust's start-up code ignores the signal; a program that keeps it ignored sees `EPIPE` instead, and
-/// so does one whose parent ignored it.
+/// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored SIGPIPE
+/// already, this function changes nothing.
 ///
 /// ```
 /// gush_process::restore_sigpipe();
@@ -33,7 +36,8 @@ pub fn restore_sigpipe() {
 
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
-/// Rust's start-up code puts /dev/null there, and what is written to it is lost.
+/// Rust's start-up code opens /dev/null in the place of a closed descriptor, and bytes written there are
+/// lost.
 ///
 /// # Panics
 /// When `standard` is more than 2.
@@ -46,11 +50,24 @@ pub fn was_closed(standard: usize) -> bool {
     start::was_closed(standard)
 }
 
-/// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of that signal.
+/// The standard descriptor (0 to 2) to which `path` leads, if the descriptor [was closed](was_closed) when the process
+/// started: opening the path would give /dev/null.
 ///
-/// Call it before starting other threads: the signals are blocked in this thread and in those that
-/// it starts later. `tidy` runs in a thread of its own at once, even while another thread is inside
-/// a long system call. Signals that are ignored now (nohup) stay ignored.
+/// Such paths are /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N, /proc/self/fd/N, and links to them. Nothing is opened.
+///
+/// ```
+/// assert_eq!(gush_process::closed_behind("/dev/stdout"), None);
+/// ```
+#[must_use]
+pub fn closed_behind(path: impl AsRef<Path>) -> Option<usize> {
+    closed::standard_behind(path.as_ref())
+}
+
+/// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of the signal.
+///
+/// Call this function before starting other threads: the three signals are blocked in the calling thread and
+/// in threads started later. `tidy` runs at once in a thread of its own, even while another thread is inside
+/// a long system call. Signals that are ignored at the time of the call (nohup) stay ignored.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.
@@ -69,7 +86,7 @@ pub fn on_termination(tidy: impl FnOnce() + Send + 'static) -> io::Result<()> {
     })
 }
 
-/// Which of the ending signals came.
+/// The ending signal that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Termination {
     /// SIGINT: somebody pressed Ctrl-C.
@@ -80,16 +97,16 @@ pub enum Termination {
     HangUp,
 }
 
-/// What follows an ending signal.
+/// The fate of the process after an ending signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The process goes on, and the next signal is waited for.
+    /// The process goes on and waits for the next signal.
     GoOn,
     /// The process dies of the signal.
     Die,
 }
 
-/// As [`on_termination`], and `respond` may let the process go on: a server that lets its clients finish.
+/// As [`on_termination`], but `respond` may let the process go on: a server first lets its clients finish.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.
@@ -108,7 +125,7 @@ pub fn on_each_termination(
     signal::on_termination(respond)
 }
 
-/// Lets a program that is started after [`on_each_termination`] be ended by those signals as usual.
+/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");
@@ -120,7 +137,8 @@ pub fn unblocked(command: &mut Command) {
     signal::unblocked(command);
 }
 
-/// Makes a write into what nobody reads an error (`EPIPE`), for a program with more than one reader.
+/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the process, for a
+/// program with more than one reader.
 ///
 /// ```
 /// gush_process::ignore_sigpipe();
@@ -129,9 +147,28 @@ pub fn ignore_sigpipe() {
     signal::ignore_sigpipe();
 }
 
-/// Ends the process as [`restore_sigpipe`] would have had it end: silently, of SIGPIPE.
+/// Was SIGPIPE ignored when the process started? Then a reader that leaves ends no program of the pipeline.
 ///
-/// Returns if the signal was ignored when the process started.
+/// ```
+/// assert!(!gush_process::sigpipe_was_ignored(), "without the feature `start` nobody has looked");
+/// ```
+#[must_use]
+pub fn sigpipe_was_ignored() -> bool {
+    start::sigpipe_was_ignored()
+}
+
+/// Ignores SIGINT from here on, as `tee -i` and nohup(1) do for other signals.
+///
+/// ```
+/// gush_process::ignore_interrupts();
+/// ```
+pub fn ignore_interrupts() {
+    signal::ignore_interrupts();
+}
+
+/// Ends the process silently, of SIGPIPE, as under [`restore_sigpipe`].
+///
+/// Returns if SIGPIPE was ignored when the process started.
 ///
 /// ```no_run
 /// gush_process::die_of_sigpipe();
@@ -140,14 +177,14 @@ pub fn die_of_sigpipe() {
     signal::die_of_sigpipe();
 }
 
-/// Takes over a descriptor that the process inherited, by its number.
+/// Takes over an inherited descriptor by number.
 ///
-/// Inherited is what was open before main, from 3 to 1023 (0 to 2 stay with the standard library's
-/// streams), and has not been made close-on-exec by somebody since. It is given once, and gets the flag, so
-/// that no program that is started gets it.
+/// Inherited descriptors are those from 3 to 1023 which were open before main and are not close-on-exec now.
+/// (0 to 2 stay with the standard library's streams.) A descriptor is given once, and becomes close-on-exec,
+/// so that child programs do not get a copy.
 ///
 /// # Errors
-/// `EBADF` when there is no such descriptor, it was not inherited, or it has been taken.
+/// `EBADF` when the number is not open, not inherited, or already taken.
 ///
 /// ```
 /// assert_eq!(gush_process::take_inherited(999_999).unwrap_err(), gush_process::Errno::BADF);
@@ -156,10 +193,12 @@ pub fn take_inherited(number: i32) -> io::Result<OwnedFd> {
     inherit::take(number)
 }
 
-/// A descriptor of our own for what an inherited one refers to, 0 to 2 included; the original stays as it is.
+/// Duplicates an inherited descriptor, 0 to 2 included. The original stays open and unchanged.
+///
+/// The duplicate is close-on-exec and refers to the same open file.
 ///
 /// # Errors
-/// As [`take_inherited`], and `EMFILE`.
+/// As [`take_inherited`], and `EMFILE` when the process may open no more descriptors.
 ///
 /// ```
 /// assert_eq!(gush_process::duplicate_inherited(999_999).unwrap_err(), gush_process::Errno::BADF);
@@ -168,8 +207,8 @@ pub fn duplicate_inherited(number: i32) -> io::Result<OwnedFd> {
     inherit::duplicate(number)
 }
 
-/// Lets a program start as the leader of a session of its own (setsid(2)), with its standard input as
-/// the controlling terminal if `terminal` says so.
+/// Makes a program start as the leader of a new session (setsid(2)). With `terminal` its standard input
+/// becomes the controlling terminal of the session.
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");
@@ -181,8 +220,8 @@ pub fn in_new_session(command: &mut Command, terminal: bool) {
     inherit::in_new_session(command, terminal);
 }
 
-/// Raises the limit on open descriptors as far as it may be raised; programs that are started do not have it raised
-/// ([`with_given_descriptor_limit`]).
+/// Raises this process's limit on open descriptors (RLIMIT_NOFILE) to the hard limit. If the kernel refuses,
+/// the limit stays. [`with_given_descriptor_limit`] keeps the raised limit from a child program.
 ///
 /// ```
 /// gush_process::raise_descriptor_limit();
@@ -191,8 +230,8 @@ pub fn raise_descriptor_limit() {
     limits::raise_descriptors();
 }
 
-/// Lets a program start with the limit on open descriptors that this process was given: programs that use select(2)
-/// cannot do with more than 1024.
+/// Gives a child program the limit on open descriptors from before [`raise_descriptor_limit`]: programs that use
+/// select(2) cannot handle descriptors above 1023.
 ///
 /// ```
 /// gush_process::raise_descriptor_limit();

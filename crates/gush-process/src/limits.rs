@@ -1,4 +1,4 @@
-//! The limit on descriptors: raised for this process, and not for the programs that it starts.
+//! The limit on open descriptors: raised for this process, but not for its child programs.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// As it was before it was raised.
+/// The limit before this process raised it.
 static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 
 pub(crate) fn raise_descriptors() {
     let given = *GIVEN.get_or_init(|| getrlimit(Resource::Nofile));
-    // A refusal leaves the limit as it was.
+    // A refusal leaves the limit unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: given.maximum, maximum: given.maximum });
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn give_back_descriptors(command: &mut Command) {
         setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
         Ok(())
     };
-    // SAFETY: setrlimit is all that the child calls between fork and exec; it is a plain system call, and nothing
-    // is allocated, not even for an error, which is a number.
+    // SAFETY: between fork and exec the child calls setrlimit alone, a plain system call. Nothing is
+    // allocated, not even for an error, which is a number.
     unsafe { command.pre_exec(lower) };
 }

@@ -1,4 +1,4 @@
-//! Signals: what a program that moves bytes must do with them.
+//! Signals that concern a program which moves bytes: the ending signals and SIGPIPE.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 use crate::start;
 use crate::{Termination, Then};
 
-/// Undoes what Rust's start-up code did to SIGPIPE: it ignores the signal.
+/// Gives SIGPIPE its default action again, because Rust's start-up code ignores the signal.
 pub(crate) fn restore_sigpipe() {
     if start::sigpipe_was_ignored() {
         return;
@@ -18,31 +18,38 @@ pub(crate) fn restore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
-/// Writes into what nobody reads fail with `EPIPE` instead of ending the process.
+/// Makes a write to a pipe or socket without a reader fail with `EPIPE` instead of ending the process.
 pub(crate) fn ignore_sigpipe() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Dies of SIGPIPE, unless it was ignored when the process started: then this returns.
+/// Ignores SIGINT.
+pub(crate) fn ignore_interrupts() {
+    // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+}
+
+/// Dies of SIGPIPE. Returns if SIGPIPE was ignored when the process started.
 pub(crate) fn die_of_sigpipe() {
     if !start::sigpipe_was_ignored() {
         die_of(libc::SIGPIPE);
     }
 }
 
-/// The signals that ask a program to end.
+/// The signals to ask a program to end.
 const ENDING: [(libc::c_int, Termination); 3] = [
     (libc::SIGINT, Termination::Interrupt),
     (libc::SIGTERM, Termination::Terminate),
     (libc::SIGHUP, Termination::HangUp),
 ];
 
-/// Calls `respond` in a thread of its own with each ending signal that comes, and dies of the one that it says so for.
+/// Calls `respond` in a thread of its own with each ending signal, and dies of the signal on [`Then::Die`].
 ///
-/// A thread, because a handler runs only when the interrupted call returns, and a non-fatal signal
-/// does not interrupt a long `copy_file_range`; the re-raised signal is fatal and does.
-/// A signal that is ignored when this is called (nohup) stays ignored.
+/// A thread instead of a handler: a handler runs only when the interrupted call returns, and a signal with a
+/// handler does not interrupt a long `copy_file_range`. The thread re-raises the signal with its default
+/// action, which is fatal and does interrupt. A signal that is ignored at the time of the call (nohup) stays
+/// ignored.
 pub(crate) fn on_termination(
     mut respond: impl FnMut(Termination) -> Then + Send + 'static,
 ) -> io::Result<()> {
@@ -69,13 +76,13 @@ pub(crate) fn on_termination(
         })
         .map(drop)
         .or_else(|_| {
-            // Nobody waits for them, so they must end the process as usual.
+            // No thread waits for the signals, so they must end the process as usual.
             change_mask(libc::SIG_SETMASK, &before)?;
             Err(Errno::AGAIN)
         })
 }
 
-/// Changes this thread's signal mask; answers the one before.
+/// Changes this thread's signal mask and returns the previous mask.
 fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     let mut before = empty_set();
     // SAFETY: both sets are initialised. The error is the answer itself: errno stays as it was.
@@ -85,7 +92,8 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigse
     }
 }
 
-/// Lets the child be asked to end, although this process holds those signals back (a mask is inherited: signal(7)).
+/// Unblocks the ending signals in a child: a child inherits the signal mask (signal(7)), and this process
+/// blocks them.
 pub(crate) fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
@@ -96,8 +104,8 @@ pub(crate) fn unblocked(command: &mut Command) {
         change_mask(libc::SIG_UNBLOCK, &set)?;
         Ok(())
     };
-    // SAFETY: sigemptyset, sigaddset and pthread_sigmask are all that the child calls between fork and exec;
-    // they are async-signal-safe (signal-safety(7)), and nothing is allocated.
+    // SAFETY: between fork and exec the child calls sigemptyset, sigaddset and pthread_sigmask alone. They
+    // are async-signal-safe (signal-safety(7)), and nothing is allocated.
     unsafe { command.pre_exec(unblock) };
 }
 
@@ -129,22 +137,24 @@ fn die_of(signal: libc::c_int) {
         libc::signal(signal, libc::SIG_DFL);
         libc::sigaddset(&raw mut set, signal);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
-        libc::kill(libc::getpid(), signal);
-        // The first process of a container is not ended by signals that it has no handler for
-        // (pid_namespaces(7)): it ends with the status that a shell gives them.
+        // The first process of a container is not ended by signals without a handler (pid_namespaces(7)), or it is,
+        // where another thread blocks the signal (`sig_ignored` of kernel/signal.c). Exit with a shell's status for
+        // a death of this signal.
         if libc::getpid() == 1 {
             libc::_exit(128 + signal);
         }
+        libc::kill(libc::getpid(), signal);
     }
 }
 
 /// Makes a child hold the open files until this process is gone.
 ///
-/// The last close of an unlinked file frees its pages, 30 to 100 ms a gibibyte; who pressed Ctrl-C
-/// does not wait for that (invariant 7). The child then ends at once.
+/// The last close of an unlinked file frees its pages, which takes 30 to 100 ms a gibibyte. The child makes
+/// this last close, so a user who pressed Ctrl-C does not wait for it (invariant 7). The child ends after the
+/// parent.
 fn leave_files_to_a_child() {
-    // SAFETY: getpid, setsid, close, getppid, nanosleep and _exit are all that the child calls, and
-    // each is async-signal-safe, as a child of a process with threads needs.
+    // SAFETY: the child calls getpid, setsid, close, getppid, nanosleep and _exit alone. Each is
+    // async-signal-safe, as the child of a process with threads needs.
     unsafe {
         let parent = libc::getpid();
         if libc::fork() != 0 {

@@ -1,27 +1,27 @@
-//! What the process was given, noted before Rust's start-up code changes it.
+//! The inherited descriptors and the disposition of SIGPIPE, noted before Rust's start-up code changes them.
 //!
-//! That code ignores SIGPIPE and opens /dev/null for standard descriptors that are closed
-//! (`init` in `library/std/src/sys/pal/unix/mod.rs`), so a program could not tell any more. And what is
-//! open at that time is inherited, and nobody's in this process: no code of it has run.
+//! Rust's start-up code ignores SIGPIPE and opens /dev/null for closed standard descriptors (`init` in
+//! `library/std/src/sys/pal/unix/mod.rs`), so a program could not ask later. Descriptors open before that
+//! code runs are inherited, and without an owner: no code of this process has run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::signal::is_ignored;
 
-/// Descriptors with higher numbers are left alone.
+/// Descriptors from this number on are not noted.
 const NUMBERS: usize = 1024;
 
 static SIGPIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static NOTED: AtomicBool = AtomicBool::new(false);
-/// A bit for each descriptor that was open.
+/// A bit for each inherited descriptor, cleared when somebody takes the descriptor.
 static OPEN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-// The GNU C library calls .preinit_array before all constructors; only programs can have one (System V
-// ABI, "Initialization and Termination Functions"), so that nothing is noted, late and of somebody
-// else's descriptors, when a library is loaded by dlopen(3). Others, as musl, know .init_array only.
+// The GNU C library calls .preinit_array before all constructors. Only programs can have this section (System
+// V ABI, "Initialization and Termination Functions"): a library loaded by dlopen(3) therefore cannot note,
+// too late, the descriptors of its host. Other C libraries, such as musl, know .init_array only.
 //
-// SAFETY: what stands there is called once, in the C convention, with arguments that `note` does not
-// take; it makes two kinds of system calls and stores to atomics, which needs nothing set up.
+// SAFETY: the section holds one function, called once in the C convention with arguments that `note` does not
+// take. `note` makes two kinds of system calls and stores to atomics, and needs no set-up.
 #[used]
 #[cfg(feature = "start")]
 #[cfg_attr(target_env = "gnu", unsafe(link_section = ".preinit_array"))]
@@ -35,7 +35,8 @@ extern "C" fn note() {
     for (fd, ask) in (0..).zip(&mut asked) {
         ask.fd = fd;
     }
-    // One call tells of all (POLLNVAL, poll(2)), unless RLIMIT_NOFILE allows fewer: EINVAL.
+    // One poll(2) asks about all descriptors (POLLNVAL). The error is EINVAL if RLIMIT_NOFILE is below
+    // NUMBERS.
     // SAFETY: `asked` has NUMBERS entries.
     let told = unsafe { libc::poll(asked.as_mut_ptr(), NUMBERS as libc::nfds_t, 0) } >= 0;
     for (fd, ask) in asked.iter().enumerate() {
@@ -60,13 +61,13 @@ pub(crate) fn was_closed(standard: usize) -> bool {
     NOTED.load(Ordering::Relaxed) && !is_given(standard)
 }
 
-/// Was it open when the process started, and has nobody taken it since?
+/// Was the descriptor open when the process started, and has nobody taken it since?
 pub(crate) fn is_given(number: usize) -> bool {
     let word = OPEN.get(number / 64).map_or(0, |word| word.load(Ordering::Relaxed));
     word & 1 << (number % 64) != 0
 }
 
-/// Makes it somebody's: from now on it is not given any more.
+/// Notes that the descriptor has an owner now: [`is_given`] answers no from here on.
 pub(crate) fn claim(number: usize) {
     if let Some(word) = OPEN.get(number / 64) {
         word.fetch_and(!(1 << (number % 64)), Ordering::Relaxed);

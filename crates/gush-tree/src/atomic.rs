@@ -14,8 +14,8 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 use crate::place::{Place, proc_path};
 
-/// What SIGINT must remove. Names are made, renamed and removed only while this is locked, so that
-/// a name in here is always ours.
+/// The temporary names that [`remove_temporaries`] must remove. Names are made, renamed and removed only
+/// while this list is locked, so each name in the list belongs to a file of ours.
 static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 
 struct Pending {
@@ -29,11 +29,12 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes every temporary name, and lets nobody make another: for a program that ends now, of a signal.
+/// Removes every temporary name and keeps other threads from making new ones, for a program about to die of a
+/// signal.
 ///
-/// Programs that copy with [`atomic`](crate::Options::atomic) call it from the thread that waits for
-/// SIGINT, SIGTERM and SIGHUP. Without it such a signal may leave a file named `.NAME.gush-XXXXXX`.
-/// Whoever copies atomically afterwards waits for ever.
+/// A program that copies with [`atomic`](crate::Options::atomic) calls this function from the thread that
+/// waits for SIGINT, SIGTERM and SIGHUP. Without this call a signal may leave a file named
+/// `.NAME.gush-XXXXXX`. An atomic copy started after this call waits for ever.
 ///
 /// ```no_run
 /// gush_tree::remove_temporaries();
@@ -45,11 +46,11 @@ pub fn remove_temporaries() {
         let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
         let _ = fs::unlinkat(dir, name, AtFlags::empty());
     }
-    // Nobody may make another name before the process has ended.
+    // The lock stays held: no thread makes another name before the process has ended.
     mem::forget(pending);
 }
 
-/// A temporary name beside a target; dropping it removes it.
+/// A temporary name beside a target, removed on drop.
 struct Temporary<'a> {
     beside: Place<'a>,
     name: PathBuf,
@@ -57,7 +58,7 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    /// Lets `make` make something under a name that nobody has.
+    /// Calls `make` with a random name, and with another while the name is taken, 100 times at most.
     fn make<T>(
         beside: Place<'a>,
         mut make: impl FnMut(&Place<'_>) -> io::Result<T>,
@@ -110,7 +111,7 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// `.NAME.gush-XXXXXX`, with NAME cut so that the whole fits into a directory entry.
+/// `.NAME.gush-XXXXXX`, with NAME cut to keep the whole name within the 255 bytes of a directory entry.
 fn temporary_name(base: &OsStr) -> OsString {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     const NAME_MAX_BYTES: usize = 255;
@@ -127,7 +128,8 @@ fn temporary_name(base: &OsStr) -> OsString {
     name
 }
 
-/// Makes something under a temporary name and renames it onto `onto`, in the directory of `beside`.
+/// Lets `make` create an entry under a temporary name in the directory of `beside`, then renames the entry
+/// onto `onto`.
 pub(crate) fn replace(
     beside: &Place<'_>,
     onto: &Path,
@@ -138,7 +140,7 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// A file that has no final name yet.
+/// A new file without a final name.
 pub(crate) struct Staged<'a> {
     target: Place<'a>,
     fd: OwnedFd,
@@ -165,7 +167,7 @@ impl<'a> Staged<'a> {
         self.fd.as_fd()
     }
 
-    /// Gives the file its final name and hands it back.
+    /// Gives the file its final name and returns the descriptor.
     pub(crate) fn commit(self, may_replace: bool) -> io::Result<OwnedFd> {
         let Self { target, fd, named } = self;
         match named {
@@ -189,7 +191,7 @@ impl<'a> Staged<'a> {
     }
 }
 
-/// A file without a name, where the file system can make one and it can be given a name later.
+/// A file without a name (O_TMPFILE), or `None` if the file system cannot make one or /proc is missing.
 fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
     let parent = Place { name: target.parent(), ..*target };
     let fd = match parent.open(OFlags::TMPFILE | OFlags::RDWR, mode) {
@@ -197,7 +199,7 @@ fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
         Err(errno) => return Err(errno),
     };
-    // Naming it goes through /proc, which a container may lack.
+    // linkat(2) names the file through /proc, which a container may lack.
     let can_be_named = fs::access(proc_path(fd.as_fd()), Access::EXISTS).is_ok();
     Ok(can_be_named.then_some(fd))
 }

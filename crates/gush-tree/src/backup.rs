@@ -10,7 +10,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use crate::atomic;
 use crate::place::{Place, same_file};
 
-/// How backups are named.
+/// How the backup of an existing target is named.
 ///
 /// ```
 /// use gush_tree::{Backup, BackupControl};
@@ -19,18 +19,18 @@ use crate::place::{Place, same_file};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Which kind of name.
+    /// The kind of backup name.
     pub control: BackupControl,
-    /// What a simple backup's name ends in.
+    /// The suffix of a simple backup.
     pub suffix: OsString,
 }
 
-/// Which kind of name a backup gets.
+/// The kind of backup name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackupControl {
-    /// `FILE.~N~`, never overwriting an older one.
+    /// `FILE.~N~`, never overwriting an older backup.
     Numbered,
-    /// Numbered if the file has numbered backups already, else simple.
+    /// Numbered if the file has numbered backups already, otherwise simple.
     Existing,
     /// The name with the suffix.
     Simple,
@@ -38,15 +38,15 @@ pub enum BackupControl {
 
 struct Next {
     name: PathBuf,
-    /// Older backups keep their names, so this one must be new.
+    /// The name is numbered, and must be new: older backups stay.
     numbered: bool,
 }
 
 impl Backup {
-    /// The name that the next backup of `target` gets, in the same directory.
+    /// The name of the next backup of `target`, in the same directory.
     ///
     /// # Errors
-    /// What reading the directory answered.
+    /// The OS error of opening or reading the directory.
     ///
     /// ```
     /// use gush_tree::{Backup, BackupControl, Place};
@@ -78,7 +78,7 @@ impl Backup {
         Ok(Next { name: target.sibling(&name), numbered: highest.is_some() })
     }
 
-    /// Gives `target` its backup name; `None` if it is gone by now.
+    /// Renames `target` to its backup name; `None` if `target` is gone by now.
     pub(crate) fn set_aside(&self, target: &Place<'_>) -> io::Result<Option<PathBuf>> {
         self.make(target, |next| match next.numbered {
             true => target.rename_to_new(&next.name),
@@ -86,7 +86,7 @@ impl Backup {
         })
     }
 
-    /// Gives `target` its backup name as a second one, so that its own name is never missing.
+    /// Links `target` to its backup name, so that the target's own name is never missing.
     pub(crate) fn link_aside(&self, target: &Place<'_>) -> io::Result<Option<PathBuf>> {
         self.make(target, |next| {
             let link = |name: &Path| {
@@ -103,7 +103,7 @@ impl Backup {
         })
     }
 
-    /// Takes the next free name: someone else may take a number first.
+    /// Takes the next free name, and the one after it if another process was faster.
     fn make(
         &self,
         target: &Place<'_>,

@@ -1,4 +1,4 @@
-//! The data of one file: what the engine is asked, and whether what arrived is right.
+//! The data of one file: the engine's set-up, and the verification of the target.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -57,7 +57,7 @@ pub(crate) fn move_all(
         };
         let mut ours = Error::engine(path, &error);
         if error.is_refused() && error.side().is_none() {
-            // A refusal concerns the pair: EXDEV is neither file's alone.
+            // A refusal concerns the pair: an EXDEV is the fault of neither file alone.
             ours = ours.onto(job.target.shown);
         }
         match moving.reflink {
@@ -67,12 +67,12 @@ pub(crate) fn move_all(
     })
 }
 
-/// When the target's space is found.
+/// When blocks are allocated for the target.
 ///
-/// ext4 writes into reserved blocks faster than it finds them one by one (bench/copy.py); tmpfs
-/// would zero each page first, and what can be cloned needs no blocks at all. Only for a new file:
-/// when one is replaced, by truncation or rename, ext4 flushes its delayed blocks at once so that a
-/// crash does not leave it empty (`auto_da_alloc`, ext4(5)), and reserved blocks would evade that.
+/// ext4 writes into reserved blocks faster than it allocates them one by one (bench/copy.py). tmpfs would
+/// zero each page first, and a clone needs no blocks at all. Blocks are reserved for new files only: when a
+/// file is replaced, by truncation or rename, ext4 flushes its delayed blocks at once, so that a crash does
+/// not leave an empty file (`auto_da_alloc`, ext4(5)). Reserved blocks would evade this safeguard.
 fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     const WORTH_RESERVING_BYTES: i64 = 16 << 20;
     const EXT4_MAGIC: u64 = 0xEF53;
@@ -93,7 +93,7 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     if may_gain && on_ext4() { Space::TryReserve } else { Space::AsWritten }
 }
 
-/// Can the engine hash what it moves here, so that the source is read once?
+/// Can the engine hash the bytes while they pass, so that the source is read once?
 fn digests_in_passing(job: &Job<'_>) -> bool {
     let moving = &job.options.moving;
     match (moving.reflink, moving.choice) {
@@ -103,8 +103,8 @@ fn digests_in_passing(job: &Job<'_>) -> bool {
     }
 }
 
-/// Is the file compared range by range instead of by its hash? A hash covers zeros too, and hashing a hole
-/// of 20 GiB takes longer than all else; a few holes more cost nothing that anybody would see.
+/// Is the file compared range by range instead of by hash? A hash covers zeros too, and hashing a hole of 20
+/// GiB takes longer than the rest of the copy. Below 64 MiB of holes the difference is not noticeable.
 fn is_compared(job: &Job<'_>) -> bool {
     const HOLES_WORTH_SKIPPING_BYTES: i64 = 64 << 20;
     let stat = &job.source_stat;
@@ -112,8 +112,8 @@ fn is_compared(job: &Job<'_>) -> bool {
         && stat.st_size - stat.st_blocks.saturating_mul(512) >= HOLES_WORTH_SKIPPING_BYTES
 }
 
-/// Reads the target back from storage and compares; the digest of both is the answer, unless they were
-/// compared range by range, without their holes.
+/// Reads the target back from storage and compares the content with the source. Returns the digest of both,
+/// or `None` for a file compared range by range, without the holes.
 pub(crate) fn verify(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
@@ -126,7 +126,7 @@ pub(crate) fn verify(
     if kind(&stat) != FileType::RegularFile {
         return Err(Error::refusal(shown, "cannot verify: not a regular file"));
     }
-    // What is compared shall come from storage, not from the pages that were just written.
+    // The comparison must read from storage, not the pages just written.
     retry_on_intr(|| fs::fdatasync(target))
         .map_err(|errno| Error::os(shown, "cannot sync for verification", errno))?;
     let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
@@ -145,7 +145,7 @@ pub(crate) fn verify(
             None => Ok(None),
             Some(at) => Err(Error::refusal(
                 shown,
-                format!("verification failed: it differs from the source at byte {at}"),
+                format!("verification failed: the copy differs from the source at byte {at}"),
             )),
         };
     }

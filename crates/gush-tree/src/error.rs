@@ -1,4 +1,4 @@
-//! The one error of this floor: which operation failed, on what path, how far it had got.
+//! The one error of this floor: which operation failed, on which path, after how many bytes.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,8 @@ use crate::quote;
 
 /// Why one file was not copied, or not wholly.
 ///
-/// It displays as `PATH: what failed: OS error`, with the bytes that had arrived and what the user
-/// can do where there is something to say; the OS error is also the
-/// [`source`](std::error::Error::source).
+/// Displays as `PATH: operation: OS error`, with the number of bytes delivered and a hint for the user
+/// where there are any. The OS error is also the [`source`](std::error::Error::source).
 ///
 /// ```
 /// use std::path::Path;
@@ -71,7 +70,7 @@ impl Error {
         Self::new(path, what.into(), Some(error))
     }
 
-    /// Nothing failed, but going on would be wrong.
+    /// No call failed, but going on would be wrong.
     pub(crate) fn refusal(path: &Path, what: impl Into<Cow<'static, str>>) -> Self {
         Self::new(path, what.into(), None)
     }
@@ -90,7 +89,7 @@ impl Error {
         error
     }
 
-    /// The source changed, and that is a failure ([`Options::stable`](crate::Options::stable)).
+    /// The source changed, which is a failure here ([`Options::stable`](crate::Options::stable)).
     pub(crate) fn unstable(path: &Path, change: String) -> Self {
         let mut error = Self::new(path, change.into(), None);
         error.0.unstable = true;
@@ -112,7 +111,7 @@ impl Error {
         ours
     }
 
-    /// The error concerns the path and `target` together, such as a way of copying refused between the two.
+    /// The error concerns the path and `target` together: a method refused between the two, for instance.
     pub(crate) fn onto(mut self, target: &Path) -> Self {
         self.0.onto = Some(target.to_path_buf());
         self
@@ -123,7 +122,7 @@ impl Error {
         self
     }
 
-    /// Was the way of copying, or the space that was asked for, refused before the first byte?
+    /// Was the method, or the requested space, refused before the first byte?
     pub(crate) fn is_untouched(&self) -> bool {
         self.0.untouched
     }
@@ -133,43 +132,43 @@ impl Error {
         self.0.unstable
     }
 
-    /// With what became of the target, and what the user can do.
+    /// Adds the state of the target, and a hint for the user.
     pub(crate) fn adding(mut self, outcome: &str, hint: &'static str) -> Self {
         self.0.what = format!("{}; {outcome}", self.0.what).into();
         self.hinting(hint)
     }
 
-    /// The path that the operation concerned, as the user wrote it.
+    /// The path of the failed operation, as the user wrote it.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// What failed, without path and OS error.
+    /// The operation that failed, without path and OS error.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.0.what
     }
 
-    /// Did the user refuse to have the target replaced? Then there is no need to tell.
+    /// Did the user refuse to replace the target? Such an error needs no message.
     #[must_use]
     pub fn is_declined(&self) -> bool {
         self.0.declined
     }
 
-    /// The bytes that had reached the target, when data had begun to move.
+    /// The number of bytes delivered to the target, if data had begun to move.
     #[must_use]
     pub fn delivered_bytes(&self) -> Option<u64> {
         self.0.delivered_bytes
     }
 
-    /// What the operating system said, where it said something.
+    /// The OS error, if a system call failed.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         self.0.os.as_ref()
     }
 
-    /// What the user can do, where there is something.
+    /// A hint for the user, if there is any.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
@@ -212,7 +211,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// The operating system's words alone, as C programs print them.
+/// The OS error's text alone, as C programs print the error.
 pub(crate) fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

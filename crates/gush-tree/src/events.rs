@@ -1,4 +1,4 @@
-//! What a copy tells while it goes on, and asks.
+//! The events and questions of a copy under way.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use rustix::fs::Stat;
 
 use crate::Error;
 
-/// The listener of a copy; every method has a default, and `()` listens to nothing.
+/// The listener of a copy. Every method has a default, and `()` ignores all events.
 ///
 /// ```
 /// struct Loud;
@@ -17,7 +17,7 @@ use crate::Error;
 /// }
 /// ```
 pub trait Events: Send {
-    /// The target is about to be made; `backup` is what the existing one was renamed to.
+    /// The target is about to be made; `backup` is the new name of the existing target.
     fn starts(&mut self, _source: &Path, _target: &Path, _backup: Option<&Path>) {}
 
     /// A directory of `--parents` was made after one of the source.
@@ -29,7 +29,7 @@ pub trait Events: Send {
     /// An existing target was removed to make room.
     fn removed(&mut self, _target: &Path) {}
 
-    /// Something did not work that is worth a message; the copy goes on.
+    /// An optional step failed: the user gets a message, and the copy goes on.
     fn warns(&mut self, _warning: &Error) {}
 
     /// May this existing target be replaced? Asked only with [`ask`](crate::Options::ask).
@@ -50,16 +50,16 @@ pub trait Events: Send {
 
 impl Events for () {}
 
-/// An existing target that may or may not be replaced.
+/// The question whether an existing target may be replaced.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The target.
     pub target: &'a Path,
-    /// Its permission bits.
+    /// The target's permission bits.
     pub mode_bits: u32,
-    /// May this process write to it?
+    /// May this process write to the target?
     pub writable: bool,
-    /// Would it be removed if it cannot be opened?
+    /// Would a target that cannot be opened be removed?
     pub replaces: bool,
 }
 

@@ -1,4 +1,4 @@
-//! One file's whole story: may it be copied, what must make room, and which room does it.
+//! One file's whole story: the checks, the room for the target, and the module that copies.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::place::{FileId, Place, kind, same_file};
 use crate::room::Look;
 use crate::{links, open, regular, special};
 
-/// Copies files one after the other, and remembers what several of them need to know of each other.
+/// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
 ///
 /// ```
 /// use gush_tree::{Copier, Options, Place};
@@ -38,39 +38,39 @@ pub struct Copier<'o> {
     memory: Memory,
 }
 
-/// How a copy ended that did not fail.
+/// The outcome of a successful copy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Done {
-    /// What was made.
+    /// How the target was made.
     pub action: Action,
-    /// What the engine did, if data moved.
+    /// The engine's report, if data moved.
     pub report: Option<Report>,
-    /// The target was re-read and holds what the source holds.
+    /// The target was re-read, and the content equals the source's.
     pub verified: bool,
-    /// The blake3 digest of source and target, if that was verified by their hashes: files with large holes
-    /// are compared instead.
+    /// The blake3 digest of source and target, if they were verified by hash. Files with large holes are
+    /// compared range by range instead.
     pub digest: Option<gush::Digest>,
-    /// Where the file is that the target was before.
+    /// The new name of the old target, if there is a backup.
     pub backup: Option<PathBuf>,
-    /// Nothing that was required is missing; the events told what is.
+    /// Everything required was preserved. If not, [`Events::warns`] told what is missing.
     pub complete: bool,
-    /// The file that was made or written, for later names of the same source.
+    /// The file made or written, for later names of the same source.
     made: Option<FileId>,
 }
 
-/// What was made of a source.
+/// How the target was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A copy of its data or attributes.
+    /// A copy of the source's data or attributes.
     Copied,
-    /// Another name of the same file.
+    /// Another name of the source file, or of an earlier copy of it.
     HardLinked,
-    /// A symbolic link, to it or like it.
+    /// A symbolic link to the source, or with the same text as the source.
     SymbolicLinked,
-    /// A special file like it.
+    /// A special file of the same kind and device number.
     Recreated,
-    /// Nothing: the target is the source already, or is not to be replaced.
+    /// Nothing was made: the target is the source already, or is not to be replaced.
     Skipped,
 }
 
@@ -95,9 +95,9 @@ pub(crate) struct Job<'a> {
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: Stat,
     pub(crate) target: Place<'a>,
-    /// What is at the target, if the copy goes into it or replaces it.
+    /// The file at the target, if the copy writes into or replaces this file.
     pub(crate) existing: Option<Stat>,
-    /// The target's name is taken, and what has it is to give way when the new file is whole.
+    /// The target's name is taken, and the file there gives way when the new file is whole.
     pub(crate) displaces: bool,
     pub(crate) refusals: &'a Refusals,
 }
@@ -115,7 +115,7 @@ impl<'o> Copier<'o> {
         Self { options, refusals: Refusals::default(), memory: Memory::default() }
     }
 
-    /// A copier for several sources in one directory: it refuses to overwrite what it just made.
+    /// A copier for several sources in one directory, which refuses to overwrite its own earlier copies.
     ///
     /// ```
     /// use gush_tree::{Copier, Options, Place};
@@ -140,8 +140,8 @@ impl<'o> Copier<'o> {
     /// Copies one file.
     ///
     /// # Errors
-    /// Whatever kept the target from being made, or from being whole. A new target may then hold
-    /// what had arrived, unless [`Options::atomic`] is set.
+    /// When the target could not be made, or not completed. A new target may then hold the bytes
+    /// delivered so far, unless [`Options::atomic`] is set.
     pub fn copy(
         &mut self,
         source: Place<'_>,
@@ -151,9 +151,9 @@ impl<'o> Copier<'o> {
         self.copy_to(source, target, false, events)
     }
 
-    /// As [`copy`](Self::copy), to a name that nothing has, except perhaps a dangling symbolic link.
+    /// As [`copy`](Self::copy), to a free name, or a dangling symbolic link.
     ///
-    /// Saves looking at the target; one that exists after all is an error, not overwritten.
+    /// Saves a look at the target. A target found there after all is an error, and is not overwritten.
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
@@ -224,16 +224,16 @@ impl<'o> Copier<'o> {
             Some(earlier) => links::again(&job, &earlier).map(|()| Done::new(Action::HardLinked)),
             None => make(&job, follow, events),
         };
-        // Data syncs its directory itself, between its other steps.
+        // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
             true => open::sync_directory(&job).map(|()| done),
             false => Ok(done),
         });
         match result {
-            // As GNU: what lacks something that was required has failed.
+            // As GNU: a copy that lacks required metadata has failed.
             Ok(done) if !done.complete && room.undo(&target, events) => {
                 let text =
-                    "not replaced: the copy lacked what was required, and the old file is back";
+                    "not replaced: the copy lacked required metadata, and the old file is back";
                 Err(Error::refusal(target.shown, text))
             }
             Ok(done) => {
@@ -287,8 +287,8 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
         true => links::copy(job, source.as_fd()).map(|()| 0)?,
         false => special::recreate(job)?,
     };
-    // What was just made has one name. A file that took that name meanwhile keeps its own metadata.
-    let replaced = "got no attributes: another file took its name after it was made";
+    // The new entry has one name. A file that took this name meanwhile keeps its own metadata.
+    let replaced = "got no attributes: another file took the name after the copy";
     let (target, target_stat) = pin(job.target, replaced, |found| {
         let alike = (kind(found), found.st_rdev) == (source_kind, job.source_stat.st_rdev);
         alike && found.st_nlink == 1
@@ -309,7 +309,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     Ok(Done { complete, made: Some(FileId::of(&target_stat)), ..Done::new(action) })
 }
 
-/// Holds on to what has this name, if it is what it must be.
+/// Opens `place` with `O_PATH`, and fails with `replaced` unless `is_right` accepts the file found there.
 fn pin(
     place: Place<'_>,
     replaced: &'static str,

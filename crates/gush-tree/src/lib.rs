@@ -1,13 +1,13 @@
-//! What to move: one file with its name, its metadata and its promises.
+//! Copies of files: one file with name, metadata and promises.
 //!
-//! The engine below (`gush`) moves bytes between descriptors and knows nothing of names. This floor
-//! knows names: which target each source becomes ([`Naming`]), whether the two are one file, what
-//! happens to a target that exists ([`Update`], [`Backup`]), how source and target are opened so
-//! that nobody can slip another file in between, which metadata follows and in what order
-//! ([`Preserve`]), and how a file appears whole or not at all ([`Options::atomic`]).
+//! The engine below (`gush`) moves bytes between descriptors and knows nothing of names. This floor knows
+//! names: which target each source becomes ([`Naming`]), whether the two are one file, the fate of a
+//! target already there ([`Update`], [`Backup`]), how source and target are opened so that nobody can slip
+//! another file in between, which metadata follows and in what order ([`Preserve`]), and how a file appears
+//! whole or not at all ([`Options::atomic`]).
 //!
-//! A [`Copier`] tells that story for one file after the other, reports what goes on to [`Events`],
-//! and answers [`Done`] or an [`Error`] that says what failed, on which path, and how far it got.
+//! A [`Copier`] copies one file after the other and reports to [`Events`]. The result is [`Done`], or an
+//! [`Error`] with the failed operation, the path, and the number of bytes delivered.
 //!
 //! ```
 //! use gush_tree::{Copier, ModeRule, Options, Place};

@@ -13,8 +13,7 @@ use crate::memory::Earlier;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
 
-/// `target` becomes another name of what this command copied before, unless another file has that
-/// name by now.
+/// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
 pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
     let first = Place { dir: job.target.dir, name: &earlier.name, shown: &earlier.shown };
     let what = || format!("cannot create hard link to {}", quote::always(first.shown));
@@ -31,7 +30,8 @@ pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
         let by_path = || fs::linkat(CWD, &path, place.dir, place.name, AtFlags::SYMLINK_FOLLOW);
         let by_fd = || fs::linkat(&fd, c"", place.dir, place.name, AtFlags::EMPTY_PATH);
         match retry_on_intr(by_path) {
-            // No /proc; the other way needs a capability or Linux 6.10 (open(2) on O_PATH).
+            // ENOENT: there is no /proc. linkat by descriptor needs a capability or Linux 6.10 (open(2) on
+            // O_PATH).
             Err(Errno::NOENT) => retry_on_intr(by_fd),
             done => done,
         }
@@ -39,7 +39,7 @@ pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
     make(&job.target, true, link).map_err(failed)
 }
 
-/// `target` becomes another name of `source`, a file that the message calls `shown`.
+/// Makes `target` another name of `source`.
 pub(crate) fn hard(
     job: &Job<'_>,
     source: Place<'_>,
@@ -61,7 +61,7 @@ pub(crate) fn hard(
     })
 }
 
-/// `target` becomes a symbolic link to the source's name (`-s`).
+/// Makes `target` a symbolic link to the source's name (`-s`).
 pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
     let text = job.source.name;
     if !text.is_absolute() && !is_in_current_directory(&job.target) {
@@ -82,7 +82,7 @@ pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
     })
 }
 
-/// `target` becomes a symbolic link with the same text as the source, which `source` holds.
+/// Makes `target` a symbolic link with the text of the source; the descriptor `source` holds the source link.
 pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
     let text = retry_on_intr(|| fs::readlinkat(source, c"", Vec::new()))
         .map_err(|errno| Error::os(job.source.shown, "cannot read symbolic link", errno))?;
@@ -92,7 +92,7 @@ pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|errno| Error::os(job.target.shown, "cannot create symbolic link", errno))
 }
 
-/// Makes a link; an existing name is replaced in one step, never removed first.
+/// Makes a link. An existing name is replaced by one rename, never removed first.
 fn make(
     target: &Place<'_>,
     may_replace: bool,
@@ -104,12 +104,12 @@ fn make(
     }
 }
 
-/// A relative link text starts from the link's directory, the user's name from the current one.
+/// A relative link text starts from the link's directory, and the user's name from the current directory.
 fn is_in_current_directory(target: &Place<'_>) -> bool {
     let parent = Place { name: target.parent(), ..*target };
     match (Place::here(Path::new(".")).stat(true), parent.stat(true)) {
         (Ok(here), Ok(there)) => same_file(&here, &there),
-        // What keeps it from being looked at will keep the link from being made.
+        // An error here will keep the link from being made, too, and is told then.
         _ => true,
     }
 }

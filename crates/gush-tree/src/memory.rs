@@ -1,4 +1,4 @@
-//! What the copies of one command need to know of each other.
+//! A command's memory of earlier copies.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::options::{Dereference, Make, Options};
 use crate::place::{FileId, Place, kind};
 use crate::quote;
 
-/// Sources and targets so far.
+/// The sources and targets so far.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     several: Option<Several>,
@@ -18,50 +18,56 @@ pub(crate) struct Memory {
     linked: HashMap<FileId, Earlier>,
 }
 
-/// A copy that succeeded: its name, and which file it is.
+/// An earlier successful copy: name and file.
 #[derive(Clone, Debug)]
 pub(crate) struct Earlier {
     pub(crate) name: PathBuf,
-    /// What the user calls it.
+    /// The name as the user wrote it.
     pub(crate) shown: PathBuf,
     pub(crate) file: FileId,
-    /// It is a symbolic link itself, not what its name leads to.
+    /// The copy is itself a symbolic link, not to be followed.
     pub(crate) is_link: bool,
 }
 
-/// What is remembered so that several sources do not overwrite each other.
+/// The files already named or made, so that several sources do not overwrite each other.
 #[derive(Debug, Default)]
 struct Several {
-    sources: HashSet<(FileId, PathBuf)>,
+    /// The names of each source.
+    sources: HashMap<FileId, Vec<PathBuf>>,
     targets: HashSet<(FileId, PathBuf)>,
 }
 
 impl Memory {
-    /// For a command with several sources: one alone has nothing to remember.
+    /// For a command with several sources. A single source needs no such memory.
     pub(crate) fn of_several() -> Self {
         Self { several: Some(Several::default()), ..Self::default() }
     }
 
+    /// Was this entry of a directory a source before, in any spelling (`a`, `./a`, `d/../a`)? Another link to the same
+    /// file is another source.
     pub(crate) fn was_named_before(
         &mut self,
         options: &Options,
         source: &Place<'_>,
         stat: &Stat,
     ) -> bool {
-        let backs_up = options.backup.is_some();
-        self.several.as_mut().is_some_and(|several| {
-            !several.sources.insert((FileId::of(stat), source.name.to_path_buf())) && !backs_up
-        })
+        let Some(several) = &mut self.several else { return false };
+        let names = several.sources.entry(FileId::of(stat)).or_default();
+        let is_known = names.iter().any(|name| Place { name, ..*source }.is_same_entry(source));
+        if !is_known {
+            names.push(source.name.to_path_buf());
+        }
+        is_known && options.backup.is_none()
     }
 
-    /// Did this command make what is now at the target?
+    /// Did this command make the file now at the target?
     pub(crate) fn has_made(&self, target: &Place<'_>, stat: &Stat) -> bool {
         self.several.as_ref().is_some_and(|several| {
             several.targets.contains(&(FileId::of(stat), target.name.to_path_buf()))
         })
     }
 
-    /// Never copy through a link that this very command made.
+    /// Refuses a copy through a symbolic link made by this command.
     pub(crate) fn check_link_just_made(
         &self,
         options: &Options,
@@ -89,13 +95,13 @@ impl Memory {
         }
     }
 
-    /// The target that this same source became before, by another name.
+    /// The earlier copy of this source by another name, if there is one.
     pub(crate) fn earlier(&self, source: &Stat, target: &Place<'_>) -> Option<Earlier> {
         let first = self.linked.get(&FileId::of(source))?;
         (first.name != target.name).then(|| first.clone())
     }
 
-    /// A copy succeeded, as the file `made`; more names of its source shall become names of that.
+    /// Remembers the copy `made`, so that other names of the source become names of this copy.
     pub(crate) fn remember_copy(
         &mut self,
         options: &Options,

@@ -1,7 +1,7 @@
 //! Metadata in GNU's order: times, owner, extended attributes, access control list and mode.
 //!
-//! Writing an attribute needs the old mode, changing the owner clears set-id bits and capabilities,
-//! and the mode that opens the file to others must come when all else is right.
+//! Writing an attribute needs the old mode, and changing the owner clears set-id bits and capabilities. The
+//! mode that opens the file to others must come last, when all else is right.
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -16,15 +16,15 @@ use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
 use crate::place::{Place, proc_path};
 use crate::xattr::{self, Holder};
 
-/// Set-user-id, set-group-id and sticky: worthless, or dangerous, with another owner.
+/// Set-user-id, set-group-id and sticky. With another owner these bits are useless or dangerous.
 const SPECIAL_BITS: u32 = 0o7000;
 
 /// A file whose metadata is read or written.
 #[derive(Clone, Copy)]
 pub(crate) enum Handle<'a> {
     Open(BorrowedFd<'a>),
-    /// A symbolic link, a special file or a directory that is held by an `O_PATH` descriptor: its
-    /// name may have become another file's by now.
+    /// A symbolic link, a special file or a directory, held by an `O_PATH` descriptor: another file may have
+    /// its name by now.
     Pinned {
         fd: BorrowedFd<'a>,
         is_link: bool,
@@ -62,8 +62,8 @@ impl<'a> Handle<'a> {
         let mode = Mode::from_bits_retain(bits & 0o7777);
         retry_on_intr(|| match self {
             Self::Open(fd) => fs::fchmod(fd, mode),
-            // fchmod(2) refuses O_PATH; fchmodat2(2) came with Linux 6.6 only. As glibc's fchmodat
-            // does it: without /proc there is no way.
+            // fchmod(2) refuses O_PATH, and fchmodat2(2) came only with Linux 6.6. Without /proc there is no
+            // way, as in glibc's fchmodat.
             Self::Pinned { fd, .. } => {
                 fs::chmod(proc_path(fd), mode).map_err(|errno| match errno {
                     Errno::NOENT => Errno::OPNOTSUPP,
@@ -78,7 +78,7 @@ impl<'a> Handle<'a> {
     }
 }
 
-/// One file's metadata on its way.
+/// The transfer of one file's metadata.
 pub(crate) struct Transfer<'a> {
     pub(crate) options: &'a Options,
     pub(crate) source: Handle<'a>,
@@ -86,18 +86,18 @@ pub(crate) struct Transfer<'a> {
     pub(crate) source_shown: &'a Path,
     pub(crate) target: Handle<'a>,
     pub(crate) target_shown: &'a Path,
-    /// What the target was when it was opened; needed when the owner is kept.
+    /// The target's stat at the time of opening; needed when the owner is kept.
     pub(crate) target_stat: Option<Stat>,
     pub(crate) created: bool,
-    /// Permission bits that the new file was created without, or with in excess, until now.
+    /// Permission bits lacking in the new file, or in excess, until the final mode is set.
     pub(crate) provisional_bits: u32,
 }
 
-/// The bits to create a file with, and those that [`Transfer`] has to put right.
+/// The bits to create a file with, and the bits left for [`Transfer`] to correct.
 pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32) {
     let wanted = source_bits & 0o777;
     let withheld = if preserve.owner { wanted & 0o077 } else { 0 };
-    // Extended attributes can only be written to a file that its owner may write.
+    // Only a file with write permission for the owner takes extended attributes.
     let lent = match preserve.xattrs {
         Xattrs::Leave => 0,
         _ if process::geteuid().is_root() => 0,
@@ -107,7 +107,7 @@ pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32)
 }
 
 impl Transfer<'_> {
-    /// Applies everything that is asked for; `false` when something that was required failed.
+    /// Applies all requested metadata; `false` when a required part failed.
     pub(crate) fn apply(&self, events: &mut dyn Events) -> bool {
         let preserve = &self.options.preserve;
         if preserve.times
@@ -223,7 +223,7 @@ impl Transfer<'_> {
                 self.target.set_mode(0o666 & !umask())
             }
             _ if self.provisional_bits == 0 => Ok(()),
-            // The umask may withhold all that was withheld on purpose; what was lent must go.
+            // The umask may withhold all bits withheld on purpose, but a lent bit must go.
             _ => self.target.set_mode(self.source_stat.st_mode & 0o777 & !umask()),
         }
     }
@@ -232,8 +232,8 @@ impl Transfer<'_> {
         match self.source.holder().get(xattr::ACL) {
             Ok(acl) => {
                 if let Err(errno) = self.target.holder().set(xattr::ACL, &acl) {
-                    // The group's bits of the mode are the list's mask: without the list they would
-                    // give the group what the list may deny.
+                    // The mode's group bits are the list's mask. Without the list they would grant the group
+                    // rights that the list may deny.
                     let group = xattr::group_bits(&acl).unwrap_or(0) << 3;
                     self.target.set_mode(bits & (!0o070 | group))?;
                     return Err(errno);
@@ -248,12 +248,12 @@ impl Transfer<'_> {
 
 enum Owner {
     Kept,
-    /// Not possible for this user, which is no error.
+    /// Impossible for this user, which is no error.
     Lost,
     Failed,
 }
 
-/// Sets user and group; `false` when only root could, and then at least the group is tried.
+/// Sets user and group. `false` when only root may set the user; the group alone is tried then.
 fn set_owner(target: Handle<'_>, wanted: &Stat) -> io::Result<bool> {
     match target.set_owner(Some(wanted.st_uid), wanted.st_gid) {
         Ok(()) => Ok(true),
@@ -265,7 +265,7 @@ fn set_owner(target: Handle<'_>, wanted: &Stat) -> io::Result<bool> {
     }
 }
 
-/// A directory's default list may have given the new file one.
+/// Removes the access control list that a directory's default list may have given the new file.
 fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
     match holder.remove(xattr::ACL) {
         Err(errno) if !xattr::is_absence(errno) => Err(errno),
@@ -273,9 +273,9 @@ fn drop_acl(holder: &Holder<'_>) -> io::Result<()> {
     }
 }
 
-/// Gives a file that will replace another one what that one had: owner, attributes, mode.
+/// Gives a file that will replace another one the owner, attributes and mode of the other.
 ///
-/// As with a copy into the existing file, only the data and what is preserved shall change.
+/// Only the data and the preserved metadata shall change, as with a copy into the existing file.
 pub(crate) fn inherit(
     new: BorrowedFd<'_>,
     old: &Place<'_>,
@@ -285,7 +285,7 @@ pub(crate) fn inherit(
     let target = Handle::Open(new);
     let same_owner = (old_stat.st_uid, old_stat.st_gid) == (new_stat.st_uid, new_stat.st_gid);
     let kept = same_owner || set_owner(target, old_stat)?;
-    // An unreadable file keeps its attributes to itself.
+    // An unreadable file's attributes cannot be copied.
     if let Ok(old) = old.open(fs::OFlags::RDONLY | fs::OFlags::NONBLOCK, Mode::empty()) {
         use std::os::fd::AsFd as _;
         let (from, to) = (Holder::Open(old.as_fd()), target.holder());
@@ -306,10 +306,10 @@ pub(crate) fn times_of(stat: &Stat) -> Timestamps {
     }
 }
 
-/// The umask of this thread. umask(2) can only be asked by setting it, which for that moment gives
-/// files that other threads create the wrong mode; proc(5) tells it (since Linux 4.7).
+/// The umask of this thread, read from proc(5) (since Linux 4.7). umask(2) answers only by setting a new
+/// mask, which for a moment gives files that other threads create the wrong mode.
 pub(crate) fn umask() -> u32 {
-    // Where nobody tells, no permission is given that the umask could withhold.
+    // Without an answer, grant no permission that the umask could withhold.
     const STRICTEST: u32 = 0o077;
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));

@@ -1,4 +1,4 @@
-//! Where each source goes: `SRC DST`, `SRC... DIR`, `-t DIR`, `-T`, `--parents`.
+//! The target of each source: `SRC DST`, `SRC... DIR`, `-t DIR`, `-T`, `--parents`.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,51 +12,51 @@ use crate::error::Error;
 use crate::place::Place;
 use crate::quote;
 
-/// How the operands are to be understood.
+/// How the operands are understood.
 #[derive(Clone, Debug, Default)]
 pub struct Naming {
     /// `-t DIR`: every operand is a source.
     pub target_directory: Option<PathBuf>,
-    /// `-T`: the last operand is a file, even if a directory has its name.
+    /// `-T`: the last operand is a file, even if the name is a directory's.
     pub no_target_directory: bool,
     /// `--parents`: the whole source name is made below the directory.
     pub parents: bool,
 }
 
-/// Where the sources go.
+/// The target, or the directory of the targets.
 #[derive(Debug)]
 pub enum Destination {
     /// The one source becomes this file.
     File {
-        /// What the user wrote.
+        /// The path as the user wrote it.
         path: PathBuf,
-        /// Nothing was there, unless it is a dangling symbolic link.
+        /// The path does not exist, or is a dangling symbolic link.
         missing: bool,
     },
     /// Each source becomes a file in this directory.
     Directory {
-        /// What the user wrote.
+        /// The path as the user wrote it.
         path: PathBuf,
-        /// The directory.
+        /// The open directory.
         dir: OwnedFd,
     },
 }
 
-/// Why the operands make no sense.
+/// Why the operands do not name a target.
 #[derive(Debug)]
 pub enum NamingError {
-    /// The command line is wrong; the text says how.
+    /// The command line is wrong; the text explains the mistake.
     Usage(String),
-    /// The target is not what it must be.
+    /// The target directory cannot be used.
     Target(Error),
 }
 
 impl Naming {
-    /// Takes the target from the operands; what stays are the sources.
+    /// Takes the target from the operands; the sources remain.
     ///
     /// # Errors
-    /// [`NamingError::Usage`] for too few or too many operands, [`NamingError::Target`] when a
-    /// directory is needed and the target is none.
+    /// [`NamingError::Usage`] for too few or too many operands, [`NamingError::Target`] when the target must
+    /// be a directory and is none.
     ///
     /// ```
     /// use std::path::PathBuf;
@@ -120,7 +120,7 @@ impl Naming {
         Ok(Destination::File { path, missing })
     }
 
-    /// The name that `source` gets below a target directory.
+    /// The name of `source` below a target directory.
     ///
     /// ```
     /// use std::path::Path;

@@ -1,4 +1,4 @@
-//! Opening source and target so that nobody can slip another file in between.
+//! How source and target are opened: nobody can slip another file in between.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -13,13 +13,14 @@ use crate::options::Dereference;
 use crate::place::{Place, kind, same_file};
 use crate::{quote, remedy};
 
-/// Opens the source for reading; the stat that comes back is of what was opened.
+/// Opens the source for reading. The stat is of the opened file.
 pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     let place = job.source;
     let no_follow = match job.options.dereference {
         Dereference::Never => OFlags::NOFOLLOW,
         _ => OFlags::empty(),
     };
+    refuse_closed(&place, "cannot open for reading")?;
     let fd = place
         .open(OFlags::RDONLY | no_follow, Mode::empty())
         .map_err(|errno| Error::os(place.shown, "cannot open for reading", errno))?;
@@ -31,21 +32,30 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     }
 }
 
+/// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies there.
+fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error> {
+    match gush_process::closed_behind(place.shown) {
+        Some(_) => Err(Error::os(place.shown, operation, Errno::BADF)),
+        None => Ok(()),
+    }
+}
+
 /// An open target.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
-    /// What was there before; `None` for a file that was created.
+    /// The stat of the old file; `None` for a new file.
     pub(crate) existing: Option<Stat>,
 }
 
-/// Opens the existing target, or creates it, as plain `cp` does; an existing one keeps its content until the
-/// engine knows what takes its place.
+/// Opens the existing target, or creates it, as plain `cp` does. An existing target keeps its content until
+/// the engine begins to replace the content.
 pub(crate) fn target(
     job: &Job<'_>,
     source: &Stat,
     creation_mode: Mode,
     events: &mut dyn Events,
 ) -> Result<Opened, Error> {
+    refuse_closed(&job.target, "cannot open for writing")?;
     if let Some(expected) = &job.existing {
         match open_existing(job, expected) {
             Ok(fd) => return not_the_source(job, source, expected, fd),
@@ -61,8 +71,8 @@ pub(crate) fn target(
     create(job, creation_mode).map(|fd| Opened { fd, existing: None })
 }
 
-/// Is the target to be replaced by name, once the new file is whole? That is so where `--force` would remove
-/// a target that cannot be opened, and the method that was named may yet be refused.
+/// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would remove a
+/// target that cannot be opened and the named method may still be refused.
 pub(crate) fn gives_way(job: &Job<'_>) -> bool {
     let options = job.options;
     job.existing.as_ref().is_some_and(|expected| {
@@ -76,7 +86,8 @@ pub(crate) fn gives_way(job: &Job<'_>) -> bool {
 
 fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
     let write_only = || job.target.open(OFlags::WRONLY, Mode::empty());
-    // Mapping and re-reading the target need read access; a FIFO would never wait for its reader.
+    // Mapping and re-reading the target need read access. A FIFO opened for both would never wait for its
+    // reader.
     if kind(expected) != FileType::RegularFile || !job.options.data {
         return write_only();
     }
@@ -86,7 +97,7 @@ fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// The target, once it is certain that it is neither the source nor another file than before.
+/// Accepts the opened target if the file is the expected one and not the source.
 fn not_the_source(
     job: &Job<'_>,
     source: &Stat,
@@ -134,7 +145,7 @@ pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
     Error::os(job.target.shown, "cannot create", errno)
 }
 
-/// A file that was to appear whole could not be made, or not take the target's name.
+/// The error of an atomic target that could not be created or named.
 pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
     let error = cannot_create(job, errno);
     let parent = Place { name: job.target.parent(), ..job.target };
@@ -177,10 +188,10 @@ pub(crate) fn are_same(job: &Job<'_>) -> Error {
     Error::about_both(job.target.shown, format!("{source} and {target} are the same file"))
 }
 
-/// Closes a target and says what only close(2) tells, such as a full quota on NFS.
+/// Closes a target and returns the errors told by close(2) alone, such as a full quota on NFS.
 pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
     match nix::unistd::close(fd) {
-        // Linux has closed it all the same.
+        // Linux closes the descriptor before EINTR (close(2)).
         Ok(()) | Err(nix::errno::Errno::EINTR) => Ok(()),
         Err(errno) => {
             let errno = Errno::from_raw_os_error(errno as i32);

@@ -1,4 +1,4 @@
-//! What a copy shall do: plain data, decided before the first system call.
+//! The options of a copy: plain data, decided before the first system call.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use rustix::fs::FileType;
 
 use crate::backup::Backup;
 
-/// Everything that can be asked of a copy; the default is `cp SRC DST`.
+/// All options of a copy; the default is `cp SRC DST`.
 ///
 /// ```
 /// use gush_tree::{ModeRule, Options};
@@ -17,13 +17,13 @@ use crate::backup::Backup;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// A copy, or a link instead of one.
+    /// A copy, or a link instead.
     pub make: Make,
     /// Move the data too; `false` is `--attributes-only`.
     pub data: bool,
     /// Which symbolic links are followed in sources.
     pub dereference: Dereference,
-    /// What becomes of FIFOs, sockets and devices.
+    /// How FIFOs, sockets and devices are treated.
     pub specials: Specials,
     /// Which existing targets are replaced.
     pub update: Update,
@@ -31,22 +31,23 @@ pub struct Options {
     pub ask: bool,
     /// Remove an existing target that cannot be opened, and try again.
     pub force: bool,
-    /// Remove each existing target before opening it.
+    /// Remove each existing target first.
     pub remove_first: bool,
-    /// Create the file that a dangling symbolic link as target points to.
+    /// Create the missing file behind a dangling symbolic link at the target.
     pub through_dangling: bool,
     /// The metadata to keep.
     pub preserve: Preserve,
     /// How an existing target is kept under another name.
     pub backup: Option<Backup>,
-    /// The final name shows the old file or the whole new one, never something in between.
+    /// The final name shows the old file or the whole new one, never a half-written one.
     pub atomic: bool,
-    /// The file and its directory are on stable storage when the copy is reported as done.
+    /// The file and its directory reach stable storage before the copy returns.
     pub sync: bool,
     /// Re-read the target and compare hashes.
     pub verify: bool,
-    /// A source that changes while it is copied is a failure, and not only worth a warning. Its size and times tell;
-    /// stores through a shared mapping may change neither.
+    /// A source that changes during the copy is a failure, not just a warning. Size and times reveal the
+    /// change; stores through a shared mapping may change neither. Only a regular file that is no file of procfs or sysfs
+    /// has such times: any other source is refused.
     pub stable: bool,
     /// How the engine moves the bytes.
     pub moving: Moving,
@@ -76,7 +77,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// May a copy be refused before its first byte, because of how it was asked for?
+    /// May these options lead to a refusal before the first byte?
     pub(crate) fn may_be_refused(&self) -> bool {
         let moving = &self.moving;
         self.data
@@ -86,10 +87,10 @@ impl Options {
                 || moving.space == Some(gush::Space::Reserve))
     }
 
-    /// May a file get a temporary name on its way, which [`remove_temporaries`] would remove?
+    /// May a file get a temporary name meanwhile, which [`remove_temporaries`] would remove?
     ///
-    /// Atomic copies do, and those that take an existing target's place only if the method that was named
-    /// serves.
+    /// Atomic copies make temporary names. So do copies that take the place of an existing target only if the
+    /// named method serves.
     ///
     /// [`remove_temporaries`]: crate::remove_temporaries
     ///
@@ -105,14 +106,14 @@ impl Options {
         self.atomic || (removes && self.may_be_refused())
     }
 
-    /// Is a source of this kind opened and read, rather than linked or made anew?
+    /// Is a source of this kind opened and read, instead of linked or made anew?
     pub(crate) fn reads(&self, source_kind: FileType) -> bool {
         let like_files = self.specials == Specials::Read && source_kind != FileType::Symlink;
         self.make == Make::Copy && (source_kind == FileType::RegularFile || like_files)
     }
 }
 
-/// What is made of a source.
+/// The kind of target made from a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Make {
     /// A copy.
@@ -120,7 +121,7 @@ pub enum Make {
     Copy,
     /// Another name of the same file.
     HardLink,
-    /// A symbolic link to it.
+    /// A symbolic link to the source.
     SymbolicLink,
 }
 
@@ -129,18 +130,18 @@ pub enum Make {
 pub enum Dereference {
     /// None: a link is copied as a link (`-P`).
     Never,
-    /// Those the user named (`-H`).
+    /// Links named by the user (`-H`).
     Named,
     /// All (`-L`).
     Always,
 }
 
-/// What becomes of FIFOs, sockets and devices.
+/// How FIFOs, sockets and devices are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
-    /// They are read like files.
+    /// Special files are read like files.
     Read,
-    /// They are made anew (`-R`).
+    /// Special files are made anew (`-R`).
     Recreate,
 }
 
@@ -149,11 +150,11 @@ pub enum Specials {
 pub enum Update {
     /// All.
     All,
-    /// None; that is no failure.
+    /// None; a target that stays is no failure.
     None,
-    /// None, and each is a failure.
+    /// None; each target that stays is a failure.
     NoneFail,
-    /// Those that are older than the source.
+    /// Targets older than the source.
     Older,
 }
 
@@ -178,7 +179,7 @@ pub struct Preserve {
     pub owner: bool,
     /// Times of last access and modification.
     pub times: bool,
-    /// Sources that are one file become targets that are one file.
+    /// Names of one source file become names of one target file.
     pub links: bool,
     /// Extended attributes.
     pub xattrs: Xattrs,
@@ -188,19 +189,19 @@ pub struct Preserve {
     pub required: bool,
 }
 
-/// Which permission bits a target gets.
+/// The rule for a target's permission bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ModeRule {
-    /// A new file gets the source's less the umask, an existing one keeps its own.
+    /// A new file gets the source's bits less the umask; an existing file keeps its own bits.
     #[default]
     Umask,
-    /// The source's, with its access control list.
+    /// The target gets the source's bits and access control list.
     Keep,
     /// A new file gets read and write for all, less the umask.
     Fresh,
 }
 
-/// How hard extended attributes are tried.
+/// The effort to copy extended attributes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Xattrs {
     /// Not at all.
@@ -214,10 +215,10 @@ pub enum Xattrs {
     Require,
 }
 
-/// How hard the SELinux label is tried.
+/// The effort to copy the SELinux label.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Label {
-    /// Not at all: the kernel picks one.
+    /// Not at all: the kernel picks a label.
     #[default]
     Leave,
     /// Silently (`-a`).
@@ -242,19 +243,19 @@ pub struct Moving {
     pub choice: gush::Choice,
     /// Whether blocks may be shared with the source.
     pub reflink: Reflink,
-    /// No method by which later writes to the source can show in the copy.
+    /// Exclude methods by which later writes to the source can show in the copy.
     pub isolated: bool,
-    /// What becomes of holes and zeros.
+    /// The treatment of holes and zeros.
     pub holes: gush::Holes,
     /// Threads for one file; 0 lets the engine choose.
     pub threads: usize,
     /// Sizes and advice.
     pub tuning: gush::Tuning,
-    /// When the target's space is found; `None` reserves it where that makes writing faster.
+    /// When blocks are allocated for the target; `None` reserves them where this makes writing faster.
     pub space: Option<gush::Space>,
-    /// The user's measured profile, which may reorder the engine's choice.
+    /// The user's measured profile, which may reorder the engine's methods.
     pub profile: Option<Arc<gush::Profile>>,
-    /// The most bytes a second.
+    /// The rate limit.
     pub limit: Option<gush::Rate>,
 }
 
@@ -274,13 +275,13 @@ impl Default for Moving {
     }
 }
 
-/// Whether blocks may be shared with the source.
+/// Whether the copy may share blocks with the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reflink {
-    /// Where the file system can.
+    /// Share where the file system can.
     Auto,
-    /// Or the copy fails.
+    /// Share, or fail.
     Always,
-    /// Never, so that every byte is written anew.
+    /// Never share: every byte is written anew.
     Never,
 }

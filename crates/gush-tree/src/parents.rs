@@ -1,4 +1,4 @@
-//! The directories of `--parents`: made like those of the source, put right when the file is there.
+//! The directories of `--parents`: made like the source's, given their attributes when the file is there.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,8 +14,7 @@ use crate::metadata::{Handle, Transfer, umask};
 use crate::options::{ModeRule, Options, Xattrs};
 use crate::place::{Place, kind};
 
-/// Directories between the target directory and a file, whose attributes wait for
-/// [`finish`](Self::finish).
+/// Directories between the target directory and a file. Their attributes wait for [`finish`](Self::finish).
 ///
 /// ```
 /// use std::{fs::File, os::fd::AsFd};
@@ -40,7 +39,7 @@ pub struct Parents {
     waiting: Vec<Waiting>,
 }
 
-/// How a directory is held: one that may be entered but not read can be, too.
+/// The open flags for a directory: with O_PATH a directory may be held without the right to read.
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 #[derive(Debug)]
@@ -49,17 +48,18 @@ struct Waiting {
     source_stat: Stat,
     source_fd: OwnedFd,
     shown: PathBuf,
-    /// The directory itself: its name may be another's when the attributes are set.
+    /// The directory itself: another file may have the name when the attributes are set.
     fd: Arc<OwnedFd>,
-    /// What the mode must become, when making it writable changed it.
+    /// The final mode, if the directory was made with another one to be writable.
     restore_bits: Option<u32>,
 }
 
 impl Parents {
-    /// Makes the missing directories above `name`, which is below `dir`, after those of `source`.
+    /// Makes the missing directories above `name`, which is relative to `dir`, with the modes of `source`'s
+    /// directories.
     ///
     /// # Errors
-    /// When a source directory cannot be looked at, or a target directory not be made.
+    /// When a source directory cannot be looked at, or a target directory cannot be made.
     pub fn make(
         options: &Options,
         (dir, dir_shown): (BorrowedFd<'_>, &Path),
@@ -125,11 +125,11 @@ impl Parents {
         Ok(parents)
     }
 
-    /// Gives the directories their attributes, deepest first; `false` when something failed.
+    /// Gives the directories their attributes, deepest first; `false` when an attribute could not be set.
     pub fn finish(self, options: &Options, events: &mut dyn Events) -> bool {
         let mut attributes = options.clone();
         attributes.preserve.required = true;
-        // As GNU: times, owner and mode only.
+        // As GNU: times, owner and mode alone.
         attributes.preserve.xattrs = Xattrs::Leave;
         let mut complete = true;
         for waiting in self.waiting.iter().rev() {
@@ -158,7 +158,7 @@ impl Parents {
     }
 }
 
-/// `/` for a source from the root, so that its components can be pushed after it.
+/// `/` for an absolute source and an empty path for a relative one, to push the components to.
 fn root_of(source: &Path) -> PathBuf {
     PathBuf::from(OsString::from(if source.is_absolute() { "/" } else { "" }))
 }
@@ -169,7 +169,7 @@ fn source_directory(path: &Path) -> Result<(Stat, OwnedFd), Error> {
         .map_err(|errno| Error::os(path, "cannot get attributes", errno))
 }
 
-/// Makes one directory that this process can write to; tells which mode it must get in the end.
+/// Makes one directory, writable for this process; returns the final mode if different.
 fn make_directory(
     options: &Options,
     place: &Place<'_>,
@@ -185,7 +185,7 @@ fn make_directory(
     let asked = if preserve.mode == ModeRule::Fresh { 0o777 } else { bits } & !withheld;
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::from_bits_retain(asked)))
         .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
-    // Not through a link that took its name.
+    // Do not follow a link that took the directory's name.
     let fd = place
         .open(DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
         .map_err(|errno| Error::os(place.shown, "cannot open the new directory", errno))?;

@@ -1,4 +1,4 @@
-//! A name in a directory that is held open, and the system calls on it.
+//! A name in an open directory, and the system calls on this name.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
-/// Where a file is or shall be: a name below a directory, and the path as the user wrote it.
+/// A file's present or future place: a name below a directory, and the path as the user wrote it.
 ///
-/// System calls go through the directory's descriptor, so that renaming the directory meanwhile
-/// changes nothing; messages show [`shown`](Self::shown).
+/// System calls go through the directory's descriptor, so renaming the directory meanwhile changes nothing.
+/// Messages show [`shown`](Self::shown).
 ///
 /// ```
 /// use std::path::Path;
@@ -20,15 +20,15 @@ use rustix::io::{self, Errno, retry_on_intr};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The directory that `name` starts from.
+    /// The directory that a relative `name` starts from.
     pub dir: BorrowedFd<'a>,
     /// The name, relative to `dir` unless absolute.
     pub name: &'a Path,
-    /// What the user wrote.
+    /// The path as the user wrote it.
     pub shown: &'a Path,
 }
 
-/// One file, by any name: device and inode.
+/// A file's identity under all its names: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     device: u64,
@@ -75,28 +75,28 @@ impl<'a> Place<'a> {
         retry_on_intr(|| fs::renameat(self.dir, self.name, self.dir, name))
     }
 
-    /// Renames to a name that nothing has yet, in one step that no other process comes between.
+    /// Renames to a free name; never replaces a file that appears there meanwhile.
     pub(crate) fn rename_to_new(&self, name: &Path) -> io::Result<()> {
         let new_only = RenameFlags::NOREPLACE;
         let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
         match retry_on_intr(rename) {
-            // NFS, and FUSE file systems without the call (rename(2)).
+            // NFS, and FUSE file systems without support for RENAME_NOREPLACE (rename(2)).
             Err(Errno::INVAL | Errno::NOSYS) => self.link_then_unlink(name),
             other => other,
         }
     }
 
-    /// link(2) fails where the name is taken, as a rename that replaces nothing would.
+    /// link(2) fails where the name is taken, as RENAME_NOREPLACE does.
     fn link_then_unlink(&self, name: &Path) -> io::Result<()> {
         let new = Place { name, ..*self };
         let link = || fs::linkat(self.dir, self.name, self.dir, name, AtFlags::empty());
         let renamed = match retry_on_intr(link) {
             Ok(()) => match self.unlink() {
-                // Someone removed the old name first: the new one may be the file's last.
+                // Another process removed the old name first: the new name may be the file's last.
                 Err(Errno::NOENT) => return Ok(()),
                 unlinked => unlinked,
             },
-            // No hard links here: take the name by an empty file, which is ours to replace.
+            // No hard links here: reserve the name with an empty file of ours, which the rename replaces.
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 new.open(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, Mode::empty())?;
                 self.rename_to(name)
@@ -109,17 +109,17 @@ impl<'a> Place<'a> {
         renamed
     }
 
-    /// Holds on to what has this name, itself and not what a link leads to, without opening it.
+    /// Holds the entry by an O_PATH descriptor, without opening the file or following a link.
     pub(crate) fn pin(&self) -> io::Result<OwnedFd> {
         self.open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
     }
 
-    /// The same directory, another last component; only for names that have one.
+    /// A name in the same directory. The last component must exist.
     pub(crate) fn sibling(&self, name: &OsStr) -> PathBuf {
         self.name.with_file_name(name)
     }
 
-    /// The directory that holds the last component.
+    /// The name of the directory that holds the last component.
     pub(crate) fn parent(&self) -> &'a Path {
         match self.name.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -127,7 +127,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// A name such as `a/`, which only a directory can have.
+    /// Does the name end in a slash, as only a directory's can?
     pub(crate) fn must_be_directory(&self) -> bool {
         self.name.as_os_str().as_bytes().ends_with(b"/")
     }
@@ -137,7 +137,7 @@ impl<'a> Place<'a> {
             .open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
     }
 
-    /// Are these two spellings of one directory entry?
+    /// Are the two places spellings of one directory entry?
     pub(crate) fn is_same_entry(&self, other: &Place<'_>) -> bool {
         let parent_id = |place: &Place<'_>| -> Result<FileId, Errno> {
             let parent = Place { dir: place.dir, name: place.parent(), shown: place.shown };
@@ -148,7 +148,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A descriptor's own path, by which calls that know only paths reach exactly this file.
+/// The `/proc` path of a descriptor: by this path, calls that take only paths reach exactly this file.
 pub(crate) fn proc_path(fd: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }

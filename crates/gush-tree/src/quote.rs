@@ -1,11 +1,11 @@
-//! Paths as text that loses nothing: the quoting of GNU's `-v` lines.
+//! Paths as text without loss: the quoting of GNU's `-v` lines.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A path that displays so that a shell reads it back, always within quotes.
+/// Displays a path in quotes. A shell reads the text back as the same path.
 ///
 /// ```
 /// use std::path::Path;
@@ -18,7 +18,7 @@ pub fn always(path: &Path) -> Quoted<'_> {
     Quoted { text: path.as_os_str(), only_if_needed: false }
 }
 
-/// A path that displays as it is, within quotes only when a shell would misread it.
+/// Displays a path unquoted, or in quotes if a shell would misread the plain text.
 ///
 /// ```
 /// use std::path::Path;
@@ -31,7 +31,7 @@ pub fn if_needed(path: &Path) -> Quoted<'_> {
     Quoted { text: path.as_os_str(), only_if_needed: true }
 }
 
-/// A path on its way to a line of text; see [`always`] and [`if_needed`].
+/// A path to display; see [`always`] and [`if_needed`].
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a> {
     text: &'a OsStr,
@@ -60,7 +60,7 @@ fn needs_quotes(text: &str) -> bool {
         || text.contains(|c| ANYWHERE.contains(c))
 }
 
-/// GNU turns to double quotes for an apostrophe, if nothing in the text is special within them.
+/// GNU uses double quotes for a text with an apostrophe and without characters special in double quotes.
 fn fits_double_quotes(text: &str) -> bool {
     text.contains('\'')
         && text.char_indices().all(|(at, c)| match c {
@@ -77,7 +77,7 @@ fn escaped(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
             if is_printable(c) {
                 let ends_dollar = std::mem::take(&mut within_dollar);
                 match c {
-                    // Its own quotes end what was open.
+                    // The quotes of `'\''` also end an open `$'...'`.
                     '\'' => f.write_str("'\\''")?,
                     c if ends_dollar => write!(f, "''{c}")?,
                     c => f.write_char(c)?,

@@ -19,19 +19,22 @@ use crate::open::{self, Opened};
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
 
-/// What a copy of data came to.
+/// The outcome of a copy of data.
 pub(crate) struct Copied {
     pub(crate) report: Option<Report>,
     pub(crate) digest: Option<gush::Digest>,
-    /// Nothing that was required is missing.
+    /// Everything required was preserved.
     pub(crate) complete: bool,
-    /// The target, where that is needed for `--preserve=links`.
+    /// The target's identity, for `--preserve=links`.
     pub(crate) made: Option<FileId>,
 }
 
-/// Copies the source's data, and the metadata that is asked for.
+/// Copies the source's data and the requested metadata.
 pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
     refuse_unkept_promises(job)?;
+    if job.options.stable {
+        stable::refuse_unwatchable(job)?;
+    }
     let (source, source_stat) = open::source(job)?;
     let source_stat = match job.options.stable {
         true => stable::when_quiet(job, source.as_fd(), source_stat)?,
@@ -66,13 +69,15 @@ impl File<'_> {
     fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Copied, Error> {
         let Opened { fd, existing } = opened;
         let filled = self.fill(fd.as_fd(), events).map_err(|error| match &existing {
-            Some(_) if error.is_unstable() => error
-                .adding("the target holds what was read of it", "with --atomic the old file stays"),
+            Some(_) if error.is_unstable() => error.adding(
+                "the target holds the bytes read so far",
+                "with --atomic the old file stays",
+            ),
             None if error.is_unstable() => {
                 const LEFT: &str = "the new file was not removed";
                 let outcome = match self.remove_new(fd.as_fd()) {
                     Ok(true) => "the new file was removed".to_owned(),
-                    Ok(false) => format!("{LEFT}: it no longer has its name, or has it by a link"),
+                    Ok(false) => format!("{LEFT}: its name is now another file's or a link's"),
                     Err(errno) => format!("{LEFT}: {}", os_text(&errno.into())),
                 };
                 error.adding(&outcome, "copy it again")
@@ -92,8 +97,9 @@ impl File<'_> {
         Ok(copied)
     }
 
-    /// After a refusal: a new file is removed, an existing one has its times again, which reserving space
-    /// changes even where it fails (`ext4_fallocate` of `fs/ext4/extents.c`). The refusal is told in any case.
+    /// After a refusal, removes a new file and gives an existing one its modification time again: reserving
+    /// space changes the time even where it fails (`ext4_fallocate` of `fs/ext4/extents.c`). Errors here are
+    /// dropped, since the refusal is reported in any case.
     fn leave_as_it_was(&self, target: BorrowedFd<'_>, existing: Option<&Stat>) {
         let Some(old) = existing else {
             let _ = self.remove_new(target);
@@ -108,8 +114,8 @@ impl File<'_> {
         }
     }
 
-    /// Removes a new file; answers whether it had its name still. That may be another file's by now, or a
-    /// link's through which the file was created.
+    /// Removes a new file. `false` if its name belongs to another file by now, or to the symbolic link
+    /// through which the file was created.
     fn remove_new(&self, target: BorrowedFd<'_>) -> Result<bool, Errno> {
         let now = retry_on_intr(|| fs::fstat(target))?;
         match self.job.target.stat(false) {
@@ -139,8 +145,8 @@ impl File<'_> {
             self.inherit(staged.fd(), stat)?;
         }
         copied.complete = self.finish(staged.fd(), inherited, events)?;
-        // A close is what makes NFS tell of writes that failed; it must not come after the rename. Where no
-        // descriptor is left to be closed, fsync tells of them, too.
+        // NFS reports failed writes at a close, which must not come after the rename. Without a descriptor to
+        // spare, fsync reports them too.
         match rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0) {
             Ok(again) => open::close(job, again)?,
             Err(_) => sync(job, staged.fd())?,
@@ -161,7 +167,7 @@ impl File<'_> {
         Ok(copied)
     }
 
-    /// Moves the data, reads it back if asked to, and looks whether the source stayed as it was.
+    /// Moves the data, verifies the target if asked to, and checks whether the source changed meanwhile.
     fn fill(&self, target: BorrowedFd<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
         let job = self.job;
         let mut copied = Copied { report: None, digest: None, complete: true, made: None };
@@ -184,7 +190,7 @@ impl File<'_> {
                 return Err(Error::unstable(job.source.shown, change));
             }
             (Ok(verified), Some(change)) => {
-                let text = format!("warning: {change}; the copy holds what was read of it");
+                let text = format!("warning: {change}; the copy holds the bytes read");
                 let warning = Error::refusal(job.source.shown, text);
                 events.warns(&warning.hinting("--stable makes this a failure"));
                 copied.digest = verified.flatten();
@@ -241,7 +247,7 @@ fn sync(job: &Job<'_>, target: BorrowedFd<'_>) -> Result<(), Error> {
         .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))
 }
 
-/// What could not be promised of the target is refused before the first byte goes there.
+/// Refuses, before the first byte, a target that cannot be verified or synced as the options demand.
 fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
     let Some(kind) = job.existing.filter(|_| !job.displaces).map(|stat| kind(&stat)) else {
         return Ok(());
@@ -250,7 +256,7 @@ fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
     match kind {
         FileType::RegularFile => Ok(()),
         _ if job.options.verify => refuse("cannot verify: not a regular file"),
-        // fsync(2): EINVAL on what has no storage.
+        // fsync(2): EINVAL for files without storage.
         FileType::CharacterDevice | FileType::Fifo | FileType::Socket if job.options.sync => {
             refuse("cannot sync: neither a file nor a block device")
         }
@@ -258,14 +264,14 @@ fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
     }
 }
 
-/// Only what a plain copy could write to may be replaced by an atomic one.
+/// Refuses to replace, atomically, a target that a plain copy could not write to.
 fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Error> {
     if same_file(stat, source) {
         return Err(open::are_same(job));
     }
     if kind(stat) != FileType::RegularFile {
         return Err(Error::refusal(job.target.shown, "cannot be replaced: not a regular file")
-            .hinting("without --atomic it is written to"));
+            .hinting("without --atomic, the data goes into the existing target"));
     }
     let writable = retry_on_intr(|| {
         fs::accessat(job.target.dir, job.target.name, Access::WRITE_OK, AtFlags::EACCESS)
@@ -278,7 +284,7 @@ fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Er
     }
 }
 
-/// The file that a symbolic link as target leads to: that is what gets replaced, not the link.
+/// The file at the end of the target's symbolic links. An atomic copy replaces this file, not the link.
 fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
     let Some(existing) = job.existing.filter(|_| !job.displaces) else { return Ok(None) };
     if !open::is_link(job) {

@@ -1,4 +1,4 @@
-//! What the user can do about a target that resists.
+//! Hints for the user when a target cannot be written, removed or renamed.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub(crate) fn not_changed(
 ) -> Error {
     let error = Error::os(place.shown, what, errno);
     let remedy = match errno {
-        // unlink(2) and rename(2) act on a link, not on what it leads to.
+        // unlink(2) and rename(2) act on a link, not on the file behind it.
         Errno::PERM => about(place, AtFlags::SYMLINK_NOFOLLOW).ok().and_then(|file| flag(&file)),
         _ => None,
     };
@@ -27,7 +27,7 @@ pub(crate) fn not_changed(
     }
 }
 
-/// What helps where a file cannot be opened for writing; `-f` only where it could remove that file.
+/// A hint for a file that cannot be opened for writing; `-f` only if `-f` could remove the file.
 pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
     let file = about(place, AtFlags::empty()).ok()?;
     if let Some(remedy) = flag(&file) {
@@ -43,11 +43,11 @@ pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
     (may_change && (!is_sticky || owns || user.is_root())).then_some("-f replaces it")
 }
 
-/// The flag of the file that not even root's writes pass (chattr(1)).
+/// The hint for a file with an attribute of chattr(1) against which even root cannot write.
 fn flag(file: &Statx) -> Option<&'static str> {
     const REMEDIES: [(StatxAttributes, &str); 2] = [
-        (StatxAttributes::IMMUTABLE, "it is immutable: chattr -i lifts that"),
-        (StatxAttributes::APPEND, "it is append-only: chattr -a lifts that"),
+        (StatxAttributes::IMMUTABLE, "the file is immutable: chattr -i removes this attribute"),
+        (StatxAttributes::APPEND, "the file is append-only: chattr -a removes this attribute"),
     ];
     let set = |(flag, _): &&(StatxAttributes, &str)| file.stx_attributes.contains(*flag);
     REMEDIES.iter().find(set).map(|(_, remedy)| *remedy)

@@ -1,4 +1,4 @@
-//! Room for a target: what becomes of a file that has its name already.
+//! Room for a target: the treatment of a file already at the target.
 
 use std::path::{Path, PathBuf};
 
@@ -19,18 +19,18 @@ use crate::same::{self, Verdict};
 /// Room made for the target.
 #[derive(Default)]
 pub(crate) struct Room {
-    /// What is there to be written into, or replaced.
+    /// The file to write into or to replace.
     pub(crate) existing: Option<Stat>,
-    /// It gives way only when the new file is whole.
+    /// The existing file gives way only when the new file is whole.
     pub(crate) displaces: bool,
-    /// The name under which it is kept.
+    /// The existing file's backup name.
     pub(crate) backup: Option<PathBuf>,
-    /// The target already has its backup name.
+    /// The existing file already has the backup name.
     can_undo: bool,
 }
 
 impl Room {
-    /// Gives the backup its old name again; `false` where there is none.
+    /// Gives the backup its old name again; `false` if there is no backup or the rename failed.
     pub(crate) fn undo(&self, target: &Place<'_>, events: &mut dyn Events) -> bool {
         let Some(shown) = self.backup.as_deref().filter(|_| self.can_undo) else { return false };
         let name = target.sibling(shown.file_name().unwrap_or_default());
@@ -48,7 +48,7 @@ impl Room {
     }
 }
 
-/// One source, and the place where it shall go.
+/// One source and the intended target.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a> {
     pub(crate) options: &'a Options,
@@ -59,9 +59,9 @@ pub(crate) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Makes room, or answers `None` when the source is to be skipped.
+    /// Makes room, or returns `None` if the source is to be skipped.
     ///
-    /// `is_new` says that nothing has the target's name, but perhaps a dangling symbolic link.
+    /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
     pub(crate) fn make_room(
         &self,
         is_new: bool,
@@ -77,7 +77,7 @@ impl Look<'_> {
         }
     }
 
-    /// Data is written through a link; what replaces the target meets the link itself.
+    /// Data is written through a link, but a link or special file replaces the link itself.
     fn looks_at_link(&self) -> bool {
         let options = self.options;
         !options.reads(kind(self.source_stat)) || options.backup.is_some() || options.remove_first
@@ -88,7 +88,7 @@ impl Look<'_> {
         match target.stat(!looks_at_link) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
-            // A loop of links cannot be opened either, so that -f removes it.
+            // A loop of links cannot be opened either, so -f removes the link.
             Err(Errno::LOOP) if self.options.force && !looks_at_link => target
                 .stat(false)
                 .map(Some)
@@ -97,7 +97,7 @@ impl Look<'_> {
         }
     }
 
-    /// Decides what becomes of an existing target; `None` when the source is to be skipped.
+    /// Decides the fate of an existing target; `None` if the source is to be skipped.
     fn make_room_of(
         &self,
         existing: &Stat,
@@ -159,7 +159,8 @@ impl Look<'_> {
         Ok(Some(room))
     }
 
-    /// Is the target removed, so that the copy does not go through its other names or into it?
+    /// Is the target removed first, so that the copy reaches no other name of the old file and does not pass
+    /// through a link?
     fn goes_first(&self, existing: &Stat) -> bool {
         let options = self.options;
         let other_names = options.preserve.links && existing.st_nlink > 1;
@@ -194,7 +195,8 @@ fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
     target.shown.with_file_name(name.file_name().unwrap_or_default())
 }
 
-/// Is the target's content older? Times that were cut by a coarser file system count as equal.
+/// Is the target's content older? If a coarser file system cut the target's time, the source's time is cut
+/// alike.
 fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
     let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
     if options.preserve.times {

@@ -1,22 +1,22 @@
-//! Are source and target one file, and does that matter for what is asked?
+//! Are source and target one file, and does this forbid the copy?
 
 use rustix::fs::{FileType, Stat};
 
 use crate::options::{Dereference, Make, Options};
 use crate::place::{Place, kind, same_file};
 
-/// What follows from comparing source and target.
+/// The result of comparing source and target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Go on.
+    /// The copy may go on.
     Fine,
-    /// They are already what they shall become.
+    /// The target is already as wanted.
     Done,
-    /// Going on would destroy the source.
+    /// The copy would destroy the source.
     SameFile,
 }
 
-/// GNU's rules: `src` and `dst` are what a stat showed that followed links as the options say.
+/// GNU's rules. `src` and `dst` are stats, with links followed as the options say.
 pub(crate) fn judge(
     options: &Options,
     (source, src): (Place<'_>, &Stat),
@@ -47,7 +47,7 @@ pub(crate) fn judge(
     };
     let same_entry_file = same_file(&src_entry, &dst_entry);
     if options.backup.is_some() {
-        // Setting the target aside would leave a source that is a link to it dangling.
+        // Setting the target aside would break a source that is a link to the target.
         let breaks_source = !never && is_link(&src_entry) && !is_link(&dst_entry);
         return fine_if(if same_entry_file {
             !source.is_same_entry(&target)
@@ -90,7 +90,7 @@ fn two_links(options: &Options, source: Place<'_>, target: Place<'_>, same: bool
     }
 }
 
-/// Without following links they differ; do they still lead to one file?
+/// Source and target differ as entries. Do they lead to one file?
 fn behind_links(
     hard_link: bool,
     (source, src): (Place<'_>, &Stat),

@@ -1,4 +1,4 @@
-//! FIFOs, sockets and devices, made anew rather than read.
+//! FIFOs, sockets and devices, made anew instead of read.
 
 use rustix::fs::{self, FileType, Mode};
 use rustix::io::{Errno, retry_on_intr};
@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::file::Job;
 use crate::place::{Place, kind};
 
-/// Makes a special file like the source; tells which permission bits it still lacks.
+/// Makes a special file like the source; returns the permission bits still missing.
 pub(crate) fn recreate(job: &Job<'_>) -> Result<u32, Error> {
     let stat = &job.source_stat;
     let kind = kind(stat);

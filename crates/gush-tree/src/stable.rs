@@ -1,15 +1,16 @@
-//! Whether a source stayed as it was while it was copied.
+//! Detects changes of a source during the copy.
 //!
-//! One rule for all ways of copying: the bytes that were there are copied, a warning says that the source
-//! changed, and the copy counts as done, as GNU cp has it, which says nothing. With
-//! [`Options::stable`](crate::Options::stable) it is an error, and so is a change of the change time alone: who
-//! puts the modification time back leaves that trace.
+//! One rule for all methods: the bytes read are copied, a warning says that the source changed, and
+//! the copy counts as done. (GNU cp does the same without a warning.) With
+//! [`Options::stable`](crate::Options::stable) a change is an error. A new change time alone is an error
+//! then, too: a process that puts the modification time back cannot put back the change time.
 //!
-//! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may go on for long after that, where
-//! its process gets no processor. One that began before the first look is waited for ([`let_writes_end`]).
+//! A write sets the times when it begins (`file_update_time` of `fs/inode.c`) and may last long after that if
+//! its process gets no processor. [`let_writes_end`] waits for writes that began before the first look.
 //!
-//! What this cannot see: stores through a shared mapping into pages that are dirty already, which change no
-//! time, and past the page cache (O_DIRECT) a single write that began more than [`QUIET`] before the first look.
+//! Two changes stay unseen: stores through a shared mapping into pages that are dirty already, which change
+//! no time, and past the page cache (O_DIRECT) a single write that began more than [`QUIET`] before the first
+//! look.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -22,20 +23,35 @@ use crate::error::Error;
 use crate::file::Job;
 use crate::place::kind;
 
-/// For how long a source must not have changed before it is copied. Writes within one tick of the kernel's
-/// clock (10 ms at most) get the same time, so that one under way at the first look would leave no trace.
+/// How long a source must have stayed unchanged before the copy. Writes within one tick of the kernel's clock
+/// (10 ms at most) get the same time, so a write under way at the first look would leave no trace.
 pub(crate) const QUIET: Duration = Duration::from_millis(100);
-/// How often a source may be found changed once more before that is an error.
+/// How often a source may be found changed before the copy fails.
 const LOOKS: usize = 5;
 
-/// The state of a source that nobody has changed for a while; waits for that if need be.
+/// Refuses, before it is opened, a source whose size and times do not tell of a change.
+pub(crate) fn refuse_unwatchable(job: &Job<'_>) -> Result<(), Error> {
+    match kind(&job.source_stat) {
+        FileType::RegularFile => Ok(()),
+        _ => Err(unwatchable(job)),
+    }
+}
+
+fn unwatchable(job: &Job<'_>) -> Error {
+    let text = "cannot tell whether it changes, as --stable demands: its size and times do not say";
+    Error::refusal(job.source.shown, text).hinting("copy it without --stable")
+}
+
+/// Waits until nobody has changed the source for [`QUIET`], and returns the stat of the source.
 pub(crate) fn when_quiet(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
     mut stat: Stat,
 ) -> Result<Stat, Error> {
-    if kind(&stat) != FileType::RegularFile {
-        return Ok(stat);
+    // What a file of /proc holds changes, and its times do not.
+    let made_up = gush::Endpoint::of(&source).is_ok_and(|end| end.kind() == gush::Kind::Pseudo);
+    if made_up {
+        return Err(unwatchable(job));
     }
     for _ in 0..LOOKS {
         if !is_young(&stat) {
@@ -44,21 +60,23 @@ pub(crate) fn when_quiet(
         }
         thread::sleep(QUIET);
         let now = look(job, source)?;
-        // Another machine's clock may be ahead of ours: two looks that agree count, too.
+        // Another machine's clock may be ahead of ours: two equal stats count, too.
         if changed(&now) == changed(&stat) && now.st_size == stat.st_size {
             let_writes_end(source);
             return Ok(now);
         }
         stat = now;
     }
-    Err(Error::unstable(job.source.shown, "it keeps changing".to_owned()))
+    let text =
+        format!("not copied: still changing after {LOOKS} waits of {} ms", QUIET.as_millis());
+    Err(Error::unstable(job.source.shown, text).hinting("copy it when nobody writes to it"))
 }
 
-/// Waits until no write that has begun already is under way; one that begins now leaves its trace in the times.
+/// Waits until the writes already under way have ended. Writes that begin now change the times.
 ///
-/// Looking for a hole takes the lock that a write holds from before it sets the times until it ends (`ext4_llseek`,
-/// `shmem_file_llseek`, `btrfs_file_llseek`); on XFS every read takes it. Where a file system knows no holes, nothing
-/// is waited for.
+/// A search for a hole takes the lock that a write holds from before it sets the times until it ends
+/// (`ext4_llseek`, `shmem_file_llseek`, `btrfs_file_llseek`). On XFS every read takes this lock. On a file
+/// system without holes this function waits for nothing.
 fn let_writes_end(source: BorrowedFd<'_>) {
     if let Ok(position) = fs::seek(source, SeekFrom::Current(0)) {
         let _ = fs::seek(source, SeekFrom::Hole(0));
@@ -85,7 +103,8 @@ fn look(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<Stat, Error> {
         .map_err(|errno| Error::os(job.source.shown, "cannot stat", errno))
 }
 
-/// How a source differs from what was opened, in words; `None` if it is the same, or is no regular file.
+/// The difference between the source now and at the time of opening, in words. `None` if there is none, or if
+/// the source is no regular file.
 pub(crate) fn change(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
@@ -98,9 +117,10 @@ pub(crate) fn change(
     let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
     let how = match (before.st_size, now.st_size) {
         (old, new) if old != new => format!("{old} bytes became {new}"),
-        _ if modified(before) != modified(&now) => "it was written to".to_owned(),
+        _ if modified(before) != modified(&now) => "the content was written to".to_owned(),
         _ if job.options.stable && changed(before) != changed(&now) => {
-            "it was written to and its time put back, or its metadata changed".to_owned()
+            "the content was written and the modification time put back, or the metadata changed"
+                .to_owned()
         }
         _ => return Ok(None),
     };

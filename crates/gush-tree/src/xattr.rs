@@ -6,28 +6,28 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self, XattrFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
-/// Where POSIX access control lists live.
+/// The attribute of POSIX access control lists.
 pub(crate) const ACL: &CStr = c"system.posix_acl_access";
-/// Where SELinux labels live.
+/// The attribute of SELinux labels.
 pub(crate) const LABEL: &CStr = c"security.selinux";
 
-/// Attributes that say who may do what: they are copied with the mode, never as plain attributes.
+/// Attributes that grant access: copied with the mode, never as plain attributes.
 const PERMISSIONS: [&CStr; 4] =
     [ACL, c"system.posix_acl_default", c"system.nfs4_acl", c"system.richacl"];
 
-/// A file whose attributes are wanted.
+/// A file whose attributes are read or written.
 #[derive(Clone, Debug)]
 pub(crate) enum Holder<'a> {
     /// An open file.
     Open(BorrowedFd<'a>),
-    /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. It leads to just
-    /// that file, and ends there even at a symbolic link (proc(5) on magic links).
+    /// The `/proc` path of an `O_PATH` descriptor, which the f…xattr calls refuse. The path leads to exactly
+    /// the held file, even if this is a symbolic link (proc(5) on magic links).
     Pinned(String),
 }
 
 impl Holder<'_> {
     pub(crate) fn get(&self, name: &CStr) -> io::Result<Vec<u8>> {
-        // Large enough for nearly all; the kernel says ERANGE where not.
+        // Large enough for nearly all values; for others the kernel answers ERANGE.
         self.sized(256, |buffer| match self {
             Self::Open(fd) => fs::fgetxattr(fd, name, buffer),
             Self::Pinned(path) => fs::getxattr(path, name, buffer),
@@ -76,7 +76,7 @@ impl Holder<'_> {
     }
 }
 
-/// What an access control list gives the owning group: `rwx` as three bits.
+/// The owning group's rights in an access control list: `rwx` as three bits.
 ///
 /// A list is a version of four bytes and entries of eight: tag, permissions, id, little-endian
 /// (`struct posix_acl_xattr_entry`, include/uapi/linux/posix_acl_xattr.h).
@@ -87,12 +87,12 @@ pub(crate) fn group_bits(acl: &[u8]) -> Option<u32> {
     pairs.find(|[tag, _]| *tag == ACL_GROUP_OBJ).map(|[_, bits]| u32::from(bits) & 0o7)
 }
 
-/// Does this error only say that there is nothing, or nothing to put it in?
+/// Does the error only mean: no such attribute, or no support for attributes?
 pub(crate) fn is_absence(errno: Errno) -> bool {
     matches!(errno, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS)
 }
 
-/// An attribute that could not be copied.
+/// An attribute not copied, and why.
 #[derive(Debug)]
 pub(crate) struct Lost {
     /// `None` when the names could not be listed.
@@ -101,7 +101,7 @@ pub(crate) struct Lost {
     pub(crate) on_source: bool,
 }
 
-/// Copies all but what belongs to the mode (and the label, if `with_label` is false).
+/// Copies all attributes but those of the mode, and the label only if `with_label` is true.
 pub(crate) fn copy(source: &Holder<'_>, target: &Holder<'_>, with_label: bool) -> Vec<Lost> {
     let names = match source.list() {
         Ok(names) => names,
@@ -117,7 +117,7 @@ pub(crate) fn copy(source: &Holder<'_>, target: &Holder<'_>, with_label: bool) -
 fn copy_one(source: &Holder<'_>, target: &Holder<'_>, name: CString) -> Option<Lost> {
     let value = match source.get(&name) {
         Ok(value) => value,
-        // Removed since it was listed.
+        // Removed after the listing.
         Err(Errno::NODATA) => return None,
         Err(errno) => return Some(Lost { name: Some(name), errno, on_source: true }),
     };

@@ -6,6 +6,9 @@ use rustix::fs::{FileType, OFlags, SeekFrom, Stat};
 use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 
+use crate::access;
+use crate::fault::Fault;
+use crate::port::Side;
 use crate::sys::{self, Call};
 
 /// The kinds of descriptor in the plan.
@@ -98,6 +101,8 @@ impl<'fd> Endpoint<'fd> {
         let flags = sys::file::flags(fd).map_err(by(Call::GetFlags))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
         let position = match file_type {
+            // lseek(2) answers EBADF.
+            _ if flags.contains(OFlags::PATH) => None,
             FileType::RegularFile | FileType::BlockDevice => {
                 own_position(fd).map_err(by(Call::Lseek))?
             }
@@ -120,6 +125,12 @@ impl<'fd> Endpoint<'fd> {
             inode: stat.st_ino,
             is_memory: is_memory_device(file_type, &stat),
         })
+    }
+
+    /// As [`Endpoint::look`], and checks that bytes can be read from a source, or written to a target.
+    pub(crate) fn look_as(fd: BorrowedFd<'fd>, side: Side) -> Result<Self, Fault> {
+        let endpoint = Self::look(fd).map_err(|(call, errno)| Fault { call, side, errno })?;
+        access::check(&endpoint, side).map(|()| endpoint)
     }
 
     /// Takes note of a file's present size.
@@ -196,7 +207,22 @@ impl<'fd> Endpoint<'fd> {
 
     /// Was the descriptor opened for writing only?
     pub(crate) fn is_write_only(&self) -> bool {
-        self.flags & OFlags::RWMODE == OFlags::WRONLY
+        self.is_open_for_writing() && !self.is_open_for_reading()
+    }
+
+    /// May the descriptor be read, by the flags of open(2)? `O_PATH` and the access mode 3 allow no reading.
+    pub(crate) fn is_open_for_reading(&self) -> bool {
+        self.is_open_for(OFlags::RDONLY)
+    }
+
+    /// May the descriptor be written, by the flags of open(2)?
+    pub(crate) fn is_open_for_writing(&self) -> bool {
+        self.is_open_for(OFlags::WRONLY)
+    }
+
+    fn is_open_for(&self, one_way: OFlags) -> bool {
+        let mode = self.flags & OFlags::RWMODE;
+        (mode == one_way || mode == OFlags::RDWR) && !self.flags.contains(OFlags::PATH)
     }
 
     /// Does the descriptor have `O_NONBLOCK`?

@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Tee`] copies one source to several targets.
+//! A [`Tee`] copies one source to several targets; a [`Repeat`] writes one pattern again and again.
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
 //! Its techniques have [names](MethodName), never wait by themselves, and cannot be added to from
@@ -83,6 +83,7 @@
 #[cfg(test)]
 use gush_test as _;
 
+mod access;
 mod cancel;
 #[cfg(feature = "digest")]
 mod digest;
@@ -107,6 +108,7 @@ mod profile;
 #[path = "profile/absent.rs"]
 mod profile;
 mod progress;
+mod repeat;
 mod report;
 mod reread;
 mod sys;
@@ -126,10 +128,11 @@ pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::{Port, Side, set_peek_offset, unacknowledged_bytes};
+pub use port::{Port, Side, poll_now, set_peek_offset, unacknowledged_bytes};
 #[cfg(feature = "profile")]
 pub use profile::{Host, Profile, ProfileError};
 pub use progress::{Control, Limiter, Progress, Rate};
+pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]
 pub use reread::digest_of;

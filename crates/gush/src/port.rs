@@ -62,6 +62,23 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
     Ok(socket::unacknowledged_bytes(fd.as_fd())?)
 }
 
+/// What poll(2) tells of a descriptor now, without waiting: which of `events` are there, an error, or a hang-up.
+///
+/// # Errors
+/// What poll(2) answers.
+///
+/// ```
+/// use rustix::event::PollFlags;
+/// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+/// assert_eq!(gush::poll_now(&near, PollFlags::IN)?, PollFlags::empty());
+/// drop(far);
+/// assert!(gush::poll_now(&near, PollFlags::IN)?.contains(PollFlags::IN | PollFlags::HUP));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags> {
+    Ok(crate::sys::pipe::poll_now(fd.as_fd(), events)?)
+}
+
 /// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
 ///
 /// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever
@@ -219,8 +236,10 @@ impl<'fd> Port<'fd> {
     /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one without
     /// the flag EINVAL (preadv2(2)), and a seccomp filter mostly EPERM or
     /// ENOSYS; filters for processes with inherited sockets deny recvfrom and sendto.
+    /// EBADF is about the descriptor and no flag: it is not open for this direction.
     fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
-        let learned = self.at.is_none() && self.nowait() != Nowait::Plain && is_refusal(errno);
+        let of_flag = is_refusal(errno) && errno != Errno::BADF;
+        let learned = self.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
         let learned = learned && self.kind != Kind::Datagram;
         self.waits |= learned;
         learned
@@ -351,10 +370,29 @@ impl<'fd> Port<'fd> {
     /// Sends at most `most` bytes of a file on to a target, at the target's own position. A 0 from
     /// sendfile(2) is no proof of an end.
     ///
+    /// A datagram is never asked to hold more than the file has left: the kernel corks it then (SPLICE_F_MORE,
+    /// `splice_direct_to_actor` of fs/splice.c), sums it in software, and sums it wrongly where a page has an odd part of
+    /// it. The receiver drops such a datagram (UdpInCsumErrors of Linux 6.18; `tests/datagrams.rs`).
+    ///
     /// # Errors
     /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
+        let most = match target.kind {
+            Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
+            _ => most,
+        };
         file::sendfile(self.fd, self.at.as_mut(), target.fd, most)
+    }
+
+    /// How many bytes a file has behind its position, if it has any, and says so.
+    fn left_bytes(&self) -> Option<usize> {
+        let at = match self.at {
+            Some(at) => at,
+            None => file::seek(self.fd, SeekFrom::Current(0)).ok()?,
+        };
+        let left_bytes =
+            file::size_bytes(self.fd).ok()?.checked_sub(at).filter(|left| *left > 0)?;
+        usize::try_from(left_bytes).ok()
     }
 
     /// As [`Port::write`], from a mapped file.

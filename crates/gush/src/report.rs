@@ -70,7 +70,8 @@ impl Report {
         self.methods.iter().max_by_key(|used| used.bytes).map(|used| used.name)
     }
 
-    /// The text of `--explain`: a line a method, picked or refused.
+    /// The text of `--explain`: a line a method, picked or refused. The [`Display`](fmt::Display) of a report is one
+    /// line.
     ///
     /// ```
     /// let (a, b) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -82,6 +83,28 @@ impl Report {
     /// ```
     pub fn explain(&self) -> impl fmt::Display + '_ {
         Explanation(self)
+    }
+}
+
+/// One line: the bytes, the method that moved most of them, and the time.
+///
+/// ```
+/// let (source, target) = (std::fs::File::open("/dev/zero")?, tempfile::tempfile()?);
+/// let report = gush::Mover::new(&source, &target).length_bytes(4096).run()?;
+/// let line = report.to_string();
+/// assert!(line.starts_with("moved 4096 bytes by ") && line.ends_with(" s"), "{line}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "moved {} bytes", self.bytes)?;
+        if self.hole_bytes > 0 {
+            write!(f, " ({} of them holes)", self.hole_bytes)?;
+        }
+        if let Some(method) = self.main_method() {
+            write!(f, " by {method}")?;
+        }
+        write!(f, " in {:.6} s", self.elapsed.as_secs_f64())
     }
 }
 

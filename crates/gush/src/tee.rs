@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
+use crate::access;
 use crate::cancel::Cancel;
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
@@ -76,8 +78,29 @@ pub struct TeeReport {
     pub taken_bytes: u64,
     /// Each target, in the order of [`Tee::to`].
     pub targets: Vec<TeeTarget>,
-    /// The source ended, or gave the length asked for, and every remaining target has all bytes.
+    /// The source ended, or gave the length asked for, and every remaining target has all bytes. A failed target is
+    /// none of them: [`TeeReport::failed`] names those.
     pub is_complete: bool,
+}
+
+impl TeeReport {
+    /// The targets that failed, by number in the order of [`Tee::to`], each with its cause.
+    ///
+    /// ```
+    /// let source = std::fs::File::open("/proc/version")?;
+    /// let full = std::fs::File::options().write(true).open("/dev/full")?;
+    /// let whole = tempfile::tempfile()?;
+    /// let report = gush::Tee::new(&source).to(&whole).to(&full).run()?;
+    /// for (target, failure) in report.failed() {
+    ///     assert_eq!((target, failure.to_string()), (1, "write failed on the target: ENOSPC".into()));
+    /// }
+    /// assert_eq!((report.is_complete, report.failed().count()), (true, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn failed(&self) -> impl Iterator<Item = (usize, &Failure)> + '_ {
+        let numbered = self.targets.iter().enumerate();
+        numbered.filter_map(|(target, to)| Some((target, to.failure.as_ref()?)))
+    }
 }
 
 type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
@@ -111,6 +134,7 @@ pub struct Tee<'a> {
     terms: Terms,
     pipe_bytes: Option<usize>,
     sees_hang_ups: bool,
+    most_stall: Option<Duration>,
     on_loss: Option<OnLoss<'a>>,
     cancel: Option<&'a Cancel>,
 }
@@ -133,6 +157,7 @@ impl<'a> Tee<'a> {
             terms: Terms { never_held: true, ..Terms::default() },
             pipe_bytes: None,
             sees_hang_ups: false,
+            most_stall: None,
             on_loss: None,
             cancel: None,
         }
@@ -187,6 +212,26 @@ impl<'a> Tee<'a> {
         self
     }
 
+    /// Loses a target that holds others back for so long without taking a byte; its failure is `ETIMEDOUT`. Nobody is
+    /// held back where all remaining targets lack room.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let zeros = std::fs::File::open("/dev/zero")?;
+    /// let ((_stuck, slow), whole) = (std::io::pipe()?, tempfile::NamedTempFile::new()?);
+    /// let terms = gush::flow::Terms { length_bytes: Some(4 << 20), never_held: true, ..Default::default() };
+    /// let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).terms(terms);
+    /// let report = tee.most_stall(Duration::from_millis(10)).run()?;
+    /// assert!(report.targets[0].failure.is_some());
+    /// assert_eq!(report.targets[1].delivered_bytes, 4 << 20);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn most_stall(mut self, duration: Duration) -> Self {
+        self.most_stall = Some(duration);
+        self
+    }
+
     /// Is told of each failed target, and says whether the others go on. After [`Control::Stop`] nothing
     /// more is taken, and the bytes in flight are delivered to the remaining targets.
     #[must_use]
@@ -204,6 +249,9 @@ impl<'a> Tee<'a> {
 
     /// Copies until the source ends, no target is left, or somebody cancels.
     ///
+    /// `Ok` with [`TeeReport::is_complete`] says that the source was copied to its end, to every target that did not
+    /// fail. Ask [`TeeReport::failed`] whether any target did.
+    ///
     /// # Errors
     /// The source's failure: every remaining target has [`Error::delivered_bytes`] by then. A method
     /// asked for by name and refused. Cancelling: the counts are the slowest target's.
@@ -213,6 +261,7 @@ impl<'a> Tee<'a> {
         let mut shelf = Shelf::new(Pool::shared().clone());
         let mut waiter = Waiter::new(Wait::Auto);
         let fds = FanFds { source: self.source, targets: &targets };
+        let mut stalls = Stalls::new(self.most_stall, targets.len());
         let (mut may_take_bytes, mut is_complete) = (u64::MAX, false);
         // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
         // in flight, and a wait is for a target alone.
@@ -228,7 +277,7 @@ impl<'a> Tee<'a> {
                 FanNext::Wait if self.is_cancelled() => return Err(cancelled(&fan)),
                 FanNext::Wait => {
                     fan.rest(&mut shelf);
-                    self.wait(&mut fan, fds, &mut waiter)
+                    self.wait(&mut fan, fds, &mut waiter, &mut stalls)
                         .map_err(|fault| failed(&fan, Error::failed(fault)))?;
                 }
                 FanNext::Lost(target) => {
@@ -264,17 +313,24 @@ impl<'a> Tee<'a> {
             Stance::of_endpoint(endpoint, None).map_err(|why| failed(why, side))
         };
         let source = look(self.source, Side::Source)?;
+        access::check(&source, Side::Source).map_err(Error::failed)?;
+        let mut unwritable = Vec::new();
         let mut stances = Vec::with_capacity(targets.len());
-        for &fd in targets {
+        for (number, &fd) in (0..).zip(targets) {
             let target = look(fd, Side::Target)?;
             // What is written would be read again, for ever where the target appends.
             if source.kind() == Kind::File && source.is_same_file(&target) {
                 return Err(Error::same_file());
             }
+            unwritable.extend(access::check(&target, Side::Target).err().map(|why| (number, why)));
             stances.push(stance(&target, Side::Target)?);
         }
         let source = stance(&source, Side::Source)?;
-        Fan::between(source, &stances, &self.terms).map_err(Error::refused)
+        let mut fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
+        for (target, fault) in unwritable {
+            fan.fail(target, fault);
+        }
+        Ok(fan)
     }
 
     fn lost(&mut self, fan: &Fan, target: u16) -> Control {
@@ -289,7 +345,13 @@ impl<'a> Tee<'a> {
     }
 
     /// Waits for any side named by the fan, and wakes each side with an event.
-    fn wait(&self, fan: &mut Fan, fds: FanFds<'_>, waiter: &mut Waiter) -> Result<(), Fault> {
+    fn wait(
+        &self,
+        fan: &mut Fan,
+        fds: FanFds<'_>,
+        waiter: &mut Waiter,
+        stalls: &mut Stalls,
+    ) -> Result<(), Fault> {
         let (mut sides, mut polled) = (Vec::new(), Vec::new());
         fan.waits(&mut |who, interest| {
             let events = match interest {
@@ -300,12 +362,18 @@ impl<'a> Tee<'a> {
             };
             let fd = match who {
                 Who::Source => fds.source,
-                Who::Target(target) => fds.targets[usize::from(target)],
+                Who::Target(target) => {
+                    if interest == Interest::Writable {
+                        stalls.waits(target);
+                    }
+                    fds.targets[usize::from(target)]
+                }
             };
             sides.push(who);
             polled.push(PollFd::from_borrowed_fd(fd, events));
         });
-        waiter.for_any(&mut polled, self.cancel.map(|_| SLICE)).map_err(|errno| Fault {
+        let slice = self.cancel.map(|_| SLICE).into_iter().chain(stalls.left()).min();
+        waiter.for_any(&mut polled, slice).map_err(|errno| Fault {
             call: Call::Poll,
             side: Side::Source,
             errno,
@@ -313,13 +381,71 @@ impl<'a> Tee<'a> {
         for (who, fd) in sides.into_iter().zip(&polled) {
             if !fd.revents().is_empty() {
                 fan.wake(who);
+                if let Who::Target(target) = who {
+                    stalls.goes_on(target);
+                }
             }
         }
+        let live = numbers(fan).filter(|&target| fan.is_live(target)).count();
+        let holds_back = stalls.stalled() < live;
+        stalls.over(&mut |target| {
+            if holds_back {
+                let (call, side) = (Call::Poll, Side::Target);
+                fan.fail(target, Fault { call, side, errno: Errno::TIMEDOUT });
+            }
+        });
         Ok(())
     }
 
     fn is_cancelled(&self) -> bool {
         self.cancel.is_some_and(Cancel::is_cancelled)
+    }
+}
+
+/// Since when each target has had no room.
+struct Stalls {
+    most: Option<Duration>,
+    since: Vec<Option<Instant>>,
+}
+
+impl Stalls {
+    fn new(most: Option<Duration>, targets: usize) -> Self {
+        Self { most, since: vec![None; if most.is_some() { targets } else { 0 }] }
+    }
+
+    fn waits(&mut self, target: u16) {
+        if self.most.is_some() {
+            self.since[usize::from(target)].get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn goes_on(&mut self, target: u16) {
+        if self.most.is_some() {
+            self.since[usize::from(target)] = None;
+        }
+    }
+
+    /// The time until a target has stalled for too long.
+    fn left(&self) -> Option<Duration> {
+        let most = self.most?;
+        let stalls = self.since.iter().flatten();
+        stalls.map(|since| most.saturating_sub(since.elapsed())).min()
+    }
+
+    /// How many targets have no room.
+    fn stalled(&self) -> usize {
+        self.since.iter().flatten().count()
+    }
+
+    /// Names each target that has stalled for too long, and begins to count anew.
+    fn over(&mut self, each: &mut dyn FnMut(u16)) {
+        let Some(most) = self.most else { return };
+        for (target, since) in (0..).zip(&mut self.since) {
+            if since.is_some_and(|since| since.elapsed() >= most) {
+                *since = None;
+                each(target);
+            }
+        }
     }
 }
 

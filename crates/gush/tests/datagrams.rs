@@ -365,3 +365,39 @@ fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
         assert_eq!(sizes_in(&far), [3, 0, 5], "{choice}");
     }
 }
+
+/// A datagram that sendfile(2) corks (see `Port::send_file_to`) is summed wrongly where the first page has an odd part of
+/// the bytes, and its receiver drops it.
+#[test]
+fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
+    for (size, from) in [(4097, 511), (60_000, 4095), (4097, 512)] {
+        let content = noise(7, size);
+        let mut file = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut file, &content).expect("room");
+        for is_named in [true, false] {
+            let (target, reader) = open_target(TargetKind::Udp).expect("sockets");
+            let reader = std::net::UdpSocket::from(reader);
+            reader.set_read_timeout(Some(Duration::from_secs(5))).expect("a limit");
+            let mover = Mover::new(&file, &target)
+                .method(Choice::Only(MethodName::Sendfile))
+                .tuning(Tuning::default().buffer_bytes(4096));
+            let mover = match is_named {
+                true => mover.source_offset_bytes(from),
+                false => {
+                    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(from)).expect("a position");
+                    mover
+                }
+            };
+            let sent = &content[from as usize..];
+            assert_eq!(mover.run().expect("moved").bytes, sent.len() as u64);
+            let mut arrived = Vec::new();
+            let mut buf = vec![0; 70_000];
+            while arrived.len() < sent.len() {
+                let got = reader.recv(&mut buf);
+                let got = got.unwrap_or_else(|error| panic!("{size} from {from}: {error}"));
+                arrived.extend_from_slice(&buf[..got]);
+            }
+            assert!(arrived == sent, "{size} bytes from {from}: others arrived");
+        }
+    }
+}

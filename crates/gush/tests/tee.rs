@@ -199,12 +199,12 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
     let (mut reader, out) = std::io::pipe().expect("a pipe");
     let null = File::options().write(true).open("/dev/null").expect("/dev/null");
     let cancel = Cancel::new();
-    let (let_go, is_over) = std::sync::mpsc::channel::<()>();
+    let (let_go, is_hopeless) = std::sync::mpsc::channel::<()>();
     let canceller = cancel.clone();
     let reading = thread::spawn(move || {
         let (mut all_bytes, mut buf) = (0, vec![0; 1 << 16]);
         // Whoever is not cancelled loses its reader at last, so that the test fails instead of hanging.
-        while is_over.try_recv().is_err() {
+        while is_hopeless.try_recv().is_err() {
             match reader.read(&mut buf).expect("zeros") {
                 0 => break,
                 got => all_bytes += got as u64,
@@ -222,7 +222,9 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
             let _ = done.send(Tee::new(zeros).to(&out).to(null).cancelled_by(cancel).run());
         });
         let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
-        let _ = let_go.send(());
+        if ended.is_err() {
+            let _ = let_go.send(());
+        }
         let error = ended.expect("it goes on").expect_err("cancelled");
         assert!(error.is_cancelled(), "{error}");
         assert_eq!(reading.join().expect("a reader"), error.delivered_bytes(), "{error}");
@@ -352,4 +354,81 @@ fn a_file_is_not_teed_into_itself() {
     assert!(error.to_string().contains("same file"), "{error}");
     let sizes = [source.metadata(), other.metadata()].map(|found| found.expect("a size").len());
     assert_eq!(sizes, [5000, 0]);
+}
+
+#[test]
+fn a_target_that_holds_others_back_for_too_long_is_lost_and_they_get_everything() {
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let data = pattern(6_000_000);
+        let (source, feeder) = fed(&data);
+        let (mut stuck, slow) = std::io::pipe().expect("a pipe");
+        let (reader, out) = std::io::pipe().expect("a pipe");
+        let reader = taker(reader);
+        let report = Tee::new(&source)
+            .to(&slow)
+            .to(&out)
+            .terms(Terms { choice, never_held: true, ..Terms::default() })
+            .most_stall(std::time::Duration::from_millis(30))
+            .run()
+            .expect("the source ends");
+        drop((slow, out));
+        assert!(report.is_complete, "{choice}");
+        assert_eq!(errno_of(&report.targets[0].failure), Some(Errno::TIMEDOUT), "{choice}");
+        assert_eq!(report.targets[1].delivered_bytes, 6_000_000, "{choice}");
+        assert!(reader.join().expect("no panic") == data, "{choice}: other bytes arrived");
+        feeder.join().expect("no panic").expect("all was taken");
+        // The slow reader has the first bytes, as many as the report says.
+        let mut first = Vec::new();
+        stuck.read_to_end(&mut first).expect("bytes");
+        assert_eq!(first.len() as u64, report.targets[0].delivered_bytes, "{choice}");
+        assert!(first == data[..first.len()], "{choice}: other bytes arrived");
+    }
+}
+
+#[test]
+fn targets_that_all_lack_room_hold_nobody_back() {
+    let zeros = File::open("/dev/zero").expect("/dev/zero");
+    let (_left, to_left) = std::io::pipe().expect("a pipe");
+    let (_right, to_right) = std::io::pipe().expect("a pipe");
+    let stall = std::time::Duration::from_millis(5);
+    let (mut losses, cancel) = (0, Cancel::new());
+    let mut count = |_: &gush::Loss| {
+        losses += 1;
+        Control::Continue
+    };
+    let error = thread::scope(|scope| {
+        let tee = Tee::new(&zeros).to(&to_left).to(&to_right).most_stall(stall);
+        let tee = tee.on_loss(&mut count).cancelled_by(&cancel);
+        let tee = scope.spawn(move || tee.run());
+        // Many times as long as is permitted to one that holds others back.
+        thread::sleep(40 * stall);
+        cancel.cancel();
+        tee.join().expect("no panic").expect_err("cancelled")
+    });
+    assert!(error.is_cancelled(), "{error}");
+    assert_eq!(losses, 0);
+}
+
+#[test]
+fn a_target_that_takes_a_little_now_and_then_is_not_lost() {
+    let data = pattern(3_000_000);
+    let (source, feeder) = fed(&data);
+    let (mut drop_by_drop, slow) = std::io::pipe().expect("a pipe");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let report = thread::scope(|scope| {
+        let tee = Tee::new(&source).to(&slow).to(file.as_file());
+        let tee = tee.most_stall(std::time::Duration::from_secs(20));
+        let tee = scope.spawn(move || tee.run());
+        let mut seen = Vec::new();
+        let mut piece = vec![0; 50_000];
+        while seen.len() < data.len() {
+            let got = drop_by_drop.read(&mut piece).expect("bytes");
+            seen.extend_from_slice(&piece[..got]);
+            thread::sleep(std::time::Duration::from_micros(300));
+        }
+        assert!(seen == data, "other bytes arrived");
+        tee.join().expect("no panic").expect("the source ends")
+    });
+    assert_eq!(report.failed().count(), 0);
+    feeder.join().expect("no panic").expect("all was taken");
 }

@@ -15,6 +15,11 @@ pub(super) struct Hand {
 }
 
 impl Hand {
+    /// Memory for the next bytes, if the buffer has as much.
+    pub(super) fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
+        self.buf.as_mut()?.as_mut_slice().get_mut(..bytes)
+    }
+
     pub(super) fn held(&self) -> &[u8] {
         self.slice(self.to)
     }

@@ -115,22 +115,74 @@ pub struct Fds<'fd> {
     pub target: BorrowedFd<'fd>,
 }
 
+impl<'fd> Fds<'fd> {
+    /// The one descriptor of a flow whose other side is in memory ([`Stance::in_memory`](super::Stance::in_memory)).
+    #[must_use]
+    pub fn one(fd: BorrowedFd<'fd>) -> Self {
+        Self { source: fd, target: fd }
+    }
+}
+
 impl Flow {
+    /// The memory for the bytes of an [`Op::Read`] whose source has no descriptor: the driver fills it from the front, and
+    /// [`Flow::learn`] is told how many bytes there are, 0 at the end. Empty for any other call.
+    ///
+    /// ```
+    /// use gush::flow::{End, Flow, Next, Op, Shelf, Stance, Terms};
+    ///
+    /// let (mut source, mut target) = (&b"from memory to memory"[..], Vec::new());
+    /// let mut shelf = Shelf::new(gush::pipe::Pool::shared().clone());
+    /// let memory = Stance::in_memory();
+    /// let mut flow = Flow::between(memory, memory, &Terms::default()).unwrap();
+    /// let end = loop {
+    ///     match flow.next(u64::MAX, &mut shelf) {
+    ///         Next::Do(op @ Op::Read(_)) => {
+    ///             let got = std::io::Read::read(&mut source, flow.room(op))?;
+    ///             flow.learn(op, Ok(got), &mut ());
+    ///         }
+    ///         Next::Do(op @ Op::Write) => {
+    ///             target.extend_from_slice(flow.pending(op));
+    ///             let delivered = flow.pending(op).len();
+    ///             flow.learn(op, Ok(delivered), &mut ());
+    ///         }
+    ///         Next::Ended(end) => break end,
+    ///         other => panic!("nobody else is asked: {other:?}"),
+    ///     }
+    /// };
+    /// assert_eq!((end, &target[..]), (End::Proven, &b"from memory to memory"[..]));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn room(&mut self, op: Op) -> &mut [u8] {
+        match op {
+            Op::Read(most) => self.hand.room(most).unwrap_or_default(),
+            _ => &mut [],
+        }
+    }
+
+    /// The bytes that an [`Op::Write`] delivers to a target without a descriptor, as far as the target takes them; none for
+    /// any other call. [`Flow::learn`] is told how many were taken.
+    #[must_use]
+    pub fn pending(&self, op: Op) -> &[u8] {
+        match op {
+            Op::Write => self.hand.run(),
+            _ => &[],
+        }
+    }
+
     /// Makes the call named by [`Flow::next`]. Every system call of a flow is made here.
     ///
     /// The answer, or the error, belongs to [`Flow::learn`].
     ///
     /// # Errors
-    /// The kernel's answer; `EAGAIN` where a side cannot go on now.
+    /// The kernel's answer; `EAGAIN` where a side cannot go on now; `EBADF` for a side that is in memory, where the driver
+    /// answers.
     pub fn perform(&mut self, op: Op, fds: Fds<'_>) -> io::Result<usize> {
         match op {
             Op::Measure => {
                 self.source.call(fds.source, |port| port.next_datagram_bytes().unwrap_or(Ok(0)))
             }
             Op::Read(most) => {
-                let memory =
-                    self.hand.buf.as_mut().and_then(|buf| buf.as_mut_slice().get_mut(..most));
-                let Some(memory) = memory else { return Err(Errno::NOMEM) };
+                let Some(memory) = self.hand.room(most) else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| port.read(memory))
             }
             Op::Write => {

@@ -27,6 +27,7 @@ pub struct Stance {
     pub(super) manner: Manner,
     ends_at_zero: bool,
     is_master: bool,
+    is_in_memory: bool,
     /// The most bytes of one splice, if this is a pipe.
     part_bytes: Option<usize>,
 }
@@ -57,7 +58,8 @@ impl Stance {
             Kind::Pipe => sys::pipe::pipe_size(port.fd).ok().map(part_of_pipe),
             _ => None,
         };
-        Ok(Self { manner: port.manner(), ends_at_zero, is_master, part_bytes })
+        let manner = port.manner();
+        Ok(Self { manner, ends_at_zero, is_master, is_in_memory: false, part_bytes })
     }
 
     /// An end of a move, at an offset or at its own position.
@@ -73,7 +75,44 @@ impl Stance {
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
         let ends_at_zero = kind != Kind::Datagram;
-        Self { manner, ends_at_zero, is_master: false, part_bytes: None }
+        Self { manner, ends_at_zero, is_master: false, is_in_memory: false, part_bytes: None }
+    }
+
+    /// A side without a descriptor, such as a TLS stream: its bytes pass through memory alone, and the driver answers for it,
+    /// by [`Flow::room`](super::Flow::room) and [`Flow::pending`](super::Flow::pending). The end is an answer of 0 bytes.
+    ///
+    /// ```
+    /// use gush::{Choice, Kind, MethodName};
+    /// use gush::flow::{Flow, Stance, Terms};
+    /// let (memory, socket) = (Stance::in_memory(), Stance::known(Kind::Stream, true));
+    /// let by_name = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
+    /// let refusal = Flow::between(memory, socket, &by_name).unwrap_err();
+    /// assert!(refusal.to_string().contains("no descriptor"));
+    /// ```
+    #[must_use]
+    pub fn in_memory() -> Self {
+        Self { is_in_memory: true, ..Self::known(Kind::Other, true) }
+    }
+
+    /// Has this side no descriptor ([`Stance::in_memory`])?
+    #[must_use]
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
+    /// The port again, on its descriptor: for calls that a driver makes beside the flow.
+    ///
+    /// ```
+    /// use std::os::fd::AsFd;
+    /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+    /// let stance = gush::flow::Stance::of(&near)?;
+    /// assert_eq!(stance.port(near.as_fd()).write(b"beside"), Ok(6));
+    /// # drop(far);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn port<'fd>(&self, fd: BorrowedFd<'fd>) -> Port<'fd> {
+        self.manner.on(fd)
     }
 
     /// The same, at an offset in bytes, which moves on with every call.
@@ -138,6 +177,9 @@ impl Stance {
         fd: BorrowedFd<'_>,
         call: impl FnOnce(&mut Port<'_>) -> io::Result<T>,
     ) -> io::Result<T> {
+        if self.is_in_memory {
+            return Err(Errno::BADF);
+        }
         let mut port = self.manner.on(fd);
         let answer = call(&mut port);
         self.manner = port.manner();

@@ -153,6 +153,9 @@ pub(super) fn refused(
     if method == MethodName::ReadWrite {
         return None;
     }
+    if source.is_in_memory() || target.is_in_memory() {
+        return Some("one side is no descriptor, so the bytes must pass through memory");
+    }
     if !terms.permitted.contains(&method) {
         return Some("the driver of this flow permits other methods only");
     }

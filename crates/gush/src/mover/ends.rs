@@ -15,9 +15,10 @@ pub(super) struct Ends<'a> {
 
 impl<'a> Ends<'a> {
     pub(super) fn look(source: BorrowedFd<'a>, target: BorrowedFd<'a>) -> Result<Self, Fault> {
-        let look =
-            |fd, side| Endpoint::look(fd).map_err(|(call, errno)| Fault { call, side, errno });
-        Ok(Self { source: look(source, Side::Source)?, target: look(target, Side::Target)? })
+        Ok(Self {
+            source: Endpoint::look_as(source, Side::Source)?,
+            target: Endpoint::look_as(target, Side::Target)?,
+        })
     }
 
     pub(super) fn fd(&self, side: Side) -> BorrowedFd<'a> {

@@ -30,7 +30,8 @@ impl<'a> Unheld<'a> {
             Kind::Stream | Kind::Datagram => unheld.flags_before = make_nonblocking(given),
             // To open the master of a pseudo-terminal makes another pair (ptmx(4)).
             Kind::Terminal if sys::file::is_terminal_master(given) => {}
-            Kind::Terminal => {
+            // A description of its own could be writable where the given one is not.
+            Kind::Terminal if endpoint.is_open_for_writing() => {
                 unheld.twin = sys::file::reopen(given, OFlags::WRONLY | OFlags::NONBLOCK).ok();
             }
             _ => {}

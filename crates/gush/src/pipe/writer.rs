@@ -75,13 +75,25 @@ pub struct Writer<P: AsFd> {
     collected: Vec<u8>,
 }
 
+/// Looks at the target of a writer, which must be open for writing.
+fn look(pipe: BorrowedFd<'_>) -> io::Result<Endpoint<'_>> {
+    Endpoint::look_as(pipe, Side::Target).map_err(|fault| fault.errno)
+}
+
 impl<P: AsFd> Writer<P> {
     /// A writer by the best technique allowed here.
     ///
     /// # Errors
-    /// `EBADF`, or `ENOMEM` when there is no memory for a buffer.
+    /// `EBADF` when the descriptor is not open for writing; `ENOMEM` when there is no memory for a buffer.
+    ///
+    /// ```
+    /// let (reading_end, _pipe) = std::io::pipe()?;
+    /// let refused = gush::pipe::Writer::new(&reading_end).map(drop);
+    /// assert_eq!(refused, Err(gush::Errno::BADF));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(pipe: P) -> io::Result<Self> {
-        let is_pipe = Endpoint::of_borrowed(pipe.as_fd())?.kind() == Kind::Pipe;
+        let is_pipe = look(pipe.as_fd())?.kind() == Kind::Pipe;
         let technique = if is_pipe { Technique::probe() } else { Technique::Write };
         Self::with(pipe, technique)
             .or_else(|(pipe, _)| Self::with(pipe, Technique::Write).map_err(|(_, errno)| errno))
@@ -90,7 +102,7 @@ impl<P: AsFd> Writer<P> {
     /// A writer by this technique and no other.
     ///
     /// # Errors
-    /// The pipe back, and why not: `EINVAL` when the technique needs a pipe and this is none; the error
+    /// The pipe back, and why not: `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
     /// of vmsplice, socketpair or mmap.
     pub fn with(pipe: P, technique: Technique) -> Result<Self, (P, Errno)> {
         match Self::prepare(pipe.as_fd(), technique) {
@@ -112,7 +124,7 @@ impl<P: AsFd> Writer<P> {
         pipe: BorrowedFd<'_>,
         technique: Technique,
     ) -> io::Result<(Option<Fattener>, Pages)> {
-        let is_pipe = Endpoint::of_borrowed(pipe)?.kind() == Kind::Pipe;
+        let is_pipe = look(pipe)?.kind() == Kind::Pipe;
         if is_pipe {
             grow(pipe, asked_bytes(None, USUAL_BYTES))?;
         } else if technique != Technique::Write {

@@ -53,6 +53,16 @@ pub(crate) fn read_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
+/// A read of no bytes, which only asks whether the descriptor can be read.
+pub(crate) fn read_nothing(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    sized(Call::Readv, 0, |_| io::readv(fd, &mut [IoSliceMut::new(&mut [])]))
+}
+
+/// A write of no bytes, which only asks whether the descriptor can be written.
+pub(crate) fn write_nothing(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    sized(Call::Writev, 0, |_| io::writev(fd, &[IoSlice::new(&[])]))
+}
+
 pub(crate) fn recv_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     sized(Call::Recv, buf.len(), |len| {
         rustix::net::recv(fd, &mut buf[..len], RecvFlags::DONTWAIT).map(|(got, _)| got)

@@ -173,10 +173,9 @@ impl Window {
                 sigbus::Guard::over(self.base as usize, self.mapped_bytes)?,
                 sigbus::Guard::over(target.base as usize, target.mapped_bytes)?,
             ];
-            // SAFETY: `at` checked both ranges, which stay mapped while both windows are borrowed, and
-            // lie in different mappings. No reference into either exists; other processes may write
-            // them meanwhile, which changes bytes and nothing else. A fault at a page that a
-            // truncation took away returns with a page of zeros in its place.
+            // Other processes may write both ranges meanwhile, which changes bytes and nothing else.
+            // SAFETY: `at` checked both ranges, which stay mapped while both windows are borrowed, lie in different
+            // mappings, and have no reference into them; a fault at a page that was truncated finds zeros there.
             unsafe { libc::memcpy(to.cast(), from.cast(), len) };
             match guards.each_ref().map(sigbus::Guard::was_hit) {
                 [false, false] => Ok(len),

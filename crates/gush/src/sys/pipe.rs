@@ -75,8 +75,14 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Re
 
 /// Is one of `events` (or an error, or the end) there now?
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
+    poll_now(fd, events).map(|told| !told.is_empty())
+}
+
+/// Which of `events` (or an error, or the end) are there now?
+pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<PollFlags> {
     let mut fds = [PollFd::from_borrowed_fd(fd, events)];
-    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).map(|ready| ready > 0)
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(fds[0].revents())
 }
 
 #[cfg(test)]

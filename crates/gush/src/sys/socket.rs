@@ -22,6 +22,11 @@ pub(crate) fn type_of(fd: BorrowedFd<'_>) -> io::Result<SocketType> {
     plain(Call::GetSocketOption, || sockopt::socket_type(fd))
 }
 
+/// `SO_ACCEPTCONN` (socket(7)): does the socket wait for connections?
+pub(crate) fn is_listening(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    plain(Call::GetSocketOption, || sockopt::socket_acceptconn(fd))
+}
+
 /// `SIOCOUTQ` (tcp(7), unix(7)), which has the number of `TIOCOUTQ` (`include/uapi/linux/sockios.h`).
 pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;

@@ -9,6 +9,7 @@ mod changing;
 mod descriptors;
 mod endings;
 mod pipes;
+mod repeats;
 mod sizes;
 mod space;
 mod storms;

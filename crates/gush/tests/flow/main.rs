@@ -14,9 +14,12 @@ mod real;
 mod script;
 mod ways;
 
-use gush::flow::{Flow, Next, Op, Shelf, Stance, Terms};
+use std::fs::File;
+use std::os::fd::AsFd;
+
+use gush::flow::{Fds, Flow, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::Pool;
-use gush::{Choice, Kind, MethodName};
+use gush::{Choice, Errno, Kind, MethodName};
 use script::Script;
 
 /// The pairs of ports whose rules differ, with the terms that lead to each way.
@@ -175,6 +178,43 @@ fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_t
         let by_name = Terms { choice: Choice::Only(method), permitted: &[], ..by_plan };
         let is_refused = first_op(&by_name).is_err();
         assert_eq!(is_refused, method != MethodName::ReadWrite, "{method}");
+    }
+}
+
+/// A driver answers for a side in memory: no call of the kernel's is made for it, by whatever method.
+#[test]
+fn a_side_without_a_descriptor_is_served_by_memory_alone() {
+    let memory = Stance::in_memory();
+    let kinds = [Kind::File, Kind::Pipe, Kind::Stream, Kind::Terminal, Kind::Character];
+    let others = kinds.map(|kind| Stance::known(kind, true));
+    let pairs = others.iter().flat_map(|&other| [(memory, other), (other, memory)]);
+    let null = File::options().read(true).write(true).open("/dev/null").expect("a device");
+    let mut shelf = Shelf::new(Pool::new(4 << 20, 4));
+    for (source, target) in pairs.chain([(memory, memory)]) {
+        let name = format!("{source:?} -> {target:?}");
+        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
+        let Next::Do(read @ Op::Read(_)) = flow.next(u64::MAX, &mut shelf) else {
+            panic!("{name}: it reads")
+        };
+        let made = flow.perform(read, Fds::one(null.as_fd()));
+        assert_eq!(made == Err(Errno::BADF), source.is_in_memory(), "{name}: {made:?}");
+        flow.room(read)[..4].copy_from_slice(b"text");
+        assert!(flow.pending(read).is_empty() && flow.room(Op::Write).is_empty());
+        flow.learn(read, Ok(4), &mut ());
+        let Next::Do(Op::Write) = flow.next(u64::MAX, &mut shelf) else {
+            panic!("{name}: it writes")
+        };
+        assert_eq!(flow.pending(Op::Write), b"text", "{name}");
+        flow.learn(Op::Write, Ok(3), &mut ());
+        assert_eq!(flow.pending(Op::Write), b"t", "{name}");
+        if target.is_in_memory() {
+            assert_eq!(flow.perform(Op::Write, Fds::one(null.as_fd())), Err(Errno::BADF), "{name}");
+        }
+        for &method in MethodName::ALL {
+            let by_name = Terms { choice: Choice::Only(method), ..Terms::default() };
+            let refused = Flow::between(source, target, &by_name).is_err();
+            assert_eq!(refused, method != MethodName::ReadWrite, "{name} by {method}");
+        }
     }
 }
 

@@ -432,3 +432,56 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
         assert_eq!((end, flow.delivered_bytes()), (End::Proven, 1050), "{method}");
     }
 }
+
+/// The means of a flow are idle between two messages, and held for the next one, until the flow rests.
+#[test]
+fn idle_means_are_held_until_the_flow_rests() {
+    for choice in [Choice::Only(MethodName::ReadWrite), Choice::Only(MethodName::Splice)] {
+        let (mut feeder, near) = UnixStream::pair().expect("a pair");
+        let target = tempfile::tempfile().expect("a file");
+        near.set_nonblocking(true).expect("a flag");
+        feeder.write_all(b"a message").expect("room");
+        let (from, to) = (Stance::of(&near).unwrap(), Stance::of(&target).unwrap());
+        let mut flow =
+            Flow::between(from, to, &Terms { choice, ..Terms::default() }).expect("a way");
+        let mut shelf = Shelf::new(Pool::shared().clone());
+        let fds = Fds { source: near.as_fd(), target: target.as_fd() };
+        while let Next::Do(op) = flow.next(u64::MAX, &mut shelf) {
+            let answer = flow.perform(op, fds);
+            flow.learn(op, answer, &mut ());
+        }
+        assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (9, 0), "{choice}");
+        assert!(!flow.is_at_rest(), "{choice}: nothing is held");
+        flow.rest(&mut shelf);
+        assert!(flow.is_at_rest(), "{choice}");
+    }
+}
+
+/// splice(2) from pipe to pipe answers `EAGAIN` for either: which one is asked of poll(2), and not by a read, whose bytes
+/// would go on through memory.
+#[test]
+fn a_full_pipe_is_told_from_an_empty_one_without_a_read() {
+    let ((source, mut feeder), (_reader, mut target)) =
+        (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
+    feeder.write_all(b"waits").expect("room");
+    target.write_all(&vec![7; 65536]).expect("room for all of a pipe");
+    let (from, to) = (Stance::of(&source).unwrap(), Stance::of(&target).unwrap());
+    let mut flow = Flow::between(from, to, &Terms::default()).expect("a way");
+    let mut shelf = Shelf::new(Pool::shared().clone());
+    let fds = Fds { source: source.as_fd(), target: target.as_fd() };
+    let mut asked = Vec::new();
+    let side = loop {
+        match flow.next(u64::MAX, &mut shelf) {
+            Next::Do(op) => {
+                asked.extend(matches!(op, Op::Ready(_)).then_some(op));
+                assert!(!matches!(op, Op::Read(_)), "after {asked:?}");
+                let answer = flow.perform(op, fds);
+                flow.learn(op, answer, &mut ());
+            }
+            Next::Wait(side) => break side,
+            other => panic!("nobody reads: {other:?}"),
+        }
+    };
+    assert_eq!((side, flow.taken_bytes()), (Side::Target, 0));
+    assert_eq!(asked, [Op::Ready(Side::Source), Op::Ready(Side::Target)]);
+}

@@ -58,6 +58,7 @@ pub use op::{FanFds, FanOp};
 use super::way::{self, Way, Ways};
 use super::{End, Failure, Flow, Lender, Next, Op, Stance, Terms};
 use crate::endpoint::Kind;
+use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
 use crate::mover::Choice;
 use crate::plan;
@@ -249,6 +250,11 @@ impl Fan {
             lane.lose(taken_bytes);
             lane.is_told = true;
         }
+    }
+
+    /// Loses a target to a fault that the driver found. [`Fan::next`] tells of the loss.
+    pub(crate) fn fail(&mut self, target: u16, fault: Fault) {
+        self.lanes[usize::from(target)].fail(fault.call, fault.errno);
     }
 
     fn lane(&self, target: u16) -> &Lane {

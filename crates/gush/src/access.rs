@@ -1,0 +1,63 @@
+//! May a descriptor be read, as a source, or written, as a target?
+//!
+//! Asked before a move begins: poll(2) never reports a descriptor that cannot be read or written, and who waits for
+//! it waits for ever.
+//!
+//! | descriptor | asked by | refused with |
+//! |---|---|---|
+//! | the wrong end of a pipe, a file opened for the other direction, `O_PATH` | the flags of open(2) | `EBADF` |
+//! | a device, or anything without a name (epoll, pidfd) | readv(2) or writev(2) of nothing | the kernel's `EINVAL` |
+//! | a listening socket | `SO_ACCEPTCONN`, then recv(2) or send(2) | the kernel's answer, such as `ENOTCONN` |
+
+use rustix::io::{self, Errno};
+
+use crate::endpoint::{Endpoint, Kind};
+use crate::fault::Fault;
+use crate::port::Side;
+use crate::sys::{Call, data, socket};
+
+/// Checks that bytes can be read from the source, or written to the target. No byte is moved, and nothing waits.
+pub(crate) fn check(endpoint: &Endpoint<'_>, side: Side) -> Result<(), Fault> {
+    let refused = |call, errno| Err(Fault { call, side, errno });
+    let is_open = match side {
+        Side::Source => endpoint.is_open_for_reading(),
+        Side::Target => endpoint.is_open_for_writing(),
+    };
+    if !is_open {
+        return match side {
+            Side::Source => refused(Call::Read, Errno::BADF),
+            Side::Target => refused(Call::Write, Errno::BADF),
+        };
+    }
+    let (call, answer) = match endpoint.kind() {
+        Kind::Stream | Kind::Datagram => ask_listener(endpoint, side),
+        Kind::Character | Kind::Other if endpoint.can_idle() => ask_for_nothing(endpoint, side),
+        _ => return Ok(()),
+    };
+    match answer {
+        // Any other answer, such as a seccomp filter's EPERM, says nothing about the calls of the move.
+        Err(errno @ (Errno::BADF | Errno::INVAL | Errno::NOTCONN | Errno::PIPE)) => {
+            refused(call, errno)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A vector of no bytes is answered before the driver of the descriptor is called, after the check that there is a
+/// driver for the direction (`vfs_readv` and `vfs_writev` of `fs/read_write.c`: `FMODE_CAN_READ`, `FMODE_CAN_WRITE`).
+fn ask_for_nothing(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usize>) {
+    match side {
+        Side::Source => (Call::Readv, data::read_nothing(endpoint.fd())),
+        Side::Target => (Call::Writev, data::write_nothing(endpoint.fd())),
+    }
+}
+
+/// A listening socket carries no bytes: it takes and gives none, and answers with an error.
+fn ask_listener(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usize>) {
+    let fd = endpoint.fd();
+    match (socket::is_listening(fd), side) {
+        (Ok(true), Side::Source) => (Call::Recv, data::recv_nowait(fd, &mut [0])),
+        (Ok(true), Side::Target) => (Call::Send, data::send_nowait(fd, &[0])),
+        _ => (Call::GetSocketOption, Ok(0)),
+    }
+}

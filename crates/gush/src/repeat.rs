@@ -1,0 +1,161 @@
+//! Writes a pattern again and again: out of a [`Reservoir`] into a pipe, out of memory elsewhere.
+
+use std::os::fd::AsFd;
+
+use rustix::io::{self, Errno};
+
+use crate::access;
+use crate::cancel::Cancel;
+use crate::endpoint::{Endpoint, Kind};
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::kernel::is_refusal;
+use crate::pipe::{self, Reservoir};
+use crate::port::{Port, Side};
+use crate::sys::Call;
+use crate::wait::{SLICE, Wait, Waiter};
+
+/// A write out of memory has at least so many bytes, in whole patterns.
+const WRITE_BYTES: usize = 128 << 10;
+
+/// Writes a pattern again and again, as yes(1) does.
+///
+/// A pipe gets the pattern by reference, out of a [`Reservoir`], sound for every reader; any other target, and a
+/// pipe where tee(2) is denied, by writes out of memory.
+///
+/// The process should ignore SIGPIPE, or be content to end when the reader leaves.
+///
+/// ```
+/// use std::io::Read;
+/// let (mut reader, writer) = std::io::pipe()?;
+/// let written_bytes = gush::Repeat::new(b"yes\n").length_bytes(10).run(&writer)?;
+/// assert_eq!(written_bytes, 10);
+/// drop(writer);
+/// let mut text = String::new();
+/// reader.read_to_string(&mut text)?;
+/// assert_eq!(text, "yes\nyes\nye");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Repeat<'a> {
+    pattern: &'a [u8],
+    length_bytes: u64,
+    pipe_bytes: Option<usize>,
+    cancel: Option<&'a Cancel>,
+}
+
+impl<'a> Repeat<'a> {
+    /// The pattern, without end. An empty pattern has no bytes to write.
+    #[must_use]
+    pub fn new(pattern: &'a [u8]) -> Self {
+        Self { pattern, length_bytes: u64::MAX, pipe_bytes: None, cancel: None }
+    }
+
+    /// Ends after so many bytes, perhaps within a pattern.
+    #[must_use]
+    pub fn length_bytes(mut self, bytes: u64) -> Self {
+        self.length_bytes = bytes;
+        self
+    }
+
+    /// Makes the target's pipe as large as this or as permitted, and leaves the pipe so; 1 leaves the pipe as it
+    /// is. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
+    #[must_use]
+    pub fn pipe_bytes(mut self, bytes: usize) -> Self {
+        self.pipe_bytes = Some(bytes);
+        self
+    }
+
+    /// May be ended from another thread, as by [`Mover::cancelled_by`](crate::Mover::cancelled_by).
+    #[must_use]
+    pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
+        self.cancel = Some(cancel);
+        self
+    }
+
+    /// Writes until the length is reached; answers how many bytes were written.
+    ///
+    /// # Errors
+    /// The target's failure, `EPIPE` when the reader has left; cancelling. [`Error::delivered_bytes`] has the bytes
+    /// written before.
+    pub fn run(self, target: &impl AsFd) -> Result<u64, Error> {
+        let failed = |(call, errno)| Error::failed(Fault { call, side: Side::Target, errno });
+        let endpoint = Endpoint::look(target.as_fd()).map_err(failed)?;
+        access::check(&endpoint, Side::Target).map_err(Error::failed)?;
+        if self.pattern.is_empty() {
+            return Ok(0);
+        }
+        let mut supply = self.supply(&endpoint);
+        let mut port = Port::new(&endpoint, None);
+        let mut waiter = Waiter::new(Wait::Auto);
+        let mut written_bytes = 0;
+        // The bytes written so far are whole patterns and the first `phase` bytes of one more.
+        while written_bytes < self.length_bytes {
+            if self.cancel.is_some_and(Cancel::is_cancelled) {
+                return Err(Error::cancelled().after(written_bytes, 0));
+            }
+            let most = usize::try_from(self.length_bytes - written_bytes).unwrap_or(usize::MAX);
+            let phase = (written_bytes % self.pattern.len() as u64) as usize;
+            match supply.give(&mut port, phase, most) {
+                Ok(bytes) => written_bytes += bytes as u64,
+                Err((_, Errno::INTR)) => {}
+                Err((call, Errno::AGAIN)) => {
+                    let slice = self.cancel.map(|_| SLICE);
+                    waiter
+                        .for_side(endpoint.fd(), Side::Target, slice)
+                        .map_err(|errno| failed((call, errno)).after(written_bytes, 0))?;
+                }
+                Err((Call::Tee, errno)) if is_refusal(errno) => {
+                    supply = Supply::in_memory(self.pattern);
+                }
+                Err(why) => return Err(failed(why).after(written_bytes, 0)),
+            }
+        }
+        Ok(written_bytes)
+    }
+
+    fn supply(&self, target: &Endpoint<'_>) -> Supply {
+        if target.kind() == Kind::Pipe {
+            // A pipe that stays small is slower, and nothing else.
+            let wanted_bytes = pipe::asked_bytes(self.pipe_bytes, pipe::USUAL_BYTES);
+            let _ = pipe::grow(target.fd(), wanted_bytes);
+            if let Ok(reservoir) = Reservoir::of(self.pattern, pipe::USUAL_BYTES) {
+                return Supply::Reservoir(reservoir);
+            }
+        }
+        Supply::in_memory(self.pattern)
+    }
+}
+
+/// Where the bytes come from.
+enum Supply {
+    Reservoir(Reservoir),
+    /// The pattern, often.
+    Memory(Vec<u8>),
+}
+
+impl Supply {
+    fn in_memory(pattern: &[u8]) -> Self {
+        Self::Memory(pattern.repeat(WRITE_BYTES.div_ceil(pattern.len()) + 1))
+    }
+
+    /// Writes at most `most` bytes, of which the first is the pattern's byte `phase`.
+    fn give(
+        &mut self,
+        port: &mut Port<'_>,
+        phase: usize,
+        most: usize,
+    ) -> Result<usize, (Call, Errno)> {
+        match self {
+            Self::Reservoir(reservoir) => {
+                let poured: io::Result<usize> = reservoir.pour(&port.fd, most);
+                poured.map_err(|errno| (Call::Tee, errno))
+            }
+            Self::Memory(bytes) => {
+                let rest = &bytes[phase..];
+                let rest = &rest[..rest.len().min(most)];
+                port.write(rest).map_err(|errno| (Call::Write, errno))
+            }
+        }
+    }
+}
