@@ -1,4 +1,4 @@
-//! What `gush` says about itself: help, version, manual pages and shell completions, all from the commands' own definitions.
+//! Help, version, manual pages and shell completions of `gush`, all from the definitions of the commands.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use rustix::io::Errno;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, doctor, lab, link, pipe, tune};
+use crate::{args, cat, cp, doctor, lab, link, pipe, tee, tune, yes};
 
 #[derive(Parser)]
 #[command(
@@ -28,16 +28,18 @@ enum Page {
     /// Write the manual pages into DIR, or gush(1) to standard output
     #[command(display_order = 1000)]
     Man { dir: Option<PathBuf> },
-    /// Print completions for SHELL, to be read by it at its start
+    /// Print completions for SHELL, which reads them at its start
     #[command(display_order = 1001)]
     Completions { shell: Shell },
 }
 
-/// Every command under its one definition.
+/// All commands, each by its one definition.
 fn everything() -> clap::Command {
     Gush::command().subcommands([
         cp::command("gush cp"),
         cat::command(),
+        tee::command(),
+        yes::command(),
         pipe::command(),
         lab::command(),
         tune::command(),
@@ -46,7 +48,12 @@ fn everything() -> clap::Command {
     ])
 }
 
-/// Answers `gush help`, `--help`, `--version`, `man` and `completions`, and explains what it was called with otherwise.
+/// For manual pages: `gush help` has none.
+fn documented() -> clap::Command {
+    everything().disable_help_subcommand(true)
+}
+
+/// Answers `gush help`, `--help`, `--version`, `man` and `completions`, and explains a wrong command.
 pub fn run(words: Vec<OsString>) -> ExitCode {
     let talker = Talker::new("gush");
     if words.is_empty() {
@@ -68,7 +75,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
                 Ok(present) if !present.is_dir() => Err(Errno::NOTDIR.into()),
                 _ => std::fs::create_dir_all(&dir),
             };
-            return match made.and_then(|()| clap_mangen::generate_to(everything(), &dir)) {
+            return match made.and_then(|()| clap_mangen::generate_to(documented(), &dir)) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
                     talker.say_failed(&dir, "cannot write the manual pages", &error);
@@ -77,7 +84,7 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
             };
         }
         Page::Man { dir: None } => {
-            if let Err(error) = clap_mangen::Man::new(everything()).render(&mut text) {
+            if let Err(error) = clap_mangen::Man::new(documented()).render(&mut text) {
                 return talker.fail(format_args!("write error: {}", crate::talk::os_text(&error)));
             }
         }

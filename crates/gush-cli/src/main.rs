@@ -1,6 +1,7 @@
-//! `gush`: familiar names, the fastest sound way to move the bytes.
+//! `gush`: familiar names, the fastest sound way to move bytes.
 //!
-//! Arguments in, exit status out; one module a command. Called by the name `cp` or `cat` the program *is* that command.
+//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `tee` or `yes`, the program
+//! is that command.
 
 #[cfg(test)]
 use gush_test as _;
@@ -10,13 +11,18 @@ mod args;
 mod cat;
 mod cp;
 mod doctor;
+mod files;
 mod lab;
 mod link;
+mod method;
 mod pipe;
 mod profile;
 mod size;
 mod talk;
+mod tee;
+mod time;
 mod tune;
+mod yes;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -30,6 +36,8 @@ fn main() -> ExitCode {
     match Path::new(&called_as).file_name().and_then(OsStr::to_str) {
         Some("cp") => cp::run(words, "cp"),
         Some("cat") => cat::run(words, "cat"),
+        Some("tee") => tee::run(words, "tee"),
+        Some("yes") => yes::run(words, "yes"),
         _ => dispatch(words.collect()),
     }
 }
@@ -40,6 +48,8 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
     match command {
         Some("cp") => cp::run(rest, "gush cp"),
         Some("cat") => cat::run(rest, "gush cat"),
+        Some("tee") => tee::run(rest, "gush tee"),
+        Some("yes") => yes::run(rest, "gush yes"),
         Some("pipe") => pipe::run(rest),
         Some("tune") => tune::run(rest),
         Some("link") => link::run(rest),

@@ -1,18 +1,18 @@
-//! Sizes as GNU tools read them: `64`, `4K` and `4KiB` (4096), `4KB` (4000), `K` (1024), up to the largest 64-bit number.
-//! Beyond GNU, a number with a unit may have a fraction: `1.5M`.
+//! Sizes as GNU tools read them: `64`, `4K` and `4KiB` (4096), `4KB` (4000), `K` (1024), up to the largest
+//! 64-bit number. Beyond GNU, a number with a unit may have a fraction: `1.5M`.
 
 use std::fmt;
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SizeError {
-    /// No digits, or something after the number that is no unit.
+    /// No digits, or an unknown unit after the number.
     NotASize,
     /// A fraction of a number of bytes.
     Fraction,
     /// The number with its unit does not fit 64 bits (or this machine's memory).
     TooLarge,
-    /// Zero where nothing could ever move.
+    /// Zero, which is not allowed here.
     Zero,
 }
 
@@ -29,13 +29,13 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Reads a size in bytes; what a fraction leaves of a byte is dropped.
+/// Reads a size in bytes; a fraction of a byte is dropped.
 ///
 /// # Errors
-/// [`SizeError::NotASize`] for anything GNU tools would not read but a fraction, [`SizeError::Fraction`] for one
-/// without a unit, [`SizeError::TooLarge`] past 64 bits.
+/// [`SizeError::NotASize`] for a text that GNU tools refuse and that is no fraction, [`SizeError::Fraction`]
+/// for a fraction without a unit, [`SizeError::TooLarge`] past 64 bits.
 pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
-    // strtoumax, which GNU tools use, skips white space and takes a plus sign.
+    // strtoumax, used by GNU tools, skips white space and takes a plus sign.
     let text = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let text = match text.strip_prefix('+') {
         Some(digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => digits,
@@ -63,7 +63,7 @@ pub fn size_bytes(text: &str) -> Result<u64, SizeError> {
     whole_bytes.checked_add(part_of(factor_bytes, fraction)).ok_or(SizeError::TooLarge)
 }
 
-/// The digits after a point that follows `digits`, and what stands after them.
+/// The digits after a point behind `digits`, and the rest after them.
 fn fraction<'a>(digits: &str, rest: &'a str) -> Result<(&'a str, &'a str), SizeError> {
     let Some(after) = rest.strip_prefix('.') else { return Ok(("", rest)) };
     let unit_start = after.find(|c: char| !c.is_ascii_digit()).unwrap_or(after.len());
@@ -74,16 +74,16 @@ fn fraction<'a>(digits: &str, rest: &'a str) -> Result<(&'a str, &'a str), SizeE
     }
 }
 
-/// The whole bytes in the fraction with these decimal digits of `factor_bytes`.
+/// The whole bytes in `factor_bytes` times the decimal fraction with these digits.
 fn part_of(factor_bytes: u64, fraction: &str) -> u64 {
-    // Eighteen digits are good to two bytes in an exbibyte, and keep the product within 128 bits.
+    // Eighteen digits are exact to two bytes in an exbibyte, and keep the product within 128 bits.
     let digits = &fraction[..fraction.len().min(18)];
     let Ok(numerator) = digits.parse::<u128>() else { return 0 };
     let part_bytes = numerator * u128::from(factor_bytes) / 10_u128.pow(digits.len() as u32);
     u64::try_from(part_bytes).unwrap_or(u64::MAX)
 }
 
-/// Reads the size in bytes of something held in memory, a buffer or a pipe: never zero.
+/// Reads the size in bytes of a buffer or a pipe. Never zero.
 ///
 /// # Errors
 /// As [`size_bytes`], and [`SizeError::Zero`].
@@ -95,21 +95,29 @@ pub fn memory_bytes(text: &str) -> Result<usize, SizeError> {
     }
 }
 
-/// Reads a rate in bytes per second: a size, with `/s` after it or not. Never zero.
+/// Reads a number of bytes to move or measure. Never zero.
 ///
 /// # Errors
 /// As [`memory_bytes`].
-pub fn rate_bytes_per_second(text: &str) -> Result<u64, SizeError> {
-    match size_bytes(text.strip_suffix("/s").unwrap_or(text))? {
+pub fn some_bytes(text: &str) -> Result<u64, SizeError> {
+    match size_bytes(text)? {
         0 => Err(SizeError::Zero),
         bytes => Ok(bytes),
     }
 }
 
-/// Reads a number of threads; 0 leaves it to the program.
+/// Reads a rate in bytes per second: a size, optionally followed by `/s`. Never zero.
 ///
 /// # Errors
-/// What to write instead.
+/// As [`memory_bytes`].
+pub fn rate_bytes_per_second(text: &str) -> Result<u64, SizeError> {
+    some_bytes(text.strip_suffix("/s").unwrap_or(text))
+}
+
+/// Reads a number of threads; 0 leaves the number to the program.
+///
+/// # Errors
+/// A hint about the right form.
 pub fn threads(text: &str) -> Result<usize, &'static str> {
     match text.parse() {
         Ok(number) if number <= MOST_THREADS => Ok(number),
@@ -117,7 +125,7 @@ pub fn threads(text: &str) -> Result<usize, &'static str> {
     }
 }
 
-/// More would only cost memory.
+/// More threads would only cost memory.
 const MOST_THREADS: usize = 1024;
 
 /// The bytes in one `unit`, or `None` for a unit that 64 bits cannot hold.

@@ -1,4 +1,4 @@
-//! What the user is told, on standard error: `gush: cat: PATH: what failed: OS error`.
+//! Messages to the user on standard error: `gush: cat: PATH: operation: OS error`.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use gush_tree::quote;
 use rustix::io::Errno;
 
-/// Speaks to standard error for one command.
+/// Writes one command's messages to standard error.
 #[derive(Debug, Clone)]
 pub struct Talker {
     prefix: String,
@@ -16,7 +16,8 @@ pub struct Talker {
 }
 
 impl Talker {
-    /// `as_name` is what the user typed: `gush cat` speaks as `gush: cat: …`, plain `cat` as `cat: …`.
+    /// `as_name` is the command as typed: the messages of `gush cat` start with `gush: cat:`, those of plain
+    /// `cat` with `cat:`.
     pub fn new(as_name: &str) -> Self {
         Self { prefix: as_name.replace(' ', ": "), familiar: !as_name.starts_with("gush") }
     }
@@ -26,23 +27,25 @@ impl Talker {
         self.familiar
     }
 
-    /// Says `what` after the command's name and gives the exit status of a failure.
+    /// Writes the message `what` and returns the exit status of a failure.
     pub fn fail(&self, what: impl Display) -> ExitCode {
         self.say(what);
         ExitCode::FAILURE
     }
 
-    /// Says `what` after the command's name: a warning, or a failure that is not the end.
+    /// Writes the message `what`: a warning, or a failure after which the command goes on.
+    ///
+    /// A control character of a name never reaches the terminal, whoever put the name into the message.
     pub fn say(&self, what: impl Display) {
-        self.print(format_args!("{}: {what}\n", self.prefix));
+        self.print(format_args!("{}: {}\n", self.prefix, without_controls(&what.to_string())));
     }
 
-    /// Says what went wrong with the file `path`: `PATH: what: OS error`.
+    /// Writes that `what` failed on the file `path`: `PATH: what: OS error`.
     pub fn say_failed(&self, path: impl AsRef<Path>, what: impl Display, error: &io::Error) {
         self.say(format_args!("{}: {what}: {}", quote::if_needed(path.as_ref()), os_text(error)));
     }
 
-    /// Says each line of `text` about the file `path`.
+    /// Writes each line of `text` as a message about the file `path`.
     pub fn say_lines(&self, path: impl AsRef<Path>, text: impl Display) {
         let name = quote::if_needed(path.as_ref()).to_string();
         for line in text.to_string().lines() {
@@ -50,7 +53,7 @@ impl Talker {
         }
     }
 
-    /// Says that `path` could not be opened; called as `cat`, in the words scripts know from it.
+    /// Writes that `path` could not be opened. Called as `cat`, in the words that scripts know from GNU cat.
     pub fn say_failed_open(&self, path: impl AsRef<Path>, error: &io::Error) {
         if self.familiar {
             self.say(format_args!("{}: {}", quote::if_needed(path.as_ref()), os_text(error)));
@@ -59,7 +62,7 @@ impl Talker {
         }
     }
 
-    /// Writes a page that was asked for, such as a help text, to standard output.
+    /// Writes a requested page, such as a help text, to standard output.
     pub fn page(&self, page: &[u8]) -> ExitCode {
         match write_out(page) {
             Ok(()) => ExitCode::SUCCESS,
@@ -67,14 +70,20 @@ impl Talker {
         }
     }
 
-    /// Writes `text` as it is. Nobody is left to tell when standard error itself fails, so that is ignored.
+    /// Writes `text` to standard error without a prefix. A failure is ignored, because nowhere is left to
+    /// report it.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }
 }
 
-/// How wide the terminal at standard error is; 80 columns where it does not say.
+/// `text` with U+FFFD in the place of control characters. Line feeds stay: a message may have several lines.
+fn without_controls(text: &str) -> String {
+    text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}")
+}
+
+/// The width of the terminal at standard error; 80 columns if unknown.
 pub fn columns() -> usize {
     match rustix::termios::tcgetwinsize(rustix::stdio::stderr()) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => size.ws_col.into(),
@@ -82,7 +91,7 @@ pub fn columns() -> usize {
     }
 }
 
-/// `text` in at most `columns` characters: where it is longer, its middle gives way.
+/// `text` in at most `columns` characters, with an ellipsis in the middle of a longer text.
 pub fn shortened(text: &str, columns: usize) -> String {
     let letters: Vec<char> = text.chars().collect();
     if letters.len() <= columns {
@@ -101,10 +110,11 @@ pub fn write_line(line: &str) -> io::Result<()> {
     write_out(format!("{line}\n").as_bytes())
 }
 
-/// Writes to standard output, and says so where that was closed: then Rust has put /dev/null there.
+/// Writes to standard output. Rust puts /dev/null in the place of a closed standard output, which is an error
+/// here.
 ///
 /// # Errors
-/// What write(2) answers; `EBADF` where standard output was closed.
+/// The OS error of write(2); `EBADF` if standard output was closed.
 pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     if gush_process::was_closed(1) {
         return Err(Errno::BADF.into());
@@ -114,7 +124,7 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// The operating system's words for `error`, without the number that Rust adds.
+/// The OS error's text alone, without the number that Rust adds.
 pub fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
@@ -126,7 +136,7 @@ pub fn os_text(error: &io::Error) -> String {
     }
 }
 
-/// The operating system's words for `errno`.
+/// The text of the OS error `errno`.
 pub fn errno_text(errno: Errno) -> String {
     os_text(&errno.into())
 }
@@ -139,6 +149,14 @@ mod tests {
     fn os_errors_are_told_without_a_number() {
         assert_eq!(errno_text(Errno::NOENT), "No such file or directory");
         assert_eq!(os_text(&io::Error::other("odd")), "odd");
+    }
+
+    #[test]
+    fn control_characters_of_names_are_not_shown() {
+        assert_eq!(
+            without_controls("a\x1b[31mb\r\nc\u{9b}é"),
+            "a\u{fffd}[31mb\u{fffd}\nc\u{fffd}é"
+        );
     }
 
     #[test]

@@ -3,12 +3,7 @@
 
 mod common;
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
-
-use common::as_gnu::{Sentence, agree};
-use common::cp::{names, stderr};
-use common::{gnu, skipped};
+use common::as_gnu::{Sentence, Side};
 
 const FILES: &str = r#"printf 'a\tx\n' >a; printf 'b\n\n\nB' >b; : >e; mkdir d; echo x >'a b'; echo q >"it's"
     ln -s loop loop; ln -s no dangling; head -c 300K /dev/zero | tr '\0' z >big; echo r >r"#;
@@ -97,55 +92,7 @@ const SENTENCES: &[Sentence] = &[
     ),
 ];
 
-fn run(line: &str, cat: &Path) -> (Output, Vec<(String, Vec<u8>)>) {
-    let dir = tempfile::tempdir().unwrap();
-    let output = Command::new("bash")
-        .args(["-c", &format!("umask 022\n{FILES}\n{line}")])
-        .current_dir(dir.path())
-        .env("C", cat)
-        .env("LC_ALL", "C.UTF-8")
-        .env("GUSH_NO_PROFILE", "1")
-        .env_remove("POSIXLY_CORRECT")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let content = |name: &String| std::fs::read(dir.path().join(name)).unwrap_or_default();
-    let files = names(dir.path()).into_iter().map(|name| (name.clone(), content(&name))).collect();
-    (output, files)
-}
-
 #[test]
 fn every_line_is_gnus() {
-    let cat = match gnu("cat") {
-        Ok(cat) => cat,
-        Err(why) => return skipped(&why),
-    };
-    let programs = tempfile::tempdir().unwrap();
-    let ours = programs.path().join("cat");
-    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), &ours).unwrap();
-    let mut wrong = Vec::new();
-    for line in LINES {
-        let (theirs, their_files) = run(line, &cat);
-        let (our, our_files) = run(line, &ours);
-        let (their_words, our_words) = (
-            stderr(&theirs).replace(cat.to_str().unwrap(), "cat"),
-            stderr(&our).replace(ours.to_str().unwrap(), "cat"),
-        );
-        let prints = !line.contains("--version");
-        let same = theirs.status.code() == our.status.code()
-            && (!prints || theirs.stdout == our.stdout)
-            && their_files == our_files;
-        let agreed = agree(SENTENCES, &their_words, &our_words);
-        if !same || agreed.is_err() {
-            let said = |output: &Output, words: &str| {
-                let shown = String::from_utf8_lossy(&output.stdout);
-                let shown: String = shown.chars().take(60).collect();
-                format!("{:?} {shown:?} {words:?}", output.status.code())
-            };
-            let (theirs, our) = (said(&theirs, &their_words), said(&our, &our_words));
-            let files = if their_files == our_files { "" } else { " (other files)" };
-            wrong.push(format!("{line}{files}\n  GNU  {theirs}\n  gush {our}\n  {agreed:?}"));
-        }
-    }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), LINES.len(), wrong.join("\n"));
+    Side { program: "cat", variable: "C", files: FILES, sentences: SENTENCES }.agrees_on(LINES);
 }

@@ -173,7 +173,7 @@ fn with_stable_a_source_that_changes_is_a_failure_that_publishes_nothing() {
         let output = changed_meanwhile(slow(dir.path(), &["--stable"]), || change(&source));
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{title}: {said}");
-        assert!(said.contains("; the target holds what was read of it"), "{title}: {said}");
+        assert!(said.contains("; the target holds the bytes read so far"), "{title}: {said}");
     }
 }
 
@@ -188,7 +188,10 @@ fn with_stable_a_new_file_that_cannot_be_removed_is_not_said_to_be() {
     });
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("; the new file was not removed: it no longer has its name"), "{said}");
+    assert!(
+        said.contains("; the new file was not removed: its name is now another file's"),
+        "{said}"
+    );
     assert_eq!(fs::read(here("b")).unwrap(), b"another file");
 
     fs::remove_file(here("b")).unwrap();
@@ -300,13 +303,39 @@ fn with_stable_a_write_that_began_long_ago_is_waited_for() {
 #[test]
 fn a_source_that_stays_is_copied_with_stable_and_without_a_word() {
     let dir = with_files(&[("a", &noise(10_000, 1))]);
-    for source in ["a", "/proc/version", "/proc/self/maps", "/dev/null"] {
-        for more in [&["--stable"][..], &["--stable", "--atomic"], &[]] {
-            let output = cp(dir.path(), &[more, &[source, "b"]].concat());
-            assert!(output.status.success(), "{source} {more:?}: {output:?}");
-            assert_eq!(stderr(&output), "", "{source} {more:?}");
-        }
+    for more in [&["--stable"][..], &["--stable", "--atomic"], &[]] {
+        let output = cp(dir.path(), &[more, &["a", "b"]].concat());
+        assert!(output.status.success(), "{more:?}: {output:?}");
+        assert_eq!(stderr(&output), "", "{more:?}");
     }
     let said = stderr(&cp(dir.path(), &["--stable", "-l", "a", "c"]));
     assert!(said.contains("--stable needs data to copy"), "{said}");
+}
+
+#[test]
+fn with_stable_a_source_whose_times_do_not_tell_of_changes_is_refused_before_it_is_opened() {
+    let dir = with_files(&[]);
+    let fifo = dir.path().join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    for source in ["fifo", "/proc/uptime", "/dev/null"] {
+        for more in [&["--stable"][..], &["--stable", "--atomic"]] {
+            let output = cp(dir.path(), &[more, &[source, "b"]].concat());
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(1), "{source} {more:?}: {said}");
+            let text = format!("{source}: cannot tell whether it changes, as --stable demands");
+            assert!(said.contains(&text), "{more:?}: {said}");
+        }
+    }
+    for source in ["/proc/version", "/dev/null"] {
+        assert!(cp(dir.path(), &[source, "b"]).status.success(), "without --stable: {source}");
+    }
+    assert!(cp(dir.path(), &["--stable", "-R", "fifo", "anew"]).status.success(), "made anew");
+    assert_eq!(common::cp::names(dir.path()), ["anew", "b", "fifo"]);
 }

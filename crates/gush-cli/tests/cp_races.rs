@@ -58,7 +58,7 @@ fn a_link_that_takes_a_new_fifos_name_leads_to_no_other_file() {
     let Some(said) = swapping(dir.path(), "mknodat", "q", "victim", &["-a", "p", "q"]) else {
         return;
     };
-    let expected = "gush: cp: q: got no attributes: another file took its name after it was made\n";
+    let expected = "gush: cp: q: got no attributes: another file took the name after the copy\n";
     assert_eq!(said, expected);
     let after = fs::metadata(at("victim")).unwrap();
     assert_eq!(after.mode() & 0o7777, 0o600);

@@ -169,7 +169,7 @@ fn a_backup_is_undone_where_the_copy_lacks_what_was_required() {
     assert_eq!(
         stderr(&output),
         "gush: cp: m/b: cannot preserve attribute user.x: Operation not supported\n\
-         gush: cp: m/b: not replaced: the copy lacked what was required, and the old file is back\n"
+         gush: cp: m/b: not replaced: the copy lacked required metadata, and the old file is back\n"
     );
     assert_eq!(stdout(&output), "1 b old\n");
 }
@@ -212,8 +212,8 @@ fn a_list_that_the_target_refuses_gives_the_group_nothing_more() {
 fn the_remedy_that_is_told_for_a_target_is_one_that_helps() {
     let dir = with_files(&[("a", b"a"), ("b", b"b")]);
     for (flag, remedy) in [
-        ("i", "it is immutable: chattr -i lifts that"),
-        ("a", "it is append-only: chattr -a lifts that"),
+        ("i", "the file is immutable: chattr -i removes this attribute"),
+        ("a", "the file is append-only: chattr -a removes this attribute"),
     ] {
         let output = script(
             dir.path(),

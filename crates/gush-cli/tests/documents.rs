@@ -5,8 +5,15 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 5] =
-    ["ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "bench/RESULTS.md", "docs/decisions.md"];
+const DOCUMENTS: [&str; 7] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "bench/RESULTS.md",
+    "crates/gush-net/README.md",
+    "docs/decisions.md",
+    "docs/endings.md",
+];
 
 /// What a build makes, and where users put things.
 const NOT_KEPT: &[&str] = &["target/"];

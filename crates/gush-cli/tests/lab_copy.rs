@@ -201,7 +201,7 @@ fn misuse_is_told_in_a_sentence() {
     let dir = disk_dir();
     for (options, said) in [
         (&["--only", "nope"][..], "'nope'; there are stdio-char, "),
-        (&["--size", "0"], "invalid value '0'"),
+        (&["--size", "0"], "invalid --size '0': must be more than zero"),
         (&["--size", "4P", "--only", "sendfile"], "cannot make a source of 4503599627370496 bytes"),
         (&["--advice", "nope"], "none, sequential, willneed, random"),
     ] {

@@ -103,7 +103,7 @@ fn what_is_no_case_is_told() {
     for (case, words) in [
         ("write-read", "write SUITE:CASE, such as pipe:write-read"),
         ("pipe:", "write SUITE:CASE"),
-        ("--x:y", "unexpected argument"),
+        ("--x:y", "unrecognized option '--x:y'"),
         ("nope:x", "no suite is called 'nope'; there are "),
         ("report:x", "no suite is called 'report'; there are "),
     ] {
@@ -111,7 +111,7 @@ fn what_is_no_case_is_told() {
         assert!(!output.status.success() && said(&output).contains(words), "{output:?}");
     }
     for (case, words) in [
-        ("pipe:nope", "no case is called 'nope'"),
+        ("pipe:nope", "gush: lab: explain: pipe: no case is called 'nope'; there are write-read"),
         ("copy:nope", "no case, way or method is called 'nope'"),
     ] {
         let output = gush().args(["lab", "explain", case, "--no-store"]).output().unwrap();

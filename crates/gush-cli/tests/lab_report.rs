@@ -98,7 +98,7 @@ fn what_cannot_be_shown_is_told_in_a_sentence() {
     );
     assert_eq!(
         said(&["report", "-o", "/no/such/page.html"]),
-        "gush: lab: report: the report cannot be written to /no/such/page.html: No such file or directory\n"
+        "gush: lab: report: /no/such/page.html cannot be written: /no/such is no directory\n"
     );
     let garbled = home.path().join("garbled.json");
     fs::write(&garbled, "{}").unwrap();

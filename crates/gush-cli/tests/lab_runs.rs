@@ -38,7 +38,9 @@ fn an_interrupt_keeps_what_was_measured() {
 #[test]
 fn an_interrupt_ends_the_processes_of_a_case_at_once() {
     // One measurement that would take hours.
+    let home = TempDir::new().unwrap();
     let mut lab = gush()
+        .env("XDG_DATA_HOME", home.path())
         .args(["lab", "pipe", "--only", "write-read", "--rounds", "1", "--bytes", "1P"])
         .stderr(Stdio::piped())
         .spawn()
@@ -52,6 +54,11 @@ fn an_interrupt_ends_the_processes_of_a_case_at_once() {
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
     assert!(said.contains("interrupted: 0 samples of 1 were taken"), "{said}");
+    // A run without a sample would be one line of the history more, and nothing else.
+    assert!(!said.contains("stored as"), "{said}");
+    let mut history = gush();
+    history.args(["lab", "history", "--json"]).env("XDG_DATA_HOME", home.path());
+    assert_eq!(history.output().unwrap().stdout, b"[]\n");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn importing_again_changes_nothing_and_newer_or_garbled_exports_are_refused() {
     let home = home_with_runs();
     let again = lab(home.path(), &["import", EXPORT]).output().unwrap();
     assert!(again.status.success());
-    assert!(text(&again.stderr).contains("0 new runs, 2 that were here already"), "{again:?}");
+    assert!(text(&again.stderr).contains("0 new runs, 2 already present"), "{again:?}");
     let file = home.path().join("odd.json");
     let odd = file.to_str().unwrap();
     for (content, why) in [
@@ -205,6 +205,52 @@ fn a_damaged_store_is_left_alone_and_measuring_goes_on() {
     {
         assert!(fails(home.path(), words).contains("lab.sqlite3: "), "{words:?}");
     }
+}
+
+#[test]
+fn a_device_or_directory_is_no_store_and_nothing_is_left_beside() {
+    let home = TempDir::new().unwrap();
+    let device = gush_test::device("full", home.path());
+    for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
+        let path = path.to_str().unwrap();
+        let mut words = SHORT.to_vec();
+        words.extend(["--db", path]);
+        let said = measured_without_a_store(&lab(home.path(), &words).output().unwrap());
+        let told = format!("this run is not stored: {path}: {why}: name another file with --db");
+        assert!(said.contains(&told), "{said}");
+        assert!(fails(home.path(), &["history", "--db", path]).contains(why));
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "something is left behind");
+}
+
+#[test]
+fn an_odd_name_of_a_store_does_not_reach_the_terminal() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("a\x1b[31mb");
+    let said = fails(home.path(), &["history", "--db", path.to_str().unwrap()]);
+    assert!(said.contains("/a\u{fffd}[31mb: no runs yet"), "{said:?}");
+}
+
+#[test]
+fn a_run_of_no_bytes_is_refused() {
+    let home = TempDir::new().unwrap();
+    for suite in ["pipe", "relay"] {
+        let said = fails(home.path(), &[suite, "--bytes", "0", "--rounds", "1"]);
+        assert!(said.contains("invalid --bytes '0': must be more than zero"), "{said}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_report_of_no_runs_is_refused() {
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("none.json"), r#"{"format":"gush-lab-runs","version":1,"runs":[]}"#)
+        .unwrap();
+    let none = home.path().join("none.json");
+    for words in [&["report"][..], &["report", none.to_str().unwrap()]] {
+        assert!(fails(home.path(), words).contains("no runs yet"), "{words:?}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "a page was written");
 }
 
 #[test]

@@ -61,14 +61,37 @@ fn a_report_that_cannot_be_written_is_told_after_the_figures() {
     let home = TempDir::new().unwrap();
     let output = gush()
         .args(["lab", "pipe", "--only", "write-read", "--bytes", "1M", "--rounds", "1"])
-        .args(["--report", "/nowhere/report.html"])
+        .args(["--report", "/proc/report.html"])
         .env("XDG_DATA_HOME", home.path())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&output.stdout).contains("write-read"));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("/nowhere/report.html: No such file or directory"), "{said}");
+    assert!(said.contains("/proc/report.html: No such file or directory"), "{said}");
+}
+
+#[test]
+fn a_place_that_is_missing_is_told_before_anything_is_measured() {
+    let home = TempDir::new().unwrap();
+    for (options, why) in [
+        (
+            &["--dir", "/nowhere"][..],
+            "/nowhere: cannot make files there: No such file or directory",
+        ),
+        (&["--report", "/nowhere/x.html"], "/nowhere/x.html cannot be written: /nowhere is no dir"),
+        (&["pipe", "--report", "/nowhere/x.html"], "cannot be written: /nowhere is no directory"),
+        (&["--report", "/"], "/ is a directory: name a file"),
+    ] {
+        let mut lab = gush();
+        lab.arg("lab").args(options).env("XDG_DATA_HOME", home.path());
+        let output = lab.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(output.stdout.is_empty() && said.contains(why), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0, "a run was begun");
 }
 
 #[test]

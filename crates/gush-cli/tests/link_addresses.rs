@@ -222,6 +222,8 @@ fn a_service_managers_socket_is_taken_over_by_number_or_name() {
         link.signal(Signal::TERM);
         link.finish();
     }
+    let (status, _, said) = Running::start(&["listen-fd:999", "null:"]).finish();
+    assert!(!status.success() && said.contains("(a service manager passes listening"), "{said}");
     let (status, _, said) = Running::start(&["listen-fd:web", "null:"]).finish();
     assert_eq!(status.code(), Some(1));
     assert!(said.contains("no listening sockets were passed on"), "{said}");

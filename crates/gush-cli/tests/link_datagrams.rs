@@ -84,6 +84,22 @@ fn a_silent_flow_ends_and_its_sender_may_come_again() {
 }
 
 #[test]
+fn senders_that_are_gone_keep_no_descriptor_however_many_come_after_them() {
+    let target = format!("udp:{}", echo());
+    let link = Running::start(&["-T", "0.05", "udp-listen:127.0.0.1:0,fork", &target]);
+    assert_eq!(ask(&client(&link), b"first"), b"first");
+    let before = link.descriptors();
+    // A new sender at once for each that is gone: the port is never silent for long.
+    for round in 1..100 {
+        let client = client(&link);
+        assert_eq!(ask(&client, b"again"), b"again");
+        link.says_times("ending=\"idle\"", round);
+        let now = link.descriptors();
+        assert!(now < before + 20, "{now} descriptors after {round} senders, {before} at first");
+    }
+}
+
+#[test]
 fn strangers_have_no_flow() {
     let listen = "udp-listen:127.0.0.1:0,fork,range=127.0.0.9";
     let link = Running::start(&[listen, &format!("udp:{}", echo())]);
@@ -94,4 +110,78 @@ fn strangers_have_no_flow() {
     friend.connect(link.place()).unwrap();
     assert_eq!(ask(&friend, b"friend"), b"friend");
     assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
+}
+
+/// An empty datagram would be an end of data on the socket between a flow and its relay.
+#[test]
+fn an_empty_datagram_ends_no_flow() {
+    let link = Running::start(&["udp-listen:127.0.0.1:0,fork", &format!("udp:{}", echo())]);
+    let client = client(&link);
+    client.send(b"").unwrap();
+    for question in [&b"one"[..], b"two"] {
+        assert_eq!(ask(&client, question), question);
+        client.send(b"").unwrap();
+    }
+    assert_eq!(ask(&client, b"three"), b"three");
+    assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
+    assert!(!link.said().contains(": ended"), "{}", link.said());
+}
+
+#[test]
+fn the_largest_datagram_passes_whole_both_ways() {
+    // udp(7): 65,535 bytes with the headers of UDP and IPv4.
+    let largest = noise(65_507, 1);
+    for listen in ["udp-listen:127.0.0.1:0,fork", "udp-listen:127.0.0.1:0"] {
+        let link = Running::start(&[listen, &format!("udp:{}", echo())]);
+        let client = client(&link);
+        for question in [&b"before"[..], &largest, b"behind"] {
+            assert!(ask(&client, question) == question, "{listen}: {} bytes", question.len());
+        }
+    }
+}
+
+/// More senders than may wait, most of them gone before they could be answered.
+#[test]
+fn a_flood_of_senders_disturbs_no_flow_and_is_served_as_far_as_there_are_places() {
+    let listen = "udp-listen:127.0.0.1:0,fork,max-children=3";
+    let link = Running::start(&[listen, &format!("udp:{}", echo())]);
+    let first = client(&link);
+    assert_eq!(ask(&first, b"first"), b"first");
+    let descriptors = link.descriptors();
+    for round in 0..20_u8 {
+        for _ in 0..20 {
+            client(&link).send(b"and gone").unwrap();
+        }
+        assert_eq!(ask(&first, &[round]), [round]);
+    }
+    assert!(link.said().contains("all 3 places of max-children= are taken"), "{}", link.said());
+    assert_eq!(link.said().matches(": connected").count(), 3, "{}", link.said());
+    // Of 400 senders 64 may wait, each with a pair of sockets.
+    assert!(link.descriptors() < descriptors + 200, "{} descriptors", link.descriptors());
+}
+
+/// What one sender sends is nobody else's, though both know the other's address.
+#[test]
+fn a_sender_cannot_speak_in_the_flow_of_another() {
+    let server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    server.set_read_timeout(Some(PATIENCE)).unwrap();
+    let to = format!("udp:{}", server.local_addr().unwrap());
+    let link = Running::start(&["udp-listen:127.0.0.1:0,fork", &to]);
+    let clients = [client(&link), client(&link)];
+    let mut flows = Vec::new();
+    let mut buffer = [0; 64];
+    for (at, client) in clients.iter().enumerate() {
+        client.send(&[at as u8]).unwrap();
+        let (count, flow) = server.recv_from(&mut buffer).unwrap();
+        assert_eq!(buffer[..count], [at as u8]);
+        flows.push(flow);
+    }
+    assert_ne!(flows[0], flows[1]);
+    // The socket towards the server hears the server alone.
+    clients[1].send_to(b"evil", flows[0]).unwrap();
+    for (at, client) in clients.iter().enumerate() {
+        server.send_to(&[10 + at as u8], flows[at]).unwrap();
+        let count = client.recv(&mut buffer).unwrap();
+        assert_eq!(buffer[..count], [10 + at as u8]);
+    }
 }

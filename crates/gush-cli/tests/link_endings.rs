@@ -110,6 +110,34 @@ fn a_server_that_resets_after_the_last_byte_has_not_got_it() {
     assert!(said.contains("\"ended\":\"relay-failed\""), "{said}");
 }
 
+/// A socket that is only waited for is read no more: the error is found by asking.
+#[test]
+fn a_server_that_has_ended_and_then_resets_has_not_got_it_either() {
+    let dir = TempDir::new().unwrap();
+    let file = file_of(&dir, 1 << 20);
+    let (listener, target) = listener();
+    sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+    let link = Running::start(&["--json", &file, &format!("{target},sndbuf=4M")]);
+    let mut served = accept(&listener);
+    served.shutdown(Shutdown::Write).unwrap();
+    served.read_exact(&mut [0; 10]).unwrap();
+    let place = |socket: std::net::SocketAddr| format!("{:04X} ", socket.port());
+    let (ours, theirs) = (place(served.local_addr().unwrap()), place(served.peer_addr().unwrap()));
+    eventually("the link has sent its end", || {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        // In LAST_ACK (9) both ends of data are sent (proc_net_tcp.rst).
+        table.lines().any(|line| {
+            let mut words = line.split_whitespace().skip(1).map(|word| format!("{word} "));
+            let (local, remote) = (words.next().unwrap(), words.next().unwrap());
+            local.ends_with(&theirs) && remote.ends_with(&ours) && words.next().unwrap() == "09 "
+        })
+    });
+    reset(served);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("Connection reset by peer"), "{said}");
+}
+
 #[test]
 fn a_server_that_acknowledges_and_stays_is_left_after_the_linger_limit() {
     let dir = TempDir::new().unwrap();
@@ -165,6 +193,29 @@ fn a_servers_reset_reaches_the_client() {
     assert_eq!(link.finish().0.code(), Some(1));
 }
 
+/// The call that finds a reset takes the error, and the next read answers 0: that is no end.
+#[test]
+fn a_reset_that_a_write_finds_first_is_no_end_for_the_client() {
+    let (listener, target) = listener();
+    let link = Running::start(&[FORK, &target]);
+    let mut looked = 0;
+    for round in 0..60 {
+        let mut client = link.client();
+        let served = accept(&listener);
+        let resetting = thread::spawn(move || {
+            thread::sleep(Duration::from_micros(round * 10));
+            reset(served);
+        });
+        // The client's own write takes the error likewise, if the reset has come there already.
+        if client.write_all(&noise(20_000, round)).is_ok() {
+            assert_eq!(seen(&mut client), Seen::Reset(0), "round {round}");
+            looked += 1;
+        }
+        resetting.join().unwrap();
+    }
+    assert!(looked > 0, "each reset came before the client had written");
+}
+
 #[test]
 fn a_half_closed_client_that_resets_is_told_to_a_silent_server() {
     let (listener, target) = listener();
@@ -208,13 +259,14 @@ fn a_silence_beyond_the_limit_is_an_error_that_both_sides_see() {
 
 #[test]
 fn bytes_that_a_stalled_reader_leaves_are_told_as_lost() {
+    // More than any buffer on the way holds; made before the silence is counted.
+    let content = vec![7; 64 << 20];
     let (listener, target) = listener();
-    let link = Running::start(&["-T", "1", "--json", ONCE, &target]);
+    let link = Running::start(&["-T", "2", "--json", ONCE, &target]);
     let mut client = link.client();
     let served = accept(&listener);
     let sender = thread::spawn(move || {
-        // More than any buffer on the way holds.
-        let sent = client.write_all(&vec![7; 64 << 20]);
+        let sent = client.write_all(&content);
         sent.unwrap_err().kind()
     });
     let (status, _, said) = link.finish();
@@ -303,6 +355,53 @@ fn a_program_that_reads_no_more_goes_on_writing() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "late");
     assert!(output.status.success());
+}
+
+/// What the link has sent, and a slow client not taken yet, would be lost by a reset at once.
+#[test]
+fn what_a_program_wrote_before_it_failed_reaches_a_slow_client() {
+    const BYTES: usize = 1_000_000;
+    let dir = TempDir::new().unwrap();
+    let done = dir.path().join("done");
+    let program = format!("shell:'head -c {BYTES} /dev/zero; touch {}; exit 3'", done.display());
+    let link = Running::start(&[&format!("{FORK},sndbuf=4M"), &program]);
+    // The link waits for 1 s at most, which a client on a busy machine may miss.
+    let arrives = |_| {
+        let mut client = link.client();
+        sockopt::set_socket_recv_buffer_size(&client, 64 << 10).unwrap();
+        eventually("the program has written all", || done.exists());
+        fs::remove_file(&done).unwrap();
+        seen(&mut client) == Seen::Reset(BYTES)
+    };
+    assert!((0..10).any(arrives), "never all of it: {}", link.said());
+}
+
+/// A program may leave its end to another that it started, as one that goes into the background does.
+#[test]
+fn a_program_that_leaves_its_end_to_its_child_is_still_served() {
+    // In a background list standard input is /dev/null; a zombie is a process that has exited.
+    let program = "shell:'exec 3<&0; (until grep -q \"^State:.Z\" /proc/$$/status; do sleep 0.01; done; \
+                   echo gone; cat <&3) & exit 0'";
+    for options in ["", ",pipes"] {
+        let link = Running::start(&["--json", ONCE, &format!("{program}{options}")]);
+        let mut client = link.client();
+        let mut gone = [0; 5];
+        client.read_exact(&mut gone).unwrap();
+        assert_eq!(&gone, b"gone\n");
+        let question = noise(300_000, 5);
+        let mut asking = client.try_clone().unwrap();
+        let (answer, sent) = thread::scope(|scope| {
+            let sent = scope.spawn(|| {
+                asking.write_all(&question).and_then(|()| asking.shutdown(Shutdown::Write))
+            });
+            let mut answer = Vec::new();
+            let read = client.read_to_end(&mut answer);
+            (read.map(|_| answer), sent.join().unwrap())
+        });
+        assert!(sent.is_ok() && answer.unwrap() == question, "{options}: {}", link.said());
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(0), "{said}");
+    }
 }
 
 #[test]
@@ -467,6 +566,8 @@ fn a_unix_client_that_closes_while_the_other_end_opens_leaves_its_place() {
     drop(connect());
     link.says("\"ended\":\"open-failed\"");
     assert!(!link.said().contains("\"id\":1"), "a half-close is no hang-up:\n{}", link.said());
+    drop(half_closed);
+    link.says("\"id\":1");
 }
 
 #[test]

@@ -5,10 +5,9 @@ mod common;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use common::link::{PATIENCE, Running, ask, echo, eventually};
-use common::{denier, gush, skipped};
+use common::link::{Killed, PATIENCE, Running, ask, client_of, echo, eventually, unread};
+use common::{denier, gush, skipped, strace};
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -77,26 +76,11 @@ fn refused_strangers_are_told_a_few_times_and_counted() {
 
 #[test]
 fn a_log_that_nobody_reads_stops_no_client() {
-    let mut command = gush();
-    command.args(["link", "--log", "debug", LISTEN, &format!("tcp:{}", echo())]);
-    command.stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stderr = child.stderr.take().unwrap();
-    let mut said = String::new();
-    while !said.contains(" for tcp-listen") {
-        let mut byte = [0];
-        stderr.read_exact(&mut byte).unwrap();
-        said.push(char::from(byte[0]));
-    }
-    let place = said.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    let (_child, _stderr, place) = unread(&["--log", "debug", LISTEN, &format!("tcp:{}", echo())]);
     // Each client is told of in some lines; a pipe holds 64 KiB of them.
     for _ in 0..1500 {
-        let client = std::net::TcpStream::connect(&place).unwrap();
-        client.set_read_timeout(Some(PATIENCE)).unwrap();
-        assert_eq!(ask(client, b"?"), b"?");
+        assert_eq!(ask(client_of(&place), b"?"), b"?");
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
 }
 
 #[test]
@@ -171,31 +155,40 @@ fn a_program_that_does_not_end_is_gone_when_the_link_is() {
     assert!(pid.trim().parse::<u32>().is_ok() && !Path::new(&process).exists(), "{pid}");
 }
 
+/// A stopped process sees SIGTERM only once it goes on (signal(7)).
+#[test]
+fn a_stopped_program_is_asked_to_end_not_killed() {
+    let link = Running::start(&["-T", "0.3", "tcp-listen:127.0.0.1:0", "shell:'kill -STOP $$'"]);
+    let _client = link.client();
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("nothing moved for 300ms") && !said.contains("is killed"), "{said}");
+}
+
 #[test]
 fn a_program_that_asks_at_the_terminal_gets_the_answer() {
     // The outer link gives the inner one a terminal; its program asks there, as ssh does for a password.
-    let inner = format!(
-        "exec:'{} link -u \"shell:read answer </dev/tty; echo got $answer\" -',pty,echo=0",
-        env!("CARGO_BIN_EXE_gush")
-    );
-    let mut command = gush();
-    command.args(["link", "-", &inner]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(b"secret\n").unwrap();
-    let mut heard = String::new();
-    let mut stdout = child.stdout.take().unwrap();
-    let (tell, told) = std::sync::mpsc::channel();
-    let reader = std::thread::spawn(move || {
-        stdout.read_to_string(&mut heard).unwrap();
-        tell.send(heard).unwrap();
-    });
-    let heard = told.recv_timeout(Duration::from_secs(20));
-    let _ = child.kill();
-    child.wait().unwrap();
-    drop(stdin);
-    assert_eq!(heard.as_deref().map(str::trim), Ok("got secret"));
-    reader.join().unwrap();
+    let asks = "\"shell:read answer </dev/tty; echo got $answer >/dev/tty\"";
+    for ends in [format!("{asks} null:"), format!("null: {asks}")] {
+        let inner = format!("exec:'{} link {ends}',pty,echo=0", env!("CARGO_BIN_EXE_gush"));
+        let mut command = gush();
+        command.args(["link", "-", &inner]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Killed(command.spawn().unwrap());
+        let mut stdin = child.0.stdin.take().unwrap();
+        stdin.write_all(b"secret\n").unwrap();
+        let mut stdout = child.0.stdout.take().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let mut heard = String::new();
+            stdout.read_to_string(&mut heard).unwrap();
+            tell.send(heard).unwrap();
+        });
+        let heard = told.recv_timeout(PATIENCE);
+        drop(child);
+        drop(stdin);
+        assert_eq!(heard.as_deref().map(str::trim), Ok("got secret"), "{ends}");
+        reader.join().unwrap();
+    }
 }
 
 #[test]
@@ -245,4 +238,38 @@ fn a_program_is_told_who_its_client_is() {
     let mut told = String::new();
     stream.read_to_string(&mut told).unwrap();
     assert_eq!(told, "\n");
+}
+
+/// Of a socket that it has just made, the link knows kind and flags.
+#[test]
+fn a_short_connection_asks_nothing_of_its_sockets() {
+    const CONNECTIONS: usize = 40;
+    let dir = TempDir::new().unwrap();
+    let log = dir.path().join("calls");
+    let asked = "trace=fcntl,fstat,getsockopt,prlimit64";
+    let mut command = match strace(&["-D", "-e", asked, "-o", log.to_str().unwrap()]) {
+        Ok(strace) => strace,
+        Err(why) => return skipped(&why),
+    };
+    let to = format!("tcp:{}", echo());
+    command.args(["link", "--log", "info", LISTEN, &to]);
+    // With -D the link is the child, and strace ends with the link.
+    let link = Running::of(command);
+    // The standard library asks F_GETFD of each descriptor that a debug build closes.
+    let counts = |line: &&str| !line.contains("F_GETFD");
+    let asked_until_now = || std::fs::read_to_string(&log).unwrap().lines().filter(counts).count();
+    // The first clients start the threads.
+    let clients = |count| {
+        for _ in 0..count {
+            assert_eq!(ask(link.client(), b"question"), b"question");
+        }
+    };
+    clients(10);
+    link.says_times(": ended", 10);
+    let before = asked_until_now();
+    clients(CONNECTIONS);
+    link.says_times(": ended", 10 + CONNECTIONS);
+    let asked = asked_until_now() - before;
+    // SO_ERROR, once connected; some more where a call was interrupted, or a thread began.
+    assert!(asked <= 2 * CONNECTIONS, "{asked} calls of {CONNECTIONS} connections");
 }

@@ -2,8 +2,14 @@
 
 mod common;
 
-use common::link::{Running, ask, echo};
-use common::{gush, noise};
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use common::link::{Running, ask, echo, eventually};
+use common::{gush, noise, skipped};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
@@ -19,6 +25,48 @@ fn stats_as_text_are_a_line_a_connection() {
     assert!(line.contains(": 2.00 KiB forward, 2.00 KiB back in "), "{line}");
     assert!(line.ends_with("; both ends had finished"), "{line}");
     assert!(output.is_empty());
+}
+
+/// A peer outside of the link's namespace of process numbers has none that the kernel could tell.
+#[test]
+fn a_peer_whose_process_cannot_be_seen_is_told_without_a_number() {
+    let unshare = ["unshare", "--pid", "--fork", "--kill-child"];
+    let tried = Command::new(unshare[0]).args(&unshare[1..3]).arg("true").status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return skipped("no process number namespaces");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("socket");
+    let mut command = Command::new(unshare[0]);
+    command.args(&unshare[1..]).arg(env!("CARGO_BIN_EXE_gush"));
+    let address = format!("unix-listen:{}", path.display());
+    command.args(["link", "--stats", "--log", "info", &address, "pipe:"]);
+    let link = Running::of(command);
+    eventually("it listens", || path.exists());
+    let mut client = UnixStream::connect(&path).unwrap();
+    client.write_all(b"abc").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    client.read_exact(&mut [0; 3]).unwrap();
+    drop(client);
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+    assert!(said.contains("gush: link: 1: unix to pipe"), "{said}");
+}
+
+/// A connection that is cut has no method in its account, and its bytes have moved all the same.
+#[test]
+fn stats_of_a_connection_that_is_cut_tell_what_has_moved() {
+    let link = Running::start(&["--stats", "--explain", ONCE, &format!("tcp:{}", echo())]);
+    let mut client = link.client();
+    client.write_all(b"abc").unwrap();
+    client.read_exact(&mut [0; 3]).unwrap();
+    link.signal(Signal::TERM);
+    let (_, _, said) = link.finish();
+    assert!(said.contains("gush: link: 1: forward 3 bytes, back 3 bytes; "), "{said}");
+    let line =
+        said.lines().find(|line| line.starts_with("gush: link: 1: 127.0.0.1:")).expect(&said);
+    assert!(line.contains(": 3 B forward, 3 B back in "), "{line}");
+    assert!(line.ends_with(" s; the link was told to end"), "{line}");
 }
 
 #[test]

@@ -180,7 +180,9 @@ fn killing_either_end_leaves_no_process_behind() {
                 if kill_the_writer {
                     writer.kill().unwrap();
                     writer.wait().unwrap();
-                    assert!(ends(reader, "reader").status.success());
+                    let read = ends(reader, "reader");
+                    assert_eq!(read.status.code(), Some(1), "{read:?}");
+                    assert!(text(&read.stderr).contains("the writer ended after "), "{read:?}");
                 } else {
                     reader.kill().unwrap();
                     reader.wait().unwrap();

@@ -38,14 +38,16 @@ fn contradictions_are_refused_with_the_reason() {
         ("write --technique fresh --lock-memory", "locked pages stay"),
         ("write --technique reservoir --pattern random", "constant only"),
         ("write --technique reservoir --huge-page", "kept in the kernel"),
-        ("write --wait spin --busy-loop", "--busy-loop is --wait spin"),
-        ("write --wait block --poll", "--poll is --wait poll"),
+        ("write --wait spin --busy-loop", "the same as --wait spin"),
+        ("write --wait block --poll", "the same as --wait poll"),
         ("write --cpu 100000", "cannot stay on processor 100000"),
         ("read --splice --verify", "nothing to look at"),
         ("read --splice --hold", "--hold keeps them"),
         ("read --gift", "--gift is a flag of splice"),
         ("read --check-huge-page", "add --huge-page"),
-        ("read --wait hybrid --poll", "leave one out"),
+        ("read --pattern counter", "add --verify or --hold"),
+        ("read --splice --pattern counter", "add --verify or --hold"),
+        ("read --wait hybrid --poll", "the same as --wait poll"),
         ("read --cpu 100000", "cannot stay on processor 100000"),
     ] {
         let output = gush().arg("pipe").args(options.split(' ')).output().unwrap();
@@ -142,6 +144,13 @@ fn a_writer_that_ends_early_is_told_by_the_reader() {
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stdout).ends_with("4 iterations (1MiB piped)\n"));
     assert_eq!(text(&output.stderr), "gush: pipe: read: the writer ended after 1MiB of 10GiB\n");
+    // A number of bytes that was asked for is a promise, kept or told, however little is said.
+    for more in ["", "--quiet", "--csv"] {
+        let output =
+            shell(&format!("\"$G\" pipe write --bytes 1M | \"$G\" pipe read --bytes 2M {more}"));
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(text(&output.stderr), "gush: pipe: read: the writer ended after 1MiB of 2MiB\n");
+    }
 }
 
 /// A copy of the program that anybody may run, and how to become nobody.

@@ -140,6 +140,29 @@ fn a_place_that_takes_no_profile_is_told_before_anything_is_measured() {
 }
 
 #[test]
+fn a_profile_with_rules_outlives_a_tuning_that_had_no_time() {
+    let dir = TempDir::new().unwrap();
+    let host = gush::Host::here();
+    // It is for this machine, and has a rule.
+    let profile = format!(
+        "format = 1\n[machine]\nkernel = {:?}\nprocessor = {:?}\nprocessors = {}\n[[rule]]\n\
+         source = 'pipe'\ntarget = 'socket'\nmethods = ['read-write']\nbuffer_bytes = 65536\n",
+        host.kernel, host.processor, host.processors
+    );
+    fs::write(dir.path().join("mine.toml"), &profile).unwrap();
+    let Some(output) = tune(dir.path(), &["--output", "mine.toml"]) else { return };
+    let now = fs::read_to_string(dir.path().join("mine.toml")).unwrap();
+    // In one second a rule may be found after all: it takes the place of the old ones.
+    if output.status.success() {
+        assert!(now.contains("[[rule]]"), "{output:?}");
+        return;
+    }
+    assert_eq!(now, profile);
+    assert!(text(&output.stderr).contains("mine.toml keeps the rules that it has: "), "{output:?}");
+    assert_eq!(names(dir.path()), ["mine.toml"]);
+}
+
+#[test]
 fn a_full_disk_leaves_the_old_profile() {
     let dir = TempDir::new().unwrap();
     let script = "mount -t tmpfs -o size=8k none small && echo old > small/profile.toml && \

@@ -165,3 +165,16 @@ fn rates_and_sizes_may_have_a_fraction() {
     let said = fails(dir.path(), &["--limit", "1.5", "a", "b"]);
     assert!(said.contains("a number of bytes has no fraction"), "{said}");
 }
+
+#[test]
+fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
+    for (words, told) in [
+        (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
+        (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
+        (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
+        (&["man", "a", "b"], "Try 'gush man --help'"),
+    ] {
+        let said = stderr(&gush().args(words).output().unwrap());
+        assert!(said.contains(told), "{words:?}: {said}");
+    }
+}

@@ -66,7 +66,7 @@ impl Error {
     #[must_use]
     pub fn told(&self) -> String {
         match self.io_error() {
-            Some(source) => format!("{self}: {}", words(source)),
+            Some(source) => format!("{self}: {}", os_words(source)),
             None => self.to_string(),
         }
     }
@@ -79,12 +79,4 @@ impl Error {
             Self::Refused(_) | Self::Corrupt(_) => None,
         }
     }
-}
-
-/// The operating system's words, without the number that Rust adds, which says nothing that they do not.
-pub(crate) fn words(error: &io::Error) -> String {
-    let text = error.to_string();
-    let number = error.raw_os_error().map(|number| format!(" (os error {number})"));
-    let words = number.and_then(|number| text.strip_suffix(&number).map(str::to_owned));
-    words.unwrap_or(text)
 }

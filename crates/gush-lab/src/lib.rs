@@ -26,6 +26,7 @@ pub mod machine;
 pub mod model;
 pub mod once;
 pub mod pipe;
+pub mod put;
 pub mod report;
 pub mod runner;
 pub mod stats;

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::csv;
-use crate::error::words;
 use crate::model::Run;
+use crate::os_words;
 
 /// What the documents call themselves.
 const FORMAT: &str = "gush-lab-runs";
@@ -31,7 +31,7 @@ pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,sui
 #[non_exhaustive]
 pub enum TransferError {
     /// It cannot be read.
-    #[error("cannot read: {}", words(.0))]
+    #[error("cannot read: {}", os_words(.0))]
     Unreadable(#[source] io::Error),
     /// It is no export.
     #[error("is no export of gush lab: {0}")]

@@ -1,5 +1,5 @@
-//! Words read as getopt_long(3) reads them, before clap does: shortened options are written out, values are tied to
-//! their options, and misuse is told in the words that GNU tools use.
+//! The grammar of getopt_long(3), applied before clap: shortened options are written out, values are tied to
+//! their options, and misuse is explained in the words of GNU tools.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,26 +8,27 @@ use clap::{Arg, Command};
 
 use super::nearest;
 
-/// How the words are to be read.
+/// The rules for reading the words.
 #[derive(Clone, Copy, Default)]
 pub struct Reading<'a> {
-    /// Long options that a shortened one means before all others: those of the GNU tool, so that scripts written for
-    /// that one mean the same here. Its short options are the command's.
+    /// Long options of the GNU tool of the same name. An abbreviation means one of these before all others,
+    /// so that scripts written for the GNU tool mean the same here. (The short options are the command's
+    /// own.)
     pub first: &'a [&'a str],
     /// The first operand ends the options (POSIXLY_CORRECT).
     pub operands_end_options: bool,
 }
 
-/// An option as it may be written.
+/// An option of the command.
 struct Found<'a> {
     arg: &'a Arg,
     takes_value: bool,
 }
 
-/// Writes `words` so that nothing in them is shortened or loose.
+/// Rewrites `words` with every option in full and every value in its option's word.
 ///
 /// # Errors
-/// What is wrong with them, in a sentence.
+/// A sentence about the first mistake in the words.
 pub fn spell_out(
     command: &Command,
     reading: Reading<'_>,
@@ -61,7 +62,7 @@ pub fn spell_out(
 
 impl<'a> Found<'a> {
     fn of(arg: &'a Arg) -> Self {
-        // A value that may be left out is written into the option's own word.
+        // An optional value stands in the option's own word.
         let takes_value = arg.get_action().takes_values() && !arg.is_require_equals_set();
         Self { arg, takes_value }
     }
@@ -134,7 +135,7 @@ fn short_options(
     Ok(())
 }
 
-/// The option that `given` is, or is the beginning of.
+/// The option with the name `given`, or with the only name that begins with `given`.
 fn full_name(command: &Command, reading: Reading<'_>, given: &[u8]) -> Result<String, String> {
     let Ok(given_text) = std::str::from_utf8(given) else {
         return Err(unrecognized(command, given));

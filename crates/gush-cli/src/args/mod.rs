@@ -1,4 +1,5 @@
-//! Parsing as GNU tools do it: long options may be shortened, the last of a repeated option counts, misuse is exit status 1.
+//! Parsing as in GNU tools: long options may be shortened, the last of a repeated option counts, misuse is
+//! exit status 1.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,14 +12,16 @@ use clap::{Command, FromArgMatches};
 use crate::talk::Talker;
 
 mod getopt;
+mod wrong;
 
 use getopt::{Reading, spell_out};
 
-/// Parses `words` (without the program's name) by `command`, which is shown to the user as `as_name`.
+/// Parses `words` (without the program's name) by the definition `command`; messages and help call the
+/// command `as_name`.
 ///
 /// # Errors
-/// The exit status to end with: help and version are printed to standard output (status 0), misuse is explained on standard
-/// error (status 1).
+/// The exit status to end with. Help and version are printed to standard output (status 0), misuse is
+/// explained on standard error (status 1).
 pub fn parse<T: FromArgMatches>(
     command: Command,
     words: impl Iterator<Item = OsString>,
@@ -27,8 +30,8 @@ pub fn parse<T: FromArgMatches>(
     read(command, Reading::default(), words, as_name)
 }
 
-/// As [`parse`], for a command that also answers to the name of a GNU tool: a beginning of one of that tool's long
-/// options (`gnu_options`) means the same here, and POSIXLY_CORRECT is heeded.
+/// As [`parse`], for a command with the name of a GNU tool: an abbreviation of one of the tool's long options
+/// (`gnu_options`) means the same here, and POSIXLY_CORRECT counts.
 ///
 /// # Errors
 /// As [`parse`].
@@ -49,7 +52,7 @@ fn read<T: FromArgMatches>(
     as_name: &str,
 ) -> Result<T, ExitCode> {
     let talker = Talker::new(as_name);
-    // As other implementations do it: `cat (GNU coreutils) 9.1`, `cat (gush) 0.1.0`.
+    // The form of other implementations: `cat (GNU coreutils) 9.1`, `cat (gush) 0.1.0`.
     let display_name =
         if as_name.starts_with("gush") { as_name.to_owned() } else { format!("{as_name} (gush)") };
     let mut command = command
@@ -64,25 +67,25 @@ fn read<T: FromArgMatches>(
         command.build();
         spell_out(&command, reading, words).map_err(|wrong| misuse(&talker, wrong, as_name))?
     };
+    let named = words.first().and_then(|word| command.find_subcommand(word));
+    let as_name = named.map_or(as_name.to_owned(), |part| format!("{as_name} {}", part.get_name()));
+    let parts: Vec<String> = command
+        .get_subcommands()
+        .filter(|part| !part.is_hide_set())
+        .map(|part| part.get_name().to_owned())
+        .collect();
     command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches)).map_err(
         |error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 talker.page(error.render().to_string().as_bytes())
             }
-            _ => refuse(&error, &talker, as_name),
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+                let wrong = format!("a command is missing: {}", parts.join(", "));
+                misuse(&talker, wrong, &as_name)
+            }
+            _ => misuse(&talker, wrong::sentence(&error, &parts), &as_name),
         },
     )
-}
-
-fn refuse(error: &clap::Error, talker: &Talker, as_name: &str) -> ExitCode {
-    let explained = error.render().to_string();
-    let reason: Vec<&str> = explained
-        .lines()
-        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let reason = reason.join("\n");
-    misuse(talker, reason.strip_prefix("error: ").unwrap_or(&reason), as_name)
 }
 
 fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
@@ -91,11 +94,11 @@ fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The nearest of `names` to a mistyped `word`, if one is near.
+/// The nearest of `names` to a mistyped `word`, if any is near.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let plain = word.to_lowercase().replace('_', "-");
     let near = names.map(|name| (strsim::damerau_levenshtein(&plain, name), name)).min();
-    // Of a word of a letter or two nothing is left that could be near.
+    // A word of one or two letters shares too little with any name.
     let is_near =
         |distance, name: &str| distance <= 1 + name.len() / 4 && distance + 1 < word.len();
     near.filter(|&(distance, name)| is_near(distance, name)).map(|(_, name)| name)

@@ -1,4 +1,4 @@
-//! What `--explain` and `--json` tell of an operand, on standard error: standard output is for the data.
+//! The account of `--explain` and `--json` on standard error, because standard output is for the data.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use super::options::Options;
 use super::show::{Shown, Trouble};
 use crate::talk::{Talker, os_text};
 
-/// Tells what `options` ask for about the operand `name`.
+/// Writes the account of the operand `name` as `options` ask.
 pub fn tell(options: &Options, name: &OsStr, outcome: &Result<Shown, Trouble>, talker: &Talker) {
     if let (true, Ok(shown)) = (options.explain, outcome) {
         talker.say_lines(name, explained(shown));
@@ -33,7 +33,7 @@ fn explained(shown: &Shown) -> String {
     }
 }
 
-/// The names of the fields are those of `gush cp --json`, and a promise to scripts.
+/// The field names are those of `gush cp --json`, and a promise to scripts.
 fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
     let mut record = json!({ "source": name.to_string_lossy(), "bytes": 0, "error": null });
     if name.to_str().is_none() {

@@ -1,12 +1,13 @@
-//! How each byte value looks under `-v`, `-T` and `-vE`: itself, `^X`, `M-x`, `M-^X`, or `$` and a line end.
+//! The glyph of each byte value under `-v`, `-T` and `-vE`: the byte itself, `^X`, `M-x`, `M-^X`, or `$` and
+//! a line end.
 
 use super::text::Style;
 
-/// Bytes looked at together: where all show as themselves they are copied at once.
+/// Bytes examined together: a block of plain bytes is copied in one call.
 const BLOCK_BYTES: usize = 32;
 const MOST_GLYPH_BYTES: usize = 4;
 
-/// The looks of all byte values.
+/// The glyphs of all byte values.
 #[derive(Debug)]
 pub struct Glyphs {
     shapes: [[u8; MOST_GLYPH_BYTES]; 256],
@@ -33,7 +34,7 @@ impl Glyphs {
                 glyphs.lengths[usize::from(byte)] = caret(byte, shape);
             }
         }
-        // Only then: without -v, a line end turns the carriage return before it into `^M`.
+        // Without -v this cannot be a glyph: a line end also turns a carriage return before it into `^M`.
         if style.ends && style.nonprinting {
             glyphs.shapes[usize::from(b'\n')][..2].copy_from_slice(b"$\n");
             glyphs.lengths[usize::from(b'\n')] = 2;
@@ -41,14 +42,14 @@ impl Glyphs {
         glyphs
     }
 
-    /// Appends `bytes` as they look; `out` grows by four bytes a byte at most.
+    /// Appends the glyphs of `bytes`; `out` grows by at most four bytes for each.
     pub fn append(&self, bytes: &[u8], out: &mut Vec<u8>) {
         if self.identity {
             out.extend_from_slice(bytes);
             return;
         }
         for block in bytes.chunks(BLOCK_BYTES) {
-            // Without early exit, so that it is done for many bytes at a time.
+            // Without an early exit, so that the compiler can test many bytes at a time.
             if block.iter().fold(true, |plain, &byte| plain & (b' '..=b'~').contains(&byte)) {
                 out.extend_from_slice(block);
             } else {
@@ -62,7 +63,7 @@ impl Glyphs {
         let mut shown_bytes = 0;
         for &byte in block {
             let place = &mut shown[shown_bytes..shown_bytes + MOST_GLYPH_BYTES];
-            // All four, whatever the length: the next glyph covers the surplus.
+            // All four bytes, regardless of the length: the next glyph overwrites the surplus.
             place.copy_from_slice(&self.shapes[usize::from(byte)]);
             shown_bytes += usize::from(self.lengths[usize::from(byte)]);
         }

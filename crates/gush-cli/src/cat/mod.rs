@@ -1,4 +1,4 @@
-//! `gush cat`: GNU cat's command line; bytes by the engine, text flags by a formatter of our own.
+//! `gush cat`: GNU cat's command line. The engine moves bytes; with text flags our own formatter does.
 
 mod account;
 mod glyphs;
@@ -24,12 +24,12 @@ use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;
 
-/// The one definition behind `gush cat`, its help, its manual page and its completions.
+/// The one definition behind `gush cat`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
     Options::command()
 }
 
-/// Runs `cat` with `words`, the arguments after its name, and speaks to the user as `as_name`.
+/// Runs `cat` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let options: Options = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
         Ok(options) => options,
@@ -61,17 +61,18 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// Has `target` say what only close(2) tells, such as a full quota on NFS. The descriptor itself stays open: it is not ours.
+/// Closes a duplicate of `target` for errors that only close(2) tells, such as a full quota on NFS. `target`
+/// stays open.
 fn closed(target: BorrowedFd<'_>) -> io::Result<()> {
     let twin = fcntl_dupfd_cloexec(target, 0)?;
     nix::unistd::close(twin).map_err(Into::into)
 }
 
-/// Why an operand was not shown in full. The user is told already.
+/// Why an operand was not shown in full. The message is already written.
 enum Failure {
-    /// This operand's own: the next one may do better.
+    /// The operand failed: the next one may succeed.
     Operand,
-    /// Standard output's: no operand can do better.
+    /// Standard output failed: no operand can succeed.
     Output,
 }
 
@@ -109,7 +110,7 @@ impl Cat<'_> {
                 talker.say(format_args!("{}: {why}", quote::if_needed(name.as_ref())))
             }
             Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
-                // GNU cat's words are all that is said under its name.
+                // Under GNU cat's name the message is GNU cat's alone.
                 let hint = hint.filter(|_| !talker.is_familiar());
                 let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
                 let after = match delivered_bytes {

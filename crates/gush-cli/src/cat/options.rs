@@ -1,12 +1,12 @@
-//! The command line of `gush cat`: GNU cat's, and what only gush has.
+//! The command line of `gush cat`: GNU cat's options, and gush's own.
 
 use std::ffi::OsString;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
 
 use super::text::{Number, Style};
+use crate::method;
 use crate::size::{memory_bytes, rate_bytes_per_second};
 
 /// Concatenate files to standard output
@@ -18,7 +18,7 @@ use crate::size::{memory_bytes, rate_bytes_per_second};
     disable_help_flag = true,
     disable_version_flag = true,
     after_help = "Sizes and rates: 512, 1.5M, 64K or 64KiB (1024), 64KB (1000), and so on with M, G, T, P, E.\n\
-                  A file that changes while its bytes wait in a pipe may show the change there; --isolated forbids it."
+                  If a file changes while its bytes wait in a pipe, the reader may see the change; --isolated prevents this."
 )]
 pub struct Options {
     /// Files to concatenate; none, or -, is standard input
@@ -57,12 +57,12 @@ pub struct Options {
     show_nonprinting: bool,
 
     /// Move by NAME or fail; auto picks the fastest sound method
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method_parser(), help_heading = BEYOND)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(MethodName::ALL), help_heading = BEYOND)]
     pub method: Choice,
     /// Tell on standard error which methods moved the bytes, and which were refused and why
     #[arg(long, help_heading = BEYOND)]
     pub explain: bool,
-    /// Tell this as one JSON object a file on standard error
+    /// Tell the same as one JSON object a file on standard error
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
     /// Move at most RATE bytes a second
@@ -89,13 +89,6 @@ pub struct Options {
     version: Option<bool>,
 }
 
-/// The methods' names as values that help and completions can list.
-fn method_parser() -> impl TypedValueParser<Value = Choice> {
-    let methods = MethodName::ALL.iter().map(|name| PossibleValue::new(name.as_str()));
-    let auto = PossibleValue::new("auto");
-    PossibleValuesParser::new(std::iter::once(auto).chain(methods)).try_map(|name| name.parse())
-}
-
 /// The long options of GNU cat.
 pub const GNU: &[&str] = &[
     "help",
@@ -112,12 +105,12 @@ pub const GNU: &[&str] = &[
 const BEYOND: &str = "Beyond GNU cat";
 
 impl Options {
-    /// The operands in order; standard input when there is none.
+    /// The operands in order; standard input if there are none.
     pub fn files(&self) -> &[OsString] {
         &self.files
     }
 
-    /// What the text flags add up to.
+    /// The style that the text flags give together.
     pub fn style(&self) -> Style {
         Style {
             number: match (self.number_nonblank, self.number) {
@@ -135,8 +128,8 @@ impl Options {
         }
     }
 
-    /// Why text flags cannot be followed with the others, if so: a method asked for by name is used or refused, never
-    /// replaced.
+    /// Why `--method` contradicts the text flags, if it does: a method asked for by name is used or refused,
+    /// never replaced.
     pub fn text_conflict(&self) -> Option<&'static str> {
         match self.method {
             Choice::Auto | Choice::Only(MethodName::ReadWrite) => None,

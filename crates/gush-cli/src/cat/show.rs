@@ -1,4 +1,4 @@
-//! One operand after the other on its way to standard output: as bytes, or as text.
+//! Operands on their way to standard output, one after the other: as bytes, or as text.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,30 +14,30 @@ use super::text::Formatter;
 use crate::profile;
 use crate::talk::os_text;
 
-/// Bytes of text read at a time, unless the user says how many.
+/// Bytes of text read at a time, unless the user gives a size.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
 
 /// Why an operand did not arrive in full.
 pub enum Trouble {
     /// The operand could not be opened.
     Unopened(io::Error),
-    /// The operand failed: what did, how, and what the user can do, where there is something.
+    /// The operand failed: the operation, the OS error, and a hint for the user if there is any.
     Source { what: String, error: io::Error, hint: Option<&'static str> },
-    /// It cannot be moved as asked, and why.
+    /// The operand cannot be moved by these options, with the reason.
     Refused(String),
-    /// Standard output failed after so many bytes of this operand; others were read from it in vain.
+    /// Standard output failed after so many bytes of this operand; `lost_bytes` more were read in vain.
     Target { delivered_bytes: u64, lost_bytes: u64, error: io::Error, hint: Option<&'static str> },
 }
 
-/// What became of an operand.
+/// An operand that arrived in full.
 pub struct Shown {
     pub bytes: u64,
     pub elapsed: Duration,
-    /// The engine's account, if the engine moved it.
+    /// The engine's report, if the engine moved the operand.
     pub report: Option<Report>,
 }
 
-/// Standard output, and how operands are shown on it.
+/// Standard output, and the form in which operands arrive there.
 pub enum Show<'a> {
     Bytes(Bytes<'a>),
     Text(Box<Text<'a>>),
@@ -61,7 +61,7 @@ impl<'a> Show<'a> {
     }
 
     /// # Errors
-    /// Which end failed, how, and after how many bytes.
+    /// The end that failed, the OS error, and the number of bytes delivered.
     pub fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
         match self {
             Self::Bytes(bytes) => bytes.one(source),
@@ -69,10 +69,10 @@ impl<'a> Show<'a> {
         }
     }
 
-    /// Writes what was held back for lack of a next byte.
+    /// Writes the bytes held back for lack of a next byte.
     ///
     /// # Errors
-    /// What standard output said.
+    /// The OS error of standard output.
     pub fn finish(&mut self) -> io::Result<()> {
         match self {
             Self::Bytes(_) => Ok(()),
@@ -81,7 +81,7 @@ impl<'a> Show<'a> {
     }
 }
 
-/// The engine's way.
+/// Operands moved as bytes, by the engine.
 pub struct Bytes<'a> {
     options: &'a Options,
     target: BorrowedFd<'a>,
@@ -123,7 +123,7 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
         }
         (Some(Side::Target), Some(cause)) => Trouble::Target {
             delivered_bytes: error.delivered_bytes(),
-            // A file still has them.
+            // A regular file still has these bytes.
             lost_bytes: if source.is_regular() { 0 } else { error.in_flight_bytes() },
             error: copy_of(cause),
             hint: error.hint(),
@@ -135,7 +135,7 @@ fn trouble(error: &gush::Error, source: &Source) -> Trouble {
     }
 }
 
-/// An `io::Error` of the operating system cannot be cloned, but made again.
+/// A copy of an `io::Error`, which has no `clone`.
 fn copy_of(error: &io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
@@ -143,7 +143,7 @@ fn copy_of(error: &io::Error) -> io::Error {
     }
 }
 
-/// The formatter's way.
+/// Operands moved as text, by the formatter.
 pub struct Text<'a> {
     formatter: Formatter,
     output: Output<'a>,

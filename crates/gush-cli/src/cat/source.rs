@@ -18,12 +18,13 @@ impl Source {
     /// Opens `name`; `-` is standard input.
     ///
     /// # Errors
-    /// What `open` and `fstat` say, and `EISDIR` for a directory.
+    /// The error of open(2) or fstat(2), and `EISDIR` for a directory.
     pub fn open(name: &OsStr) -> io::Result<Self> {
-        let file = if name == "-" { None } else { Some(File::open(name)?) };
-        if file.is_none() && gush_process::was_closed(0) {
+        let is_input = name == "-";
+        if is_input && gush_process::was_closed(0) || gush_process::closed_behind(name).is_some() {
             return Err(Errno::BADF.into());
         }
+        let file = if is_input { None } else { Some(File::open(name)?) };
         let stat = fstat(fd_of(file.as_ref()))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             return Err(Errno::ISDIR.into());
@@ -31,12 +32,13 @@ impl Source {
         Ok(Self { file, stat })
     }
 
-    /// Whether its bytes can be read again.
+    /// Is the operand a regular file, whose bytes can be read again?
     pub fn is_regular(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
-    /// Whether this is the regular file that `target` is, and has bytes left: it would be copied to itself for ever.
+    /// Is the operand the same regular file as `target`, with bytes left? The file would be copied to itself
+    /// for ever.
     pub fn would_feed_itself(&self, target: &Stat) -> bool {
         self.is_regular()
             && (self.stat.st_dev, self.stat.st_ino) == (target.st_dev, target.st_ino)

@@ -1,4 +1,5 @@
-//! Text from one descriptor to another: read, format, write, and never sit on a finished line while the source idles.
+//! Text from one descriptor to another: read, format, write. A finished line is written before the source is
+//! waited for.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,17 +11,17 @@ use rustix::io::Errno;
 
 use super::text::Formatter;
 
-/// Formatted bytes are written once there are this many, or when the source has no more for now.
+/// Formatted bytes are written once there are so many, or when the source has no more for now.
 const ENOUGH_BYTES: usize = 128 << 10;
 
-/// Which end failed, and how.
+/// The end that failed, with the OS error.
 #[derive(Debug)]
 pub enum End {
     Source(io::Error),
     Target(io::Error),
 }
 
-/// The target, the bytes that wait for it, and how fast they may go.
+/// The target, the bytes waiting to be written, and their rate limit.
 pub struct Output<'fd> {
     fd: BorrowedFd<'fd>,
     waiting: Vec<u8>,
@@ -44,15 +45,16 @@ impl<'fd> Output<'fd> {
         }
     }
 
-    /// All bytes that reached the target.
+    /// The number of bytes that reached the target.
     pub fn delivered_bytes(&self) -> u64 {
         self.delivered_bytes
     }
 
-    /// Writes what the formatter still holds back, and all that waits.
+    /// Writes the bytes held back by the formatter, and all waiting bytes.
     ///
     /// # Errors
-    /// What `write` says, but for interruptions and full non-blocking targets, which are waited for.
+    /// The OS error of write(2). Interrupted writes are repeated, and full non-blocking targets are waited
+    /// for.
     pub fn finish(&mut self, formatter: &mut Formatter) -> io::Result<()> {
         formatter.finish(&mut self.waiting);
         self.flush()
@@ -84,14 +86,16 @@ impl<'fd> Output<'fd> {
 }
 
 impl Pace {
-    /// Waits until bytes may pass, and says how many of `wanted_bytes`: a twentieth of a second's worth at most.
+    /// Waits until bytes may pass. Returns how many of `wanted_bytes` may: at most those of a twentieth of a
+    /// second.
     fn allow(&self, wanted_bytes: usize) -> usize {
         sleep(self.next.saturating_duration_since(Instant::now()));
         let share_bytes = usize::try_from(self.bytes_per_second / 20).unwrap_or(usize::MAX);
         wanted_bytes.min(share_bytes.max(1))
     }
 
-    /// Counts what passed. Time that the source idled away is not made up for, so no burst follows a pause.
+    /// Counts bytes that passed. Time in which the source was idle is not made up for: no burst follows a
+    /// pause.
     fn passed(&mut self, bytes: usize) {
         let taken = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         self.next = self.next.max(Instant::now()) + taken;
@@ -101,7 +105,7 @@ impl Pace {
 /// Formats `source` to its end into `output`.
 ///
 /// # Errors
-/// The end that failed; what was formatted before is written even if the source is what failed.
+/// The end that failed. Bytes formatted before a failure of the source are still written.
 pub fn format(
     source: BorrowedFd<'_>,
     formatter: &mut Formatter,
@@ -136,7 +140,7 @@ pub fn format(
     }
 }
 
-/// Whether a read would not wait: there is data, the end, or an error.
+/// Would a read return at once, with data, the end, or an error?
 fn is_ready(fd: BorrowedFd<'_>) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,10 +1,10 @@
-//! Lines as `cat -n`, `-s`, `-E`, `-T` and `-v` show them: bytes in, bytes out, no descriptors.
+//! Lines as shown by `cat -n`, `-s`, `-E`, `-T` and `-v`: bytes in, bytes out, no descriptors.
 
 use memchr::memchr;
 
 use super::glyphs::Glyphs;
 
-/// Which lines get a number.
+/// The lines that get a number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Number {
     #[default]
@@ -13,33 +13,33 @@ pub enum Number {
     NonBlank,
 }
 
-/// What the text flags ask for.
+/// The style that the text flags ask for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     pub number: Number,
     /// `$` before every line end, and `^M` for a carriage return just before it.
     pub ends: bool,
-    /// Of several blank lines only the first.
+    /// Only the first of several blank lines.
     pub squeeze: bool,
     /// `^I` for a tab.
     pub tabs: bool,
-    /// `^X` and `M-X` for what does not print, but for line ends and tabs.
+    /// `^X` and `M-X` for bytes that do not print, except line ends and tabs.
     pub nonprinting: bool,
 }
 
 impl Style {
-    /// Whether any flag asks for something else than the bytes as they are.
+    /// Does any flag change bytes?
     pub fn changes_bytes(self) -> bool {
         self != Self::default()
     }
 
-    /// Whether more than each byte by itself decides what is shown.
+    /// Does the output depend on more than each single byte?
     fn looks_at_lines(self) -> bool {
         self.number != Number::None || self.squeeze || (self.ends && !self.nonprinting)
     }
 }
 
-/// Formats a stream that may come in pieces and from several files: all state is carried on, as GNU cat does.
+/// Formats a stream that arrives in pieces and from several files. All state is carried on, as in GNU cat.
 #[derive(Debug)]
 pub struct Formatter {
     style: Style,
@@ -63,9 +63,10 @@ impl Formatter {
         }
     }
 
-    /// Appends the formatted `input` to `out`, and returns how many bytes of it were used.
+    /// Appends the formatted `input` to `out`, and returns the number of input bytes used.
     ///
-    /// Less than all are used once `out` holds `enough_bytes`; it grows past that by one line at most, four bytes a byte.
+    /// Stops early once `out` holds `enough_bytes`. `out` exceeds this size by at most one line, four bytes a
+    /// byte.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>, enough_bytes: usize) -> usize {
         if !self.style.looks_at_lines() {
             self.glyphs.append(input, out);
@@ -90,7 +91,7 @@ impl Formatter {
         at
     }
 
-    /// Appends what was held back for lack of a next byte.
+    /// Appends the carriage return held back for lack of a next byte.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.held_return) {
             out.push(b'\r');
@@ -135,7 +136,7 @@ impl Formatter {
     }
 }
 
-/// A line number in decimal digits, counted up in place: cheaper than printing each anew.
+/// A line number in decimal digits, counted up in place: cheaper than formatting each number.
 #[derive(Debug)]
 struct LineNumber {
     digits: [u8; 20],
@@ -143,7 +144,7 @@ struct LineNumber {
 }
 
 impl LineNumber {
-    /// The width GNU cat right-aligns to.
+    /// The width to which GNU cat right-aligns numbers.
     const WIDTH: usize = 6;
 
     fn new() -> Self {
@@ -165,7 +166,7 @@ impl LineNumber {
             }
             *digit = b'0';
         }
-        // 20 digits hold any count of lines that 64 bits can; the place is always there.
+        // 20 digits hold any 64-bit count of lines, so there is always room for another digit.
         self.first -= 1;
         self.digits[self.first] = b'1';
     }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// GNU cat's rules, one byte after the other, with nothing in mind but being right.
+    /// GNU cat's rules byte by byte, written only to be right.
     fn model(style: Style, input: &[u8]) -> Vec<u8> {
         let (mut out, mut lines, mut blank_run, mut line_start) = (Vec::new(), 0_u64, 0, true);
         for (i, &byte) in input.iter().enumerate() {

@@ -8,12 +8,12 @@ use gush_tree::{Dereference, Label, ModeRule, Preserve, Xattrs, quote};
 use super::choice::pick;
 use super::command::Words;
 
-/// The options that change each other, applied in the order they were given.
+/// The options that override each other, applied in the order given.
 #[derive(Debug, Default)]
 pub struct Attributes {
     pub preserve: Preserve,
     pub dereference: Option<Dereference>,
-    /// `-a`: less is said about extended attributes that get lost.
+    /// `-a`: lost extended attributes are not all warned of.
     quiet: bool,
     requires_xattrs: bool,
     has_xattrs: bool,
@@ -151,7 +151,7 @@ impl Attributes {
         };
     }
 
-    /// SELinux: asked about only where an option concerns it.
+    /// The SELinux label. The kernel is asked only if an option concerns the label.
     pub fn label(&self, words: &Words, warnings: &mut Vec<String>) -> Result<Label, String> {
         let set = words.text("context");
         if set.is_none() && !self.context && !self.archive {
@@ -181,7 +181,7 @@ impl Attributes {
     }
 }
 
-/// Has the kernel give new files this label.
+/// Makes the kernel give new files this label.
 fn create_with(label: &OsStr, warnings: &mut Vec<String>) -> Result<(), String> {
     use std::os::unix::ffi::OsStrExt;
     if label.is_empty() {

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use gush_tree::quote;
 
-/// Finds `text` in `table`; a beginning is enough if it fits one meaning only.
+/// Finds `text` in `table`; an abbreviation is enough if it has only one meaning.
 ///
 /// # Errors
-/// A text that says what is wrong with `text` for `option`, and what is right.
+/// A message for the user: the option, the wrong text, and all valid ones.
 pub fn pick<T: Copy + PartialEq>(
     option: &str,
     text: &OsStr,

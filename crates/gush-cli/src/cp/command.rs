@@ -1,4 +1,4 @@
-//! The command line of `cp`, from which help, manual page and completions come too.
+//! The command line of `cp`: help, manual page and completions come from this definition.
 
 use std::ffi::OsString;
 
@@ -13,7 +13,7 @@ Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to 
 
 CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
 (numbered if numbered backups exist, else simple), simple or never. The suffix of simple backups is \
-'~', or what -S or the environment's SIMPLE_BACKUP_SUFFIX says.";
+'~', or the text given by -S or by the environment's SIMPLE_BACKUP_SUFFIX.";
 
 /// The long options of GNU cp.
 pub const GNU: &[&str] = &[
@@ -48,7 +48,7 @@ pub const GNU: &[&str] = &[
     "version",
 ];
 
-/// The notes, and what each method does.
+/// The notes, and a line on each method.
 fn after_help() -> String {
     let lines =
         gush::MethodName::ALL.iter().map(|name| format!("  {name:<16} {}\n", name.summary()));
@@ -58,7 +58,7 @@ fn after_help() -> String {
     )
 }
 
-/// The definition of `gush cp`, as it is called.
+/// The definition of `gush cp`, for a user who called the command `as_name`.
 pub fn command(as_name: &str) -> Command {
     Command::new("cp")
         .about("Copy files by the fastest sound way")
@@ -73,7 +73,7 @@ pub fn command(as_name: &str) -> Command {
         .disable_help_flag(true)
         .disable_version_flag(true)
         .arg(operands())
-        .next_help_heading("What is copied, and where to")
+        .next_help_heading("Sources and targets")
         .args(placement())
         .next_help_heading("Existing targets")
         .args(replacement())
@@ -81,9 +81,9 @@ pub fn command(as_name: &str) -> Command {
         .args(metadata())
         .next_help_heading("Promises")
         .args(promises())
-        .next_help_heading("How the bytes move")
+        .next_help_heading("Methods and sizes")
         .args(moving())
-        .next_help_heading("What is told")
+        .next_help_heading("Messages")
         .args(telling())
 }
 
@@ -104,7 +104,7 @@ fn value(name: &'static str, shown: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).value_name(shown).help(help).value_parser(OsStringValueParser::new())
 }
 
-/// An option whose value may be left out, and then is `missing`.
+/// An option with an optional value; `missing` is the default.
 fn optional(
     name: &'static str,
     shown: &'static str,
@@ -122,7 +122,7 @@ fn placement() -> Vec<Arg> {
             .value_hint(clap::ValueHint::DirPath),
         flag("no-target-directory", "Treat DEST as a normal file").short('T'),
         flag("parents", "Make the full source name under DIRECTORY"),
-        // A beginning that was its own before there was --stable.
+        // An abbreviation that was unambiguous before there was --stable.
         flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE").alias("st"),
         flag("recursive", "Copy directories (not supported yet), make special files anew")
             .short('R')
@@ -185,14 +185,14 @@ fn promises() -> Vec<Arg> {
             "Show the old file or the whole new one under DEST, never less. DEST becomes a new file: hard links \
              keep the old one, the owner may change, and the directory must be writable",
         ),
-        flag("fsync", "Have the file and its directory on stable storage before success is told"),
+        flag("fsync", "Put the file and its directory on stable storage before reporting success"),
         flag(
             "verify",
             "Re-read the target from storage and compare, by blake3 hashes or around holes",
         ),
         flag(
             "stable",
-            "Fail if SOURCE changes while it is copied, as its size and times tell (stores through a shared mapping may change neither); with --atomic nothing is published then",
+            "Fail if the size or times of SOURCE, a regular file, change during the copy (stores through a shared mapping may change neither); with --atomic nothing is published then",
         ),
         flag("isolated", "Use no method by which later writes to SOURCE can show in the copy"),
     ]
@@ -208,7 +208,7 @@ fn moving() -> Vec<Arg> {
             "Move the bytes by this method or fail: auto, reflink, splice, ...",
         ),
         value("threads", "N", "Threads for one large file (0: the engine's choice). Of a copy that is killed, the more threads the \
-             more may be missing, in pieces of 2 MiB. reflink, sendfile and splice take one")
+             more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
             .value_parser(crate::size::threads),
         value("limit", "RATE", "Move at most RATE bytes a second"),
         value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
@@ -233,7 +233,7 @@ fn telling() -> Vec<Arg> {
         ),
         flag(
             "json",
-            "Print one JSON object for each file that is tried on standard output, which is then no DEST; the \
+            "Print one JSON object for each file, failed ones too, on standard output, which then cannot be DEST; the \
              lines of -v go to standard error",
         ),
         Arg::new("help").long("help").help("Print help").action(ArgAction::Help),
@@ -241,7 +241,7 @@ fn telling() -> Vec<Arg> {
     ]
 }
 
-/// What clap found, as [`crate::args::parse`] hands it out.
+/// The matches of clap, for [`crate::args::parse`].
 pub struct Words(pub clap::ArgMatches);
 
 impl clap::FromArgMatches for Words {
@@ -268,12 +268,12 @@ impl Words {
         self.0.get_many(name).unwrap_or_default()
     }
 
-    /// Where a flag was last given, if it was.
+    /// The index of a flag's last use.
     pub fn place_of(&self, name: &str) -> Option<usize> {
         self.has(name).then(|| self.0.indices_of(name)?.next_back()).flatten()
     }
 
-    /// The values of an option, each with its place.
+    /// The values of an option, each with its index.
     pub fn placed(&self, name: &str) -> impl Iterator<Item = (usize, &OsString)> {
         self.0.indices_of(name).into_iter().flatten().zip(self.texts(name))
     }

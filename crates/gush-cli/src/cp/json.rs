@@ -1,4 +1,4 @@
-//! One JSON object a file: what was done, how, and what went wrong.
+//! One JSON object a file: action, methods, errors.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::path::Path;
 use gush_tree::{Action, Done, Error};
 use serde::Serialize;
 
-/// One file's record; the names of its fields are a promise to scripts.
+/// One file's record. The field names are a promise to scripts.
 #[derive(Debug, Serialize)]
 pub struct Record {
     source: String,
-    /// The name in hexadecimal, where it is not valid UTF-8 and `source` only resembles it.
+    /// The name in hexadecimal, if it is not valid UTF-8 and `source` is only similar.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_bytes: Option<String>,
     target: String,
@@ -20,16 +20,16 @@ pub struct Record {
     bytes: u64,
     hole_bytes: u64,
     seconds: f64,
-    /// The method that moved most.
+    /// The method that moved most bytes.
     method: Option<&'static str>,
     methods: Vec<Method>,
     fallbacks: Vec<Fallback>,
-    /// What the user's profile had to say.
+    /// The notes of the user's profile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     profile: Vec<String>,
-    /// The target was re-read and holds what the source holds.
+    /// The target was re-read, and the content equals the source's.
     verified: bool,
-    /// The hash of source and target, if that was verified by their hashes.
+    /// The hash of source and target, if they were verified by hash.
     blake3: Option<String>,
     backup: Option<String>,
     warnings: Vec<String>,

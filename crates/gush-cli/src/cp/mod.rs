@@ -2,13 +2,16 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use gush_tree::{
-    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, strip_trailing_slashes,
+    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, quote,
+    strip_trailing_slashes,
 };
+use rustix::fs::FileType;
 
 use crate::args;
 use crate::talk::Talker;
@@ -26,7 +29,7 @@ pub use command::command;
 use say::Teller;
 use settings::Settings;
 
-/// Copies as `words` say; `as_name` is what the user called this by.
+/// Copies as `words` say. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let talker = Talker::new(as_name);
     let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
@@ -50,6 +53,12 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Err(NamingError::Usage(text)) => return misuse(text),
         Err(NamingError::Target(error)) => return talker.fail(error),
     };
+    if let Some(target) = mixed_with_records(&settings, &destination) {
+        return misuse(format!(
+            "{}: this is standard output, where --json writes its records: the copy needs another place",
+            quote::if_needed(&target)
+        ));
+    }
     if settings.options.makes_temporaries()
         && let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries)
     {
@@ -69,7 +78,32 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// One source and the name of its copy.
+/// The target that is standard output itself, where the records of `--json` would stand amid the copy.
+fn mixed_with_records(settings: &Settings, destination: &Destination) -> Option<PathBuf> {
+    if !settings.telling.json || gush_process::was_closed(1) {
+        return None;
+    }
+    let output = rustix::fs::fstat(rustix::stdio::stdout()).ok()?;
+    // /dev/null keeps neither.
+    if FileType::from_raw_mode(output.st_mode) == FileType::CharacterDevice
+        && output.st_rdev == rustix::fs::makedev(1, 3)
+    {
+        return None;
+    }
+    let is_output = |target: &PathBuf| {
+        std::fs::metadata(target)
+            .is_ok_and(|there| (there.dev(), there.ino()) == (output.st_dev, output.st_ino))
+    };
+    match destination {
+        Destination::File { path, .. } => Some(path.to_path_buf()).filter(is_output),
+        Destination::Directory { path, .. } => {
+            let below = |operand| settings.naming.name_below(source_name(settings, operand));
+            settings.operands.iter().map(|operand| path.join(below(operand))).find(is_output)
+        }
+    }
+}
+
+/// Copies one source to the name `target`.
 fn to_file(settings: &Settings, target: &Path, missing: bool, teller: &mut Teller<'_>) -> bool {
     let source = source_name(settings, &settings.operands[0]);
     let aside = backup_of_itself(settings, source, target);

@@ -1,4 +1,4 @@
-//! The progress bar, and progress lines where there is no terminal to draw one on.
+//! The progress bar, and progress lines in the place of a bar if there is no terminal.
 
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
@@ -12,9 +12,9 @@ use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressS
 use super::settings::When;
 use crate::talk::{self, Talker};
 
-/// What is over sooner needs no bar.
+/// A shorter copy needs no bar.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
-/// Lines in a log are for reading, not for watching.
+/// The interval of lines in a log.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// Progress of one file after the other.
@@ -46,7 +46,7 @@ impl Display {
         !matches!(self.kind, Kind::Nothing)
     }
 
-    /// Another file begins.
+    /// Begins with another file.
     pub fn begin(&mut self, source: &Path) {
         if self.is_wanted() {
             self.name = quote::if_needed(source).to_string();
@@ -56,7 +56,7 @@ impl Display {
         }
     }
 
-    /// The file is done, with so many bytes, or failed: the bar makes room for messages.
+    /// Ends with a file, which has so many bytes or failed. The bar makes room for messages.
     pub fn end(&mut self, done_bytes: Option<u64>) {
         match &mut self.kind {
             Kind::Nothing => {}
@@ -65,7 +65,7 @@ impl Display {
                     bar.finish_and_clear();
                 }
             }
-            // A log shall show that the copy came to its end.
+            // A log shows the end of each copy.
             Kind::Lines { talker, .. } => {
                 if let Some(bytes) = done_bytes.map(HumanBytes) {
                     talker.say(format_args!("{}: {bytes} of {bytes}, 100%", self.name));
@@ -92,9 +92,9 @@ impl Display {
     }
 }
 
-/// Columns that a line's figures take at most: `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
+/// The most columns that the figures take: `100% 1023.99 GiB of 1023.99 GiB, 1023.99 MiB/s, 365d left`.
 const FIGURES_COLUMNS: usize = 58;
-/// The shortest bar that shows something, with its brackets.
+/// The shortest useful bar, with brackets.
 const BAR_COLUMNS: usize = 12;
 
 fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
@@ -124,14 +124,14 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
         .with_elapsed(progress.elapsed)
 }
 
-/// The mean since the copy began: the bar's own estimate would take the bytes from before it was
-/// drawn for those of its first moment.
+/// The mean rate since the copy began. The bar's own estimate would count the bytes from before it was drawn
+/// as those of its first moment.
 fn bytes_per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }
 
 fn write_rate(state: &ProgressState, out: &mut dyn Write) {
-    // A bar that cannot be written is a bar less; the copy goes on.
+    // A bar that cannot be written is left out; the copy goes on.
     let _ = write!(out, "{}/s", HumanBytes(bytes_per_second(state) as u64));
 }
 

@@ -1,4 +1,4 @@
-//! What is told while files are copied: GNU's `-v` and `--debug` lines, questions, warnings.
+//! Messages during copies: GNU's `-v` and `--debug` lines, questions, warnings.
 
 use std::fmt::Display;
 use std::io::{self, BufRead};
@@ -12,16 +12,16 @@ use super::progress;
 use super::settings::Telling;
 use crate::talk::{Talker, os_text, write_line};
 
-/// Tells one command's user about one file after the other.
+/// Tells the user of one copy after the other.
 #[derive(Debug)]
 pub struct Teller<'a> {
     talker: &'a Talker,
     telling: &'a Telling,
     asks_as: String,
     display: progress::Display,
-    /// Of the file at hand, for its JSON record.
+    /// The warnings of the present file, for its JSON record.
     warnings: Vec<String>,
-    /// Standard output failed: the copying goes on, the exit status says so.
+    /// Standard output failed: the copies go on, and the exit status tells.
     out_failed: bool,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells how one file ended; `true` if all is well.
+    /// Tells how one copy ended; `true` if the file is complete.
     pub fn ended(
         &mut self,
         (source, target): (&Path, &Path),
@@ -69,7 +69,7 @@ impl<'a> Teller<'a> {
         result.as_ref().is_ok_and(|done| done.complete)
     }
 
-    /// `true` if everything was told.
+    /// `true` if all lines could be written.
     pub fn finish(self) -> bool {
         !self.out_failed
     }
@@ -85,7 +85,7 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A line of `-v`: standard output as GNU's, unless that is for JSON.
+    /// A line of `-v`: on standard output as GNU's, or on standard error if standard output is for JSON.
     fn line(&mut self, text: impl Display) {
         match self.telling.json {
             true => self.talker.print(format_args!("{text}\n")),
@@ -155,7 +155,7 @@ impl Events for Teller<'_> {
         };
         self.talker.print(format_args!("{}: {text}", self.asks_as));
         let mut answer = Vec::new();
-        // No answer, or one that cannot be read, is no consent.
+        // A missing or unreadable answer is no consent.
         let _ = io::stdin().lock().read_until(b'\n', &mut answer);
         matches!(answer.first(), Some(b'y' | b'Y'))
     }
@@ -170,7 +170,7 @@ impl Events for Teller<'_> {
     }
 }
 
-/// As `ls -l` shows permissions, without the type.
+/// The permissions as `ls -l` shows them, without the type.
 fn mode_letters(bits: u32) -> String {
     let special = [(0o4000, 's', 'S'), (0o2000, 's', 'S'), (0o1000, 't', 'T')];
     let mut letters = String::new();
@@ -188,7 +188,7 @@ fn mode_letters(bits: u32) -> String {
     letters
 }
 
-/// The line of GNU's `--debug`, from what really happened.
+/// The line of GNU's `--debug`, from the engine's report.
 fn debug_line(options: &Options, report: &Report) -> String {
     let state = |method: MethodName, avoided: &'static str| {
         if options.moving.reflink == Reflink::Never {
@@ -212,21 +212,21 @@ fn debug_line(options: &Options, report: &Report) -> String {
     format!("copy offload: {offload}, reflink: {reflink}, sparse detection: {sparse}")
 }
 
-/// Says that several threads were asked for, and one did it all.
+/// A note if several threads were asked for and one did all the work.
 fn unused_threads(options: &Options, report: &Report) -> Option<String> {
     let wanted = options.moving.threads;
     let used = report.methods.iter().map(|used| used.threads).max()?;
     (wanted > 1 && used <= 1).then(|| {
         let name = report.main_method().filter(|name| !name.is_parallel());
         let why = name
-            .map_or("the file is too small, or its bytes must pass in order".to_owned(), |name| {
+            .map_or("the file is too small, or the bytes must pass in order".to_owned(), |name| {
                 format!("{name} takes one")
             });
         format!("--threads {wanted} was not followed: {why}")
     })
 }
 
-/// Says what `--verify` found.
+/// The result of `--verify`.
 fn verification(done: &Done) -> Option<String> {
     done.verified.then(|| match done.digest {
         Some(digest) => format!("verified: the target was read again; blake3 {digest}"),

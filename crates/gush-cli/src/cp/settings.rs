@@ -1,4 +1,4 @@
-//! From words to what shall be done: GNU's rules about which option overrides which.
+//! The settings of a copy from the words of the command line: GNU's rules about which option overrides which.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use super::command::Words;
 use crate::args::nearest;
 use crate::{profile, size};
 
-/// Everything that the command line says.
+/// All settings of the command line.
 #[derive(Debug)]
 pub struct Settings {
     pub options: Options,
@@ -24,11 +24,11 @@ pub struct Settings {
     pub operands: Vec<PathBuf>,
     pub strips_slashes: bool,
     pub telling: Telling,
-    /// What the user should know before anything is done.
+    /// Warnings for the user before the first copy.
     pub warnings: Vec<String>,
 }
 
-/// What is told while copying.
+/// The messages to give during copies.
 #[derive(Clone, Debug)]
 pub struct Telling {
     pub verbose: bool,
@@ -38,7 +38,7 @@ pub struct Telling {
     pub progress: When,
 }
 
-/// When something optional happens.
+/// When an optional action happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     Auto,
@@ -53,7 +53,7 @@ impl Settings {
     /// Reads the words.
     ///
     /// # Errors
-    /// What is wrong with the command line.
+    /// A message about the mistake in the command line.
     pub fn read(words: &Words) -> Result<Self, String> {
         let attributes = Attributes::read(words)?;
         let mut warnings = Vec::new();
@@ -86,7 +86,9 @@ impl Settings {
         options.through_dangling = env::var_os("POSIXLY_CORRECT").is_some();
         options.preserve = Preserve { label, ..attributes.preserve };
         options.backup = backup(words)?;
-        if options.backup.is_some() && matches!(update, Update::None | Update::NoneFail) {
+        // Also --backup=none, as GNU.
+        let backs_up = words.text("backup").is_some() || words.text("suffix").is_some();
+        if backs_up && matches!(update, Update::None | Update::NoneFail) {
             return Err("--backup is mutually exclusive with -n or --update=none-fail".into());
         }
         options.atomic = words.has("atomic");
@@ -104,9 +106,6 @@ impl Settings {
             );
         }
         options.moving = moving(words)?;
-        if words.has("explain") {
-            warnings.extend(sizes_not_followed(words)?);
-        }
         Ok(Self {
             options,
             naming: naming(words)?,
@@ -216,19 +215,31 @@ fn moving(words: &Words) -> Result<Moving, String> {
             })
         })?;
     }
+    let cloning = Choice::Only(MethodName::Reflink);
     match (moving.reflink, moving.holes) {
         (Reflink::Always, Holes::Make | Holes::Fill) => {
             return Err("--reflink can be used only with --sparse=auto".into());
         }
+        (_, Holes::Make | Holes::Fill) if moving.choice == cloning => {
+            return Err("--method=reflink can be used only with --sparse=auto".into());
+        }
+        (Reflink::Never, _) if moving.choice == cloning => {
+            return Err("--reflink=never excludes --method=reflink".into());
+        }
         (Reflink::Auto, Holes::Fill) => moving.reflink = Reflink::Never,
         _ => {}
     }
-    let cloning = Choice::Only(MethodName::Reflink);
     if moving.reflink == Reflink::Always && ![Choice::Auto, cloning].contains(&moving.choice) {
         return Err(format!("--reflink=always excludes --method={}", moving.choice));
     }
     moving.isolated = words.has("isolated");
     moving.threads = words.0.get_one("threads").copied().unwrap_or(0);
+    if let Choice::Only(name) = moving.choice
+        && moving.threads > 1
+        && !name.is_parallel()
+    {
+        return Err(format!("--threads={} excludes --method={name}: it takes one", moving.threads));
+    }
     if let Some(text) = words.text("limit") {
         let rate = parse("--limit", text, size::rate_bytes_per_second)?;
         moving.limit = Rate::bytes_per_second(rate);
@@ -254,36 +265,39 @@ fn tuning(words: &Words) -> Result<Tuning, String> {
         ],
     )?);
     if let Some(text) = words.text("buffer-size") {
-        tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::memory_bytes)?);
+        let range = Range { least_bytes: 1, most_bytes: Tuning::MOST_BUFFER_BYTES, of: "a buffer" };
+        tuning = tuning.buffer_bytes(range.read("--buffer-size", text)?);
     }
     if let Some(text) = words.text("pipe-size") {
-        tuning = tuning.pipe_bytes(parse("--pipe-size", text, size::memory_bytes)?);
+        let most_bytes = Kernel::get().pipe_max_bytes();
+        let range = Range { least_bytes: PIPE_BYTES_AT_BIRTH, most_bytes, of: "a pipe" };
+        tuning = tuning.pipe_bytes(range.read("--pipe-size", text)?);
     }
     Ok(tuning)
 }
 
-/// Says which sizes are cut, or are those that a pipe has anyway.
-fn sizes_not_followed(words: &Words) -> Result<Vec<String>, String> {
-    const PIPE_BYTES_AT_BIRTH: usize = 16 << 12;
-    let size = |option: &str| {
-        let text = words.text(option);
-        text.map(|text| parse(&format!("--{option}"), text, size::memory_bytes)).transpose()
-    };
-    let mut notes = Vec::new();
-    if size("buffer-size")?.is_some_and(|bytes| bytes > Tuning::MOST_BUFFER_BYTES) {
-        notes.push(format!("--buffer-size is cut to {} bytes", Tuning::MOST_BUFFER_BYTES));
-    }
-    let most_bytes = Kernel::get().pipe_max_bytes();
-    match size("pipe-size")? {
-        Some(bytes) if bytes < PIPE_BYTES_AT_BIRTH => {
-            notes.push("--pipe-size makes no pipe smaller than the kernel did (64 KiB)".into());
+/// The size that the kernel gives a new pipe (pipe(7), "Pipe capacity").
+const PIPE_BYTES_AT_BIRTH: usize = 64 << 10;
+
+/// The sizes that an option may ask for: another one would be changed.
+struct Range {
+    least_bytes: usize,
+    most_bytes: usize,
+    of: &'static str,
+}
+
+impl Range {
+    fn read(&self, option: &str, text: &OsStr) -> Result<usize, String> {
+        let Self { least_bytes, most_bytes, of } = *self;
+        let bytes = parse(option, text, size::memory_bytes)?;
+        match (least_bytes..=most_bytes.max(least_bytes)).contains(&bytes) {
+            true => Ok(bytes),
+            false => Err(format!(
+                "invalid {option} {}: {of} has {least_bytes} to {most_bytes} bytes here",
+                quote::always(Path::new(text))
+            )),
         }
-        Some(bytes) if bytes > most_bytes => notes.push(format!(
-            "--pipe-size above {most_bytes} bytes (fs.pipe-max-size) may not be permitted; the pipe is smaller then"
-        )),
-        _ => {}
     }
-    Ok(notes)
 }
 
 fn parse<T, E: std::fmt::Display>(

@@ -1,4 +1,4 @@
-//! `gush doctor`: what this kernel, this process and these paths allow.
+//! `gush doctor`: the abilities of this kernel, this process and these paths.
 
 mod text;
 
@@ -19,7 +19,7 @@ use crate::talk::{Talker, os_text, write_line};
     name = "doctor",
     version,
     max_term_width = 100,
-    after_help = "Everything is found out by doing it. Nothing is written into files that exist, and nothing is left \
+    after_help = "Every ability is tested by use. Nothing is written into existing files, and nothing is left \
                   behind. The exit status is 1 if a PATH can neither be read nor written."
 )]
 struct Doctor {
@@ -32,12 +32,12 @@ struct Doctor {
     json: bool,
 }
 
-/// The one definition behind `gush doctor`, its help, its manual page and its completions.
+/// The one definition behind `gush doctor`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
     Doctor::command()
 }
 
-/// Runs `doctor` with `words`, the arguments after its name.
+/// Runs `doctor` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Doctor { paths, json } = match args::parse::<Doctor>(command(), words, "gush doctor") {
         Ok(doctor) => doctor,

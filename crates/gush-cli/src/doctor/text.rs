@@ -1,4 +1,4 @@
-//! Findings as people read them.
+//! Findings as text for people.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use gush_lab::doctor::{Examination, Finding, State};
 
 /// Wider lines are hard to read.
 const WIDTH: usize = 96;
-/// Where the sentences begin.
+/// The column of the sentences.
 const INDENT: usize = 22;
 
-/// The whole examination, ending with what the marks mean.
+/// The whole examination, with a legend of the marks at the end.
 pub fn of(examination: &Examination) -> String {
     let mut text = format!("Linux {}: kernel and process\n", examination.kernel);
     add(&mut text, &examination.findings);
@@ -27,7 +27,7 @@ pub fn of(examination: &Examination) -> String {
     text
 }
 
-/// A name may hold what a terminal would obey.
+/// A name with all control characters replaced: a terminal would obey them.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -49,7 +49,7 @@ fn add(text: &mut String, findings: &[Finding]) {
     }
 }
 
-/// `head` and `words` behind it, in as many lines as they need.
+/// `head` and then `words`, in as many lines as needed.
 fn sentence(text: &mut String, head: &str, words: &str) {
     let begin = head.chars().count();
     let mut column = begin;

@@ -17,15 +17,15 @@ use crate::talk::{Talker, os_text};
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
-    after_help = "A run is its id, the start of it, last, or last~1 for the one before.\n\
+    after_help = "A run is an id, the start of an id, last, or last~1 for the run before.\n\
                   A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin, which is as \
                   wide as other programs on the machine can have made the difference."
 )]
 pub struct Options {
-    /// The run that is the measure
+    /// The run to compare with
     #[arg(value_name = "RUN")]
     first: String,
-    /// The run that is judged
+    /// The run to judge
     #[arg(value_name = "RUN")]
     second: String,
     /// Leave differences up to so many percent undecided [default: 5; 10 on a virtual machine]
@@ -75,7 +75,7 @@ fn compared(options: &Options) -> Result<Comparison, StoreError> {
     Ok(compare::runs(&first, &second, margin))
 }
 
-/// If others took more than this part, they widen the usual margin, and that is told.
+/// If other programs took more than this part, the usual margin is wider and the user is told.
 const DISTURBING: f64 = 0.05;
 
 fn table(comparison: &Comparison) -> String {
@@ -87,7 +87,7 @@ fn table(comparison: &Comparison) -> String {
     }
     for (run, others) in runs.iter().zip(others).filter(|(_, others)| **others > DISTURBING) {
         text += &format!(
-            "disturbed: others took {:.0} % of the processors' time while {run} was made: measure it again when \
+            "disturbed: others took {:.0} % of the processors' time while {run} was made: measure again when \
              the machine is quiet\n",
             others * 100.0
         );

@@ -12,7 +12,7 @@ use super::suite::{Common, Suite, this_program};
 use crate::size::memory_bytes;
 use crate::talk::Talker;
 
-/// Copy files by every way there is, in the cache and out of it, and count the system calls
+/// Copy files in every way, cached and uncached, and count the system calls
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
@@ -48,7 +48,7 @@ pub struct Options {
     common: Common,
 }
 
-/// Takes one of the words of a table for what stands beside it.
+/// A parser of the words in a table, which yields the value beside the word.
 pub fn word<T: Copy + Send + Sync + 'static>(
     table: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// The plan, or what `--only` leaves of it.
+/// The plan, reduced to the names of `--only`.
 fn asked_for(options: &Options) -> Result<Vec<What>, Error> {
     let mut whats = copy::plan(&Choice {
         sizes_bytes: options.size.iter().map(|&bytes| bytes as u64).collect(),

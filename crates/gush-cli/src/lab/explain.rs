@@ -12,18 +12,20 @@ use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
 use gush_lab::store::Store;
 use gush_lab::{report, transfer};
+use gush_tree::quote;
 use serde_json::{Value, json};
 
 use super::screen::Screen;
 use super::session::{Keep, path_of};
 use super::suite::this_program;
+use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
-/// Runs one case of a suite under perf, sums up the functions of the kernel that were at work, and says
-/// which subjects they belong to. perf and the permission to profile the kernel are needed; without
-/// them the remedy is told.
+/// Runs one case of a suite under perf, sums up the functions of the kernel that were at work, and says which
+/// subjects they belong to. perf and the permission to profile the kernel are needed; without them the
+/// command tells the remedy.
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {
@@ -36,7 +38,7 @@ pub struct Options {
     /// Write a report with the flame graph to PATH
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     report: Option<PathBuf>,
-    /// Name at most N functions about each thing
+    /// Name at most N functions about each subject
     #[arg(long, value_name = "N", default_value = "4")]
     functions: usize,
     /// Show the kernel's call path down to N levels
@@ -45,7 +47,7 @@ pub struct Options {
     /// Copy in DIR while the kernel's functions are traced (copy's cases, for root)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
-    /// Print it as one JSON object
+    /// Print the account as one JSON object
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -55,7 +57,7 @@ pub struct Options {
     options: Vec<String>,
 }
 
-/// The commands that take `--only`: those have cases.
+/// The commands with `--only`: these have cases.
 fn suites() -> Vec<String> {
     let takes_only = |command: &&clap::Command| {
         command.get_arguments().any(|argument| argument.get_id() == "only")
@@ -64,7 +66,7 @@ fn suites() -> Vec<String> {
     lab.get_subcommands().filter(takes_only).map(|suite| suite.get_name().to_owned()).collect()
 }
 
-/// A case by its suite and its name there.
+/// A case by the names of its suite and of the case.
 #[derive(Debug, Clone)]
 struct Named {
     suite: String,
@@ -93,7 +95,7 @@ impl Named {
     }
 }
 
-/// What a call path says, and its title: where it is from.
+/// A call path of the kernel, with a title about its origin.
 struct CallPath {
     title: &'static str,
     tree: String,
@@ -113,7 +115,10 @@ pub fn run(options: &Options) -> ExitCode {
 
 impl Options {
     fn act(&self, talker: &Talker) -> Result<ExitCode, Error> {
-        // perf's children are ended and its file removed when this is interrupted.
+        for path in self.flame.iter().chain(&self.report) {
+            takes_text_in_its_directory(path).map_err(Error::refused)?;
+        }
+        // An interrupt ends perf's children and removes perf's file.
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
@@ -162,7 +167,7 @@ impl Options {
         }
     }
 
-    /// Puts what explains the case into the store, and into a report if one was asked for.
+    /// Puts the account of the case into the store, and into a report if requested.
     fn keep(&self, talker: &Talker, mut run: Run) -> Result<(), Error> {
         run.samples.clear();
         run.command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -175,9 +180,9 @@ impl Options {
                 .and_then(|mut store| store.insert(&run).map(|_| store));
             match stored {
                 Ok(store) => talker.say(format_args!(
-                    "stored as {} in {}: gush lab report {} shows it",
+                    "stored as {} in {}: gush lab report {} makes a page",
                     run.id,
-                    store.path().display(),
+                    quote::if_needed(store.path()),
                     run.id
                 )),
                 Err(error) => talker.say(format_args!("this is not stored: {error}")),
@@ -186,8 +191,8 @@ impl Options {
         Ok(())
     }
 
-    /// How the kernel calls itself: as it was sampled and, of a case that copies files by a method, as its
-    /// tracer sees every call; why not, is said.
+    /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the one of the
+    /// kernel's tracer, which sees every call. If the tracer fails, the user is told why.
     fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
         let Named { suite, case } = &self.case;
         let sampled = stacks.call_tree(self.depth);
@@ -205,8 +210,8 @@ impl Options {
     fn text(&self, stacks: &Stacks, speed: Option<f64>, paths: &[CallPath]) -> String {
         let all = stacks.cpu_ns();
         let Named { suite, case } = &self.case;
-        let speed = speed
-            .map_or(String::new(), |speed| format!(" {speed:.2} GiB/s while it was recorded;"));
+        let speed =
+            speed.map_or(String::new(), |speed| format!(" {speed:.2} GiB/s during the recording;"));
         let mut text =
             format!("{suite}:{case}:{speed} {:.2} s of processor time\n", all as f64 / 1e9);
         let functions = stacks.functions(true);
@@ -225,7 +230,7 @@ impl Options {
         }
         let files = [("flame graph", &self.flame), ("report", &self.report)];
         for (what, path) in files.iter().filter_map(|(what, path)| Some((what, path.as_ref()?))) {
-            let _ = write!(text, "\n{what}: {}", path.display());
+            let _ = write!(text, "\n{what}: {}", quote::if_needed(path));
         }
         text.truncate(text.trim_end().len());
         text
@@ -271,7 +276,7 @@ impl Options {
     }
 }
 
-/// Below one in two hundred nothing is told.
+/// Parts below 0.5 % are left out.
 fn is_worth_a_word(cpu_ns: u64, all: u64) -> bool {
     cpu_ns * 200 >= all
 }
@@ -280,7 +285,7 @@ fn part(cpu_ns: u64, all: u64) -> String {
     format!("{:5.1} %", cpu_ns as f64 * 100.0 / all.max(1) as f64)
 }
 
-/// Adds a sentence in lines of bearable length.
+/// Adds a sentence in lines of at most 90 columns.
 fn wrap(text: &mut String, sentence: &str) {
     const WIDTH: usize = 90;
     let mut line = String::from("       ");
@@ -297,7 +302,7 @@ fn wrap(text: &mut String, sentence: &str) {
 
 /// The run that the suite printed.
 ///
-/// Its samples were slowed by the recording: they are told, and not kept among others.
+/// The recording slowed this run's samples, so the text shows them but the store does not keep them.
 fn recorded_run(json: &[u8]) -> Result<Run, Error> {
     let runs = transfer::parse(json)
         .map_err(|error| Error::refused(format!("the case printed no run: {error}")))?;

@@ -16,11 +16,11 @@ use crate::talk::{Talker, os_text};
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
-    after_help = "A run is its id, the start of it, last, or last~1 for the one before.\n\
+    after_help = "A run is an id, the start of an id, last, or last~1 for the run before.\n\
                   gush lab export > here.json     and on the other machine     gush lab import here.json"
 )]
 pub struct Options {
-    /// The runs; all of them unless some are named
+    /// The runs; all runs if none are named
     #[arg(value_name = "RUN")]
     runs: Vec<String>,
     /// Print JSON, which gush lab import reads (the default)

@@ -1,4 +1,4 @@
-//! `gush lab history`: the runs that are stored, or what one of them says.
+//! `gush lab history`: the list of stored runs, or the figures of one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,7 +18,7 @@ use crate::talk::{Talker, os_text};
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {
-    /// A run: its id, the start of it, last, or last~1 for the one before
+    /// A run: an id, the start of an id, last, or last~1 for the run before
     #[arg(value_name = "RUN")]
     run: Option<String>,
     /// Print as JSON
@@ -68,7 +68,7 @@ fn text(options: &Options) -> Result<String, StoreError> {
     Ok(detail(&run, &figures))
 }
 
-/// A run as a line of JSON tells it.
+/// The JSON fields of a run.
 #[derive(Serialize)]
 struct Listed<'a> {
     id: &'a str,
@@ -119,7 +119,7 @@ fn fact<'a>(run: &'a Run, name: &str) -> &'a str {
     run.machine.facts.get(name).map_or("", String::as_str)
 }
 
-/// A killed run cannot be told from one that is still being made.
+/// A killed run looks the same as an unfinished one.
 fn state(run: &Run) -> &'static str {
     match (run.finished, run.interrupted) {
         (None, _) => "unfinished",
@@ -183,7 +183,7 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
     text
 }
 
-/// An interval for people.
+/// An interval as text for people.
 pub fn interval(estimate: &Estimate) -> String {
     format!("{:.3} … {:.3}", estimate.low, estimate.high)
 }

@@ -12,11 +12,11 @@ use gush_tree::quote;
 use super::session::path_of;
 use crate::talk::Talker;
 
-/// Take the runs of an export, so that machines can be compared; runs that are here already stay untouched
+/// Take the runs of an export, so that machines can be compared; runs already present stay untouched
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {
-    /// What gush lab export printed on the other machine; - is standard input
+    /// The output of gush lab export on the other machine; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> ExitCode {
     for file in &options.files {
         match take(file, &mut store, &talker) {
             Ok(Taken { new, known }) => talker.say(format_args!(
-                "{}: {new} new runs, {known} that were here already",
+                "{}: {new} new runs, {known} already present",
                 quote::if_needed(file)
             )),
             Err(error) => {
@@ -64,7 +64,7 @@ fn take(
     for run in &runs {
         let is_new = store.insert(run).inspect_err(|_| {
             if taken.new > 0 {
-                talker.say(format_args!("{} runs before it were taken", taken.new));
+                talker.say(format_args!("{} earlier runs were taken", taken.new));
             }
         })?;
         if is_new {

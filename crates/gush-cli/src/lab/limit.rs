@@ -6,9 +6,9 @@ use gush_lab::suite::memory;
 
 use super::session::Ended;
 
-/// What memory gives, as this run or the last stored one of this machine measured it; how to measure it,
-/// where none did; that nothing is known of it, where the store cannot be used. Nothing beside figures that are no
-/// throughput, nor beside memory's own.
+/// The throughput of memory, from this run or from the last stored run of this machine. If no run measured
+/// memory, the line says how to measure it. If the store cannot be used, the line says that the limit is
+/// unknown. No line for figures that are no throughput, or for the suite `memory` itself.
 pub fn line(ended: &Ended) -> Option<String> {
     let Sample { suite, .. } = ended.run.samples.first()?;
     if suite == "memory"
@@ -20,7 +20,7 @@ pub fn line(ended: &Ended) -> Option<String> {
         return Some(format!("The physical limit: {limit}."));
     }
     let Some(store) = &ended.store else {
-        // Who wants nothing stored has not asked for what lies in a store.
+        // With --no-store the user did not ask about earlier runs.
         let unknown = "The physical limit is not known: without a store, no earlier run is.";
         return ended.is_unstored.then(|| unknown.to_owned());
     };
@@ -31,7 +31,7 @@ pub fn line(ended: &Ended) -> Option<String> {
     })
 }
 
-/// The newest run of the machine that measured memory, and what it says.
+/// The machine's newest run that measured memory, and the limit found there.
 fn last(store: &Store, machine: &str) -> Result<Option<(String, String)>, StoreError> {
     for entry in store.runs()?.into_iter().rev() {
         let has_memory = entry.suites.iter().any(|suite| suite == "memory");

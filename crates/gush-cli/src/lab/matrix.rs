@@ -34,7 +34,7 @@ pub struct Options {
     bytes: Option<usize>,
     #[command(flatten)]
     common: Common,
-    /// Serve attempts as JSON on standard input: what this command starts itself
+    /// Serve attempts as JSON on standard input: this command starts itself so
     #[arg(long, hide = true, exclusive = true)]
     worker: bool,
 }

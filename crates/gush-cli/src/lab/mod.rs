@@ -34,7 +34,7 @@ use crate::args;
     version,
     max_term_width = 100,
     args_conflicts_with_subcommands = true,
-    after_help = "Without a command: a tour of all suites in about a minute, and a report of it."
+    after_help = "Without a command: a tour of all suites in about a minute, and a report."
 )]
 struct Lab {
     #[command(flatten)]
@@ -61,12 +61,12 @@ enum Part {
     Report(report::Options),
 }
 
-/// The one definition behind `gush lab`, its help, its manual page and its completions.
+/// The one definition behind `gush lab`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
     Lab::command()
 }
 
-/// Runs `lab` with `words`, the arguments after its name.
+/// Runs `lab` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let Lab { tour, part } = match args::parse::<Lab>(command(), words, "gush lab") {
         Ok(lab) => lab,

@@ -1,5 +1,5 @@
-//! `gush lab once`: one measurement in this process, as a line of JSON. What suites start, what is
-//! traced and what is profiled is the same.
+//! `gush lab once`: one measurement in this process, as a line of JSON. Suites start this command, and
+//! tracing and profiling see this command too.
 
 use std::ffi::OsString;
 use std::io::{self};
@@ -77,13 +77,13 @@ struct Copy {
     /// Drop SOURCE from the cache first
     #[arg(long)]
     cold: bool,
-    /// What is copied
+    /// The file to copy
     source: PathBuf,
-    /// Where it goes
+    /// The copy
     target: PathBuf,
 }
 
-/// The entry of a table that is called so, or the names there are.
+/// The entry of a table with the name `name`. The error lists all names.
 fn named<T>(
     table: &'static [T],
     name_of: fn(&T) -> &'static str,

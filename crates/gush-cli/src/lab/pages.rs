@@ -1,4 +1,4 @@
-//! `gush lab pages`: what getting pages costs.
+//! `gush lab pages`: the cost of lending pages.
 
 use std::process::ExitCode;
 
@@ -15,7 +15,7 @@ use crate::talk::Talker;
     max_term_width = 100,
     after_help = "The columns of --csv:\n\
                   case,memory,page_bytes,round,gib_per_s,ns_per_page,drop_ns_per_page,bytes\n\n\
-                  Costs are of every 4 KiB, whatever page backs them."
+                  Costs are of every 4 KiB, with huge pages too."
 )]
 pub struct Options {
     /// Lend SIZE bytes in every case, in fields of 64M, instead of 2G

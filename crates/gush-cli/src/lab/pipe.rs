@@ -1,4 +1,4 @@
-//! `gush lab pipe`: the ladder.
+//! `gush lab pipe`: the ladder of the pipe speed test.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 use gush_lab::suite::pipe;
 
 use super::suite::{Common, Suite, this_program};
-use crate::size::size_bytes;
+use crate::size::some_bytes;
 
 /// The pipe speed test, rung by rung: gush pipe write and read, pinned, in rounds
 #[derive(Debug, Parser)]
@@ -16,7 +16,7 @@ use crate::size::size_bytes;
 )]
 pub struct Options {
     /// Move SIZE bytes in every case, instead of as many as take up to a second or so
-    #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = some_bytes)]
     bytes: Option<u64>,
     #[command(flatten)]
     common: Common,

@@ -1,4 +1,4 @@
-//! `gush lab relay`: gush link by each of its methods.
+//! `gush lab relay`: each method of gush link.
 
 use std::process::ExitCode;
 
@@ -6,7 +6,7 @@ use clap::Parser;
 use gush_lab::suite::relay;
 
 use super::suite::{Common, Suite, this_program};
-use crate::size::size_bytes;
+use crate::size::some_bytes;
 
 /// Relays through loopback by each method of gush link: one connection, and many at once
 #[derive(Debug, Parser)]
@@ -17,7 +17,7 @@ use crate::size::size_bytes;
 )]
 pub struct Options {
     /// Relay SIZE bytes in every case, instead of 4 GiB
-    #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = some_bytes)]
     bytes: Option<u64>,
     #[command(flatten)]
     common: Common,

@@ -9,21 +9,23 @@ use clap::Parser;
 use gush_lab::model::Run;
 use gush_lab::store::{self, Store};
 use gush_lab::{report, transfer};
+use gush_tree::quote;
 
 use super::screen::Screen;
 use super::session::path_of;
+use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
 
 /// Write one HTML page that shows runs: figures beside the published ones, history, several machines
 #[derive(Debug, Parser)]
 #[command(
     max_term_width = 100,
-    after_help = "A run is its id, the start of it, last, or last~1 for the one before. A name with a slash, or that ends \
+    after_help = "A run is an id, the start of an id, last, or last~1 for the run before. A name with a slash, or that ends \
                   in .json, is a file that gush lab export wrote, and - is standard input.\n\
                   The page opens offline, asks for nothing, and has every raw sample in it."
 )]
 pub struct Options {
-    /// The runs, or files of runs; all stored runs unless some are named
+    /// The runs, or files of runs; all stored runs if none are named
     #[arg(value_name = "RUN|FILE")]
     runs: Vec<String>,
     /// Write the page to PATH, - for standard output [default: $XDG_DATA_HOME/gush/report.html]
@@ -36,6 +38,11 @@ pub struct Options {
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab report");
+    if let Some(path) = options.report.as_deref().filter(|path| *path != Path::new("-"))
+        && let Err(why) = takes_text_in_its_directory(path)
+    {
+        return talker.fail(why);
+    }
     let told = runs(options).and_then(|runs| Ok((runs, place(options)?)));
     let (runs, path) = match told {
         Ok(told) => told,
@@ -47,7 +54,7 @@ pub fn run(options: &Options) -> ExitCode {
     } else if let Err(error) = report::write(&runs, &path) {
         return talker.fail(error.told());
     } else {
-        screen.print(&path.display().to_string());
+        screen.print(&quote::if_needed(&path).to_string());
     }
     match screen.ended() {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,7 +62,7 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// The runs that are meant, from files and from the store.
+/// The requested runs, from files and from the store.
 fn runs(options: &Options) -> Result<Vec<Run>, String> {
     let is_file = |word: &&String| *word == "-" || word.contains('/') || word.ends_with(".json");
     let (files, words): (Vec<&String>, Vec<&String>) = options.runs.iter().partition(is_file);
@@ -70,10 +77,13 @@ fn runs(options: &Options) -> Result<Vec<Run>, String> {
     if files.is_empty() || !words.is_empty() {
         runs.extend(stored(options.db.as_ref(), &words).map_err(|error| error.to_string())?);
     }
+    if runs.is_empty() {
+        return Err("no runs yet: gush lab, or gush lab import, makes the first".to_owned());
+    }
     Ok(runs)
 }
 
-/// Those that `words` mean; all for no words.
+/// The stored runs named by `words`; all stored runs if there are no words.
 fn stored(db: Option<&PathBuf>, words: &[&String]) -> Result<Vec<Run>, store::StoreError> {
     let store = Store::read(&path_of(db)?)?;
     if words.is_empty() {
@@ -82,7 +92,7 @@ fn stored(db: Option<&PathBuf>, words: &[&String]) -> Result<Vec<Run>, store::St
     words.iter().map(|word| store.run(&store.find(word)?)).collect()
 }
 
-/// Where the page goes.
+/// The path of the page.
 fn place(options: &Options) -> Result<PathBuf, String> {
     match &options.report {
         Some(path) => Ok(path.clone()),
@@ -90,7 +100,7 @@ fn place(options: &Options) -> Result<PathBuf, String> {
     }
 }
 
-/// Where a page goes that nobody has given a place: beside the stored runs.
+/// The default path of a page: beside the stored runs.
 pub fn default_path() -> Result<PathBuf, String> {
     let directory = store::data_directory().map_err(|error| error.to_string())?;
     match fs::create_dir_all(&directory) {

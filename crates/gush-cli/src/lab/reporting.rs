@@ -9,19 +9,19 @@ use gush_lab::store::{Store, StoreError};
 use super::report;
 use super::session::Ended;
 
-/// How many earlier runs the report's history goes back.
+/// The number of earlier runs in the report's history.
 const EARLIER: usize = 30;
 
-/// Writes the report to `path`, or to `report.html` beside the store, and says where it is.
+/// Writes the report to `path`, or to `report.html` beside the store, and returns the path.
 ///
 /// # Errors
-/// A sentence, when it cannot be written.
+/// A message, if the report cannot be written.
 pub fn after(ended: &Ended, path: Option<&Path>) -> Result<PathBuf, String> {
     let path = match path {
         Some(path) => path.to_owned(),
         None => report::default_path()?,
     };
-    // A store that cannot be read was told of; the report then is of this run alone.
+    // An unreadable store was reported already; then the report is of this run alone.
     let mut runs =
         ended.store.as_ref().and_then(|store| earlier(store, &ended.run).ok()).unwrap_or_default();
     runs.push(ended.run.clone());
@@ -38,7 +38,7 @@ fn earlier(store: &Store, this: &Run) -> Result<Vec<Run>, StoreError> {
         .map(|entry| store.run(&entry.run.id))
         .collect::<Result<_, _>>()?;
     runs.reverse();
-    // Thousands of cells a run that say whether something works are no history, and would make the page huge.
+    // Thousands of cells with yes or no are no history, and would make the page huge.
     for run in &mut runs {
         run.samples.retain(|sample| sample.measured.speed().is_some());
     }

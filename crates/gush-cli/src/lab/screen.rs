@@ -1,4 +1,4 @@
-//! What is shown while cases run: which one, on a terminal; what failed; rows as they come.
+//! The output while cases run: the present case, on a terminal; failures; rows of figures.
 
 use std::io::{self, IsTerminal};
 
@@ -22,7 +22,7 @@ impl Screen {
         Self { talker, rounds, shows_progress, write_error: None }
     }
 
-    /// Tells of an event, and gives the sample that it brought.
+    /// Shows an event, and returns its sample if there is one.
     pub fn tell<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
         match event {
             Event::Begins { case, round } => self.begins(case, round),
@@ -51,16 +51,16 @@ impl Screen {
         self.talker.print(shortened(&line, columns().saturating_sub(1)));
     }
 
-    /// Takes the line of progress away.
+    /// Removes the line of progress.
     pub fn clear(&self) {
-        // Back to the line's start, and what stood there cleared.
+        // Back to the start of the line, then clear the line.
         const ANEW: &str = "\r\x1b[K";
         if self.shows_progress {
             self.talker.print(ANEW);
         }
     }
 
-    /// Prints a line of figures, unless an earlier one could not be printed.
+    /// Prints a line of figures, unless an earlier line failed.
     pub fn print(&mut self, line: &str) {
         if self.write_error.is_some() {
             return;
@@ -68,7 +68,7 @@ impl Screen {
         self.write_error = write_line(line).err();
     }
 
-    /// Whether everything could be printed.
+    /// The error of the first line that could not be printed, if any.
     pub fn ended(self) -> io::Result<()> {
         self.write_error.map_or(Ok(()), Err)
     }

@@ -1,4 +1,4 @@
-//! A run from its first look at the machine to its last word, stored sample by sample.
+//! A run from the first look at the machine to the last message, stored sample by sample.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -13,12 +13,13 @@ use gush_lab::model::{Failure, Run, Sample, Warning};
 use gush_lab::runner::{Conditions, End, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
+use gush_tree::quote;
 use jiff::Timestamp;
 
 use super::screen::Screen;
 use crate::talk::{Talker, os_text};
 
-/// Where a run is kept.
+/// The place where a run is kept.
 #[derive(Debug, Clone, Args)]
 pub struct Keep {
     /// Keep the run in the file PATH [default: $XDG_DATA_HOME/gush/lab.sqlite3]
@@ -29,21 +30,21 @@ pub struct Keep {
     pub no_store: bool,
 }
 
-/// The store that was named, or the one where data belongs.
+/// The store named by the user, or the default one.
 pub fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
 }
 
-/// When measuring ends before all rounds are taken.
+/// Limits that end the measuring before all rounds are done.
 #[derive(Clone, Copy, Default)]
 pub struct Limits {
-    /// After so long every case is only measured once.
+    /// After so long every case is measured only once.
     pub time: Option<Duration>,
-    /// Nothing begins after this moment.
+    /// No case begins after this moment.
     pub end: Option<Instant>,
 }
 
-/// A run being made.
+/// A run under way.
 pub struct Session {
     talker: Talker,
     conditions: Conditions,
@@ -56,13 +57,13 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks at the machine, says what makes figures doubtful, and begins a run in the store.
+    /// Looks at the machine, warns of doubtful figures, and begins a run in the store.
     ///
-    /// What cannot be stored is said, and measured all the same.
+    /// If the run cannot be stored, the user is told and the run goes on.
     pub fn begin(talker: Talker, keep: &Keep) -> Self {
         if let Err(error) = interrupt::watch() {
             talker.say(format_args!(
-                "an interrupt will lose what was measured: cannot watch for signals: {}",
+                "cannot watch for signals: {}; an interrupt will lose the samples",
                 os_text(&error)
             ));
         }
@@ -99,7 +100,7 @@ impl Session {
         session
     }
 
-    /// What the store gave, or nothing and a sentence.
+    /// The result of the store, or `None` after a message.
     fn stored<T>(&mut self, result: Result<T, StoreError>) -> Option<T> {
         if let Err(error) = &result {
             self.talker.say(format_args!("this run is not stored: {error}"));
@@ -108,7 +109,7 @@ impl Session {
         result.ok()
     }
 
-    /// Measures `cases` in rounds, within these limits, and hands every sample to `show`.
+    /// Measures `cases` in rounds within `limits`, and passes every sample to `show`.
     pub fn measure(
         &mut self,
         cases: &[Box<dyn Case>],
@@ -142,22 +143,22 @@ impl Session {
         self.not_reached += cases.iter().filter(|case| !is_reached(case.as_ref())).count();
     }
 
-    /// How many cases were neither measured nor failed, because the time was up or somebody interrupted.
+    /// The number of cases neither measured nor failed, because the time was up or somebody interrupted.
     pub fn not_reached(&self) -> usize {
         self.not_reached
     }
 
-    /// Was it interrupted?
+    /// Did a signal interrupt the run?
     pub fn is_interrupted(&self) -> bool {
         self.run.interrupted
     }
 
-    /// What was measured until now.
+    /// The samples so far.
     pub fn samples(&self) -> &[Sample] {
         &self.run.samples
     }
 
-    /// Says why nothing of `suite` can be measured.
+    /// Tells why nothing of `suite` can be measured.
     pub fn leave_out(&mut self, suite: &str, error: &Error) {
         self.talker.say(format_args!("{suite}: {}", error.told()));
         self.run.failures.push(Failure {
@@ -167,16 +168,21 @@ impl Session {
         });
     }
 
-    /// Writes down the end, with what became doubtful.
+    /// Ends the run in the store, with the warnings that came up meanwhile.
     pub fn end(mut self) -> Ended {
         let warnings = self.watch.end(&self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
         self.run.others = self.watch.others();
         self.run.finished = Some(Timestamp::now());
-        let ended = self.recording.take().map(|recording| recording.end(&self.run));
+        // An interrupt before the first sample leaves nothing worth a line of the history.
+        let is_kept = !(self.run.samples.is_empty() && self.run.failures.is_empty());
+        let ended = self.recording.take().map(|recording| match is_kept {
+            true => recording.end(&self.run),
+            false => recording.forget(),
+        });
         let store = ended.and_then(|ended| self.stored(ended));
         let Self { talker, run, wanted, is_unstored, .. } = self;
-        Ended { talker, run, warnings, store, is_unstored, wanted }
+        Ended { talker, run, warnings, store, is_kept, is_unstored, wanted }
     }
 }
 
@@ -185,21 +191,24 @@ pub struct Ended {
     talker: Talker,
     /// The run.
     pub run: Run,
-    /// What became doubtful while it ran.
+    /// Warnings that came up during the run.
     warnings: Vec<Warning>,
-    /// Where it is stored.
+    /// The store, unless it failed or was not wanted.
     pub store: Option<Store>,
-    /// It was to be stored, and could not be: said already.
+    /// The run is in the store, if there is one.
+    is_kept: bool,
+    /// The run could not be stored, as the user was told.
     pub is_unstored: bool,
     wanted: usize,
 }
 
 impl Ended {
-    /// Says how it went, after the figures: warnings, an interrupt, where it is kept; the exit status.
+    /// Writes the last messages, after the figures: warnings, an interrupt, where the run is stored. Returns
+    /// the exit status.
     ///
-    /// Success if every case was measured, and as an interrupted program ends after an interrupt.
+    /// Success if every case was measured; after an interrupt, the status of an interrupted program.
     pub fn last_words(&self, screen: Screen) -> ExitCode {
-        /// As shells report a program that SIGINT ended.
+        /// The status that shells report for a program ended by SIGINT.
         const INTERRUPTED: u8 = 128 + 2;
 
         say_all(&self.talker, &self.warnings);
@@ -210,11 +219,11 @@ impl Ended {
                 self.wanted
             ));
         }
-        if let Some(store) = &self.store {
+        if let Some(store) = self.store.as_ref().filter(|_| self.is_kept) {
             self.talker.say(format_args!(
                 "stored as {} in {}",
                 self.run.id,
-                store.path().display()
+                quote::if_needed(store.path())
             ));
         }
         match screen.ended() {

@@ -1,4 +1,4 @@
-//! What every suite does alike: choose, run, show.
+//! The common part of all suites: choose cases, run them, show the figures.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,14 +8,16 @@ use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::{self, Case, View};
 use gush_lab::transfer;
+use gush_tree::quote;
 
 use super::limit;
 use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
+use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 
-/// The options of every suite.
+/// The options common to all suites.
 #[derive(Debug, Args)]
 pub struct Common {
     /// Measure every case N times, in turn with the others
@@ -30,7 +32,7 @@ pub struct Common {
     /// Print the whole run as JSON, as gush lab export does
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Write a report of this run and those before it to the file PATH
+    /// Write a report of this run and earlier ones to the file PATH
     #[arg(long, value_name = "PATH")]
     pub report: Option<PathBuf>,
     #[command(flatten)]
@@ -44,7 +46,7 @@ pub struct Suite<'a> {
     talker: Talker,
 }
 
-/// The path of this very program, which cases start again.
+/// The path of this program, which cases start again.
 pub fn this_program() -> Result<PathBuf, Error> {
     env::current_exe().map_err(|error| Error::failed("cannot find this program", error))
 }
@@ -55,15 +57,15 @@ impl<'a> Suite<'a> {
         Self { view, common, talker: Talker::new(&format!("gush lab {name}")) }
     }
 
-    /// Says why nothing is measured at all.
+    /// Tells why nothing at all is measured.
     pub fn refuse(&self, error: &Error) -> ExitCode {
         self.talker.fail(error.told())
     }
 
-    /// Runs those of `cases` that were asked for, shows and stores what they give.
+    /// Runs the requested ones of `cases`, shows and stores the samples.
     ///
-    /// Ends with success if every one was measured, and as an interrupted program does after an
-    /// interrupt, when what was measured until then has been shown.
+    /// Success if every case was measured. After an interrupt the samples so far are shown, and the status is
+    /// that of an interrupted program.
     pub fn run(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
         match case::choose(cases, &self.common.only) {
             Ok(cases) => self.run_all(cases),
@@ -71,9 +73,12 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// The same for cases that were chosen already.
+    /// As [`run`](Self::run), for cases already chosen.
     pub fn run_all(&self, cases: Vec<Box<dyn Case>>) -> ExitCode {
         let Common { rounds, csv, json, ref report, ref keep, .. } = *self.common;
+        if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
+            return self.talker.fail(why);
+        }
         let mut session = Session::begin(self.talker.clone(), keep);
         let mut screen = Screen::new(self.talker.clone(), rounds);
         if csv {
@@ -98,7 +103,7 @@ impl<'a> Suite<'a> {
         match written {
             Some(Err(why)) => self.talker.fail(why),
             Some(Ok(path)) => {
-                self.talker.say(format_args!("report: {}", path.display()));
+                self.talker.say(format_args!("report: {}", quote::if_needed(&path)));
                 status
             }
             None => status,

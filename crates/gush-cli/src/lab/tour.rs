@@ -11,14 +11,16 @@ use gush_lab::case::{Case, View};
 use gush_lab::model::Sample;
 use gush_lab::suite::{copy, matrix, memory, pages, pipe, relay};
 use gush_lab::transfer;
+use gush_tree::quote;
 
 use super::reporting;
 use super::screen::Screen;
 use super::session::{Keep, Limits, Session};
 use super::suite::this_program;
+use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 
-/// What `gush lab` takes when no suite is named.
+/// The options of `gush lab` without a suite.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Measure every case N times, or as often as there is time
@@ -40,18 +42,18 @@ pub struct Options {
     keep: Keep,
 }
 
-/// Samples as text.
+/// Formats samples as text.
 type Show = Box<dyn Fn(&[Sample]) -> String>;
 
-/// Where things are.
+/// The paths that cases need.
 struct Places<'a> {
     /// This program, which cases start again.
     program: &'a Path,
-    /// Where files are made.
+    /// The directory for files.
     dir: &'a Path,
 }
 
-/// A suite's cases, how they are shown, and what is to be said of them first.
+/// A suite's cases, the format of their figures, and notes to show first.
 struct Shown {
     cases: Vec<Box<dyn Case>>,
     show: Show,
@@ -64,15 +66,15 @@ impl Shown {
     }
 }
 
-/// A suite on the way.
+/// A suite of the tour.
 struct Stop {
     suite: &'static str,
-    /// Whether more than one round of it would tell anything more.
+    /// Do further rounds tell anything more?
     is_repeated: bool,
     shown: fn(&Places<'_>) -> Result<Shown, Error>,
 }
 
-/// The way.
+/// The stops of the tour, in order.
 const STOPS: &[Stop] = &[
     Stop {
         suite: "pipe",
@@ -96,9 +98,9 @@ const STOPS: &[Stop] = &[
     Stop { suite: "matrix", is_repeated: false, shown: cells },
 ];
 
-/// After so much time no case is measured again.
+/// After this time no case is measured again.
 const ENOUGH: Duration = Duration::from_secs(40);
-/// After so much time nothing more is measured, so that a minute is kept on a busy machine, too.
+/// After this time no measurement begins, which keeps the tour within a minute on a busy machine, too.
 const LATE: Duration = Duration::from_secs(50);
 
 fn suites() -> PossibleValuesParser {
@@ -110,7 +112,7 @@ fn lent_pages(places: &Places<'_>) -> Result<Shown, Error> {
     Ok(Shown { notes, ..Shown::of(cases, pages::Costs) })
 }
 
-/// Three sizes, which is enough for a line in the report; the screen has room for the largest.
+/// Three sizes, enough for a line in the report. The screen has room for the largest alone.
 fn copies(places: &Places<'_>) -> Result<Shown, Error> {
     const LARGEST_BYTES: u64 = 16 << 20;
     let sizes_bytes = vec![64 << 10, 1 << 20, LARGEST_BYTES];
@@ -125,14 +127,14 @@ fn copies(places: &Places<'_>) -> Result<Shown, Error> {
     Ok(Shown { cases, show: Box::new(show), notes })
 }
 
-/// All cells, of which the screen has no room: how many work is told, and the rest left to the report.
+/// All cells. The screen shows only how many work, and the report has the rest.
 fn cells(places: &Places<'_>) -> Result<Shown, Error> {
     let matrix::Matrix { cases, .. } = matrix::cases(places.program, &matrix::Plan::default())?;
     let show = |samples: &[Sample]| {
         let works = |sample: &&Sample| sample.measured.facts.get("works") == Some(&true.into());
         format!(
             "{} of {} combinations of a method and two ends work, each with its bytes verified; \
-             gush lab matrix prints them, the report has them",
+             gush lab matrix prints all, and the report has all",
             samples.iter().filter(works).count(),
             samples.len()
         )
@@ -147,11 +149,21 @@ pub fn run(options: &Options) -> ExitCode {
         Err(error) => return talker.fail(error.told()),
     };
     let places = Places { program: &program, dir: &options.dir };
+    let is_wanted =
+        |suite: &str| options.only.is_empty() || options.only.iter().any(|s| s == suite);
+    // Better an error now than after a minute.
+    if is_wanted("copy")
+        && let Err(error) = options.dir.read_dir()
+    {
+        talker.say_failed(&options.dir, "cannot make files there", &error);
+        return ExitCode::FAILURE;
+    }
+    if let Some(Err(why)) = options.report.as_deref().map(takes_text_in_its_directory) {
+        return talker.fail(why);
+    }
     let begun = Instant::now();
     let mut session = Session::begin(talker.clone(), &options.keep);
     let mut screen = Screen::new(talker.clone(), options.rounds);
-    let is_wanted =
-        |suite: &str| options.only.is_empty() || options.only.iter().any(|s| s == suite);
     let (mut once, mut repeated, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     for stop in STOPS.iter().filter(|stop| is_wanted(stop.suite)) {
         match (stop.shown)(&places) {
@@ -164,14 +176,14 @@ pub fn run(options: &Options) -> ExitCode {
         }
     }
     let end = Some(begun + LATE);
-    // In rounds of all suites: what disturbs the machine for a while shows in each case's interval.
+    // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
     let time = Some(ENOUGH.saturating_sub(begun.elapsed()));
     session.measure(&repeated, options.rounds, Limits { time, end }, &mut screen, |_, _| ());
     session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
     let left = session.not_reached();
     if left > 0 && !session.is_interrupted() {
         talker.say(format_args!(
-            "{left} cases were not reached within a minute: gush lab SUITE takes the time it needs"
+            "{left} cases were not reached within a minute: gush lab SUITE measures all cases of a suite"
         ));
     }
     for (suite, show) in shows.iter().filter(|_| !options.json) {
@@ -181,7 +193,7 @@ pub fn run(options: &Options) -> ExitCode {
             screen.print(&format!("{suite}\n{}\n", show(&own).trim_end()));
         }
     }
-    // Their files go before the last word.
+    // The cases' files are removed before the last message.
     drop((once, repeated));
     let ended = session.end();
     if options.json {
@@ -190,7 +202,7 @@ pub fn run(options: &Options) -> ExitCode {
     let written = reporting::after(&ended, options.report.as_deref());
     let told = match &written {
         Ok(path) => {
-            let line = format!("report: {}", path.display());
+            let line = format!("report: {}", quote::if_needed(path));
             if options.json {
                 talker.say(line)
             } else {

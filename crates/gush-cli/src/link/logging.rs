@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
@@ -13,6 +13,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 use super::options::LogFormat;
+use super::unblocked::takes_bytes;
 
 /// Sends what is at least as important as `level` to standard error.
 pub fn start(level: LevelFilter, format: LogFormat) {
@@ -50,10 +51,7 @@ impl Write for Unblocked {
 impl Drop for Unblocked {
     fn drop(&mut self) {
         let mut stderr = io::stderr().lock();
-        // A pipe that is ready takes PIPE_BUF bytes without a wait (pipe(7)), more than a line has.
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&at_once));
-        if ready == Ok(0) {
+        if !takes_bytes(&stderr, Duration::ZERO) {
             DROPPED.fetch_add(1, Ordering::Relaxed);
             return;
         }

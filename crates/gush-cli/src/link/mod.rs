@@ -1,20 +1,25 @@
 //! `gush link`: two addresses connected.
 
+mod dump;
+mod from_socat;
 mod logging;
+mod make_cert;
 mod options;
 mod progress;
 mod signals;
 mod stats;
+mod unblocked;
 
 use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::CommandFactory;
 use gush::{Choice, Profile, Rate};
-use gush_net::address::Address;
-use gush_net::link::{Link, OnEnd, Settings, Stop, Tee};
+use gush_link::address::Address;
+use gush_link::{Link, OnEnd, Settings, Stop, Tee};
 use gush_tree::quote;
 
 use crate::args;
@@ -36,6 +41,12 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Err(status) => return status,
     };
     let talker = Talker::new("gush link");
+    if let Some(arguments) = &options.from_socat {
+        return from_socat::run(arguments, &talker);
+    }
+    if let Some(words) = &options.make_cert {
+        return make_cert::run(words, &talker);
+    }
     let link = match link(&options, &talker) {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
@@ -68,10 +79,11 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// `-,OPTION` is an address with options; the parser of the command line would look for short options in it.
+/// `-,OPTION`, `-!!ADDR` and `-|ADDR` are addresses; the parser of the command line would look for short options in them.
 fn standard_streams(word: OsString) -> OsString {
-    match word.to_str().and_then(|text| text.strip_prefix("-,")) {
-        Some(options) => format!("stdio,{options}").into(),
+    let behind = word.to_str().and_then(|text| text.strip_prefix('-'));
+    match behind.filter(|rest| [",", "!!", "|"].iter().any(|sign| rest.starts_with(sign))) {
+        Some(rest) => format!("stdio{rest}").into(),
         None => word,
     }
 }
@@ -98,6 +110,7 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
         tee_back: options.tee_back.as_deref().map(tee).transpose()?,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
+        observe: dump::observe(options.dump_text, options.dump_hex),
         on_end: on_end(options, talker),
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
@@ -116,9 +129,18 @@ fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &
 }
 
 fn tee(path: &Path) -> Result<Arc<Tee>, String> {
-    let tee = Tee::append_to(path)
-        .map_err(|error| format!("{}: open: {}", quote::if_needed(path), os_text(&error)))?;
-    Ok(Arc::new(tee))
+    let told = |error: io::Error| {
+        let remedy = match error.kind() {
+            ErrorKind::NotFound => " (make its directory first)",
+            ErrorKind::PermissionDenied => {
+                " (the file, or its directory, must be writable to this user)"
+            }
+            _ => "",
+        };
+        let file = quote::if_needed(path);
+        format!("the copy into {file}: open: {}{remedy}", os_text(&error))
+    };
+    Tee::append_to(path).map(Arc::new).map_err(told)
 }
 
 /// Tells of each connection what was asked for.

@@ -4,25 +4,38 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{ArgPredicate, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName};
-use gush_net::address::{self, Kind, Opt};
-use gush_net::proxy::Version;
+use gush_link::address::{Kind, Opt};
+use gush_link::proxy::Version;
 use tracing::level_filters::LevelFilter;
 
+use crate::method;
 use crate::size::rate_bytes_per_second;
+use crate::time::time;
+
+/// Where these stand, nothing is connected.
+const NO_ADDRESSES: [(&str, ArgPredicate, &str); 2] =
+    [("from_socat", ArgPredicate::IsPresent, ""), ("make_cert", ArgPredicate::IsPresent, "")];
 
 /// Connect two addresses and move bytes between them
 #[derive(Debug, Parser)]
 #[command(name = "link", version, max_term_width = 100, disable_version_flag = true)]
 pub struct Options {
     /// The first address
-    #[arg(value_name = "ADDR1", value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "ADDR1", value_hint = ValueHint::AnyPath, default_value_ifs(NO_ADDRESSES))]
     pub first: OsString,
     /// The second address
-    #[arg(value_name = "ADDR2", value_hint = ValueHint::AnyPath)]
+    #[arg(value_name = "ADDR2", value_hint = ValueHint::AnyPath, default_value_ifs(NO_ADDRESSES))]
     pub second: OsString,
+    /// Print the gush link that does what socat ARGS does, or say which part has no equivalent and why
+    #[arg(long, value_name = "ARGS", exclusive = true, allow_hyphen_values = true)]
+    pub from_socat: Option<String>,
+    /// Make PREFIX.crt, a certificate that signs itself, and PREFIX.key; PREFIX,NAME,NAME is for hosts of these names,
+    /// PREFIX alone for this machine as localhost
+    #[arg(long, value_name = "PREFIX", value_delimiter = ',', exclusive = true)]
+    pub make_cert: Option<Vec<OsString>>,
 
     /// One way only: from the first address to the second
     #[arg(short = 'u', long)]
@@ -40,7 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "RATE", value_parser = rate_bytes_per_second)]
     pub limit: Option<u64>,
     /// Move by NAME or fail; auto picks the fastest sound method
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method_parser())]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS))]
     pub method: Choice,
     /// Hand no page of a file on by reference, where a later write to the file would show
     #[arg(long)]
@@ -54,6 +67,13 @@ pub struct Options {
     /// Append a copy of what comes back to FILE
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "one_way")]
     pub tee_back: Option<PathBuf>,
+
+    /// Show on standard error, as socat does, the text that passes
+    #[arg(short = 'v', long)]
+    pub dump_text: bool,
+    /// Show on standard error the bytes that pass, in hexadecimal; with -v both
+    #[arg(short = 'x', long)]
+    pub dump_hex: bool,
 
     /// Read or send PROXY headers, which say where a client comes from: accept, send (= send-v1), send-v2
     #[arg(
@@ -152,23 +172,9 @@ impl Options {
 /// The methods that a relay has.
 const METHODS: [MethodName; 3] = [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
 
-fn method_parser() -> impl TypedValueParser<Value = Choice> {
-    let methods = METHODS.iter().map(|name| PossibleValue::new(name.as_str()));
-    let auto = PossibleValue::new("auto");
-    PossibleValuesParser::new(std::iter::once(auto).chain(methods)).try_map(|name| name.parse())
-}
-
 fn level_parser() -> impl TypedValueParser<Value = LevelFilter> {
     PossibleValuesParser::new(["off", "error", "warn", "info", "debug"])
         .try_map(|name| name.parse())
-}
-
-fn time(text: &str) -> Result<Duration, &'static str> {
-    match address::seconds(text) {
-        Some(Duration::ZERO) => Err("must be more than zero"),
-        Some(time) => Ok(time),
-        None => Err("not a time: write seconds, such as 2 or 0.5, or 200ms, 5m, 1h"),
-    }
 }
 
 /// Where to listen for scrapes. The port 0 is any that is free.
@@ -196,10 +202,10 @@ pub fn after_help() -> String {
     }
     text += "\nOptions of addresses, each after a comma:\n";
     for row in Opt::all() {
-        let kinds: Vec<&str> = row.kinds.iter().map(|kind| kind.name()).collect();
+        let kinds: Vec<&str> = row.kinds().map(|kind| kind.name()).collect();
         add_row(&mut text, &row.usage(), &format!("{} ({})", row.help, kinds.join(", ")));
     }
-    format!("{text}\n{QUOTING}\n{EXAMPLES}\n{STATUS}")
+    format!("{text}\n{QUOTING}\n{EXAMPLES}\n{LEFT_OUT}\n{STATUS}")
 }
 
 /// Two columns, the second one wrapped below itself.
@@ -225,8 +231,19 @@ fn add_row(text: &mut String, term: &str, help: &str) {
 const QUOTING: &str = "\
 A comma or backslash that belongs to a path stands after a backslash or within
 quotes: file:'a,b'. Upper case and socat's names (TCP4-LISTEN, UNIX-CONNECT,
-OPEN) are understood. A socket that systemd or another service manager hands
-over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+OPEN) are understood, and --from-socat 'ARGS' translates a whole command
+line of socat. A socket that systemd or another service manager hands over
+(LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+";
+
+const LEFT_OUT: &str = "\
+What -v and -x show passes through memory. Where nobody reads standard error,
+a connection waits for 1 s at most; then bytes are not shown, and their number
+is told once somebody reads again.
+
+gush link moves bytes and leaves the rest to others: it does not balance load or
+check health (HAProxy, IPVS), nor look into requests of HTTP (nginx); TUN and TAP
+interfaces, raw IP, SCTP, DTLS and Unix datagrams are socat's.
 ";
 
 /// An empty line before each heading: a manual page would else join it to the line above.
@@ -240,9 +257,15 @@ Forward a port; serve a Unix socket on TCP, to this machine; serve a program:
   gush link tcp-listen:127.0.0.1:2375,fork unix:/run/docker.sock
   gush link tcp-listen:7000,fork exec:'sort -u'
 
-Tee a stream to a log; talk to a server by hand:
+Tee a stream to a log; talk to a server by hand; show what passes:
   gush link -u --tee all.log tcp-listen:5140 -
   gush link - tcp:mail.example.org:25
+  gush link -v tcp-listen:8080,fork tcp:10.0.0.2:80
+
+Serve a port by TLS, with a certificate for a first try; connect to it:
+  gush link --make-cert own,localhost
+  gush link tls-listen:4433,fork,cert=own.crt,key=own.key tcp:localhost:80
+  gush link - tls:localhost:4433,cafile=own.crt
 
 Tell a server who its clients are, end the silent ones, and count:
   gush link --proxy-protocol send -T 5m --metrics localhost:9100 \\
@@ -250,6 +273,9 @@ Tell a server who its clients are, end the silent ones, and count:
 ";
 
 const STATUS: &str = "\
+TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.
+RATE is a number of bytes, with K, M or G behind it for powers of 1024.
+
 How a connection ends: the end of one side's data is passed on behind its last
 byte. When both have ended, what was sent is waited for until the other side
 has acknowledged it (for 30 s without an answer, or -t TIME), and what still
@@ -257,6 +283,9 @@ comes from a peer that nobody reads is dropped, so that nothing is cut. Where
 something failed instead, TCP peers see a reset, not an end: after a reset of
 the other side, a time limit (-T), a file that shrank, a program that failed,
 an address that cannot be opened, and when a link is told to end.
+
+Of TLS the end is a close_notify, then a FIN. A FIN alone means that data was
+cut, and fails; after a failure there is no close_notify.
 
 The exit status of a program counts: other than 0, its connection has failed.
 A program that reads no more and then exits with 0 had all it wanted. Datagrams
@@ -267,6 +296,7 @@ At SIGTERM a link with fork accepts no new clients, and ends when those it has
 are done, at the latest after 30 s (or --drain TIME); a second SIGTERM ends it
 at once, and so does SIGINT. Any other link ends at the first SIGTERM.
 
-Exit status: 0 when the link was ended by its two ends, by -t, or drained; 1
-when something failed or was cut (with fork: the listener or the draining, a
-client's failure is its own); or death by the signal.";
+Exit status: 0 when the link was ended by its two ends, by -t with nothing left
+to deliver, or drained; 1 when something failed or was cut (with fork: the
+listener or the draining, a client's failure is its own); or death by the
+signal.";

@@ -4,12 +4,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use gush_net::link::Stop;
+use gush_link::Stop;
 use gush_process::{Termination, Then, on_each_termination};
 use tracing::info;
 
-/// A link that was told to end has so long to give its account; then the process dies as it is.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+/// How long a link that was told to end may take to reset its peers and give its account: a few milliseconds, on a machine
+/// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Tells the signals' thread that the link has ended.
 #[derive(Debug)]

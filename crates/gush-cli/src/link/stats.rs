@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use gush_link::Record;
 use gush_net::Passed;
-use gush_net::link::Record;
 use indicatif::HumanBytes;
 use serde_json::json;
 
@@ -23,7 +23,10 @@ pub fn text(record: &Record) -> String {
     if lost > 0 {
         let _ = write!(line, ", {lost} bytes taken and not delivered");
     }
-    let _ = write!(line, " ({}); {}", methods(record), record.ending);
+    if let Some(methods) = methods(record) {
+        let _ = write!(line, " ({methods})");
+    }
+    let _ = write!(line, "; {}", record.ending);
     if let Some(failure) = &record.failure {
         let _ = write!(line, ": {failure}");
     }
@@ -56,6 +59,7 @@ pub fn json(record: &Record) -> String {
 pub fn explained(record: &Record) -> String {
     let way = |name: &str, passed: &Passed| match method(passed) {
         Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
+        None if passed.bytes > 0 => format!("{name} {} bytes", passed.bytes),
         None => format!("{name} nothing"),
     };
     let pipes = gush::pipe::Pool::shared().usage();
@@ -71,14 +75,16 @@ pub fn explained(record: &Record) -> String {
     )
 }
 
-fn methods(record: &Record) -> String {
-    match (method(&record.forward), method(&record.back)) {
+/// None of a connection that was cut with bytes moved: nobody knows by which methods.
+fn methods(record: &Record) -> Option<String> {
+    Some(match (method(&record.forward), method(&record.back)) {
+        (None, None) if record.forward.bytes + record.back.bytes > 0 => return None,
         (None, None) => "nothing moved".to_owned(),
         (Some(forward), None) => format!("{forward} forward"),
         (None, Some(back)) => format!("{back} back"),
         (Some(forward), Some(back)) if forward == back => format!("{forward} both ways"),
         (Some(forward), Some(back)) => format!("{forward} forward, {back} back"),
-    }
+    })
 }
 
 fn method(passed: &Passed) -> Option<&'static str> {

@@ -32,12 +32,12 @@ enum Side {
     Read(read::Options),
 }
 
-/// The one definition behind `gush pipe`, its help, its manual page and its completions.
+/// The one definition behind `gush pipe`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
     Pipe::command()
 }
 
-/// Runs `pipe` with `words`, the arguments after its name.
+/// Runs `pipe` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     match args::parse::<Pipe>(command(), words, "gush pipe") {
         Ok(Pipe { side: Side::Write(options) }) => write::run(&options),

@@ -10,7 +10,7 @@ use super::shared::{Shared, complain};
 use crate::size::size_bytes;
 use crate::talk::Talker;
 
-/// Take bytes out of the pipe on standard input, and print how fast they came
+/// Take bytes out of the pipe on standard input, and print their rate
 #[derive(Debug, Parser)]
 #[command(max_term_width = 100)]
 pub struct Options {
@@ -22,9 +22,9 @@ pub struct Options {
     /// Let the kernel move pages as far as it can (SPLICE_F_MOVE)
     #[arg(long)]
     gift: bool,
-    /// Take SIZE bytes
-    #[arg(long, value_name = "SIZE", value_parser = size_bytes, default_value = "10G")]
-    bytes: u64,
+    /// Take SIZE bytes, and fail if fewer come [default: at most 10G]
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
+    bytes: Option<u64>,
     /// Compare the bytes with --pattern
     #[arg(long)]
     verify: bool,
@@ -42,7 +42,15 @@ enum Hold {
     Tee,
 }
 
+/// Bytes taken where `--bytes` does not say.
+const MOST_BYTES: u64 = 10 << 30;
+
 impl Options {
+    /// Only failures are told.
+    fn is_silent(&self) -> bool {
+        self.shared.quiet || self.csv
+    }
+
     fn resolve(&self) -> Result<ReadOptions, Error> {
         let taking = match (self.hold, self.splice) {
             (Some(_), true) => {
@@ -60,7 +68,7 @@ impl Options {
             taking,
             buffer_bytes: self.shared.buffer_size,
             pipe_bytes: self.shared.pipe_size,
-            bytes: self.bytes,
+            bytes: self.bytes.unwrap_or(MOST_BYTES),
             gift: self.gift,
             memory: self.shared.memory(),
             waiting: self.shared.waiting()?,
@@ -82,7 +90,17 @@ pub fn run(options: &Options) -> ExitCode {
         }
     };
     let line = if options.csv { csv(&resolved, &reading) } else { reading.to_string() };
-    talker.page(format!("{line}\n").as_bytes())
+    let printed = talker.page(format!("{line}\n").as_bytes());
+    match reading.cut_short(resolved.bytes) {
+        Some(why) if options.bytes.is_some() => talker.fail(why),
+        Some(note) => {
+            if !options.is_silent() {
+                talker.say(note);
+            }
+            printed
+        }
+        None => printed,
+    }
 }
 
 fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading), Error> {
@@ -97,7 +115,7 @@ fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading),
     if options.shared.verbose {
         talker.say(format_args!("{resolved:?}"));
     }
-    let silent = options.shared.quiet || options.csv;
+    let silent = options.is_silent();
     let mut say = |note: &str| {
         if !silent {
             talker.say(note);
@@ -107,7 +125,7 @@ fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading),
     Ok((resolved, reading))
 }
 
-/// The published program's columns, in its order; what only the writer knows is 0.
+/// The published program's columns in order; columns that only the writer knows are 0.
 fn csv(options: &ReadOptions, reading: &Reading) -> String {
     let waiting = options.waiting;
     let flags = [

@@ -1,4 +1,4 @@
-//! What both programs are told in the same words.
+//! The options of both programs, reader and writer.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -37,7 +37,7 @@ pub struct Shared {
     /// Leave the buffer's pages as the kernel gave them
     #[arg(long)]
     dont_touch_pages: bool,
-    /// What the bytes are: all X, numbers that count, or mixed numbers
+    /// The bytes: all X, numbers that count, or mixed numbers
     #[arg(long, value_name = "NAME", value_parser = pattern_parser(), default_value = "constant")]
     pub pattern: Pattern,
     /// Stay on processor N
@@ -64,12 +64,12 @@ fn pattern_parser() -> impl TypedValueParser<Value = Pattern> {
 }
 
 impl Shared {
-    /// How to wait, by whichever words it was said.
+    /// The way to wait, from --wait or from --busy-loop and --poll.
     pub fn waiting(&self) -> Result<Waiting, Error> {
         Ok(match (self.wait, self.busy_loop, self.poll) {
             (Some(_), true, _) | (Some(_), _, true) => {
                 return Err(Error::Refused(
-                    "--wait says it all: --busy-loop is --wait spin, --poll is --wait poll; leave one out"
+                    "--wait excludes --busy-loop (the same as --wait spin) and --poll (the same as --wait poll)"
                         .to_owned(),
                 ));
             }
@@ -90,7 +90,7 @@ impl Shared {
         }
     }
 
-    /// Stays on the processor that was asked for.
+    /// Stays on the requested processor.
     pub fn pin(&self) -> Result<(), Error> {
         let Some(cpu) = self.cpu else { return Ok(()) };
         gush_lab::affinity::pin(cpu).map_err(|_| {
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-/// Says why it ended early: the sentence, and the operating system's words where there are some.
+/// Tells why the program ended early: the sentence, and the OS error if there is one.
 pub fn complain(talker: &Talker, error: &Error) {
     match error.io_error() {
         Some(os_error) => talker.say(format_args!("{error}: {}", os_text(os_error))),

@@ -33,7 +33,7 @@ pub struct Options {
     /// End after SIZE bytes
     #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
     bytes: Option<u64>,
-    /// Say nothing that is no failure: the reader prints the figures
+    /// Tell failures only: the reader prints the figures
     #[arg(long)]
     csv: bool,
 }

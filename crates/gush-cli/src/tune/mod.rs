@@ -1,4 +1,4 @@
-//! `gush tune`: teaches the engine what is fastest here.
+//! `gush tune`: measures the fastest methods here and writes the engine's profile.
 
 mod show;
 
@@ -12,22 +12,24 @@ use clap::{CommandFactory, Parser, ValueHint};
 use gush::Profile;
 use gush_lab::Error;
 use gush_lab::stats::Verdict;
-use gush_lab::tune::{self, Place};
+use gush_lab::tune::{self, Findings, Place};
+use gush_tree::quote;
 
 use crate::args;
+use crate::files;
 use crate::talk::Talker;
 use show::Screen;
 
 /// Measure which choices are fastest here, and let the engine act on them
 ///
-/// Tries the methods that the engine's table permits between files, pipes and sockets, with several sizes
-/// of buffers and pipes, and writes a profile of those that are surely faster here than the table's
-/// choice. gush cp, cat and the others follow the profile as long as kernel and processors are the same;
-/// --no-profile ignores the profile, and so does everybody once the file is removed. An interrupt writes nothing.
+/// Tries the methods that the engine's table permits between files, pipes and sockets, with several sizes of
+/// buffers and pipes, and writes a profile of those that are surely faster here than the table's choice. gush
+/// cp, cat and the others follow the profile as long as kernel and processors are the same; --no-profile
+/// ignores the profile, and so does every command once the file is removed. An interrupt writes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "tune", version, max_term_width = 100)]
 struct Options {
-    /// Measure files in DIR; several name several file systems [default: here, and shared memory]
+    /// Measure files in DIR; several DIRs name several file systems [default: here, and shared memory]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     dir: Vec<PathBuf>,
     /// Take about N seconds
@@ -47,12 +49,12 @@ struct Options {
     json: bool,
 }
 
-/// The one definition behind `gush tune`, its help, its manual page and its completions.
+/// The one definition behind `gush tune`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
     Options::command()
 }
 
-/// Runs `tune` with `words`, the arguments after its name.
+/// Runs `tune` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let options: Options = match args::parse(command(), words, "gush tune") {
         Ok(options) => options,
@@ -81,23 +83,29 @@ impl Options {
         if self.check {
             check(&path, &places, time, screen)
         } else {
-            self.tune(&path, &places, time, screen)
+            self.tune(talker, &path, &places, time, screen)
         }
     }
 
     fn tune(
         &self,
+        talker: &Talker,
         path: &Path,
         places: &[Place],
         time: Duration,
         mut screen: Screen<'_>,
     ) -> Result<ExitCode, Error> {
-        // Better now than after a minute.
+        // Better an error now than after a minute.
         if !self.dry_run {
             may_write(path)?;
         }
         let findings = tune::measure(places, time, |answer| screen.answer(answer))?;
         let profile = findings.profile()?;
+        let kept = if self.dry_run { None } else { kept(path, &findings) };
+        if let Some(why) = kept {
+            screen.findings(&findings, &profile, None);
+            return Ok(screen.status(talker.fail(why)));
+        }
         if !self.dry_run {
             tune::write(path, &profile)?;
         }
@@ -107,7 +115,24 @@ impl Options {
     }
 }
 
-/// Compares moves with the profile and without it; none may be surely slower.
+/// Why an earlier profile stays: it has rules, and there was too little time to find any.
+fn kept(path: &Path, findings: &Findings) -> Option<String> {
+    if findings.answers.iter().any(|answer| answer.change().is_some()) {
+        return None;
+    }
+    let unanswered = findings.answers.iter().filter(|answer| answer.had_no_time()).count();
+    let has_rules = Profile::load(path).is_some_and(|earlier| !earlier.is_empty());
+    (unanswered > 0 && has_rules).then(|| {
+        format!(
+            "{} keeps the rules that it has: {unanswered} of {} questions had too little time, and the others gave no \
+             rule (more --seconds give them time; a profile is undone by removing the file)",
+            quote::if_needed(path),
+            findings.answers.len()
+        )
+    })
+}
+
+/// Compares moves with and without the profile; no move may be surely slower with the profile.
 fn check(
     path: &Path,
     places: &[Place],
@@ -115,7 +140,8 @@ fn check(
     mut screen: Screen<'_>,
 ) -> Result<ExitCode, Error> {
     let profile = Profile::load(path).ok_or_else(|| {
-        Error::refused(format!("there is no profile {}: gush tune makes one", path.display()))
+        let path = quote::if_needed(path);
+        Error::refused(format!("there is no profile {path}: gush tune makes one"))
     })?;
     if let (true, [note, ..]) = (profile.is_empty(), profile.notes()) {
         return Err(Error::refused(note.clone()));
@@ -127,33 +153,31 @@ fn check(
     Ok(screen.status(if slower { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
 }
 
-/// Tries what writing the profile will do, as far as leaves no trace: its directory is made already.
+/// Makes the profile's directory, and tests whether the profile can be written there, without leaving a file.
 fn may_write(path: &Path) -> Result<(), Error> {
     let dir = match path.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
     let failed = |error| {
-        let dir = dir.display();
+        let dir = quote::if_needed(dir);
         Error::failed(
             format!("the profile cannot be written into {dir} (another place: --output)"),
             error,
         )
     };
-    if path.is_dir() {
-        return Err(Error::refused(format!("{} is a directory: name a file", path.display())));
-    }
+    files::takes_text(path).map_err(Error::refused)?;
     fs::create_dir_all(dir).map_err(failed)?;
     gush_lab::tune::may_make_files(dir).map_err(failed)
 }
 
-/// Other programs that are at work spoil figures.
+/// A warning if other programs were at work, because they spoil the figures.
 fn busy() -> Option<String> {
     let text = fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split(' ').next()?.parse().ok()?;
     (load > 0.5).then(|| {
         format!(
-            "other programs were at work here during the last minute (load {load}): what differs little \
+            "other programs were at work here during the last minute (load {load}): small differences \
              will not be told apart; better on a quiet machine"
         )
     })

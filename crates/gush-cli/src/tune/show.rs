@@ -1,4 +1,4 @@
-//! What `gush tune` shows: a line a question as it is answered, then what follows from it.
+//! The output of `gush tune`: a line for each question once answered, then the conclusions.
 
 use std::io::{self, IsTerminal};
 use std::path::Path;
@@ -6,14 +6,15 @@ use std::process::ExitCode;
 
 use gush_lab::stats::Verdict;
 use gush_lab::tune::{Answer, Checked, Comparison, Findings};
+use gush_tree::quote;
 use serde_json::{Value, json};
 
 use crate::talk::{Talker, os_text, write_line};
 
-/// The questions' width: `file on ext4 to file on tmpfs, 256 MiB` and longer names still.
+/// The width of a question: `file on ext4 to file on tmpfs, 256 MiB`, and a little more.
 const WIDTH: usize = 40;
 
-/// Standard output for the account, standard error for what is going on.
+/// Standard output for the account, standard error for progress.
 pub struct Screen<'a> {
     talker: &'a Talker,
     json: bool,
@@ -25,7 +26,7 @@ impl<'a> Screen<'a> {
         Self { talker, json, write_error: None }
     }
 
-    /// One question was answered.
+    /// Shows one answered question.
     pub fn answer(&mut self, answer: &Answer) {
         let question = &answer.question;
         let what = match (answer.change(), &answer.best, &answer.skipped) {
@@ -45,7 +46,7 @@ impl<'a> Screen<'a> {
         self.account(&format!("{question:WIDTH$} {what}"));
     }
 
-    /// Everything was answered.
+    /// Shows the conclusions from all answers.
     pub fn findings(&mut self, findings: &Findings, profile: &str, written: Option<&Path>) {
         let changes = findings.answers.iter().filter(|answer| answer.change().is_some()).count();
         if self.json {
@@ -72,12 +73,12 @@ impl<'a> Screen<'a> {
             _ => format!("{changes} rules"),
         };
         match written {
-            Some(path) => self.print(&format!("wrote {}: {rules}", path.display())),
+            Some(path) => self.print(&format!("wrote {}: {rules}", quote::if_needed(path))),
             None => self.print(&format!("{rules}; not written:\n\n{}", profile.trim_end())),
         }
     }
 
-    /// One choice was compared.
+    /// Shows one compared choice.
     pub fn checked(&mut self, checked: &Checked) {
         let Checked { question, without, with, comparison } = checked;
         let what = match (with, comparison) {
@@ -90,7 +91,7 @@ impl<'a> Screen<'a> {
         self.account(&format!("{question:WIDTH$} {what}"));
     }
 
-    /// All choices were compared.
+    /// Shows the totals of all compared choices.
     pub fn check(&mut self, checked: &[Checked]) {
         let verdicts = |wanted| {
             let verdict =
@@ -118,7 +119,8 @@ impl<'a> Screen<'a> {
         ));
     }
 
-    /// A line of the account; of the talk, where standard output is for JSON.
+    /// A line of the account: on standard output, or on a terminal's standard error if standard output is for
+    /// JSON.
     fn account(&mut self, line: &str) {
         if !self.json {
             self.print(line);

@@ -2,9 +2,94 @@
 //! with the path and may end with a remedy.
 
 use std::collections::HashMap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use super::cp::{names, stderr};
+use super::{gnu, skipped};
 
 /// A sentence of GNU's and that of gush for it; `%x` is a name or an error that both tell.
 pub type Sentence = (&'static str, &'static str);
+
+/// One of GNU's programs beside gush called by the same name.
+pub struct Side {
+    pub program: &'static str,
+    /// The program's name in the lines of shell, after a `$`.
+    pub variable: &'static str,
+    /// Shell that makes the files.
+    pub files: &'static str,
+    pub sentences: &'static [Sentence],
+}
+
+type Outcome = (Output, Vec<(String, Vec<u8>)>);
+
+impl Side {
+    /// Each line of shell, run in two equal directories, must print the same bytes, leave the same files, end with the
+    /// same status, and say the same in gush's words.
+    pub fn agrees_on(&self, lines: &[&str]) {
+        let theirs = match gnu(self.program) {
+            Ok(theirs) => theirs,
+            Err(why) => return skipped(&why),
+        };
+        let programs = tempfile::tempdir().unwrap();
+        let ours = programs.path().join(self.program);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), &ours).unwrap();
+        let differences = lines
+            .iter()
+            .filter_map(|line| self.difference(line, &theirs, &ours))
+            .collect::<Vec<_>>();
+        let (number, all) = (differences.len(), lines.len());
+        assert!(differences.is_empty(), "{number} of {all}:\n{}", differences.join("\n"));
+    }
+
+    fn difference(&self, line: &str, theirs: &Path, ours: &Path) -> Option<String> {
+        let words = |output: &Output, program: &Path| {
+            stderr(output).replace(program.to_str().unwrap(), self.program)
+        };
+        let ((their, their_files), (our, our_files)) =
+            (self.run(line, theirs), self.run(line, ours));
+        let (their_words, our_words) = (words(&their, theirs), words(&our, ours));
+        let prints = !line.contains("--vers") && !line.contains("--help");
+        let same = their.status.code() == our.status.code()
+            && (!prints || their.stdout == our.stdout)
+            && their_files == our_files;
+        let agreed = agree(self.sentences, &their_words, &our_words);
+        if same && agreed.is_ok() {
+            return None;
+        }
+        let said = |output: &Output, words: &str| {
+            let shown = String::from_utf8_lossy(&output.stdout);
+            let shown: String = shown.chars().take(60).collect();
+            format!("{:?} {shown:?} {words:?}", output.status.code())
+        };
+        let (theirs, ours) = (said(&their, &their_words), said(&our, &our_words));
+        let files = if their_files == our_files { "" } else { " (other files)" };
+        Some(format!("{line}{files}\n  GNU  {theirs}\n  gush {ours}\n  {agreed:?}"))
+    }
+
+    fn run(&self, line: &str, program: &Path) -> Outcome {
+        let dir = tempfile::tempdir().unwrap();
+        let output = Command::new("bash")
+            .args(["-c", &format!("umask 022\n{}\n{line}", self.files)])
+            .current_dir(dir.path())
+            .env(self.variable, program)
+            .env("LC_ALL", "C.UTF-8")
+            .env("GUSH_NO_PROFILE", "1")
+            .env_remove("POSIXLY_CORRECT")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let is_file = |name: &String| dir.path().join(name).is_file();
+        let content = |name: &String| match is_file(name) {
+            true => std::fs::read(dir.path().join(name)).unwrap_or_default(),
+            // A FIFO would be waited for.
+            false => Vec::new(),
+        };
+        let files =
+            names(dir.path()).into_iter().map(|name| (name.clone(), content(&name))).collect();
+        (output, files)
+    }
+}
 
 /// Do both say the same, line by line?
 ///

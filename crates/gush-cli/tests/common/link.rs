@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,14 +76,16 @@ impl Running {
 
     /// A connection to where it listens.
     pub fn client(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.place()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-        stream
+        client_of(&self.place())
     }
 
     pub fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().unwrap()
+    }
+
+    /// Its standard output, which `finish` does not read then.
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().unwrap()
     }
 
     pub fn pid(&self) -> Pid {
@@ -101,6 +103,18 @@ impl Running {
     /// How many descriptors it has open.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
+    }
+
+    /// How many sockets and programs' descriptors it has: what its connections have, without its pool of pipes and what
+    /// its threads need.
+    pub fn ends(&self) -> usize {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        let targets = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        let is_end = |target: &std::path::PathBuf| {
+            let target = target.to_string_lossy();
+            target.starts_with("socket:") || target.contains("[pidfd]")
+        };
+        targets.filter(is_end).count()
     }
 
     /// Its anonymous memory, in KiB.
@@ -146,6 +160,41 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// `gush link` with `args`, whose standard error nobody reads once it has said where it listens: the child, its standard
+/// error, and that place.
+pub fn unread(args: &[&str]) -> (Killed, ChildStderr, String) {
+    let mut command = gush();
+    command.arg("link").args(args).stderr(Stdio::piped());
+    let mut child = Killed(command.spawn().unwrap());
+    let mut stderr = child.0.stderr.take().unwrap();
+    let mut said = String::new();
+    while !said.contains(" for tcp-listen") {
+        let mut byte = [0];
+        stderr.read_exact(&mut byte).unwrap();
+        said.push(char::from(byte[0]));
+    }
+    let place = said.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    (child, stderr, place)
+}
+
+/// A client of `place` that waits for no answer for ever.
+pub fn client_of(place: &str) -> TcpStream {
+    let stream = TcpStream::connect(place).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A child that is killed when the test is over, also where it fails.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

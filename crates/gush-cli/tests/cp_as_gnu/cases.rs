@@ -152,6 +152,14 @@ pub const REPLACING: &[Case] = &[
         "mkdir x y d; echo a >x/f; echo b >y/f",
         &["--backup=numbered", "x/f", "y/f", "d"],
     ),
+    ("one source in several spellings", "echo a >a; mkdir d", &["-v", "a", "./a", "d/../a", "d"]),
+    (
+        "one file by several names",
+        "echo a >a; ln a b; ln -s a c; mkdir d",
+        &["-v", "a", "b", "./c", "c", "d"],
+    ),
+    ("-n and --backup=none", "echo a >a; echo b >b", &["-n", "--backup=none", "a", "b"]),
+    ("-n and -S", "echo a >a; echo b >b", &["-n", "-S", "x", "a", "b"]),
     ("one source twice", "echo a >a; mkdir d", &["-v", "a", "a", "d"]),
     (
         "link then file of one name",

@@ -35,7 +35,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
     command.arg(&data).arg("--").arg(program).args(words);
     let ran = run(&mut command)?;
     if !ran.status.success() {
-        return Err(Error::refused(format!("the case failed: {}", last_line(&ran.stderr))));
+        return Err(Error::refused(without_prefix(&last_line(&ran.stderr)).to_owned()));
     }
     let mut script = Command::new("perf");
     script.args(["script", "-i"]).arg(&data);
@@ -104,6 +104,18 @@ fn run(command: &mut Command) -> Result<Output, Error> {
     started.finish()
 }
 
+/// The sentence alone of a message of this program: `gush: lab: pipe: no case is called 'x'`.
+fn without_prefix(line: &str) -> &str {
+    let mut rest = line;
+    for name in ["gush", "lab"] {
+        match rest.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")) {
+            Some(behind) => rest = behind,
+            None => return line,
+        }
+    }
+    rest
+}
+
 fn last_line(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
     let line =
@@ -114,6 +126,12 @@ fn last_line(said: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_of_the_suite_stands_behind_one_prefix() {
+        assert_eq!(without_prefix("gush: lab: pipe: no case"), "pipe: no case");
+        assert_eq!(without_prefix("Segmentation fault"), "Segmentation fault");
+    }
 
     #[test]
     fn every_obstacle_has_a_remedy() {

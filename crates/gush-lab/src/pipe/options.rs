@@ -269,6 +269,12 @@ impl ReadOptions {
                 self.gift && self.taking == Taking::Read,
                 "--gift is a flag of splice (SPLICE_F_MOVE): add --splice, or leave it out",
             ),
+            (
+                self.pattern != Pattern::Constant
+                    && !self.verify
+                    && !matches!(self.taking, Taking::Hold(_)),
+                "--pattern says what should arrive, and nothing compares it: add --verify or --hold",
+            ),
         ];
         first_reason(own.into_iter().chain(self.memory.contradictions()))
     }

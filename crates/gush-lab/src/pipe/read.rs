@@ -51,14 +51,32 @@ impl Reading {
         }
         self.bytes as f64 / f64::from(1 << 30) / seconds
     }
+
+    /// A sentence about bytes that never came, if the writer ended before `wanted_bytes`.
+    ///
+    /// ```
+    /// use gush_lab::pipe::Reading;
+    /// use std::time::Duration;
+    /// let elapsed = Duration::from_secs(1);
+    /// let reading = Reading { bytes: 1 << 20, elapsed, buffer_bytes: 1 << 18, pipe_bytes: None };
+    /// assert_eq!(reading.cut_short(1 << 20), None);
+    /// assert_eq!(reading.cut_short(1 << 30).unwrap(), "the writer ended after 1MiB of 1GiB");
+    /// ```
+    #[must_use]
+    pub fn cut_short(&self, wanted_bytes: u64) -> Option<String> {
+        let (bytes, wanted) = (Size(self.bytes), Size(wanted_bytes));
+        (self.bytes < wanted_bytes).then(|| format!("the writer ended after {bytes} of {wanted}"))
+    }
 }
 
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gib_per_s = self.gib_per_s();
+        // A slow pipe still shows two digits.
+        let decimals = if gib_per_s < 1.0 { 3 } else { 1 };
         write!(
             f,
-            "{:.1}GiB/s, {} buffer, {} iterations ({} piped)",
-            self.gib_per_s(),
+            "{gib_per_s:.decimals$}GiB/s, {} buffer, {} iterations ({} piped)",
             Size(self.buffer_bytes as u64),
             self.bytes / self.buffer_bytes.max(1) as u64,
             Size(self.bytes)
@@ -123,9 +141,6 @@ pub fn read(
     let start = Instant::now();
     let bytes = intake.take_all()?;
     let elapsed = start.elapsed();
-    if bytes < options.bytes {
-        say(&format!("the writer ended after {} of {}", Size(bytes), Size(options.bytes)));
-    }
     let pipe_bytes = rustix::pipe::fcntl_getpipe_size(from).ok().filter(|_| is_pipe);
     Ok(Reading { bytes, elapsed, buffer_bytes: options.buffer_bytes, pipe_bytes })
 }

@@ -15,11 +15,11 @@ mod render;
 mod scale;
 mod section;
 
-use std::fs;
 use std::path::Path;
 
 use crate::Error;
 use crate::model::Run;
+use crate::put;
 
 /// The page for these runs, in any order.
 ///
@@ -50,16 +50,5 @@ pub fn html(runs: &[Run]) -> String {
 pub fn write(runs: &[Run], path: &Path) -> Result<(), Error> {
     let failed =
         |error| Error::failed(format!("the report cannot be written to {}", path.display()), error);
-    let page = html(runs);
-    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
-        // A device, FIFO or link is written to; a new file in its place would not be what was meant.
-        return fs::write(path, page).map_err(failed);
-    }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".{}.tmp", std::process::id()));
-    let written = fs::write(&beside, page).and_then(|()| fs::rename(&beside, path));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written.map_err(failed)
+    put::whole(path, &html(runs)).map_err(failed)
 }

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row};
 
-use crate::error::words;
 use crate::model::{Measured, Run, Sample};
+use crate::os_words;
 
 pub use record::{Recording, new_id};
 
@@ -45,7 +45,7 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
     /// The directory for it cannot be made.
-    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = words(source))]
+    #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_words(source))]
     Directory {
         /// The directory.
         path: PathBuf,

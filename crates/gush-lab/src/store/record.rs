@@ -109,6 +109,23 @@ impl Recording {
         ended.map_err(|error| self.store.failed("cannot store the run's end", error))?;
         Ok(self.store)
     }
+
+    /// Takes the run out of the store again, and gives the store back.
+    ///
+    /// # Errors
+    /// When the file cannot be written; the run then looks like one that was killed.
+    pub fn forget(mut self) -> Result<Store, StoreError> {
+        let forgotten = forget(&mut self.store.connection, &self.run);
+        forgotten.map_err(|error| self.store.failed("cannot take the run out again", error))?;
+        Ok(self.store)
+    }
+}
+
+fn forget(connection: &mut Connection, run: &str) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute("DELETE FROM samples WHERE run = ?1", [run])?;
+    transaction.execute("DELETE FROM runs WHERE id = ?1", [run])?;
+    transaction.commit()
 }
 
 fn insert_head(connection: &Connection, run: &Run) -> rusqlite::Result<()> {

@@ -40,6 +40,7 @@ const STEPS: &[&str] = &["
 /// Opens the file to be written, and brings it up to this version.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     let fails = |error| failed(path, "cannot open the store", error);
+    is_file_or_missing(path)?;
     let mut connection = Connection::open(path).map_err(fails)?;
     connection.busy_timeout(BUSY).map_err(fails)?;
     is_ours(&connection, path)?;
@@ -49,6 +50,18 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     upgrade(&mut connection)
         .map_err(|error| failed(path, "cannot bring the store up to date", error))?;
     Ok(connection)
+}
+
+/// SQLite takes a device for an empty store, and leaves a journal beside it.
+fn is_file_or_missing(path: &Path) -> Result<(), StoreError> {
+    match std::fs::metadata(path) {
+        Ok(there) if !there.is_file() => {
+            let kind = if there.is_dir() { "is a directory" } else { "is no regular file" };
+            let why = format!("{kind}: name another file with --db");
+            Err(StoreError::Foreign { path: path.to_owned(), why })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Readers then never wait, and a killed writer leaves whole rows. A file system that cannot do it keeps
@@ -83,6 +96,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
     if !path.exists() {
         return Err(none_yet());
     }
+    is_file_or_missing(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let try_open = |uri: String| {
         let connection = Connection::open_with_flags(uri, flags)?;

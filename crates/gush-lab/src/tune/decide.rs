@@ -120,6 +120,13 @@ impl Answer {
         let is_faster = |(_, compared): &(Setting, Comparison)| compared.verdict == Verdict::Faster;
         self.best.filter(is_faster).filter(|_| self.skipped.is_none())
     }
+
+    /// Was there too little time to compare anything with the table's choice?
+    #[must_use]
+    pub fn had_no_time(&self) -> bool {
+        let rounds = self.best.map_or(0, |(_, compared)| compared.rounds);
+        self.skipped.is_some() && rounds < FEWEST_SAMPLES
+    }
 }
 
 /// A way under trial.

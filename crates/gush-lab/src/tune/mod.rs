@@ -6,8 +6,7 @@
 //! best is held against the table's choice by fresh samples (`decide.rs`). `small.rs` asks about messages
 //! between sockets, `text.rs` writes the profile, `check.rs` measures with it and without it.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use gush::Host;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Error, machine};
+use crate::{Error, machine, put};
 
 mod bench;
 mod check;
@@ -135,21 +134,10 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |what: &str, path: &Path, error: std::io::Error| {
         Error::failed(format!("cannot {what} {}", path.display()), error)
     };
-    let dir = match path.parent() {
-        Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    std::fs::create_dir_all(&dir).map_err(|error| failed("make the directory", &dir, error))?;
-    let mut file = tempfile::Builder::new()
-        .prefix(PREFIX)
-        .tempfile_in(&dir)
-        .map_err(|error| failed("make a file in", &dir, error))?;
-    file.write_all(text.as_bytes())
-        .and_then(|()| file.as_file().sync_all())
-        .map_err(|error| failed("write", path, error))?;
-    file.persist(path)
-        .map(drop)
-        .map_err(|error| failed("put the new profile at", path, error.error))
+    if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        std::fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
+    }
+    put::whole(path, text).map_err(|error| failed("write", path, error))
 }
 
 /// A far end that is gone answers EPIPE to its feeder, instead of ending this process without a word.

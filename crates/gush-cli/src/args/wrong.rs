@@ -1,0 +1,156 @@
+//! A mistake in the words of a command as one sentence, in the manner of GNU tools.
+
+use clap::Error;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use super::nearest;
+
+/// The sentence for `error`; `parts` are the commands that help shows.
+pub fn sentence(error: &Error, parts: &[String]) -> String {
+    let told = match error.kind() {
+        ErrorKind::InvalidSubcommand => unknown_command(error, parts),
+        ErrorKind::MissingRequiredArgument => missing(error),
+        ErrorKind::UnknownArgument => unknown(error),
+        ErrorKind::InvalidValue => not_among(error),
+        ErrorKind::ValueValidation => invalid(error),
+        ErrorKind::ArgumentConflict => conflict(error),
+        _ => None,
+    };
+    told.unwrap_or_else(|| in_claps_words(error))
+}
+
+fn unknown_command(error: &Error, parts: &[String]) -> Option<String> {
+    let word = text(error, ContextKind::InvalidSubcommand)?;
+    Some(match nearest(&word, parts.iter().map(String::as_str)) {
+        Some(part) => format!("there is no command '{word}'; did you mean '{part}'?"),
+        None => format!("there is no command '{word}'; there are {}", parts.join(", ")),
+    })
+}
+
+fn missing(error: &Error) -> Option<String> {
+    let missing = list(error, ContextKind::InvalidArg)?;
+    let names: Vec<_> = missing.iter().map(|name| bare(name)).collect();
+    Some(match &names[..] {
+        [name] if name.starts_with('-') => format!("option '{name}' is missing"),
+        [name] => format!("missing operand: {name}"),
+        _ => format!("missing operands: {}", names.join(", ")),
+    })
+}
+
+fn unknown(error: &Error) -> Option<String> {
+    let word = text(error, ContextKind::InvalidArg)?;
+    Some(match word.starts_with('-') && word != "-" {
+        true => match text(error, ContextKind::SuggestedArg) {
+            Some(near) => format!("unrecognized option '{word}'; did you mean '{near}'?"),
+            None => format!("unrecognized option '{word}'"),
+        },
+        false => format!("extra operand '{word}'"),
+    })
+}
+
+/// A value that is none of a few words.
+fn not_among(error: &Error) -> Option<String> {
+    let value = text(error, ContextKind::InvalidValue)?;
+    let words = list(error, ContextKind::ValidValue)?;
+    let words = words.join(", ");
+    let subject = subject(error)?;
+    Some(match value.is_empty() {
+        true => format!("{subject} needs a value: {words}"),
+        false => format!("invalid {subject} '{value}': there are {words}"),
+    })
+}
+
+/// A value that cannot be read, with the reason.
+fn invalid(error: &Error) -> Option<String> {
+    use std::error::Error as _;
+    let value = text(error, ContextKind::InvalidValue)?;
+    Some(format!("invalid {} '{value}': {}", subject(error)?, error.source()?))
+}
+
+fn conflict(error: &Error) -> Option<String> {
+    let one = text(error, ContextKind::InvalidArg)?;
+    let other = list(error, ContextKind::PriorArg)?;
+    let others: Vec<_> = other.iter().map(|name| named(name)).collect();
+    Some(format!("{} cannot be used with {}", named(&one), others.join(" or ")))
+}
+
+/// The option or operand with the wrong value.
+fn subject(error: &Error) -> Option<String> {
+    text(error, ContextKind::InvalidArg).map(|name| named(&name))
+}
+
+/// `--limit` of `--limit <RATE>`, `--stats` of `--stats[=<FORMAT>]`, `ADDR1` of `<ADDR1>`.
+fn named(name: &str) -> String {
+    let option = name.split([' ', '=', '[']).next().unwrap_or(name);
+    if option.starts_with('-') { option.to_owned() } else { bare(name) }
+}
+
+/// An operand without the brackets around its name.
+fn bare(name: &str) -> String {
+    name.chars().filter(|letter| !"<>[]".contains(*letter)).collect()
+}
+
+fn text(error: &Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+fn list(error: &Error, kind: ContextKind) -> Option<Vec<String>> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(vec![text.clone()]),
+        ContextValue::Strings(texts) => Some(texts.clone()),
+        _ => None,
+    }
+}
+
+/// A rare mistake, as clap explains it, without the usage.
+fn in_claps_words(error: &Error) -> String {
+    let explained = error.render().to_string();
+    let reason: Vec<&str> = explained
+        .lines()
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let reason = reason.join("; ");
+    reason.strip_prefix("error: ").unwrap_or(&reason).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Arg, Command};
+
+    use super::*;
+
+    fn told(words: &[&str]) -> String {
+        let sort = Command::new("sort")
+            .arg(Arg::new("size").long("size").value_parser(clap::value_parser!(u8)))
+            .arg(Arg::new("by").long("by").value_parser(["name", "age"]).conflicts_with("size"))
+            .arg(Arg::new("first").required(true).value_name("FIRST"))
+            .arg(Arg::new("second").required(true).value_name("SECOND"));
+        let command =
+            Command::new("x").no_binary_name(true).subcommand_required(true).subcommand(sort);
+        let error = command.try_get_matches_from(words).unwrap_err();
+        sentence(&error, &["sort".to_owned()])
+    }
+
+    #[test]
+    fn every_mistake_is_one_sentence() {
+        for (words, expected) in [
+            (&["sotr"][..], "there is no command 'sotr'; did you mean 'sort'?"),
+            (&["nope"], "there is no command 'nope'; there are sort"),
+            (&["sort"], "missing operands: FIRST, SECOND"),
+            (&["sort", "a"], "missing operand: SECOND"),
+            (&["sort", "a", "b", "c"], "extra operand 'c'"),
+            (&["sort", "--nope", "a", "b"], "unrecognized option '--nope'"),
+            (&["sort", "--by=x", "a", "b"], "invalid --by 'x': there are name, age"),
+            (&["sort", "--by=age", "--size=1", "a", "b"], "--by cannot be used with --size"),
+        ] {
+            assert_eq!(told(words), expected, "{words:?}");
+        }
+        let size = told(&["sort", "--size=x", "a", "b"]);
+        assert!(size.starts_with("invalid --size 'x': invalid digit"), "{size}");
+    }
+}

@@ -1,0 +1,181 @@
+//! What passes, shown on standard error in socat's form (`-v`, `-x`).
+//!
+//! Each piece that was delivered is a block: a line with its direction, the time, its length and the offsets of its
+//! first and last byte, then the bytes. `-v` shows text, `-x` hexadecimal digits, both together columns of both.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use gush_link::Observe;
+use gush_net::Way;
+use jiff::Zoned;
+
+use super::unblocked::{AT_ONCE_BYTES, takes_bytes};
+
+/// How long a connection waits for the reader of standard error; then the link goes on without it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// In columns of both, so many bytes stand on a line.
+const COLUMN_BYTES: usize = 16;
+
+/// Shows every connection as text, in hexadecimal, or both; none of them shows nothing.
+pub fn observe(text: bool, hexadecimal: bool) -> Option<Observe> {
+    let form = match (text, hexadecimal) {
+        (false, false) => return None,
+        (true, false) => as_text,
+        (false, true) => as_hexadecimal,
+        (true, true) => as_both,
+    };
+    let screen = Arc::new(Screen::default());
+    Some(Arc::new(move |_| {
+        let screen = Arc::clone(&screen);
+        // Only one direction writes each of them.
+        let shown_bytes = [AtomicU64::new(0), AtomicU64::new(0)];
+        Box::new(move |way, bytes| {
+            let length_bytes = bytes.len() as u64;
+            let from = shown_bytes[way as usize].fetch_add(length_bytes, Ordering::Relaxed);
+            let mut block = head(way, &Zoned::now(), from, length_bytes);
+            form(bytes, &mut block);
+            screen.show(&block, length_bytes);
+        })
+    }))
+}
+
+fn head(way: Way, now: &Zoned, from: u64, length_bytes: u64) -> String {
+    let sign = match way {
+        Way::Forward => '>',
+        Way::Back => '<',
+    };
+    let time = now.strftime("%Y/%m/%d %H:%M:%S.%6f");
+    let to = (from + length_bytes).saturating_sub(1);
+    format!("{sign} {time}  length={length_bytes} from={from} to={to}\n")
+}
+
+/// Escapes as in C, but for tabs and ends of lines, which stay; a dot for each other byte that cannot be seen.
+fn as_text(bytes: &[u8], block: &mut String) {
+    for &byte in bytes {
+        match byte {
+            b'\n' | b'\t' => block.push(char::from(byte)),
+            b'\r' => block.push_str("\\r"),
+            b'\\' => block.push_str("\\\\"),
+            0x07 => block.push_str("\\a"),
+            0x08 => block.push_str("\\b"),
+            0x0b => block.push_str("\\v"),
+            0x0c => block.push_str("\\f"),
+            _ => block.push(visible(byte)),
+        }
+    }
+}
+
+/// All digits of a piece on one line.
+fn as_hexadecimal(bytes: &[u8], block: &mut String) {
+    push_digits(bytes, block);
+    block.push('\n');
+}
+
+/// Lines of the data, and of at most [`COLUMN_BYTES`] bytes: digits, and what can be seen beside them.
+fn as_both(bytes: &[u8], block: &mut String) {
+    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+        for part in line.chunks(COLUMN_BYTES) {
+            push_digits(part, block);
+            let missing = COLUMN_BYTES - part.len();
+            let _ = write!(block, "{:width$}", "", width = 3 * missing + 2);
+            block.extend(part.iter().map(|&byte| visible(byte)));
+            block.push('\n');
+        }
+    }
+    block.push_str("--\n");
+}
+
+fn push_digits(bytes: &[u8], block: &mut String) {
+    for byte in bytes {
+        let _ = write!(block, " {byte:02x}");
+    }
+}
+
+fn visible(byte: u8) -> char {
+    if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
+}
+
+/// Standard error, where a dump waits for its reader, but not for ever: the thread's other clients wait too.
+#[derive(Default)]
+struct Screen {
+    /// Has the reader kept a block waiting for [`PATIENCE`]? The next ones do not wait until it reads again.
+    stalled: AtomicBool,
+    missed_bytes: AtomicU64,
+}
+
+impl Screen {
+    /// Shows a block of `length_bytes` bytes of data whole, unless the reader stalls.
+    fn show(&self, block: &str, length_bytes: u64) {
+        let mut stderr = io::stderr().lock();
+        let missed_bytes = self.missed_bytes.load(Ordering::Relaxed);
+        if missed_bytes > 0 {
+            let told =
+                format!("\n{missed_bytes} bytes are not shown: nobody read standard error\n");
+            if !self.write(&mut stderr, &told) {
+                self.missed_bytes.fetch_add(length_bytes, Ordering::Relaxed);
+                return;
+            }
+            self.missed_bytes.store(0, Ordering::Relaxed);
+        }
+        if !self.write(&mut stderr, block) {
+            self.missed_bytes.fetch_add(length_bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes `text`; false if its reader took none or only a part of it in time.
+    fn write(&self, stderr: &mut (impl Write + AsFd), text: &str) -> bool {
+        for piece in text.as_bytes().chunks(AT_ONCE_BYTES) {
+            let stalled = self.stalled.load(Ordering::Relaxed);
+            let in_time = takes_bytes(stderr, if stalled { Duration::ZERO } else { PATIENCE });
+            self.stalled.store(!in_time, Ordering::Relaxed);
+            if !in_time {
+                return false;
+            }
+            // A standard error that fails can be told nowhere.
+            let _ = stderr.write_all(piece);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(form: fn(&[u8], &mut String), bytes: &[u8]) -> String {
+        let mut block = String::new();
+        form(bytes, &mut block);
+        block
+    }
+
+    #[test]
+    fn a_head_has_the_direction_the_time_and_the_offsets() {
+        let at: Zoned = "2026-11-22T11:41:49.728236123+00:00[UTC]".parse().expect("a time");
+        let line = "> 2026/11/22 11:41:49.728236  length=19 from=5 to=23\n";
+        assert_eq!(head(Way::Forward, &at, 5, 19), line);
+        assert!(head(Way::Back, &at, 0, 1).starts_with("< 2026"));
+    }
+
+    #[test]
+    fn text_is_escaped_as_in_c_and_never_moves_a_cursor() {
+        assert_eq!(
+            shown(as_text, b"a\tb\r\n\\\x07\x08\x0b\x0c\x1b\xff\0"),
+            "a\tb\\r\n\\\\\\a\\b\\v\\f..."
+        );
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_sixteen_bytes() {
+        let lines = format!(" 61 0d 0a{}a..\n--\n", " ".repeat(41));
+        assert_eq!(shown(as_both, b"a\r\n"), lines);
+        assert_eq!(shown(as_both, b"").as_str(), "--\n");
+        let two = shown(as_both, &[b'x'; 17]);
+        assert_eq!(two.lines().map(str::len).collect::<Vec<_>>(), [66, 51, 2]);
+    }
+}

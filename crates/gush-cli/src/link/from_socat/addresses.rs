@@ -1,0 +1,288 @@
+//! The kinds of addresses of socat(1), and what they are here.
+
+use gush_link::address::{Address, AddressError, Family};
+
+use super::options::{self, Verdict};
+use super::{Told, lexer};
+
+/// A kind of address of socat by all its names.
+struct Row {
+    names: &'static [&'static str],
+    means: Means,
+}
+
+#[derive(Clone, Copy)]
+enum Means {
+    /// Ours, and how its argument is written.
+    Ours(&'static str, Argument),
+    /// `PROXY:HOST:PORT`; the proxy's port is an option.
+    Proxy,
+    Missing(&'static str),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Argument {
+    /// A path, a name or a number.
+    Name,
+    /// The host and port of either version of IP; the keyword gets its digit.
+    Place,
+    /// A host and port, and nothing else.
+    Exact,
+    Command,
+}
+
+const fn ours(names: &'static [&'static str], keyword: &'static str, argument: Argument) -> Row {
+    Row { names, means: Means::Ours(keyword, argument) }
+}
+
+const fn missing(names: &'static [&'static str], why: &'static str) -> Row {
+    Row { names, means: Means::Missing(why) }
+}
+
+const RAW_IP: &str = "raw IP sockets are left to socat";
+const SCTP: &str = "SCTP is left to socat";
+const ANY_SOCKET: &str = "sockets by numbers are left to socat";
+const UNIX_DATAGRAMS: &str =
+    "datagrams of Unix sockets are left to socat; unix: and unix-listen: are streams";
+const ANY_PEER: &str = "it takes datagrams of any peer; udp: talks with the one that it names";
+const DTLS: &str = "TLS over datagrams is left to socat; tls: is over TCP";
+
+/// Names with a digit for the version of IP stand beside those without.
+const ROWS: &[Row] = &[
+    ours(&["stdio", "-"], "-", Argument::Name),
+    ours(&["stdin"], "stdin", Argument::Name),
+    ours(&["stdout"], "stdout", Argument::Name),
+    ours(&["stderr"], "fd:2", Argument::Name),
+    ours(&["fd"], "fd", Argument::Name),
+    ours(&["gopen"], "gopen", Argument::Name),
+    ours(&["open", "file"], "file", Argument::Name),
+    ours(&["create", "creat"], "create", Argument::Name),
+    ours(&["pipe", "fifo", "echo"], "pipe", Argument::Name),
+    ours(&["exec"], "exec", Argument::Command),
+    ours(&["system", "shell"], "shell", Argument::Command),
+    ours(&["pty"], "pty", Argument::Name),
+    ours(&["tcp", "tcp-connect", "inet"], "tcp", Argument::Place),
+    ours(&["tcp4", "tcp4-connect", "inet4"], "tcp4", Argument::Exact),
+    ours(&["tcp6", "tcp6-connect", "inet6"], "tcp6", Argument::Exact),
+    ours(&["tcp-listen", "tcp-l", "inet-listen", "inet-l"], "tcp-listen", Argument::Place),
+    ours(&["tcp4-listen", "tcp4-l", "inet4-l"], "tcp4-listen", Argument::Exact),
+    ours(&["tcp6-listen", "tcp6-l", "inet6-l"], "tcp6-listen", Argument::Exact),
+    ours(&["udp", "udp-connect", "udp-sendto"], "udp", Argument::Place),
+    ours(&["udp4", "udp4-connect", "udp4-sendto"], "udp4", Argument::Exact),
+    ours(&["udp6", "udp6-connect", "udp6-sendto"], "udp6", Argument::Exact),
+    ours(&["udp-listen", "udp-l"], "udp-listen", Argument::Place),
+    ours(&["udp4-listen", "udp4-l"], "udp4-listen", Argument::Exact),
+    ours(&["udp6-listen", "udp6-l"], "udp6-listen", Argument::Exact),
+    ours(&["udp-recvfrom"], "udp-recvfrom", Argument::Place),
+    ours(&["udp4-recvfrom"], "udp4-recvfrom", Argument::Exact),
+    ours(&["udp6-recvfrom"], "udp6-recvfrom", Argument::Exact),
+    ours(&["unix", "unix-connect", "unix-client", "local"], "unix", Argument::Name),
+    ours(&["unix-listen", "unix-l"], "unix-listen", Argument::Name),
+    ours(&["abstract", "abstract-connect", "abstract-client"], "abstract", Argument::Name),
+    ours(&["abstract-listen", "abstract-l"], "abstract-listen", Argument::Name),
+    ours(&["openssl", "ssl", "openssl-connect", "ssl-connect"], "tls", Argument::Place),
+    ours(&["openssl-listen", "ssl-listen", "openssl-l", "ssl-l"], "tls-listen", Argument::Place),
+    ours(&["socks5", "socks5-connect"], "socks5", Argument::Exact),
+    ours(&["vsock", "vsock-connect"], "vsock", Argument::Exact),
+    ours(&["vsock-listen", "vsock-l"], "vsock-listen", Argument::Exact),
+    ours(&["accept-fd", "accept"], "listen-fd", Argument::Name),
+    Row { names: &["proxy", "proxy-connect"], means: Means::Proxy },
+    missing(
+        &["socks", "socks4", "socks4a"],
+        "SOCKS 4 is left to socat; if the proxy speaks version 5, it is socks5:PROXY:PORT:HOST:PORT",
+    ),
+    missing(&["socks5-listen"], "a proxy that listens for others is left to socat"),
+    missing(&["readline"], "`rlwrap gush link - ...` edits lines"),
+    missing(
+        &["tun", "interface", "if"],
+        "network interfaces (TUN, TAP, raw Ethernet) are left to socat",
+    ),
+    missing(&["ip", "ip-sendto", "ip4", "ip4-sendto", "ip6", "ip6-sendto"], RAW_IP),
+    missing(
+        &["ip-datagram", "ip-dgram", "ip4-datagram", "ip4-dgram", "ip6-datagram", "ip6-dgram"],
+        RAW_IP,
+    ),
+    missing(
+        &["ip-recv", "ip4-recv", "ip6-recv", "ip-recvfrom", "ip4-recvfrom", "ip6-recvfrom"],
+        RAW_IP,
+    ),
+    missing(&["sctp", "sctp-connect", "sctp4", "sctp4-connect", "sctp6", "sctp6-connect"], SCTP),
+    missing(&["sctp-listen", "sctp-l", "sctp4-listen", "sctp4-l", "sctp6-listen", "sctp6-l"], SCTP),
+    missing(
+        &["dccp", "dccp-connect", "dccp-listen", "dccp-l", "udplite", "udplite-listen"],
+        "DCCP and UDP-Lite are left to socat",
+    ),
+    missing(
+        &[
+            "socket-connect",
+            "socket-listen",
+            "socket-sendto",
+            "socket-datagram",
+            "socket-recv",
+            "socket-recvfrom",
+            "socket",
+            "socketpair",
+        ],
+        ANY_SOCKET,
+    ),
+    missing(&["unix-sendto", "unix-recv", "unix-recvfrom", "unix-datagram"], UNIX_DATAGRAMS),
+    missing(&["abstract-sendto", "abstract-recv", "abstract-recvfrom"], UNIX_DATAGRAMS),
+    missing(
+        &[
+            "udp-datagram",
+            "udp-dgram",
+            "udp4-datagram",
+            "udp4-dgram",
+            "udp6-datagram",
+            "udp6-dgram",
+        ],
+        ANY_PEER,
+    ),
+    missing(
+        &["udp-recv", "udp4-recv", "udp6-recv"],
+        "it merges the datagrams of all senders; udp-listen with fork keeps them apart",
+    ),
+    missing(
+        &[
+            "openssl-dtls-client",
+            "openssl-dtls-server",
+            "openssl-dtls-connect",
+            "openssl-dtls-listen",
+            "dtls",
+            "dtls-client",
+            "dtls-connect",
+            "dtls-server",
+            "dtls-listen",
+            "dtls-l",
+        ],
+        DTLS,
+    ),
+    missing(
+        &[
+            "posixmq",
+            "posixmq-bidirectional",
+            "posixmq-read",
+            "posixmq-receive",
+            "posixmq-send",
+            "posixmq-write",
+        ],
+        "POSIX message queues are left to socat",
+    ),
+];
+
+/// An address of ours for one of socat's; `A!!B` has two.
+pub fn translated(text: &str, family: Option<Family>, told: &mut Told) -> Option<String> {
+    let parts = lexer::split(text, "!!");
+    let ours: Vec<_> = parts.iter().map(|part| single(part, family, told)).collect();
+    let ours: Option<Vec<String>> = ours.into_iter().collect();
+    ours.map(|ours| ours.join("!!"))
+}
+
+fn single(text: &str, family: Option<Family>, told: &mut Told) -> Option<String> {
+    if !lexer::is_closed(text) {
+        told.missing(text, "a quote is never closed");
+        return None;
+    }
+    let pieces = lexer::split(text, ",");
+    let (head, given) = (pieces[0], &pieces[1..]);
+    let (word, argument) = keyword(head);
+    let row = ROWS.iter().find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(word)));
+    let Some(row) = row else {
+        told.missing(word, "no kind of address of socat that is known here");
+        return None;
+    };
+    let mut options = options::Given::read(given);
+    let head = match row.means {
+        Means::Missing(why) => {
+            told.missing(word, why);
+            return None;
+        }
+        Means::Proxy => {
+            let port = options.take(&["proxyport"]).unwrap_or_else(|| "8080".to_owned());
+            let (proxy, target) = lexer::split_once(argument.unwrap_or_default(), ":");
+            format!("http-connect:{proxy}:{port}:{target}")
+        }
+        Means::Ours(keyword, form) => {
+            let keyword = match form {
+                Argument::Place => with_family(keyword, options.family().or(family)),
+                _ => keyword.to_owned(),
+            };
+            match argument.map(lexer::plain) {
+                None => keyword,
+                Some(command) if form == Argument::Command => {
+                    format!("{keyword}:{}", enclosed(&command))
+                }
+                Some(name) => format!("{keyword}:{}", options::protected(&name)),
+            }
+        }
+    };
+    let head = match head.starts_with("tls") && head.contains("-listen:") {
+        // socat wants a certificate of each client unless it is told not to.
+        true => {
+            let verify = options.take(&["verify", "openssl-verify"]);
+            format!("{head},verify={}", verify.as_deref().unwrap_or("1"))
+        }
+        false => head,
+    };
+    settled(&head, options, text, told)
+}
+
+/// A number is a descriptor, and a slash before any colon makes a path.
+fn keyword(head: &str) -> (&str, Option<&str>) {
+    let (word, argument) = match lexer::split(head, ":").as_slice() {
+        [word] => (*word, None),
+        [word, ..] => (*word, Some(&head[word.len() + 1..])),
+        [] => ("", None),
+    };
+    match word {
+        _ if word.contains('/') => ("gopen", Some(head)),
+        _ if argument.is_none()
+            && !word.is_empty()
+            && word.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            ("fd", Some(head))
+        }
+        _ => (word, argument),
+    }
+}
+
+/// `tcp-listen` as `tcp4-listen`.
+fn with_family(keyword: &str, family: Option<Family>) -> String {
+    let digit = match family {
+        None => return keyword.to_owned(),
+        Some(Family::V4) => "4",
+        Some(Family::V6) => "6",
+    };
+    let (protocol, rest) = keyword.split_at(keyword.find('-').unwrap_or(keyword.len()));
+    format!("{protocol}{digit}{rest}")
+}
+
+/// A command within single quotes, which are the address's and not the shell's.
+fn enclosed(command: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=+@%".contains(c);
+    match command.chars().all(is_plain) {
+        true => command.to_owned(),
+        false => format!("'{}'", command.replace('\'', r#"'"'"'"#)),
+    }
+}
+
+/// The address in its usual writing, once every option that `gush link` refuses is left out or told.
+fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told) -> Option<String> {
+    loop {
+        let ours = format!("{head}{options}");
+        let error: AddressError = match ours.parse::<Address>() {
+            Ok(address) => return Some(address.to_string()),
+            Err(error) => error,
+        };
+        let at = error.span().start;
+        let Some(given) = options.remove_at(at.checked_sub(head.len())) else {
+            told.missing(text, error.message());
+            return None;
+        };
+        match options::verdict(&given.name) {
+            Some(Verdict::Needless(why)) => told.note(&given.text, why),
+            Some(Verdict::Missing(why)) => told.missing(&given.text, why),
+            None => told.missing(&given.text, error.message()),
+        }
+    }
+}

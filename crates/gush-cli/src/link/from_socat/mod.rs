@@ -1,0 +1,254 @@
+//! `--from-socat`: the `gush link` that does what a command line of socat(1) does, or the parts without an equivalent.
+//!
+//! Three tables hold what differs: switches, kinds of addresses, options of addresses. What is in none of them is
+//! written as socat has it, and the grammar of addresses has the last word: no address is printed that `gush link`
+//! would refuse.
+
+mod addresses;
+mod lexer;
+mod options;
+mod switches;
+
+use std::borrow::Cow;
+use std::process::ExitCode;
+
+use gush_link::address::{Address, Opt, Target};
+
+use crate::talk::{self, Talker};
+
+/// Prints the equivalent of `arguments`, what stands behind the word `socat` in a shell.
+pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
+    let mut told = Told::default();
+    let command = translated(arguments, &mut told);
+    for note in &told.notes {
+        talker.say(format_args!("note: {note}"));
+    }
+    for part in &told.missing {
+        talker.say(format_args!("no equivalent: {part}"));
+    }
+    match command.filter(|_| told.missing.is_empty()) {
+        None => ExitCode::FAILURE,
+        Some(command) => match talk::write_line(&command) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => talker.fail(format_args!("write error: {}", talk::os_text(&error))),
+        },
+    }
+}
+
+/// What is to be said beside the command.
+#[derive(Debug, Default)]
+struct Told {
+    notes: Vec<String>,
+    /// Each part that has no equivalent, and why.
+    missing: Vec<String>,
+}
+
+impl Told {
+    fn note(&mut self, part: &str, why: &str) {
+        self.notes.push(format!("{part}: {why}"));
+    }
+
+    fn missing(&mut self, part: &str, why: &str) {
+        self.missing.push(format!("{part}: {why}"));
+    }
+}
+
+/// The command line, as far as there is one.
+fn translated(arguments: &str, told: &mut Told) -> Option<String> {
+    let Some(mut words) = shlex::split(arguments) else {
+        told.missing(arguments, "a quote is never closed");
+        return None;
+    };
+    if words.first().is_some_and(|word| word == "socat" || word.ends_with("/socat")) {
+        words.remove(0);
+    }
+    let said = switches::read(words, told);
+    let [first, second] = said.addresses.as_slice() else {
+        let why = "socat takes two addresses, behind all switches";
+        told.missing(&said.addresses.join(" "), why);
+        return None;
+    };
+    let first = addresses::translated(first, said.family, told);
+    let second = addresses::translated(second, said.family, told);
+    let (first, second) = if said.reversed { (second?, first?) } else { (first?, second?) };
+    let mut command = vec!["gush".to_owned(), "link".to_owned()];
+    let is_one_way = said.words.iter().any(|word| word == "-u");
+    command.extend(said.words);
+    // One way only there is no other side to wait for.
+    if !said.lingers && !is_one_way {
+        match escapes(&first) || escapes(&second) {
+            // Whoever presses that key is to be let out.
+            true => command.extend(["-t", "0.5"].map(str::to_owned)),
+            false => told.notes.push(
+                "socat ends 0.5 s after one side has ended; without -t TIME gush link waits for the other".to_owned(),
+            ),
+        }
+    }
+    command.extend([first, second]);
+    let mut line = command.iter().map(|word| quoted(word)).collect::<Option<Vec<_>>>()?.join(" ");
+    if let Some(log) = said.log_file {
+        line += &format!(" 2>>{}", quoted(&log)?);
+    }
+    Some(line)
+}
+
+/// Has a part of the address a byte that ends the data?
+fn escapes(address: &str) -> bool {
+    let has_escape = |address: &Address| address.options().byte(Opt::Escape).is_some();
+    match address.parse::<Address>() {
+        Ok(address) => match address.target() {
+            Target::Joined(parts) => parts.iter().any(has_escape),
+            _ => has_escape(&address),
+        },
+        Err(_) => false,
+    }
+}
+
+/// A word for a shell; none with a zero byte, which no word of a command line holds.
+fn quoted(word: &str) -> Option<Cow<'_, str>> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Some(word.into()),
+        false => shlex::try_quote(word).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(arguments: &str) -> String {
+        let mut told = Told::default();
+        let line = translated(arguments, &mut told);
+        assert_eq!(told.missing, Vec::<String>::new(), "{arguments}");
+        line.unwrap_or_else(|| panic!("{arguments}"))
+    }
+
+    fn missing(arguments: &str) -> String {
+        let mut told = Told::default();
+        translated(arguments, &mut told);
+        assert!(!told.missing.is_empty(), "{arguments} has an equivalent");
+        told.missing.join("\n")
+    }
+
+    #[test]
+    fn everyday_command_lines_have_an_equivalent() {
+        let cases = [
+            ("- TCP:localhost:80", "gush link - tcp:localhost:80"),
+            ("socat STDIO TCP4:localhost:www", "gush link - tcp4:localhost:www"),
+            (
+                "TCP-LISTEN:8080,fork,reuseaddr TCP4:10.0.0.2:80",
+                "gush link tcp-listen:8080,fork,reuseaddr tcp4:10.0.0.2:80",
+            ),
+            ("-4 TCP-L:1,bind=127.0.0.1 -", "gush link tcp4-listen:127.0.0.1:1 -"),
+            ("- TCP6:[::1]:80", "gush link - 'tcp6:[::1]:80'"),
+            ("-d -d -u OPEN:a,rdonly -", "gush link --log info -u file:a,rdonly -"),
+            ("-U OPEN:a,creat,append TCP:h:1", "gush link -u tcp:h:1 file:a,append,create"),
+            ("-T30 -t 2 -v -x - /tmp/s", "gush link -T 30 -t 2 -v -x - /tmp/s"),
+            ("-t0 -T 0 - -", "gush link -t 1ms - -"),
+            ("-r a -R'b c' - -", "gush link --tee a --tee-back 'b c' - -"),
+            ("-U -r a - -", "gush link -u --tee-back a - -"),
+            ("-lf/var/log/s -lu - -", "gush link --log-format timed - - 2>>/var/log/s"),
+            ("TCP:h:1,sourceport=53,bind=10.0.0.1 -", "gush link tcp:h:1,bind=10.0.0.1:53 -"),
+            ("TCP:h:1,sp=53 -", "gush link tcp:h:1,bind=:53 -"),
+            ("TCP:h:1,pf=ip6,forever -", "gush link tcp6:h:1,retry=forever -"),
+            (
+                "-,rawer,escape=0x0f /dev/ttyS0,b9600",
+                "gush link -t 0.5 -,raw,escape=0x0f /dev/ttyS0,b9600",
+            ),
+            ("-t3 -,raw,escape=29 TCP:h:1", "gush link -t 3 -,raw,escape=0x1d tcp:h:1"),
+            ("-u -,escape=0x03 OPEN:a", "gush link -u -,escape=0x03 file:a"),
+            ("PROXY:p:h:22 -", "gush link http-connect:p:8080:h:22 -"),
+            (
+                "PROXY:p:h:22,proxyport=3128,proxyauthfile=/etc/p -",
+                "gush link http-connect:p:3128:h:22,credentials=/etc/p -",
+            ),
+            ("\"EXEC:'cat -n',pty,ctty,stderr\" -", "gush link \"exec:'cat -n',pty,stderr\" -"),
+            ("SYSTEM:'echo a\\,b; cat' -", "gush link \"shell:'echo a,b; cat'\" -"),
+            ("FILE:/tmp/a\\\\,b,cloexec -", r#"gush link "file:/tmp/a\\,b" -"#),
+            (
+                "UNIX-LISTEN:s,reuseaddr,unlink-early,mode=600 STDERR",
+                "gush link unix-listen:s,mode=600,unlink fd:2",
+            ),
+            ("ABSTRACT-CONNECT:n ABSTRACT-LISTEN:m", "gush link unix:@n unix-listen:@m"),
+            ("UDP4-SENDTO:h:53 PIPE", "gush link udp4:h:53 pipe:"),
+            ("0 1", "gush link fd:0 fd:1"),
+            (
+                "OPENSSL:h:443,pf=ip4,cafile=/ca,openssl-min-proto-version=TLS1.3,snihost=x -",
+                "gush link tls4:h:443,cafile=/ca,sni=x,min-version=1.3 -",
+            ),
+            (
+                "OPENSSL-LISTEN:443,fork,cert=/c,verify=0 -",
+                "gush link tls-listen:443,fork,cert=/c,verify=0 -",
+            ),
+            ("SSL-L:443,cert=/c -", "gush link tls-listen:443,cert=/c,verify -"),
+        ];
+        for (socat, gush) in cases {
+            assert_eq!(line(socat), gush, "{socat}");
+        }
+    }
+
+    #[test]
+    fn the_wait_for_the_other_side_is_told_where_there_is_one() {
+        let notes = |arguments: &str| {
+            let mut told = Told::default();
+            translated(arguments, &mut told);
+            told.notes.len()
+        };
+        for (arguments, count) in [
+            ("- TCP:h:1", 1),
+            ("-t1 - TCP:h:1", 0),
+            ("-u - TCP:h:1", 0),
+            ("-U - TCP:h:1", 0),
+            ("- TUN", 0),
+            ("-,escape=1 TCP:h:1", 0),
+        ] {
+            assert_eq!(notes(arguments), count, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn a_command_keeps_its_quotes_for_the_shell() {
+        let line = line(r#"'SYSTEM:echo \"it'"\\'"'s\" $HOME' -"#);
+        let words = shlex::split(&line).expect("a line for a shell");
+        let address: gush_link::address::Address = words[2].parse().expect("an address");
+        let gush_link::address::Target::Shell(command) = address.target() else {
+            panic!("{line}");
+        };
+        // socat takes away quotes within an address, unless a backslash stands before them.
+        assert_eq!(command.line(), "echo \"it's\" $HOME");
+    }
+
+    #[test]
+    fn a_part_without_an_equivalent_is_named_with_the_reason() {
+        let cases = [
+            ("TUN:10.0.0.1/24 -", "TUN: network interfaces"),
+            ("SCTP:h:1 -", "SCTP: "),
+            ("IP-SENDTO:h:1 -", "IP-SENDTO: raw IP"),
+            ("SOCKS4A:p:h:1 -", "SOCKS4A: "),
+            ("READLINE -", "READLINE: "),
+            ("-ly - -", "-ly: "),
+            ("-L/run/lock - -", "-L: "),
+            ("-Q - -", "-Q: "),
+            ("TCP:h:1,tos=16 -", "tos=16: "),
+            ("TCP:h:1,no-such-option -", "tcp takes no option 'no-such-option'"),
+            ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
+            ("-", "two addresses"),
+            ("- - -", "two addresses"),
+            ("NOSUCH:a -", "NOSUCH: "),
+            ("TCP:h -", "TCP:h"),
+            ("'unclosed", "never closed"),
+            ("\"SYSTEM:echo \\\"it's\\\"\" -", "never closed"),
+        ];
+        for (socat, why) in cases {
+            let missing = missing(socat);
+            assert!(missing.contains(why), "{socat}: {missing}");
+        }
+    }
+
+    #[test]
+    fn every_part_without_an_equivalent_is_told_at_once() {
+        let missing = missing("-ly TUN TCP:h:1,tos=16,ttl=3");
+        assert_eq!(missing.lines().count(), 4, "{missing}");
+    }
+}

@@ -1,0 +1,585 @@
+//! The options of socat's addresses that have another name here, or none.
+
+use std::fmt;
+
+use gush_link::address::Family;
+
+use super::lexer;
+
+/// Why an option that `gush link` does not take is not taken.
+#[derive(Debug, Clone, Copy)]
+pub enum Verdict {
+    /// Without it the same happens.
+    Needless(&'static str),
+    Missing(&'static str),
+}
+
+/// Options under another name.
+const RENAMED: &[(&[&str], &str)] = &[
+    (&["forever"], "retry=forever"),
+    (&["openpty", "ptmx"], "pty"),
+    (&["cfmakeraw"], "raw"),
+    (&["proxyauthfile", "proxy-authorization-file"], "credentials"),
+    (&["listen-backlog"], "backlog"),
+    (&["sndbuf-late", "so-sndbuf-late"], "sndbuf"),
+    (&["rcvbuf-late", "so-rcvbuf-late"], "rcvbuf"),
+    (&["lseek32-set", "lseek64-set"], "seek"),
+];
+
+const NEEDLESS: &[(&[&str], &str)] = &[
+    (&["nonblock", "o-nonblock", "ndelay", "o-ndelay"], "nothing waits in a call anyway"),
+    (&["cloexec", "noinherit", "o-noinherit"], "programs that are started inherit no descriptor"),
+    (&["noctty", "o-noctty"], "no file becomes the controlling terminal"),
+    (&["ctty", "tiocsctty", "controlling-tty"], "a pty is its program's controlling terminal"),
+    (&["coolwrite", "cool-write"], "a client that goes away fails alone"),
+    (&["reuseaddr", "so-reuseaddr"], "this kind has no port that lingers"),
+    (&["largefile", "o-largefile", "rdwr", "o-rdwr"], "so files are opened"),
+    (&["binary", "o-binary", "text", "o-text"], "only Cygwin has it"),
+    (&["tightsocklen", "unix-tightsocklen"], "names of sockets have their own length"),
+    (&["pty-interval"], "an opened slave is looked for often"),
+    (&["end-close"], "an end is closed when both sides have ended"),
+    (&["shut-down"], "the end of data is a shutdown wherever there is one"),
+    (
+        &[
+            "openssl-compress",
+            "compress",
+            "fips",
+            "openssl-fips",
+            "egd",
+            "openssl-egd",
+            "pseudo",
+            "openssl-pseudo",
+        ],
+        "TLS is here without OpenSSL",
+    ),
+    (&["oobinline", "so-oobinline"], "an urgent byte is passed on in its place"),
+    (&["setsid", "sid"], "only programs have sessions"),
+    (&["unlink-close"], "nothing was made that could stay"),
+];
+
+const SOCKET_OPTION: &str = "this socket option is left to the kernel";
+const LOCK: &str = "flock(1) takes locks: `flock FILE gush link ...`";
+const USER: &str =
+    "start gush as that user: `setpriv --reuid USER --regid GROUP --init-groups gush link ...`";
+const PLACE: &str = "start gush there: `chroot DIR gush link ...`";
+const FILE_FLAG: &str = "chattr(1) sets attributes of files";
+const LIBWRAP: &str = "range= says whose connections are accepted; libwrap is left to socat";
+const ANCILLARY: &str = "ancillary messages are not logged";
+const MULTICAST: &str = "multicast and broadcast are left to socat";
+const RESOLVER: &str = "resolv.conf(5) says how names are looked up: RES_OPTIONS=... gush link";
+const IOCTL: &str = "calls by number are left to socat";
+const TERMINAL: &str = "stty(1) sets it: `stty -F DEVICE ...`";
+const TLS: &str = "rustls chooses ciphers and versions that are safe today";
+
+/// Of a terminal; a kind of address that is none does not take them.
+const SPEEDS: &[&str] = &[
+    "b0", "b50", "b75", "b110", "b134", "b150", "b200", "b300", "b600", "b1200", "b1800", "b2400",
+    "b4800", "b9600", "b19200", "b38400", "b57600", "b115200", "b230400", "b460800", "b500000",
+    "b576000", "b921600", "b1000000", "b1152000", "b1500000", "b2000000", "b2500000", "b3000000",
+    "b3500000", "b4000000", "ispeed", "ospeed",
+];
+const MODES: &[&str] = &[
+    "brkint", "clocal", "cread", "crtscts", "cs5", "cs6", "cs7", "cs8", "cstopb", "discard",
+    "echo", "echoctl", "echoe", "echok", "echoke", "echonl", "echoprt", "eof", "eol", "eol2",
+    "erase", "hupcl", "icanon", "icrnl", "iexten", "ignbrk", "igncr", "ignpar", "imaxbel", "inlcr",
+    "inpck", "intr", "isig", "istrip", "ixany", "ixoff", "ixon", "kill", "lnext", "min", "noflsh",
+    "ocrnl", "onlcr", "onlret", "onocr", "opost", "parenb", "parmrk", "parodd", "quit", "raw",
+    "rawer", "reprint", "start", "stop", "susp", "time", "tostop", "werase",
+];
+
+const MISSING: &[(&[&str], &str)] = &[
+    (
+        &[
+            "tos",
+            "ip-tos",
+            "ttl",
+            "ip-ttl",
+            "ipttl",
+            "ipoptions",
+            "ip-options",
+            "mtudiscover",
+            "ip-mtu-discover",
+            "mtu",
+            "hoplimit",
+            "unicast-hops",
+            "ipv6-unicast-hops",
+            "tclass",
+            "ipv6-tclass",
+            "freebind",
+            "transparent",
+            "ip-transparent",
+            "hdrincl",
+            "routeralert",
+            "retopts",
+            "pktopts",
+            "authhdr",
+            "dstopts",
+            "hopopts",
+            "rthdr",
+        ],
+        SOCKET_OPTION,
+    ),
+    (
+        &[
+            "priority",
+            "so-priority",
+            "linger",
+            "so-linger",
+            "linger2",
+            "tcp-linger2",
+            "mss",
+            "tcp-maxseg",
+            "maxseg",
+            "mss-late",
+            "tcp-maxseg-late",
+            "cork",
+            "tcp-cork",
+            "defer-accept",
+            "tcp-defer-accept",
+            "syncnt",
+            "tcp-syncnt",
+            "window-clamp",
+            "tcp-window-clamp",
+            "quickack",
+            "tcp-quickack",
+            "info",
+            "md5sig",
+            "rcvlowat",
+            "so-rcvlowat",
+            "sndlowat",
+            "so-sndlowat",
+            "reuseport",
+            "so-reuseport",
+            "dontroute",
+            "so-dontroute",
+            "debug",
+            "so-debug",
+            "nocheck",
+            "passcred",
+            "peercred",
+            "bsdcompat",
+            "error",
+            "acceptconn",
+        ],
+        SOCKET_OPTION,
+    ),
+    (
+        &[
+            "if",
+            "so-bindtodevice",
+            "bindtodevice",
+            "interface",
+            "attachfilter",
+            "detachfilter",
+            "securityauthentication",
+            "securityencryptionnetwork",
+            "securityencryptiontransport",
+            "fiosetown",
+            "siocspgrp",
+            "usevc",
+        ],
+        SOCKET_OPTION,
+    ),
+    (
+        &[
+            "type",
+            "so-type",
+            "socktype",
+            "protocol",
+            "prototype",
+            "so-protocol",
+            "so-prototype",
+            "sockopt",
+            "setsockopt",
+            "sockopt-bin",
+            "setsockopt-bin",
+            "sockopt-int",
+            "setsockopt-int",
+            "sockopt-string",
+            "setsockopt-string",
+            "sockopt-listen",
+            "setsockopt-listen",
+            "ioctl",
+            "ioctl-void",
+            "ioctl-int",
+            "ioctl-intp",
+            "ioctl-bin",
+            "ioctl-string",
+            "i-pop-all",
+            "i-push",
+        ],
+        IOCTL,
+    ),
+    (
+        &[
+            "timestamp",
+            "so-timestamp",
+            "pktinfo",
+            "ip-pktinfo",
+            "recverr",
+            "ip-recverr",
+            "recvopts",
+            "ip-recvopts",
+            "recvtos",
+            "ip-recvtos",
+            "recvttl",
+            "ip-recvttl",
+            "ip-recvdstaddr",
+            "ip-recvif",
+            "recvdstopts",
+            "ipv6-recvdstopts",
+            "recvhoplimit",
+            "ipv6-recvhoplimit",
+            "recvhopopts",
+            "ipv6-recvhopopts",
+            "recvpktinfo",
+            "ipv6-recvpktinfo",
+            "recvrthdr",
+            "ipv6-recvrthdr",
+            "ipv6-recvtclass",
+        ],
+        ANCILLARY,
+    ),
+    (
+        &[
+            "broadcast",
+            "so-broadcast",
+            "membership",
+            "ip-add-membership",
+            "ip-membership",
+            "ip-add-source-membership",
+            "join-group",
+            "ipv6-join-group",
+            "multicast-if",
+            "ip-multicast-if",
+            "multicastloop",
+            "ip-multicast-loop",
+            "multicastttl",
+            "ip-multicast-ttl",
+            "udp-ignore-peerport",
+        ],
+        MULTICAST,
+    ),
+    (
+        &[
+            "res-debug",
+            "res-aaonly",
+            "res-usevc",
+            "res-primary",
+            "res-igntc",
+            "res-recurse",
+            "res-defnames",
+            "res-stayopen",
+            "res-dnsrch",
+            "aaonly",
+            "primary",
+            "igntc",
+            "recurse",
+            "defnames",
+            "stayopen",
+            "dnsrch",
+        ],
+        RESOLVER,
+    ),
+    (
+        &[
+            "tcpwrap",
+            "tcpwrappers",
+            "tcpwrap-dir",
+            "tcpwrap-etc",
+            "allow-table",
+            "deny-table",
+            "hosts-allow",
+            "hosts-deny",
+        ],
+        LIBWRAP,
+    ),
+    (
+        &[
+            "setlk",
+            "setlk-wr",
+            "setlkw",
+            "setlkw-wr",
+            "setlk-rd",
+            "setlkw-rd",
+            "flock",
+            "flock-ex",
+            "flock-ex-nb",
+            "flock-nb",
+            "flock-sh",
+            "flock-sh-nb",
+            "lock",
+            "lockfile",
+            "waitlock",
+        ],
+        LOCK,
+    ),
+    (
+        &[
+            "su",
+            "substuser",
+            "su-d",
+            "substuser-delayed",
+            "su-e",
+            "substuser-early",
+            "setuid",
+            "setuid-early",
+            "setgid",
+            "setgid-early",
+        ],
+        USER,
+    ),
+    (&["chroot", "chroot-early"], PLACE),
+    (
+        &[
+            "secrm",
+            "unrm",
+            "compr",
+            "fs-sync",
+            "immutable",
+            "fs-append",
+            "nodump",
+            "fs-noatime",
+            "journal-data",
+            "notail",
+            "dirsync",
+            "topdir",
+            "ext2-secrm",
+            "ext2-append",
+        ],
+        FILE_FLAG,
+    ),
+    (
+        &[
+            "sync",
+            "o-sync",
+            "dsync",
+            "o-dsync",
+            "rsync",
+            "o-rsync",
+            "direct",
+            "o-direct",
+            "noatime",
+            "o-noatime",
+            "nofollow",
+            "o-nofollow",
+            "async",
+            "o-async",
+            "nshare",
+            "rshare",
+            "directory",
+            "o-directory",
+        ],
+        "this flag of open(2) is not set",
+    ),
+    (
+        &[
+            "seek-cur",
+            "lseek-cur",
+            "seek-end",
+            "lseek-end",
+            "lseek32-cur",
+            "lseek32-end",
+            "lseek32-cur",
+            "lseek32-end",
+        ],
+        "seek=OFFSET counts from the start of the file; append writes at its end",
+    ),
+    (
+        &["ftruncate", "ftruncate32", "ftruncate64", "truncate"],
+        "trunc empties a file; truncate(1) cuts it elsewhere",
+    ),
+    (
+        &["unlink-late", "unlink", "unlink-early"],
+        "rm(1) removes a file: an existing one is written, or refused with excl",
+    ),
+    (&["umask"], "mode=OCTAL sets the permissions of what is made"),
+    (
+        &["user-early", "group-early", "perm-early"],
+        "chown(1) and chmod(1) change what is there already",
+    ),
+    (&["perm-late", "mode", "perm"], "this kind makes no name that has permissions"),
+    (&["lowport"], "bind=:PORT names one port"),
+    (
+        &["sourceport", "sp"],
+        "a listener does not choose the ports of its clients; range= chooses hosts",
+    ),
+    (
+        &["accept-timeout", "listen-timeout"],
+        "`timeout TIME gush link ...` ends one that nobody calls",
+    ),
+    (&["fork"], "only a listener serves more than one peer"),
+    (
+        &["proxyauth", "proxy-authorization"],
+        "a password in arguments is there for all to see: credentials=FILE, which holds USER:PASSWORD",
+    ),
+    (&["resolve"], "the proxy looks the name up"),
+    (&["ignorecr"], "the answer of a proxy has to end its lines by CR LF"),
+    (&["socksport", "socksuser"], "SOCKS 4 is left to socat"),
+    (&["login"], "a login shell is exec:'bash -l'"),
+    (&["path"], "PATH=... gush link sets where programs are found"),
+    (&["fdin", "fdout"], "shell:'COMMAND 3<&0 4>&1' gives other numbers"),
+    (&["nofork"], "the program is always a process of its own"),
+    (&["setpgid", "pgid"], "a program leads a group of its own anyway, or with setsid a session"),
+    (&["sighup", "sigint", "sigquit"], "a program is sent SIGTERM when its link ends"),
+    (&["readbytes", "bytes"], "`head -c BYTES` ends a stream after so many"),
+    (&["shut-null", "null-eof"], "an empty datagram is no end of data here"),
+    (&["history", "noprompt", "noecho", "prompt"], "`rlwrap` edits lines"),
+    (
+        &[
+            "method",
+            "openssl-method",
+            "cipher",
+            "ciphers",
+            "openssl-cipherlist",
+            "dhparams",
+            "dhparam",
+            "dh",
+            "openssl-dhparam",
+            "openssl-max-proto-version",
+            "max-version",
+        ],
+        TLS,
+    ),
+    (
+        &[
+            "sane", "xcase", "iuclc", "olcuc", "swtc", "dsusp", "pendin", "flusho", "ofdel",
+            "ofill", "nl0", "nl1", "nldly", "cr0", "cr1", "cr2", "cr3", "crdly", "tab0", "tab1",
+            "tab2", "tab3", "tabdly", "xtabs", "bs0", "bs1", "bsdly", "vt0", "vt1", "vtdly", "ff0",
+            "ff1", "ffdly", "csize",
+        ],
+        TERMINAL,
+    ),
+];
+
+/// Options that some kinds of addresses take, for the kinds that do not.
+const BY_GROUP: &[(&[&str], &str)] = &[
+    (SPEEDS, TERMINAL),
+    (MODES, TERMINAL),
+    (&["ipv6only", "ipv6-v6only"], "only a listener could take both versions of IP"),
+    (OWNERS, "this kind makes no name that has an owner"),
+    (
+        &["close", "shut-close"],
+        "what is only written is closed anyway; a socket is closed when both sides have ended",
+    ),
+];
+
+const OWNERS: &[&str] =
+    &["uid", "uid-l", "user", "user-late", "owner", "gid", "gid-l", "group", "group-late"];
+
+fn is_in(names: &[&str], name: &str) -> bool {
+    names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// Why the option is not taken, where this is known.
+pub fn verdict(name: &str) -> Option<Verdict> {
+    let needless = NEEDLESS.iter().find(|(names, _)| is_in(names, name));
+    let missing = MISSING.iter().chain(BY_GROUP).find(|(names, _)| is_in(names, name));
+    needless
+        .map(|&(_, why)| Verdict::Needless(why))
+        .or(missing.map(|&(_, why)| Verdict::Missing(why)))
+}
+
+/// One option of an address, in words of ours.
+#[derive(Debug)]
+pub struct One {
+    /// As socat was given it.
+    pub text: String,
+    /// socat's name for it.
+    pub name: String,
+    ours: String,
+    value: Option<String>,
+}
+
+/// The options of one address.
+#[derive(Debug)]
+pub struct Given(Vec<One>);
+
+impl Given {
+    /// Reads what stands between the commas behind an address.
+    pub fn read(pieces: &[&str]) -> Self {
+        let mut options = Self(pieces.iter().map(|piece| One::read(piece)).collect());
+        options.join_source_port();
+        options
+    }
+
+    /// Takes out the option of one of these names, and gives its value.
+    pub fn take(&mut self, names: &[&str]) -> Option<String> {
+        let at = self.0.iter().position(|one| is_in(names, &one.name))?;
+        self.0.remove(at).value
+    }
+
+    /// The version of IP that `pf=` names.
+    pub fn family(&mut self) -> Option<Family> {
+        let value = self.take(&["pf", "protocol-family"])?;
+        Some(if value.ends_with('6') { Family::V6 } else { Family::V4 })
+    }
+
+    /// `sourceport=` is the port of `bind=`.
+    fn join_source_port(&mut self) {
+        let names = &["sourceport", "sp"];
+        let Some(at) = self.0.iter().position(|one| is_in(names, &one.name)) else { return };
+        let port = self.0[at].value.clone().unwrap_or_default();
+        let host = self.take(&["bind", "so-bind"]).unwrap_or_default();
+        if let Some(one) = self.0.iter_mut().find(|one| is_in(names, &one.name)) {
+            one.ours = "bind".to_owned();
+            one.value = Some(format!("{host}:{port}"));
+        }
+    }
+
+    /// Takes out the option that stands at this byte of the options' text.
+    pub fn remove_at(&mut self, at: Option<usize>) -> Option<One> {
+        let at = at?;
+        let mut end = 0;
+        let found = self.0.iter().position(|one| {
+            end += one.to_string().len();
+            at < end
+        });
+        found.map(|found| self.0.remove(found))
+    }
+}
+
+/// Each behind a comma.
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|one| one.fmt(f))
+    }
+}
+
+impl One {
+    fn read(piece: &str) -> Self {
+        let (name, value) = match lexer::split(piece, "=").as_slice() {
+            [name, _, ..] => (lexer::plain(name), Some(lexer::plain(&piece[name.len() + 1..]))),
+            _ => (lexer::plain(piece), None),
+        };
+        let renamed = RENAMED.iter().find(|(names, _)| is_in(names, &name));
+        let (ours, value) = match renamed.map(|(_, ours)| ours.split_once('=').ok_or(*ours)) {
+            Some(Ok((ours, value))) => (ours.to_owned(), Some(value.to_owned())),
+            Some(Err(ours)) => (ours.to_owned(), value),
+            None => (name.clone(), value),
+        };
+        Self { text: piece.to_owned(), name, ours, value }
+    }
+}
+
+impl fmt::Display for One {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ",{}", self.ours)?;
+        match &self.value {
+            Some(value) => write!(f, "={}", protected(value)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Text as an address of ours holds it: what has a meaning there stands after a backslash.
+pub fn protected(text: &str) -> String {
+    let mut protected = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if matches!(letter, ',' | '\\' | '\'' | '"') {
+            protected.push('\\');
+        }
+        protected.push(letter);
+    }
+    protected
+}

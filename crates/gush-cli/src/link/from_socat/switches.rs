@@ -1,0 +1,182 @@
+//! The switches of socat's command line.
+
+use gush_link::address::Family;
+
+use super::Told;
+
+/// What a command line of socat says beside its addresses, in words of ours.
+#[derive(Debug, Default)]
+pub struct Said {
+    pub words: Vec<String>,
+    pub addresses: Vec<String>,
+    /// From the second address to the first.
+    pub reversed: bool,
+    /// The version of IP where an address does not say.
+    pub family: Option<Family>,
+    /// Messages go there.
+    pub log_file: Option<String>,
+    /// How long a link lasts after one side has ended is said.
+    pub lingers: bool,
+}
+
+/// A switch, which is the start of a word: its value follows at once or is the next word.
+struct Switch {
+    start: &'static str,
+    value: Value,
+    means: Means,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Value {
+    None,
+    /// May follow at once.
+    Attached,
+    Needed,
+}
+
+#[derive(Clone, Copy)]
+enum Means {
+    Ours(&'static [&'static str]),
+    OursWithTime(&'static str),
+    /// A copy of what goes from the first address to the second, or back.
+    Copy {
+        forward: bool,
+    },
+    Reversed,
+    Family(Family),
+    Verbosity,
+    LogFile,
+    Needless(&'static str),
+    Missing(&'static str),
+}
+
+const fn switch(start: &'static str, value: Value, means: Means) -> Switch {
+    Switch { start, value, means }
+}
+
+/// Of two starts of a word the longer one stands first.
+const SWITCHES: &[Switch] = &[
+    switch(
+        "-ly",
+        Value::Attached,
+        Means::Missing("messages go to standard error; `2> >(logger)` hands them to syslog"),
+    ),
+    switch(
+        "-lm",
+        Value::Attached,
+        Means::Missing("messages go to standard error; `2> >(logger)` hands them to syslog"),
+    ),
+    switch("-lf", Value::Needed, Means::LogFile),
+    switch("-ls", Value::None, Means::Needless("messages go to standard error anyway")),
+    switch("-lp", Value::Needed, Means::Needless("messages begin with gush: link:")),
+    switch("-lu", Value::None, Means::Ours(&["--log-format", "timed"])),
+    switch("-lh", Value::None, Means::Needless("messages do not name the host")),
+    switch("-d", Value::Attached, Means::Verbosity),
+    switch(
+        "-D",
+        Value::None,
+        Means::Needless("ls -l /proc/PID/fd shows the descriptors of a process"),
+    ),
+    switch("-v", Value::None, Means::Ours(&["-v"])),
+    switch("-x", Value::None, Means::Ours(&["-x"])),
+    switch("-r", Value::Needed, Means::Copy { forward: true }),
+    switch("-R", Value::Needed, Means::Copy { forward: false }),
+    switch("-b", Value::Needed, Means::Needless("buffers take the size that fits the data")),
+    switch("-s", Value::None, Means::Missing("what cannot be followed is an error")),
+    switch("-t", Value::Needed, Means::OursWithTime("-t")),
+    switch("-T", Value::Needed, Means::OursWithTime("-T")),
+    switch("-u", Value::None, Means::Ours(&["-u"])),
+    switch("-U", Value::None, Means::Reversed),
+    switch("-g", Value::None, Means::Needless("options are always checked")),
+    switch("-L", Value::Needed, Means::Missing("`flock -n FILE gush link ...` starts only one")),
+    switch("-W", Value::Needed, Means::Missing("`flock FILE gush link ...` waits for its turn")),
+    switch("-4", Value::None, Means::Family(Family::V4)),
+    switch("-6", Value::None, Means::Family(Family::V6)),
+    switch("-0", Value::None, Means::Needless("both versions of IP are used anyway")),
+    switch("-S", Value::Attached, Means::Missing("signals end a link, and are not logged")),
+    switch("--experimental", Value::None, Means::Needless("nothing here is")),
+    switch("--statistics", Value::None, Means::Ours(&["--stats"])),
+    switch("-V", Value::None, Means::Missing("gush link -V prints the version")),
+    switch("-h", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
+    switch("-?", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
+];
+
+/// Reads switches until the first address.
+pub fn read(words: Vec<String>, told: &mut Told) -> Said {
+    let mut said = Said::default();
+    let mut copies = Vec::new();
+    let mut verbosity = 0;
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        // A minus sign alone, or with options, is an address.
+        let is_address = !word.starts_with('-')
+            || word == "-"
+            || word.starts_with("-,")
+            || word.starts_with("-!!");
+        if is_address {
+            said.addresses.push(word);
+            said.addresses.extend(words);
+            break;
+        }
+        let found = SWITCHES.iter().find(|switch| match switch.value {
+            Value::None => word == switch.start,
+            _ => word.starts_with(switch.start),
+        });
+        let Some(switch) = found else {
+            told.missing(&word, "no switch of socat that is known here");
+            continue;
+        };
+        let attached = &word[switch.start.len()..];
+        let value = match switch.value {
+            Value::Needed if attached.is_empty() => words.next().unwrap_or_default(),
+            _ => attached.to_owned(),
+        };
+        match switch.means {
+            Means::Ours(ours) => said.words.extend(ours.iter().map(|&word| word.to_owned())),
+            Means::OursWithTime(ours) => {
+                said.lingers |= ours == "-t";
+                said.words.extend(time(ours, &value));
+            }
+            Means::Copy { forward } => copies.push((forward, value)),
+            Means::Reversed => {
+                said.reversed = true;
+                said.words.push("-u".to_owned());
+            }
+            Means::Family(family) => said.family = Some(family),
+            Means::Verbosity => {
+                // -dd, -d -d and -d2 say the same.
+                verbosity = match value.parse::<usize>() {
+                    Ok(level) => level,
+                    Err(_) => verbosity + 1 + value.len(),
+                }
+            }
+            Means::LogFile => said.log_file = Some(value),
+            Means::Needless(why) => told.note(switch.start, why),
+            Means::Missing(why) => told.missing(switch.start, why),
+        }
+    }
+    for (forward, file) in copies {
+        let name = if forward == said.reversed { "--tee-back" } else { "--tee" };
+        said.words.extend([name.to_owned(), file]);
+    }
+    // Errors and warnings are told without a switch.
+    let level = match verbosity {
+        0 | 1 => None,
+        2 | 3 => Some("info"),
+        _ => Some("debug"),
+    };
+    if let Some(level) = level {
+        said.words.splice(..0, ["--log".to_owned(), level.to_owned()]);
+    }
+    said
+}
+
+/// Zero is no limit for silence, and no wait once one side has ended.
+fn time(switch: &str, value: &str) -> Vec<String> {
+    let is_zero = value.parse::<f64>() == Ok(0.0);
+    match (switch, is_zero) {
+        ("-T", true) => Vec::new(),
+        (_, true) => vec![switch.to_owned(), "1ms".to_owned()],
+        _ => vec![switch.to_owned(), value.to_owned()],
+    }
+}

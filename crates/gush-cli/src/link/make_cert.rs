@@ -1,0 +1,60 @@
+//! `--make-cert`: a certificate and its key for a first try of TLS, and the two commands to try.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::ExitCode;
+
+use gush_link::{Pair, PairError};
+use gush_tree::quote;
+
+use crate::talk::{self, Talker};
+
+/// The names of this very machine.
+const NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// Makes `PREFIX.crt` and `PREFIX.key`; `words` are the prefix and the names.
+pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
+    let Some((prefix, names)) = words.split_first() else {
+        return talker.fail("--make-cert: a PREFIX is missing");
+    };
+    let mut names: Vec<_> = names.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    if names.is_empty() {
+        names.extend(NAMES.map(str::to_owned));
+    }
+    let pair = match Pair::make(Path::new(prefix), &names) {
+        Ok(pair) => pair,
+        Err(error) => return talker.fail(told(&error)),
+    };
+    let (certificate, key) = (path(&pair.certificate), path(&pair.key));
+    let host = if names[0].contains(':') { format!("[{}]", names[0]) } else { names[0].clone() };
+    let lines = format!(
+        "gush link tls-listen:4433,cert={certificate},key={key} -\n\
+         gush link - tls:{host}:4433,cafile={certificate}"
+    );
+    match talk::write_line(&lines) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => talker.fail(format_args!("write error: {}", talk::os_text(&error))),
+    }
+}
+
+/// The error, with a remedy where there is one.
+fn told(error: &PairError) -> String {
+    let remedy = match error {
+        PairError::File { why, .. } => match why.kind() {
+            ErrorKind::AlreadyExists => {
+                " (nothing is overwritten: choose another PREFIX, or remove it first)"
+            }
+            ErrorKind::NotFound => " (make its directory first)",
+            ErrorKind::PermissionDenied => " (the directory must be writable to this user)",
+            _ => "",
+        },
+        _ => "",
+    };
+    format!("{error}{remedy}")
+}
+
+/// A path as a word for a shell; commas in it would end the option.
+fn path(path: &Path) -> String {
+    quote::if_needed(path).to_string().replace(',', "\\,")
+}

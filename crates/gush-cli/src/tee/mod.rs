@@ -1,0 +1,243 @@
+//! `gush tee`: GNU tee's command line. The engine's [`Tee`] copies, by reference where tee(2) and splice(2) can.
+
+mod options;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use gush::flow::Terms;
+use gush::{Control, Loss, Tee};
+use gush_tree::quote;
+use rustix::fs::{FileType, fstat, stat};
+use rustix::io::Errno;
+
+use crate::args;
+use crate::talk::{Talker, errno_text, os_text};
+use options::{Mode, Options};
+
+/// The one definition behind `gush tee`: help, manual page and completions come from it.
+pub fn command() -> clap::Command {
+    Options::command()
+}
+
+/// Runs `tee` with `words`, the arguments after the command's name. Messages start with `as_name`.
+pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
+    let options: Options = match args::parse_as_gnu(command(), options::GNU, words, as_name) {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    // A reader that leaves is told by EPIPE: the other outputs get their bytes first.
+    gush_process::ignore_sigpipe();
+    if options.ignore_interrupts {
+        gush_process::ignore_interrupts();
+    }
+    let mut said =
+        Said { options: &options, talker: Talker::new(as_name), failed: false, died: false };
+    let Some(outputs) = open_outputs(&mut said) else { return ExitCode::FAILURE };
+    copy(&outputs, &mut said);
+    for output in outputs {
+        said.closed(output);
+    }
+    if said.died {
+        gush_process::die_of_sigpipe();
+    }
+    if said.failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Where the bytes go.
+struct Output<'a> {
+    /// `None` stands for standard output.
+    file: Option<(&'a OsStr, File)>,
+}
+
+impl AsFd for Output<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.file {
+            Some((_, file)) => file.as_fd(),
+            None => rustix::stdio::stdout(),
+        }
+    }
+}
+
+/// Standard output, and the files that can be opened. `None` where the mode permits no failure.
+fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
+    let mut outputs = Vec::with_capacity(1 + said.options.files.len());
+    if !gush_process::was_closed(1) {
+        outputs.push(Output { file: None });
+    }
+    for name in &said.options.files {
+        match open(name, said.options.append) {
+            Ok(file) => outputs.push(Output { file: Some((name, file)) }),
+            Err(Unopened::Error(error)) => {
+                said.talker.say_failed_open(name, &error);
+                said.failed = true;
+            }
+            Err(Unopened::Source) => {
+                let name = quote::if_needed(name.as_ref());
+                said.failure(format_args!("{name}: input file is output file"));
+            }
+        }
+        if said.failed && said.exits() {
+            return None;
+        }
+    }
+    Some(outputs)
+}
+
+enum Unopened {
+    Error(io::Error),
+    /// The file is the source: opening would empty it, and appending would never end.
+    Source,
+}
+
+fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
+    let source = fstat(rustix::stdio::stdin()).ok();
+    let same = |source: &rustix::fs::Stat| {
+        let file = stat(name).ok();
+        let is_file = FileType::from_raw_mode(source.st_mode) == FileType::RegularFile;
+        is_file
+            && file.is_some_and(|file| (file.st_dev, file.st_ino) == (source.st_dev, source.st_ino))
+    };
+    if source.as_ref().is_some_and(same) {
+        return Err(Unopened::Source);
+    }
+    let mut how = OpenOptions::new();
+    let how = if append { how.append(true) } else { how.write(true).truncate(true) };
+    how.create(true).open(name).map_err(Unopened::Error)
+}
+
+fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
+    if gush_process::was_closed(0) {
+        return said.failure(format_args!("read error: {}", errno_text(Errno::BADF)));
+    }
+    let options = said.options;
+    let defaults = Terms::default();
+    let terms = Terms {
+        choice: options.method,
+        isolated: options.isolated,
+        buffer_bytes: options.buffer_size.unwrap_or(defaults.buffer_bytes),
+        never_held: true,
+        ..defaults
+    };
+    let stdin = rustix::stdio::stdin();
+    let mut tee = Tee::new(&stdin).terms(terms);
+    for output in outputs {
+        tee = tee.to(output);
+    }
+    if let Some(bytes) = options.pipe_size {
+        tee = tee.pipe_bytes(bytes);
+    }
+    if let Some(time) = options.drop_slow {
+        tee = tee.most_stall(time);
+    }
+    if said.mode().spares_pipes && options.mode().is_some() {
+        tee = tee.sees_hang_ups();
+    }
+    let mut lost = |loss: &Loss| said.lost(&outputs[loss.target], loss);
+    let copied = match outputs {
+        [] => first_byte(),
+        _ => tee.on_loss(&mut lost).run().map(|report| report.taken_bytes),
+    };
+    match copied {
+        // A closed standard output is a failure once there is something to write.
+        Ok(1..) if gush_process::was_closed(1) => {
+            said.failure(format_args!("'standard output': {}", errno_text(Errno::BADF)));
+        }
+        Ok(_) => {}
+        Err(error) => said.source_failed(&error),
+    }
+}
+
+/// Is there anything to write, where every output is closed? Answers 1 if so.
+fn first_byte() -> Result<u64, gush::Error> {
+    let (source, sink) = (rustix::stdio::stdin(), File::options().write(true).open("/dev/null"));
+    let Ok(sink) = sink else { return Ok(1) };
+    gush::Mover::new(&source, &sink).length_bytes(1).run().map(|report| report.bytes)
+}
+
+/// Messages, and what they mean for the exit status.
+struct Said<'a> {
+    options: &'a Options,
+    talker: Talker,
+    failed: bool,
+    /// The reader of a pipe has left, which ends a filter silently.
+    died: bool,
+}
+
+impl Said<'_> {
+    fn mode(&self) -> Mode {
+        self.options.mode().unwrap_or(Mode { exits: false, spares_pipes: true })
+    }
+
+    fn exits(&self) -> bool {
+        self.mode().exits
+    }
+
+    fn failure(&mut self, why: impl std::fmt::Display) {
+        self.talker.say(why);
+        self.failed = true;
+    }
+
+    /// An output failed. GNU's messages have the output and the cause alone.
+    fn lost(&mut self, output: &Output<'_>, loss: &Loss) -> Control {
+        let by_pipe = loss.errno() == Some(Errno::PIPE);
+        if by_pipe && self.options.mode().is_none() && !gush_process::sigpipe_was_ignored() {
+            self.died = true;
+            return Control::Stop;
+        }
+        if !(by_pipe && self.mode().spares_pipes) {
+            let name = name(output);
+            let after = loss.delivered_bytes;
+            match loss.errno() {
+                Some(Errno::TIMEDOUT) => {
+                    self.failure(format_args!("{name}: too slow, dropped after {after} bytes"));
+                }
+                Some(errno) if self.talker.is_familiar() => {
+                    self.failure(format_args!("{name}: {}", errno_text(errno)));
+                }
+                Some(errno) => {
+                    let hint = gush::hint_for(gush::Side::Target, errno);
+                    let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+                    let why = errno_text(errno);
+                    self.failure(format_args!(
+                        "{name}: write failed after {after} bytes: {why}{hint}"
+                    ));
+                }
+                None => self.failure(format_args!("{name}: {}", loss.failure)),
+            }
+        }
+        if self.exits() && self.failed { Control::Stop } else { Control::Continue }
+    }
+
+    fn source_failed(&mut self, error: &gush::Error) {
+        let cause = error.io_error().map_or_else(|| error.to_string(), os_text);
+        if self.talker.is_familiar() || error.io_error().is_none() {
+            return self.failure(format_args!("read error: {cause}"));
+        }
+        let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        let after = error.delivered_bytes();
+        self.failure(format_args!(
+            "standard input: read failed after {after} bytes: {cause}{hint}"
+        ));
+    }
+
+    /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
+    fn closed(&mut self, output: Output<'_>) {
+        let name = name(&output);
+        let Some((_, file)) = output.file else { return };
+        if let Err(errno) = nix::unistd::close(OwnedFd::from(file)) {
+            self.failure(format_args!("{name}: close failed: {}", errno.desc()));
+        }
+    }
+}
+
+fn name(output: &Output<'_>) -> String {
+    match &output.file {
+        Some((name, _)) => quote::if_needed(name.as_ref()).to_string(),
+        None => "'standard output'".to_owned(),
+    }
+}

@@ -1,0 +1,114 @@
+//! The command line of `gush tee`: GNU tee's options, and gush's own.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueHint};
+use gush::{Choice, MethodName};
+
+use crate::method;
+use crate::size::memory_bytes;
+use crate::time::time;
+
+/// Copy standard input to each FILE, and also to standard output
+#[derive(Debug, Parser)]
+#[command(
+    name = "tee",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    after_help = "MODE says what a failed write leads to:\n  \
+                  warn         diagnose errors writing to any output\n  \
+                  warn-nopipe  diagnose errors writing to any output not a pipe\n  \
+                  exit         exit on error writing to any output\n  \
+                  exit-nopipe  exit on error writing to any output not a pipe\n\
+                  Without -p and --output-error, tee ends when the reader of a pipe has left, and diagnoses errors \
+                  writing to other outputs.\n\n\
+                  The slowest output holds the others back, by at most one pipe or one buffer, unless --drop-slow is given.\n\
+                  TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h."
+)]
+pub struct Options {
+    /// Files to write, besides standard output
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<OsString>,
+
+    /// Append to the given FILEs, do not overwrite
+    #[arg(short, long)]
+    pub append: bool,
+    /// Ignore interrupt signals
+    #[arg(short, long)]
+    pub ignore_interrupts: bool,
+    /// Operate in a more appropriate MODE with pipes: --output-error=warn-nopipe
+    #[arg(short = 'p', overrides_with = "output_error")]
+    nopipe: bool,
+    /// Set behavior on write error
+    #[arg(long, value_name = "MODE", value_parser = mode, num_args = 0..=1, require_equals = true,
+        default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
+    output_error: Option<Mode>,
+
+    /// Drop an output that holds others back for TIME without taking a byte (1 s)
+    #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", help_heading = BEYOND)]
+    pub drop_slow: Option<Duration>,
+    /// Move by NAME or fail; auto picks the fastest sound method
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = method::parser(&METHODS), help_heading = BEYOND)]
+    pub method: Choice,
+    /// Use no method that shares pages with the source
+    #[arg(long, help_heading = BEYOND)]
+    pub isolated: bool,
+    /// Bytes moved at a time through memory, 4M at most
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    pub buffer_size: Option<usize>,
+    /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    pub pipe_size: Option<usize>,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+/// The long options of GNU tee.
+pub const GNU: &[&str] = &["append", "help", "ignore-interrupts", "output-error", "version"];
+
+const BEYOND: &str = "Beyond GNU tee";
+
+/// What a failed output leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// The others get nothing more either.
+    pub exits: bool,
+    /// A pipe without a reader is no failure.
+    pub spares_pipes: bool,
+}
+
+const MODES: [(&str, Mode); 4] = [
+    ("warn", Mode { exits: false, spares_pipes: false }),
+    ("warn-nopipe", Mode { exits: false, spares_pipes: true }),
+    ("exit", Mode { exits: true, spares_pipes: false }),
+    ("exit-nopipe", Mode { exits: true, spares_pipes: true }),
+];
+
+impl Options {
+    /// The mode that was asked for, if any was.
+    pub fn mode(&self) -> Option<Mode> {
+        self.output_error.or(self.nopipe.then_some(MODES[1].1))
+    }
+}
+
+/// A mode by its name, or by a beginning that no other name has.
+fn mode(word: &str) -> Result<Mode, String> {
+    let named = MODES.iter().find(|(name, _)| *name == word);
+    let mut begun = MODES.iter().filter(|(name, _)| !word.is_empty() && name.starts_with(word));
+    match (named, begun.next(), begun.next()) {
+        (Some(&(_, mode)), ..) | (None, Some(&(_, mode)), None) => Ok(mode),
+        _ => Err(format!("the modes are {}", MODES.map(|(name, _)| name).join(", "))),
+    }
+}
+
+/// The methods that a fan of several targets has.
+const METHODS: [MethodName; 2] = [MethodName::ReadWrite, MethodName::Splice];

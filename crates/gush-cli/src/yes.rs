@@ -1,0 +1,65 @@
+//! `gush yes`: GNU yes' command line, out of the engine's [`Repeat`].
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
+
+use clap::{ArgAction, CommandFactory, Parser};
+use gush::{Errno, Repeat};
+
+use crate::args;
+use crate::talk::{Talker, errno_text, os_text};
+
+/// Repeatedly output a line with all specified STRING(s), or 'y'
+#[derive(Debug, Parser)]
+#[command(
+    name = "yes",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_version_flag = true
+)]
+struct Options {
+    /// Joined by spaces
+    #[arg(value_name = "STRING", default_value = "y", hide_default_value = true)]
+    strings: Vec<OsString>,
+
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version
+    #[arg(long, action = ArgAction::Version)]
+    version: Option<bool>,
+}
+
+/// The one definition behind `gush yes`: help, manual page and completions come from it.
+pub fn command() -> clap::Command {
+    Options::command()
+}
+
+/// Runs `yes` with `words`, the arguments after the command's name. Messages start with `as_name`.
+pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
+    let options: Options = match args::parse_as_gnu(command(), &["help", "version"], words, as_name)
+    {
+        Ok(options) => options,
+        Err(status) => return status,
+    };
+    let talker = Talker::new(as_name);
+    if gush_process::was_closed(1) {
+        return talker.fail(format_args!("standard output: {}", errno_text(Errno::BADF)));
+    }
+    match Repeat::new(&line(&options.strings)).run(&rustix::stdio::stdout()) {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => {
+            let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
+            talker.fail(format_args!("standard output: {cause}"))
+        }
+    }
+}
+
+fn line(strings: &[OsString]) -> Vec<u8> {
+    let words: Vec<&[u8]> = strings.iter().map(|string| string.as_bytes()).collect();
+    let mut line = words.join(&b' ');
+    line.push(b'\n');
+    line
+}

@@ -1,0 +1,120 @@
+//! What must happen, from the rules of the protocols and of `gush link`, never from what the program did.
+//!
+//! 1. An end of data is passed on as an end, behind every byte that was sent before it.
+//! 2. A failure is told in the strongest way that the kind of the other side has: a reset of TCP, SIGTERM before the input
+//!    of a program is closed, an end elsewhere. Files and datagrams are told nothing.
+//! 3. The exit status is 0 after proper ends, 1 after failures, and death by the signal that ended the link.
+//! 4. A program has failed when its exit status is not 0. One that exits with 0 had all that it wanted.
+//! 5. A silence is an error (`-T`), except where a datagram socket is concerned, which has no end, and a proper end after
+//!    one side's end (`-t`), unless bytes are stuck.
+//! 6. Bytes for a peer that has gone are a failure where the kernel tells of it: sockets and pipes.
+
+use crate::kinds::{Abilities, Kind};
+use crate::script::Saw;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    End,
+    Failure,
+    /// It has gone itself, or nobody looks.
+    Untold,
+    /// The end; nobody waits for a program after it.
+    EndThenOver,
+    /// The end, and then a failure, which may overtake it.
+    EndThenFailure,
+    /// A failure that a program may have no time to tell of: SIGTERM came as it began, or the link dies of a signal itself
+    /// and kills a program that does not end at once.
+    FailureInHaste,
+}
+
+impl Told {
+    /// What a peer of a kind may have seen then; all is allowed where nothing is said.
+    pub fn seen_by(self, peer: &Abilities) -> Option<Vec<Saw>> {
+        match self {
+            Told::End => Some(vec![peer.of_end]),
+            Told::Failure => Some(vec![peer.of_failure]),
+            // The end of a terminal is a hang-up (tty(4)).
+            Told::EndThenOver if peer.kind == Kind::Terminal => {
+                Some(vec![Saw::End, Saw::Terminated, Saw::Death])
+            }
+            Told::EndThenOver if peer.is_program => Some(vec![Saw::End, Saw::Terminated]),
+            Told::FailureInHaste if peer.is_program => Some(vec![peer.of_failure, Saw::Death]),
+            Told::FailureInHaste => Some(vec![peer.of_failure]),
+            Told::EndThenOver => Some(vec![peer.of_end]),
+            Told::EndThenFailure => Some(vec![peer.of_end, peer.of_failure]),
+            Told::Untold => None,
+        }
+    }
+
+    pub fn words(self) -> &'static str {
+        match self {
+            Told::End | Told::EndThenOver => "end",
+            Told::EndThenFailure => "end, then failure",
+            Told::Failure | Told::FailureInHaste => "failure",
+            Told::Untold => "",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    Code(i32),
+    /// SIGTERM, or SIGPIPE.
+    Death(&'static str),
+}
+
+impl Status {
+    pub fn words(self) -> String {
+        match self {
+            Status::Code(code) => code.to_string(),
+            Status::Death(signal) => signal.to_owned(),
+        }
+    }
+}
+
+/// How much of what one side has sent reaches the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Arrives {
+    All,
+    /// Nothing twice, nothing out of order, and no more than that.
+    Prefix,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outcome {
+    /// Of what the one who ends has sent.
+    pub arrives: Arrives,
+    pub other_is_told: Told,
+    pub ender_is_told: Told,
+    pub status: Status,
+    pub ended: &'static str,
+}
+
+/// Both sides have ended properly.
+pub const CLOSED: Outcome = Outcome {
+    arrives: Arrives::All,
+    other_is_told: Told::End,
+    ender_is_told: Told::Untold,
+    status: Status::Code(0),
+    ended: "closed",
+};
+
+/// What was sent before has arrived, and both sides learn of the failure.
+pub const FAILED: Outcome = Outcome {
+    other_is_told: Told::Failure,
+    ender_is_told: Told::Failure,
+    status: Status::Code(1),
+    ended: "relay-failed",
+    ..CLOSED
+};
+
+/// The one who ended has gone, and is told nothing.
+pub const LEFT_FAILED: Outcome = Outcome { ender_is_told: Told::Untold, ..FAILED };
+
+/// Rules 1 and 5: towards datagrams no end is passed on, and answers are waited for until a silence.
+pub fn ends_properly(ender_is_told: Told, other: &Abilities) -> Outcome {
+    match other.kind {
+        Kind::Udp => Outcome { ended: "lingered", ender_is_told, ..CLOSED },
+        _ => Outcome { ender_is_told, ..CLOSED },
+    }
+}

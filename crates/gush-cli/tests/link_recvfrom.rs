@@ -1,0 +1,79 @@
+//! `udp-recvfrom`: one datagram, and the answers to it.
+
+mod common;
+
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+
+use common::link::{PATIENCE, Running, eventually};
+use common::{gush, skipped};
+
+/// A socket that talks with `place`.
+fn client(place: &str) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(place).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn heard(socket: &UdpSocket) -> Vec<u8> {
+    let mut bytes = [0; 2048];
+    let count = socket.recv(&mut bytes).unwrap();
+    bytes[..count].to_vec()
+}
+
+#[test]
+fn each_datagram_is_a_connection_of_its_own() {
+    let link =
+        Running::start(&["--json", "udp-recvfrom:127.0.0.1:0,fork", "shell:'read a; echo got $a'"]);
+    let place = link.place();
+    let clients = [client(&place), client(&place)];
+    for round in 0..3 {
+        for (at, client) in clients.iter().enumerate() {
+            client.send(format!("{round} of {at}\n").as_bytes()).unwrap();
+            assert_eq!(heard(client), format!("got {round} of {at}\n").as_bytes());
+        }
+    }
+    // Two in a row of one sender do not become one stream: each ends behind its last byte.
+    let one = client(&place);
+    for word in ["one\n", "two\n"] {
+        one.send(word.as_bytes()).unwrap();
+    }
+    let mut answers = [heard(&one), heard(&one)];
+    answers.sort();
+    assert_eq!(answers, [b"got one\n", b"got two\n"]);
+    link.says_times("\"ended\":\"closed\"", 8);
+}
+
+#[test]
+fn without_fork_the_link_ends_with_the_answer_as_socat_does() {
+    let ends_with_one = |mut command: Command, place: &str| {
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        let socket = client(place);
+        // Until the port is open, what is sent there is refused.
+        let mut answer = [0; 64];
+        socket.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
+        let mut count = None;
+        eventually("there is an answer", || {
+            if socket.send(b"question").is_ok() {
+                count = socket.recv(&mut answer).ok();
+            }
+            count.is_some()
+        });
+        let status = child.wait().unwrap();
+        (answer[..count.unwrap()].to_vec(), status.code())
+    };
+    let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let ours = port();
+    let mut link = gush();
+    link.args(["link", &format!("udp-recvfrom:127.0.0.1:{ours}"), "exec:'tr a-z A-Z'"]);
+    let from_us = ends_with_one(link, &format!("127.0.0.1:{ours}"));
+    assert_eq!(from_us, (b"QUESTION".to_vec(), Some(0)));
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to compare with");
+    }
+    let theirs = port();
+    let mut socat = Command::new("socat");
+    socat.args([&format!("UDP4-RECVFROM:{theirs},bind=127.0.0.1"), "EXEC:tr a-z A-Z"]);
+    assert_eq!(ends_with_one(socat, &format!("127.0.0.1:{theirs}")), from_us);
+}

@@ -1,0 +1,46 @@
+//! `gush yes` and GNU yes side by side.
+
+mod common;
+
+use common::as_gnu::{Sentence, Side};
+
+const FILES: &str = "mkfifo fifo";
+
+/// Lines of shell; `$Y` is yes.
+const LINES: &[&str] = &[
+    "$Y | head -c 1000",
+    "$Y | head -c 5000001 | md5sum",
+    "$Y a 'b c' d | head -n 3",
+    "$Y a 'b c' d | head -c 3000000 | md5sum",
+    "$Y '' | head -c 100",
+    "$Y '' '' | head -c 100",
+    "$Y -- -x | head -n 2",
+    "$Y -- | head -n 2",
+    "$Y a -- b | head -n 2",
+    "$Y -x",
+    "$Y a -x",
+    "$Y --nope",
+    "$Y --help",
+    "$Y a --help",
+    "$Y --version",
+    "$Y --vers",
+    "POSIXLY_CORRECT=1 $Y a --help | head -n 1",
+    "$Y $'\\xff\\xfe' | head -n 2",
+    "$Y \"$(head -c 100000 /dev/zero | tr '\\0' q)\" | head -c 5000000 | md5sum",
+    "$Y >/dev/full",
+    "$Y >&-",
+    "$Y --help >&-",
+    "$Y | true; echo ${PIPESTATUS[0]}",
+    "$Y | head -c 1; echo ${PIPESTATUS[0]}",
+    "(trap '' PIPE; $Y | head -c 1; echo ${PIPESTATUS[0]})",
+    "timeout 1 head -c 3000000 fifo >x & $Y >fifo; echo $?; wait; md5sum x",
+    "ulimit -f 100; trap '' XFSZ; $Y >x; echo $?; md5sum x",
+    "exec 0<>/dev/null 1</dev/null; $Y",
+];
+
+const SENTENCES: &[Sentence] = &[];
+
+#[test]
+fn every_line_is_gnus() {
+    Side { program: "yes", variable: "Y", files: FILES, sentences: SENTENCES }.agrees_on(LINES);
+}
