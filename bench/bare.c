@@ -4,7 +4,9 @@
  *     bare cat-quarters [FILE]   the same in calls of a quarter of the pipe
  *     bare cat-polling [FILE]    as cat, with SPLICE_F_NONBLOCK, waiting in poll(2)
  *     bare cat-private [FILE]    as cat, through a pipe of its own
+ *     bare cat-bytes NUMBER      standard input to standard output, so many bytes
  *     bare relay LISTEN CONNECT  between the TCP ports of 127.0.0.1, a process for each connection
+ *     bare crowd LISTEN CONNECT  the same for many connections: two processes with epoll(7), recv and send
  *
  * Pipes are made as large as gush makes them. There is no handling of what splice refuses, of urgent data,
  * of signals or of errors beyond saying so: such a loop is no tool.
@@ -20,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -45,6 +48,13 @@ static void cat(int source, size_t call_bytes)
     }
     if (moved < 0)
         die("splice");
+}
+
+static void cat_bytes(size_t left)
+{
+    ssize_t moved;
+    while (left > 0 && (moved = splice(0, NULL, 1, NULL, left < CALL_BYTES ? left : CALL_BYTES, 0)) > 0)
+        left -= (size_t)moved;
 }
 
 static void cat_polling(int source, int source_is_pipe)
@@ -169,7 +179,121 @@ static void relay_one(int client, const struct sockaddr_in *server)
     exit(0);
 }
 
-static void run_relay(int listen_port, int connect_port)
+/* One of the two sockets of a connection of a crowd. */
+struct end {
+    int fd, has_ended;
+    struct end *peer;
+    char *kept; /* bytes for this socket that found no room */
+    size_t kept_bytes, kept_at;
+    struct end *next_closed;
+};
+
+static char piece[64 << 10];
+
+/* Sends the kept bytes; true if none are left. */
+static int sent_kept(struct end *to)
+{
+    while (to->kept) {
+        ssize_t put = send(to->fd, to->kept + to->kept_at, to->kept_bytes - to->kept_at, MSG_NOSIGNAL);
+        if (put < 0)
+            return 0;
+        to->kept_at += (size_t)put;
+        if (to->kept_at == to->kept_bytes) {
+            free(to->kept);
+            to->kept = NULL;
+        }
+    }
+    return 1;
+}
+
+/* Copies until one of the two sockets would have to be waited for; `events` are those of `from`. False: an error. */
+static int copies(struct end *from, struct end *to, unsigned events)
+{
+    while (!from->has_ended && sent_kept(to)) {
+        ssize_t got = recv(from->fd, piece, sizeof piece, 0);
+        if (got < 0)
+            return errno == EAGAIN;
+        if (got == 0) {
+            from->has_ended = 1;
+            /* Where both have ended, closing sends the FIN. */
+            if (!to->has_ended)
+                shutdown(to->fd, SHUT_WR);
+            return 1;
+        }
+        ssize_t put = send(to->fd, piece, (size_t)got, MSG_NOSIGNAL);
+        if (put < 0 && errno != EAGAIN)
+            return 0;
+        if (put < got) {
+            to->kept_at = 0;
+            to->kept_bytes = (size_t)(got - (put < 0 ? 0 : put));
+            to->kept = malloc(to->kept_bytes);
+            memcpy(to->kept, piece + (got - (ssize_t)to->kept_bytes), to->kept_bytes);
+        }
+        /* A short piece was all there was, and an edge tells of more: epoll(7), question 9. */
+        if (got < (ssize_t)sizeof piece && !(events & EPOLLRDHUP))
+            return 1;
+    }
+    return 1;
+}
+
+static void watch(int epoll, struct end *end)
+{
+    struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, .data.ptr = end};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, end->fd, &event) < 0)
+        die("epoll_ctl");
+}
+
+static void relay_crowd(int listener, const struct sockaddr_in *server)
+{
+    int yes = 1, epoll = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLEXCLUSIVE}, events[200];
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, listener, &event) < 0)
+        die("epoll_ctl");
+    for (;;) {
+        struct end *closed = NULL;
+        int count = epoll_wait(epoll, events, 200, -1), client;
+        for (int i = 0; i < count; i++) {
+            struct end *end = events[i].data.ptr, *peer;
+            if (!end) {
+                while ((client = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                    struct end *pair = calloc(2, sizeof *pair);
+                    pair[0] = (struct end){.fd = client, .peer = &pair[1]};
+                    pair[1] = (struct end){.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0), .peer = &pair[0]};
+                    for (int j = 0; j < 2; j++)
+                        setsockopt(pair[j].fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+                    if (connect(pair[1].fd, (const struct sockaddr *)server, sizeof *server) < 0 && errno != EINPROGRESS)
+                        die("connect");
+                    watch(epoll, &pair[0]);
+                    watch(epoll, &pair[1]);
+                }
+                continue;
+            }
+            peer = end->peer;
+            if (end->fd < 0)
+                continue;
+            int right = !(events[i].events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP)) || copies(end, peer, events[i].events);
+            /* What was kept for lack of room may hide more, and the end. */
+            if (right && (events[i].events & EPOLLOUT) && end->kept)
+                right = copies(peer, end, EPOLLRDHUP);
+            if (right && !(end->has_ended && peer->has_ended && !end->kept && !peer->kept))
+                continue;
+            close(end->fd);
+            close(peer->fd);
+            end->fd = peer->fd = -1;
+            end->next_closed = closed;
+            closed = end;
+        }
+        while (closed) {
+            struct end *end = closed, *first = end < end->peer ? end : end->peer;
+            closed = end->next_closed;
+            free(first[0].kept);
+            free(first[1].kept);
+            free(first);
+        }
+    }
+}
+
+static void run_relay(int listen_port, int connect_port, int is_crowd)
 {
     struct sockaddr_in near = {.sin_family = AF_INET, .sin_port = htons((uint16_t)listen_port)};
     near.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -181,6 +305,12 @@ static void run_relay(int listen_port, int connect_port)
         die("listen");
     signal(SIGCHLD, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
+    if (is_crowd) {
+        fcntl(listener, F_SETFL, O_NONBLOCK);
+        if (fork() < 0)
+            die("fork");
+        relay_crowd(listener, &far);
+    }
     for (;;) {
         int client = accept(listener, NULL, NULL);
         if (client < 0)
@@ -198,10 +328,14 @@ static void run_relay(int listen_port, int connect_port)
 
 int main(int count, char **words)
 {
-    if (count >= 2 && strncmp(words[1], "cat", 3) == 0)
+    if (count == 3 && strcmp(words[1], "cat-bytes") == 0)
+        cat_bytes(strtoull(words[2], NULL, 10));
+    else if (count >= 2 && strncmp(words[1], "cat", 3) == 0)
         run_cat(words[1], count > 2 ? words[2] : NULL);
     else if (count == 4 && strcmp(words[1], "relay") == 0)
-        run_relay(atoi(words[2]), atoi(words[3]));
+        run_relay(atoi(words[2]), atoi(words[3]), 0);
+    else if (count == 4 && strcmp(words[1], "crowd") == 0)
+        run_relay(atoi(words[2]), atoi(words[3]), 1);
     else
         return 2;
     return 0;

@@ -231,10 +231,14 @@ http {{
 """
 
 
+# Contenders for one connection at a time.
+SPLICING = ("bare splice loop", "haproxy splice", "haproxy splice with 1 MiB pipes", "socat -b 262144")
+
+
 class Bench:
     def __init__(self, gush, load, work, options):
         self.gush, self.load_path, self.work, self.options = gush, load, work, options
-        # A loop in C that does nothing but splice: bare.c.
+        # Loops in C that do nothing but splice, or receive and send: bare.c.
         self.bare = build_bare(work) if shutil.which("cc") else None
 
     def relays(self):
@@ -246,6 +250,7 @@ class Bench:
             relays[name] = shlex.split(command)
         if self.bare:
             relays["bare splice loop"] = [self.bare, "relay", "{listen}", "{connect}"]
+            relays["bare crowd"] = [self.bare, "crowd", "{listen}", "{connect}"]
         if shutil.which("haproxy"):
             relays |= {name: ["haproxy", "-db", "-f", f"{{haproxy}}/{name}.cfg"] for name in HAPROXIES}
         if shutil.which("socat"):
@@ -257,8 +262,10 @@ class Bench:
         without = self.options.without.split(",")
         return {name: argv for name, argv in relays.items() if name not in without}
 
-    def without(self, *names):
-        return {name: argv for name, argv in self.relays().items() if name not in names}
+    def with_only(self, *names):
+        """Of the relays that are always there, those of these names; and all that --relay added."""
+        added = {extra.split("=", 1)[0] for extra in self.options.relay}
+        return {name: argv for name, argv in self.relays().items() if name in (*names, "gush link") or name in added}
 
     def start(self, argv):
         listen, connect = free_port(), free_port()
@@ -339,7 +346,34 @@ def bulk(bench):
         ("haproxy splice with 1 MiB pipes", "GiB/s", ">=", 1.0),
         ("haproxy splice with 1 MiB pipes", "relay s/GiB", "<=", 1.0),
     ]
-    bench.compare(f"bulk: one connection, {size} bytes", bench.relays(), ["GiB/s", "relay s/GiB"], measure, aims)
+    bench.compare(f"bulk: one connection, {size} bytes", bench.with_only(*SPLICING, "haproxy splice-auto"), ["GiB/s", "relay s/GiB"], measure, aims)
+
+
+def tls(bench):
+    """The side of TLS that accepts; the side that connects is the same for all."""
+    size, pair = bench.options.size, bench.work / "pair"
+    subprocess.run([bench.gush, "link", "--make-cert", f"{pair},127.0.0.1"], check=True, stdout=subprocess.DEVNULL)
+    own = f"cert={pair}.crt,key={pair}.key"
+    relays = {"gush link": [bench.gush, "link", f"tls-listen:127.0.0.1:{{listen}},fork,{own}", "tcp:127.0.0.1:{connect}"]}
+    if shutil.which("socat"):
+        accepts = f"OPENSSL-LISTEN:{{listen}},bind=127.0.0.1,fork,reuseaddr,nodelay,verify=0,{own}"
+        relays["socat"] = ["socat", accepts, "TCP:127.0.0.1:{connect},nodelay"]
+        relays["socat -b 262144"] = ["socat", "-b", "262144", *relays["socat"][1:]]
+
+    def measure(argv):
+        process, listen, connect = bench.start(argv)
+        near = free_port()
+        connects = f"tls:127.0.0.1:{listen},cafile={pair}.crt"
+        front = bench.process([bench.gush, "link", f"tcp-listen:127.0.0.1:{near},fork", connects], near)
+        before = process.cpu_seconds()
+        done = bench.load("bulk", near, connect, bytes=size)
+        used = process.cpu_seconds() - before
+        front.end()
+        process.end()
+        return done and {"GiB/s": size / GIB / done["seconds"], "relay s/GiB": used / (size / GIB)}
+
+    aims = [(peer, "GiB/s", ">=", 1.0) for peer in ("socat", "socat -b 262144")]
+    bench.compare(f"tls: one connection, {size} bytes", relays, ["GiB/s", "relay s/GiB"], measure, aims)
 
 
 def many(bench):
@@ -359,7 +393,7 @@ def many(bench):
             print(f"WRONG BYTES: {argv[0]}: {done['right']} of {clients} connections right")
         return {"seconds": done["seconds"], "KiB/connection": grown / 1024 / clients, "relay s": used}
 
-    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "bare splice loop")
+    relays = bench.with_only("bare crowd", "haproxy splice", "haproxy splice-auto")
     columns = ["seconds", "KiB/connection", "relay s"]
     aims = [(name, "seconds", "<=", 0.8) for name in ("haproxy splice", "haproxy splice-auto")]
     bench.compare(f"many: {clients} connections at once, 1 MiB both ways", relays, columns, measure, aims)
@@ -380,7 +414,7 @@ def short(bench):
             print(f"LOST: {argv[0]}: {done['answered']} of {count} answered; {left} descriptors more than before")
         return done and {"seconds": done["seconds"], "relay s": used, "left": left}
 
-    relays = bench.without("socat -b 262144", "haproxy splice with 1 MiB pipes", "haproxy splice-auto", "bare splice loop")
+    relays = bench.with_only("bare crowd", "haproxy splice")
     bench.compare(f"short: {count} connections, 64 at a time", relays, ["seconds", "relay s", "left"], measure, [("haproxy splice", "seconds", "<=", 0.95)])
 
 
@@ -398,13 +432,13 @@ def there_and_back(bench, case, **values):
 def pingpong(bench):
     columns = ["median_us", "p99_us", "p999_us"]
     aims = [("haproxy splice", "median_us", "<=", 1.1)]
-    relays = bench.without("haproxy splice with 1 MiB pipes", "haproxy splice-auto")
+    relays = bench.with_only("bare splice loop", "haproxy splice", "socat -b 262144")
     measure = there_and_back(bench, "pingpong", count=bench.options.count)
     bench.compare("pingpong: 64 bytes there and back", relays, columns, measure, aims)
 
 
 def bodies(bench):
-    relays = bench.without("haproxy splice-auto")
+    relays = bench.with_only(*SPLICING)
     aims = [(name, column, "<=", 1.0)
             for name in ("haproxy splice", "haproxy splice with 1 MiB pipes") for column in ("median_us", "p99_us")]
     for kib in (1, 4, 16, 64, 256, 1024):
@@ -431,7 +465,7 @@ def iperf3(bench):
         return {"GiB/s": json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 8 / GIB}
 
     aims = [("haproxy splice", "GiB/s", ">=", 1.5), ("haproxy splice with 1 MiB pipes", "GiB/s", ">=", 1.0)]
-    bench.compare("iperf3: one connection, 3 s", bench.without("haproxy splice-auto"), ["GiB/s"], measure, aims)
+    bench.compare("iperf3: one connection, 3 s", bench.with_only(*SPLICING), ["GiB/s"], measure, aims)
 
 
 def source(bench):
@@ -519,7 +553,7 @@ def file_in(bench):
     target.unlink(missing_ok=True)
 
 
-CASES = {"bulk": bulk, "file-out": file_out, "file-in": file_in, "many": many, "short": short, "pingpong": pingpong, "bodies": bodies, "iperf3": iperf3}
+CASES = {"bulk": bulk, "tls": tls, "file-out": file_out, "file-in": file_in, "many": many, "short": short, "pingpong": pingpong, "bodies": bodies, "iperf3": iperf3}
 
 if __name__ == "__main__":
     main()
