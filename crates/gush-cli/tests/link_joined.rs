@@ -3,11 +3,12 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener};
 use std::process::{Command, Output};
 
 use common::link::{Running, ask, echo, server};
+use common::tls::Pki;
 use common::{gush, skipped};
 use tempfile::TempDir;
 
@@ -137,4 +138,132 @@ fn where_nobody_answers_every_target_is_told() {
     // A program can be the last resort.
     let done = link(&["-u", &format!("tcp:{one}|shell:'echo instead'"), "-"]);
     assert_eq!(done.stdout, b"instead\n", "{done:?}");
+}
+
+/// A server for one client, which is told of nothing and hears all: its place, and what it heard.
+fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let place = server(move |mut stream| {
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        tell.send(String::from_utf8_lossy(&bytes).into_owned()).unwrap();
+    });
+    (place, told)
+}
+
+#[test]
+fn a_proxy_header_goes_to_whichever_part_gets_the_clients_bytes() {
+    let nobody = free_port();
+    for other in [
+        "tcp:NOBODY|tcp:PLACE",
+        "tcp:NOBODY|tcp:PLACE,crlf",
+        "null:!!tcp:PLACE",
+        "null:!!tcp:PLACE,crlf",
+        "tcp:PLACE,crlf",
+        "null:!!tcp:PLACE,shut-none",
+    ] {
+        let (place, told) = listener();
+        let link = Running::start(&[
+            "--proxy-protocol",
+            "send",
+            LISTEN,
+            &other.replace("NOBODY", &nobody).replace("PLACE", &place),
+        ]);
+        let client = link.client();
+        let port = client.local_addr().unwrap().port();
+        ask(client, b"data\n");
+        let heard = told.recv().unwrap();
+        assert!(heard.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{other}: {heard}");
+        assert!(heard.contains(&format!(" {port} ")), "{other}: {heard}");
+        let data = if other.contains("crlf") { "\r\ndata\r\n" } else { "\r\ndata\n" };
+        assert!(heard.ends_with(data) && heard.matches("PROXY").count() == 1, "{other}: {heard:?}");
+    }
+    // Who gets none of the client's bytes is told nothing.
+    let (tell, told) = std::sync::mpsc::channel();
+    let place = server(move |mut stream| {
+        stream.write_all(b"news").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut bytes = Vec::new();
+        // The link closes without having sent anything.
+        stream.read_to_end(&mut bytes).unwrap();
+        tell.send(bytes).unwrap();
+    });
+    let other = format!("tcp:{place}!!null:");
+    let link = Running::start(&["--proxy-protocol", "send", LISTEN, &other]);
+    assert_eq!(ask(link.client(), b"data"), b"news");
+    assert_eq!(told.recv().unwrap(), b"");
+}
+
+#[test]
+fn a_proxy_header_comes_before_the_handshake_of_a_part() {
+    let pki = Pki::new();
+    let inner = Running::start(&[
+        "--proxy-protocol",
+        "accept",
+        &pki.listen("server", ",fork"),
+        "shell:cat >/dev/null; echo $PEERADDR",
+    ]);
+    let question = b"PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000\r\nhello";
+    let there = pki.connect(&inner.place(), "");
+    // The first one takes the header, and leaves.
+    let (tell, told) = std::sync::mpsc::channel();
+    let rude = server(move |stream| {
+        let mut header = String::new();
+        BufReader::new(&stream).read_line(&mut header).unwrap();
+        tell.send(header).unwrap();
+    });
+    let parts = format!("{}|{there}", pki.connect(&rude, ""));
+    let outer = Running::start(&["--proxy-protocol", "accept,send", LISTEN, &parts]);
+    assert_eq!(ask(outer.client(), question), b"192.0.2.7\n");
+    assert!(told.recv().unwrap().starts_with("PROXY TCP4 192.0.2.7 192.0.2.8 1000 2000"));
+
+    let inner = Running::start(&[
+        "--json",
+        "--proxy-protocol",
+        "accept",
+        &pki.listen("server", ",fork"),
+        "null:",
+    ]);
+    let parts = format!("null:!!{}", pki.connect(&inner.place(), ""));
+    let outer = Running::start(&["--proxy-protocol", "accept,send", LISTEN, &parts]);
+    assert_eq!(ask(outer.client(), question), b"");
+    let account = inner.says("\"first\":\"192.0.2.7:1000\"");
+    assert!(account.contains("\"ended\":\"closed\""), "{account}");
+}
+
+#[test]
+fn what_is_no_socket_begins_with_a_proxy_header_too() {
+    for program in ["shell:cat,pipes", "exec:cat", "exec:cat,pty,raw,echo=0"] {
+        let link = Running::start(&["-t", "1", "--proxy-protocol", "send", LISTEN, program]);
+        let heard = String::from_utf8(ask(link.client(), b"data")).unwrap();
+        assert!(heard.starts_with("PROXY TCP4 127.0.0.1 127.0.0.1 "), "{program}: {heard}");
+        assert!(heard.ends_with("\r\ndata"), "{program}: {heard}");
+    }
+}
+
+#[test]
+fn a_server_that_only_sends_is_told_who_its_clients_are() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let place = server(move |mut stream| {
+        let mut header = String::new();
+        BufReader::new(&stream).read_line(&mut header).unwrap();
+        stream.write_all(b"news").unwrap();
+        tell.send(header).unwrap();
+    });
+    for other in [format!("tcp:{place}"), format!("tcp:{place}!!null:")] {
+        let link = Running::start(&["--proxy-protocol", "send", "-u", &other, LISTEN]);
+        let mut heard = String::new();
+        link.client().read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "news", "{other}");
+        assert!(told.recv().unwrap().starts_with("PROXY TCP4 127.0.0.1"), "{other}");
+    }
+}
+
+#[test]
+fn a_proxy_header_is_no_datagram_of_a_part() {
+    for other in ["null:!!udp:127.0.0.1:9", "-!!udp:127.0.0.1:9"] {
+        let done = link(&["--proxy-protocol", "send", "tcp-listen:127.0.0.1:0", other]);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(1) && said.contains("datagrams"), "{done:?}");
+    }
 }

@@ -12,8 +12,8 @@ use crate::open::{self, End, How, Listener, OpenError, Opened, os_words};
 use crate::record::Failure;
 
 /// Opens an address that does not listen.
-pub(crate) async fn open_one(address: &Address, how: How) -> Result<End, Failure> {
-    match open::open(address, &how).await {
+pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failure> {
+    match open::open(address, how).await {
         Ok(Opened::One(end)) => Ok(end),
         Ok(Opened::Listener(_)) => Err(Failure::new(format!("{address}: it listens"), None)),
         Err(error) => Err(open_failure(&error)),

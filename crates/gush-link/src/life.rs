@@ -16,20 +16,18 @@ use rustix::event::PollFlags;
 use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tracing::debug;
 
 use crate::ends;
 use crate::open::{End, Keeper, OpenError, os_words};
 use crate::programs;
-use crate::proxy::{self, Header};
+use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared};
 use crate::shape::shaped;
 use crate::watch::watch;
 
-/// How long a client may take for its PROXY header, and the other end for what is said of the client.
-const HEADER_WAIT: Duration = Duration::from_secs(5);
 /// How long what is being opened may still take once the link drains.
 const LAST_OPENS: Duration = Duration::from_secs(1);
 /// How long what was delivered before a failure may take to arrive before its socket is reset.
@@ -110,11 +108,11 @@ impl<'a> Life<'a> {
             Ok(client) => client,
             Err(course) => return course,
         };
-        let other = match self.open(&header, &client).await {
+        let mut other = match self.open(&header, &client).await {
             Ok(other) => other,
             Err(course) => return aborted(course, [client]),
         };
-        if let Err(course) = self.introduce(&header, &client, &other).await {
+        if let Err(course) = self.introduce(&header, &client, &mut other).await {
             return aborted(course, [client, other]);
         }
         let other = match self.handshake(&client, other).await {
@@ -190,7 +188,7 @@ impl<'a> Life<'a> {
         let Some(socket) = client.conduit.read_fd() else {
             return Err(fail(Failure::new("a PROXY header cannot be read from it", None)));
         };
-        let limit = settings.idle.map_or(HEADER_WAIT, |idle| idle.min(HEADER_WAIT));
+        let limit = settings.idle.map_or(HEADER_LIMIT, |idle| idle.min(HEADER_LIMIT));
         let header = self.phase(Phase::Header, None, proxy::accept(socket, limit)).await;
         let header = header.map_err(|left| self.left(left))?;
         let header = header
@@ -241,8 +239,12 @@ impl<'a> Life<'a> {
             false => how,
         };
         let how = if self.shared.forks { how } else { how.once() };
+        let how = match self.shared.settings.send_proxy {
+            Some(version) => how.introducing(header.clone(), version),
+            None => how,
+        };
         let socket = client.conduit.stream_socket();
-        let opened = self.phase(Phase::Open, socket, self.shared.other.open(how)).await;
+        let opened = self.phase(Phase::Open, socket, self.shared.other.open(&how)).await;
         let other = opened
             .map_err(|left| self.left(left))?
             .map_err(|failure| Course::failed(Ending::OpenFailed, failure))?;
@@ -252,22 +254,20 @@ impl<'a> Life<'a> {
     }
 
     /// Tells the other end where the client comes from, if that is asked for.
-    async fn introduce(&self, header: &Header, client: &End, other: &End) -> Result<(), Course> {
+    async fn introduce(
+        &self,
+        header: &Header,
+        client: &End,
+        other: &mut End,
+    ) -> Result<(), Course> {
         let Some(version) = self.shared.settings.send_proxy else { return Ok(()) };
-        let name = &self.names.other;
-        let fail = |failure| Course::failed(Ending::ProxyHeader, failure);
-        let Some(socket) = other.conduit.write_fd() else {
-            let why = format!("{name}: a PROXY header cannot be sent there");
-            return Err(fail(Failure::new(why, None)));
-        };
-        let send = timeout(HEADER_WAIT, proxy::send(socket, header, version));
-        let sent = self.phase(Phase::Introduce, client.conduit.stream_socket(), send).await;
+        let socket = client.conduit.stream_socket();
+        let sent = self.phase(Phase::Introduce, socket, other.introduce(header, version)).await;
         let sent = sent.map_err(|left| self.left(left))?;
-        let sent = sent.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()));
         sent.map_err(|error| {
-            let why = os_words(&error);
-            let what = format!("{name}: the PROXY header cannot be sent: {why}");
-            fail(Failure::new(what, error.raw_os_error()))
+            let (other, why) = (&self.names.other, os_words(&error));
+            let what = format!("{other}: the PROXY header cannot be sent: {why}");
+            Course::failed(Ending::ProxyHeader, Failure::new(what, error.raw_os_error()))
         })
     }
 

@@ -27,6 +27,9 @@ const V2_FIXED_BYTES: usize = 16;
 /// Addresses take at most 216 bytes; the rest is room for what is skipped (TLVs). HAProxy sends far less.
 const V2_BYTES: usize = 4096;
 
+/// How long a client may take for its header, and the other end for what is said of the client.
+pub(crate) const HEADER_LIMIT: Duration = Duration::from_secs(5);
+
 /// The version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
@@ -361,7 +364,7 @@ pub async fn send(socket: BorrowedFd<'_>, header: &Header, version: Version) -> 
     let bytes = header.bytes(version);
     let mut rest = bytes.as_slice();
     while !rest.is_empty() {
-        match rustix::net::send(socket, rest, SendFlags::NOSIGNAL) {
+        match rustix::net::send(socket, rest, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(sent) => rest = &rest[sent..],
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {

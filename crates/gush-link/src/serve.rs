@@ -70,7 +70,7 @@ async fn connect(
         let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
             return Err(Failure::new("two addresses are needed", None));
         };
-        let Some(opened) = until(stop.ending(), open_one(first, settings.how(true).once())).await
+        let Some(opened) = until(stop.ending(), open_one(first, &settings.how(true).once())).await
         else {
             return Ok(());
         };
@@ -211,11 +211,14 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use tokio::time::Instant;
 
     use super::*;
-    use crate::life::Life;
+    use crate::life::{Course, Life};
     use crate::open::{End, Peer};
+    use crate::proxy::Version;
     use crate::record::Ending;
     use crate::session::Names;
 
@@ -255,16 +258,46 @@ mod tests {
         let second = Duration::from_secs(1);
         for (idle, seconds) in [(None, 5), (Some(3 * second), 3), (Some(60 * second), 5)] {
             let shared = shared(Settings { accept_proxy: true, idle, ..Settings::default() });
-            let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
-            let conduit = gush_net::Conduit::new(client.into()).expect("an end");
-            let client = Box::new(End::new(conduit, Peer::Other("client".into())));
-            let mut names = Names { client: "client".into(), other: "null:".into() };
-            let counts = Arc::default();
-            let began = Instant::now();
-            let course = Life::new(&shared, 1, &mut names, &counts).run(client).await;
+            let (course, waited) = course_of_a_mute_client(&shared).await;
             assert_eq!(course.ending, Ending::ProxyHeader);
-            assert_eq!(began.elapsed().as_secs(), seconds, "{:?}", course.failure);
-            drop(mute);
+            assert_eq!(waited, seconds, "{:?}", course.failure);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_of_proxy_has_5_s_to_be_taken_by_the_other_end_or_by_a_part_of_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let fifo = dir.path().join("full").display().to_string();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a FIFO");
+        let mut full = std::fs::File::options().read(true).write(true).open(&fifo).expect("open");
+        rustix::io::ioctl_fionbio(&full, true).expect("non-blocking");
+        while full.write(&[0; 4096]).is_ok() {}
+        for (other, ending) in [
+            (format!("pipe:{fifo}"), Ending::ProxyHeader),
+            (format!("null:!!pipe:{fifo}"), Ending::OpenFailed),
+        ] {
+            let settings = Settings { send_proxy: Some(Version::V1), ..Settings::default() };
+            let other = Other::Address(other.parse().expect("an address"));
+            let shared = Shared { other, ..shared(settings) };
+            let (course, seconds) = course_of_a_mute_client(&shared).await;
+            let failure = course.failure.expect("the header stands in nobody's buffer").message;
+            assert_eq!((course.ending, seconds), (ending, 5), "{failure}");
+            assert!(failure.contains("the PROXY header"), "{failure}");
+        }
+    }
+
+    /// How the connection of a client that says nothing went on, and how many seconds it took.
+    async fn course_of_a_mute_client(shared: &Shared) -> (Course, u64) {
+        let (client, mute) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let conduit = gush_net::Conduit::new(client.into()).expect("an end");
+        let client = Box::new(End::new(conduit, Peer::Other("client".into())));
+        let mut names = Names { client: "client".into(), other: "other".into() };
+        let counts = Arc::default();
+        let began = Instant::now();
+        let course = Life::new(shared, 1, &mut names, &counts).run(client).await;
+        drop(mute);
+        (course, began.elapsed().as_secs())
     }
 }

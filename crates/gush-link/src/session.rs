@@ -50,7 +50,7 @@ impl Other {
         }
     }
 
-    pub(crate) async fn open(&self, how: How) -> Result<End, Failure> {
+    pub(crate) async fn open(&self, how: &How) -> Result<End, Failure> {
         let address = match self {
             Other::Listener(_, listener) => return ends::accept(&mut *listener.lock().await).await,
             Other::Address(address) => address,

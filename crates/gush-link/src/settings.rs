@@ -8,6 +8,7 @@ use gush::{Choice, Rate};
 use gush_net::{Counts, Options, Way};
 use tracing::warn;
 
+use crate::address::{Address, Target};
 use crate::ends;
 use crate::open::{End, How};
 use crate::proxy::Version;
@@ -90,11 +91,12 @@ impl Settings {
             let why = "accepting a PROXY header takes an address that listens: clients send it";
             return Err(Failure::new(why, None));
         }
-        let ends = [&roles.server, &roles.first, &roles.second].into_iter().flatten();
-        if let Some(end) = ends.clone().find(|end| end.kind().row().is_datagrams)
-            && (self.accept_proxy && end.kind().listens()
-                || self.send_proxy.is_some() && !end.kind().listens())
-        {
+        let accepted = roles.server.as_ref().filter(|_| self.accept_proxy);
+        // The first of two that do not listen is the client.
+        let other = roles.other().or(roles.second.as_ref()).filter(|_| self.send_proxy.is_some());
+        let is_written = !self.one_way || roles.first.is_none() || roles.server.is_none();
+        let told = other.and_then(|other| datagrams(other, is_written));
+        if let Some(end) = accepted.filter(|end| end.kind().row().is_datagrams).or(told) {
             let why = format!(
                 "{}: a PROXY header begins a stream, but these are datagrams: the receiver would take the header for one",
                 end.target()
@@ -181,6 +183,15 @@ impl Settings {
     pub(crate) fn most_threads(&self) -> usize {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         self.threads.unwrap_or(processors).max(1)
+    }
+}
+
+/// The datagrams that a PROXY header would begin, if it were sent to this address.
+fn datagrams(address: &Address, is_written: bool) -> Option<&Address> {
+    match address.target() {
+        Target::Joined(parts) => datagrams(&parts[usize::from(is_written)], is_written),
+        Target::FirstOf(parts) => parts.iter().find_map(|part| datagrams(part, is_written)),
+        target => target.kind().row().is_datagrams.then_some(address),
     }
 }
 

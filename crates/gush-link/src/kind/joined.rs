@@ -35,12 +35,14 @@ impl Entry for Joined {
 
     async fn open(argument: &Self::Argument, _: &Options, how: &How) -> Result<Opened, OpenError> {
         let [read, written] = &**argument;
-        let source = match how.reads() {
-            true => Some(open_one(read, &how.read_only()).await?),
-            false => None,
+        let source = match (how.reads(), how.writes()) {
+            // The client is introduced to whoever gets the client's bytes.
+            (true, true) => Some(open_one(read, &how.clone().unintroduced().read_only()).await?),
+            (true, false) => Some(open_one(read, how).await?),
+            (false, _) => None,
         };
         let target = match how.writes() {
-            true => Some(open_one(written, &how.write_only()).await?),
+            true => Some(open_one(written, &how.clone().write_only()).await?),
             false => None,
         };
         let (source, target) = match (source, target) {
@@ -51,6 +53,7 @@ impl Entry for Joined {
         let conduit = Conduit::joined(source.conduit, target.conduit);
         let mut end = End::new(conduit, Peer::Other(format!("{}!!{}", source.peer, target.peer)));
         end.keeper = source.keeper.and(target.keeper);
+        end.is_introduced = target.is_introduced;
         Ok(Opened::One(end))
     }
 }

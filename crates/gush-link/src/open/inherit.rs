@@ -86,8 +86,8 @@ fn standard_streams(target: &Target, how: &How) -> (bool, bool) {
         Target::Fd(number) => (*number == 0, *number == 1),
         Target::Joined(parts) => {
             let [read, written] = &**parts;
-            let source = standard_streams(read.target(), &how.read_only());
-            let output = standard_streams(written.target(), &how.write_only());
+            let source = standard_streams(read.target(), &how.clone().read_only());
+            let output = standard_streams(written.target(), &how.clone().write_only());
             (
                 (how.reads() && source.0) || (how.writes() && output.0),
                 (how.reads() && source.1) || (how.writes() && output.1),

@@ -42,6 +42,7 @@ mod throttle;
 pub(crate) mod vsock;
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -55,8 +56,10 @@ pub use listener::Listener;
 pub use peer::Peer;
 
 use crate::address::{Address, Opt, Options};
+use crate::proxy::{self, Header, Version};
 use crate::shape::shaped;
 use gush_net::Conduit;
+use tokio::io::AsyncWriteExt;
 
 /// The pause between two attempts, where `interval=` does not say.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -68,12 +71,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// let how = How::default().read_only().once();
 /// assert!(how.reads() && !how.writes());
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct How {
     unread: bool,
     unwritten: bool,
     once: bool,
     client: Option<Client>,
+    introduction: Option<Arc<(Header, Version)>>,
 }
 
 /// The client that an end is opened for, as far as it has addresses of the Internet.
@@ -113,6 +117,17 @@ impl How {
         };
         let client = Client { peer: address(peer), local: local.and_then(address) };
         Self { client: Some(client), ..self }
+    }
+
+    /// It is told by a PROXY header where the client comes from, where it is a part of an address (`A|B`, `A!!B`): the
+    /// header stands before the handshake that belongs to opening such a part. Any other end is told after it is opened.
+    pub(crate) fn introducing(self, header: Header, version: Version) -> Self {
+        Self { introduction: Some(Arc::new((header, version))), ..self }
+    }
+
+    /// The peer is not told where the client comes from.
+    pub(crate) fn unintroduced(self) -> Self {
+        Self { introduction: None, ..self }
     }
 
     /// Will it be read?
@@ -168,6 +183,8 @@ pub struct End {
     pub(crate) chosen: Option<String>,
     /// What must be agreed with the peer before the first byte.
     handshake: Option<Arc<dyn Handshake>>,
+    /// Has a part of it been told by a PROXY header where the client comes from?
+    pub(crate) is_introduced: bool,
 }
 
 /// What two peers say to each other before the first byte, such as the handshake of TLS.
@@ -188,7 +205,27 @@ impl End {
             local: None,
             chosen: None,
             handshake: None,
+            is_introduced: false,
         }
+    }
+
+    /// Tells the peer by a PROXY header where the client comes from, before anything else is said; only once.
+    pub(crate) async fn introduce(&mut self, header: &Header, version: Version) -> io::Result<()> {
+        if std::mem::replace(&mut self.is_introduced, true) {
+            return Ok(());
+        }
+        let sent = async {
+            match self.conduit.stream_socket() {
+                Some(socket) => proxy::send(socket, header, version).await,
+                None if !self.conduit.writes() => {
+                    let why = "it is a place that can only be read";
+                    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+                }
+                None => self.conduit.write_all(&header.bytes(version)).await,
+            }
+        };
+        let sent = tokio::time::timeout(proxy::HEADER_LIMIT, sent).await;
+        sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// The end with its terminal set as `options` say, until the end is dropped.
@@ -277,7 +314,8 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
     }
 }
 
-/// Opens a part of an address, which does not listen. A handshake belongs to that: where it fails, another address may serve.
+/// Opens a part of an address, which does not listen. A PROXY header and a handshake belong to that: where they fail, another
+/// address may serve.
 ///
 /// In a box, because one address is a part of another.
 pub(crate) fn open_one<'a>(
@@ -287,6 +325,12 @@ pub(crate) fn open_one<'a>(
     Box::pin(async move {
         match open(address, how).await? {
             Opened::One(mut end) => {
+                if let Some((header, version)) = how.introduction.as_deref() {
+                    let sent = end.introduce(header, *version).await;
+                    sent.map_err(|error| {
+                        OpenError::new("send the PROXY header", error).at(address.target())
+                    })?;
+                }
                 if end.wants_handshake() {
                     end = end.shaken().await.map_err(|error| error.at(address.target()))?;
                     end.conduit = how.narrowed(end.conduit)?;

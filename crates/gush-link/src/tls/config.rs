@@ -99,7 +99,7 @@ fn read_client(remote: &Remote, options: &Options) -> Result<Client, OpenError> 
 
 /// The side that accepts.
 pub(crate) fn server(options: &Options, how: &How) -> Result<Tls, OpenError> {
-    let (with, how) = (options.clone(), *how);
+    let (with, how) = (options.clone(), how.clone());
     let fresh = Fresh::of(files(options), move || read_server(&with, &how))?;
     Ok(Tls::new(Role::Server(fresh), options))
 }
