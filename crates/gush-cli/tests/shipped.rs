@@ -20,6 +20,17 @@ fn the_tested_program_has_no_seam_for_faults() {
     );
 }
 
+/// The libraries that the loader opens for the program, or why nobody can say.
+fn needed() -> Result<Vec<String>, &'static str> {
+    let told = Command::new("readelf").arg("-dW").arg(env!("CARGO_BIN_EXE_gush")).output();
+    let told = told.map_err(|_| "no readelf")?.stdout;
+    let told = String::from_utf8_lossy(&told);
+    let needed: Vec<String> =
+        told.lines().filter(|line| line.contains("(NEEDED)")).map(str::to_owned).collect();
+    assert!(needed.iter().any(|line| line.contains("libc.so")), "{told}");
+    Ok(needed)
+}
+
 /// A library that only the unwinder needs is a tenth of the start of `gush cat`.
 #[test]
 fn the_unwinder_is_in_the_program_where_the_compiler_has_it() {
@@ -27,12 +38,19 @@ fn the_unwinder_is_in_the_program_where_the_compiler_has_it() {
     if !archive.is_ok_and(|answer| answer.stdout.starts_with(b"/")) {
         return skipped("no cc with libgcc_eh.a");
     }
-    let Ok(told) = Command::new("readelf").arg("-dW").arg(env!("CARGO_BIN_EXE_gush")).output()
-    else {
-        return skipped("no readelf");
-    };
-    let told = String::from_utf8_lossy(&told.stdout);
-    let needed: Vec<&str> = told.lines().filter(|line| line.contains("(NEEDED)")).collect();
-    assert!(needed.iter().any(|line| line.contains("libc.so")), "{told}");
-    assert!(!needed.iter().any(|line| line.contains("libgcc_s")), "{needed:#?}");
+    match needed() {
+        Ok(needed) => assert!(!needed.iter().any(|line| line.contains("libgcc_s")), "{needed:#?}"),
+        Err(reason) => skipped(reason),
+    }
+}
+
+/// A library that only the report and the progress bar need is a sixteenth of the start of `gush cat`.
+///
+/// A mathematical function that `gush_process::math` does not define yet brings the library back.
+#[test]
+fn the_program_does_not_need_libm() {
+    match needed() {
+        Ok(needed) => assert!(!needed.iter().any(|line| line.contains("libm.")), "{needed:#?}"),
+        Err(reason) => skipped(reason),
+    }
 }

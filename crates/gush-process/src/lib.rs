@@ -12,6 +12,8 @@ use gush_test as _;
 mod closed;
 mod inherit;
 mod limits;
+#[cfg(feature = "math")]
+mod math;
 mod signal;
 mod start;
 

@@ -20,7 +20,7 @@ use crate::sys;
 #[non_exhaustive]
 pub enum Wait {
     /// Look for the peer for 50 µs, letting other programs run meanwhile, then sleep in poll(2). Looks that find
-    /// nothing are made ever more rarely, down to one in 64 waits. Two programs that splice through one pipe wait
+    /// nothing, or that other programs prolong, are made ever more rarely, down to one in 64 waits. Two programs that splice through one pipe wait
     /// for each other hundreds of times a GiB, and each sleep costs a wake-up on another processor, which a virtual
     /// machine pays dearly for.
     #[default]
@@ -35,6 +35,10 @@ pub enum Wait {
 
 /// How long [`Wait::Auto`] looks before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
+
+/// A look that took longer let another program have the processor for its whole turn. On a busy machine a program that
+/// sleeps is served before one that lets others go first: such a look counts as one that found nothing.
+const LONG_LOOK: Duration = Duration::from_micros(200);
 
 /// How many waits at most follow each other without a look.
 const MOST_SKIPPED: u32 = 63;
@@ -59,11 +63,13 @@ pub(crate) struct Waiter {
     skip: u32,
     /// Waits that are skipped when the next look finds nothing: 1, 3, 7, ...
     next_skip: u32,
+    /// [`LONG_LOOK`], or the time of a test that no machine is too busy for.
+    long_look: Duration,
 }
 
 impl Waiter {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { wait, skip: 0, next_skip: 1 }
+        Self { wait, skip: 0, next_skip: 1, long_look: LONG_LOOK }
     }
 
     pub(crate) fn way(&self) -> Wait {
@@ -115,8 +121,9 @@ impl Waiter {
             self.skip -= 1;
             return Ok(Woken::NotYet);
         }
+        let began = Instant::now();
         let woken = look(fds, limit, pause)?;
-        if woken == Woken::Ready {
+        if woken == Woken::Ready && began.elapsed() < self.long_look {
             self.next_skip = 1;
         } else {
             self.skip = self.next_skip;
@@ -160,16 +167,21 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags};
 
-    use super::{LOOK, MOST_SKIPPED, Wait, Waiter, Woken};
+    use super::{LONG_LOOK, LOOK, MOST_SKIPPED, Wait, Waiter, Woken};
     use crate::port::Side;
 
     const SLICE: Duration = Duration::from_micros(100);
+
+    /// Takes no look for a long one, however busy the machine is.
+    fn patient() -> Waiter {
+        Waiter { long_look: Duration::MAX, ..Waiter::new(Wait::Auto) }
+    }
 
     /// A slow peer costs a look in 64 waits, and one that was there when it was looked for is looked for again.
     #[test]
     fn looks_that_find_nothing_are_made_ever_more_rarely() {
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        let mut waiter = Waiter::new(Wait::Auto);
+        let mut waiter = patient();
         let wait = |waiter: &mut Waiter| waiter.for_side(reader.as_fd(), Side::Source, Some(SLICE));
         for skipped in [1, 3, 7, 15, 31, 63, MOST_SKIPPED] {
             assert_eq!(wait(&mut waiter), Ok(Woken::NotYet));
@@ -198,9 +210,23 @@ mod tests {
             pauses += 1;
             rustix::io::write(&writer, b"x").expect("a byte");
         };
-        let mut waiter = Waiter::new(Wait::Auto);
+        let mut waiter = patient();
         assert_eq!(waiter.look_now_and_then(&mut fds, LOOK, act), Ok(Woken::Ready));
         assert_eq!((pauses, waiter.skip), (1, 0), "it was found by the look");
+    }
+
+    /// The pause stands for a turn of another program, which the scheduler lets go first.
+    #[test]
+    fn a_look_that_other_programs_prolong_makes_looks_rarer() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let mut fds = [PollFd::new(&reader, PollFlags::IN)];
+        let another_turn = || {
+            std::thread::sleep(LONG_LOOK);
+            rustix::io::write(&writer, b"x").expect("a byte");
+        };
+        let mut waiter = Waiter::new(Wait::Auto);
+        assert_eq!(waiter.look_now_and_then(&mut fds, LOOK, another_turn), Ok(Woken::Ready));
+        assert_eq!(waiter.skip, 1, "the next wait sleeps at once");
     }
 
     #[test]
