@@ -39,7 +39,7 @@ def main():
         parser.error("--times: two runs at least are compared")
     gush = options.gush or build()
     with tempfile.TemporaryDirectory(prefix="gush-agree-", dir=options.dir) as work:
-        db = options.db or os.path.join(work, "lab.sqlite3")
+        db = options.db or os.path.join(work, "lab.jsonl")
         # The tour makes files and a report; a single suite is given what was said, and nothing else.
         places = [] if options.words and not options.words[0].startswith("-") else [
             "--dir", work, "--report", os.path.join(work, "report.html")]

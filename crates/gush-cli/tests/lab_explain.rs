@@ -33,7 +33,7 @@ fn explained(args: &[&str]) -> Option<Output> {
 fn the_kernels_time_is_explained_drawn_kept_and_reported() {
     let dir = TempDir::new().unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-    let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.sqlite3"));
+    let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.jsonl"));
     let files = ["--flame", &flame, "--report", &report, "--db", &db];
     let Some(output) = explained(&files) else { return };
     let told = String::from_utf8(output.stdout.clone()).unwrap();

@@ -50,7 +50,7 @@ fn one_processor_leaves_out_what_needs_several() {
 #[test]
 fn the_physical_limit_stands_beside_the_figures_of_other_suites() {
     let dir = tempfile::tempdir().unwrap();
-    let db = dir.path().join("lab.sqlite3");
+    let db = dir.path().join("lab.jsonl");
     let run = |words: &[&str]| {
         let output = gush().arg("lab").args(words).arg("--db").arg(&db).output().unwrap();
         assert!(output.status.success(), "{output:?}");

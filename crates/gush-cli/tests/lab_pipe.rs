@@ -86,9 +86,9 @@ fn the_table_says_why_the_physical_limit_is_not_known() {
         (last.expect("a table"), text(&output.stderr))
     };
     // Not even root makes a file there.
-    let (last, said) = last_lines(&["--db", "/proc/self/lab.sqlite3"]);
+    let (last, said) = last_lines(&["--db", "/proc/self/lab.jsonl"]);
     assert_eq!(last, "The physical limit is not known: without a store, no earlier run is.");
-    assert!(said.contains("this run is not stored: /proc/self/lab.sqlite3: "), "{said}");
+    assert!(said.contains("this run is not stored: /proc/self/lab.jsonl: "), "{said}");
     let (last, _) = last_lines(&["--no-store"]);
     assert!(last.starts_with("write-read "), "{last}");
 }

@@ -48,7 +48,7 @@ fn measured_without_a_store(output: &Output) -> String {
 }
 
 fn store_of(home: &Path) -> PathBuf {
-    home.join("gush/lab.sqlite3")
+    home.join("gush/lab.jsonl")
 }
 
 fn home_with_runs() -> TempDir {
@@ -203,7 +203,7 @@ fn a_damaged_store_is_left_alone_and_measuring_goes_on() {
     for words in
         [&["history"][..], &["export"], &["compare", "last", "last~1"], &["import", EXPORT]]
     {
-        assert!(fails(home.path(), words).contains("lab.sqlite3: "), "{words:?}");
+        assert!(fails(home.path(), words).contains("lab.jsonl: "), "{words:?}");
     }
 }
 
@@ -303,4 +303,90 @@ fn a_full_disk_is_told_once_and_earlier_runs_stay() {
     assert!(said.contains("make room"), "{said}");
     assert!(shown.contains("write-read") && shown.contains("status 0"), "{shown}");
     assert!(shown.contains("20261120-080000-0001,2026-11-20T08:00:00Z"), "{shown}\n{said}");
+}
+
+/// An export of `count` runs, whose ids begin with `prefix`.
+fn export_of(home: &Path, prefix: &str, count: usize) -> PathBuf {
+    let mut export: Value = serde_json::from_str(&fs::read_to_string(EXPORT).unwrap()).unwrap();
+    let run = export["runs"][0].clone();
+    let named = |index: usize| {
+        let mut run = run.clone();
+        run["id"] = format!("{prefix}-{index:03}").into();
+        run
+    };
+    export["runs"] = (0..count).map(named).collect();
+    let path = home.join(format!("{prefix}.json"));
+    fs::write(&path, export.to_string()).unwrap();
+    path
+}
+
+fn ids(home: &Path) -> Vec<String> {
+    let listed: Value = serde_json::from_str(&ok(home, &["history", "--json"])).unwrap();
+    let runs = listed.as_array().unwrap().iter();
+    runs.map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_imports_at_once_lose_nothing() {
+    let home = TempDir::new().unwrap();
+    let both = ["one", "two"].map(|prefix| {
+        let file = export_of(home.path(), prefix, 500);
+        let mut import = lab(home.path(), &["import", file.to_str().unwrap()]);
+        import.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for import in both {
+        let output = import.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(text(&output.stderr).contains("500 new runs, 0 already present"), "{output:?}");
+    }
+    let expected = ["one", "two"]
+        .iter()
+        .flat_map(|prefix| (0..500).map(move |index| format!("{prefix}-{index:03}")));
+    assert_eq!(ids(home.path()), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn an_import_killed_anywhere_is_completed_by_the_next() {
+    let whole = TempDir::new().unwrap();
+    let file = export_of(whole.path(), "run", 60);
+    let words = ["import", file.to_str().unwrap()];
+    ok(whole.path(), &words);
+    let size = fs::metadata(store_of(whole.path())).unwrap().len();
+    for part in 1..8 {
+        let home = TempDir::new().unwrap();
+        let mut import = lab(home.path(), &words).stderr(Stdio::null()).spawn().unwrap();
+        let is_written = || {
+            let there = fs::metadata(store_of(home.path()));
+            there.is_ok_and(|there| there.len() > size * part / 8)
+        };
+        while !is_written() && import.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        import.kill().unwrap();
+        import.wait().unwrap();
+        let found = lab(home.path(), &["history"]).output().unwrap();
+        assert!(found.status.success(), "{found:?}");
+        ok(home.path(), &words);
+        assert_eq!(ok(home.path(), &["export"]), ok(whole.path(), &["export"]));
+    }
+}
+
+#[test]
+fn a_torn_line_is_told_and_kept_beside_by_the_next_run() {
+    let home = home_with_runs();
+    let store = store_of(home.path());
+    let mut torn = fs::read(&store).unwrap();
+    torn.extend(b"{\"taken\":");
+    fs::write(&store, torn).unwrap();
+    let listed = lab(home.path(), &["history"]).output().unwrap();
+    let said = text(&listed.stderr);
+    assert!(listed.status.success() && text(&listed.stdout).lines().count() == 3, "{listed:?}");
+    assert!(said.contains("the last line was not finished"), "{said}");
+    assert!(said.contains("its 9 bytes are left out"), "{said}");
+    let said = text(&lab(home.path(), &SHORT).output().unwrap().stderr);
+    assert!(said.contains("lab.jsonl.torn") && said.contains("stored as "), "{said}");
+    assert_eq!(fs::read(home.path().join("gush/lab.jsonl.torn")).unwrap(), b"{\"taken\":\n");
+    let listed = lab(home.path(), &["history"]).output().unwrap();
+    assert_eq!(text(&listed.stdout).lines().count(), 4);
+    assert_eq!(text(&listed.stderr), "");
 }

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::compare::{self, Compared, Comparison};
 use gush_lab::stats::Verdict;
-use gush_lab::store::{Store, StoreError};
+use gush_lab::store::StoreError;
 
 use super::history::interval;
 use super::screen::Screen;
-use super::session::path_of;
+use super::session::open_to_read;
 use crate::talk::{Talker, os_text};
 
 /// Say case by case whether the second run is faster or slower than the first
@@ -34,7 +34,7 @@ pub struct Options {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
@@ -48,7 +48,7 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab compare");
-    let comparison = match compared(options) {
+    let comparison = match compared(&talker, options) {
         Ok(comparison) => comparison,
         Err(error) => return talker.fail(error),
     };
@@ -67,8 +67,8 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn compared(options: &Options) -> Result<Comparison, StoreError> {
-    let store = Store::read(&path_of(options.db.as_ref())?)?;
+fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {
+    let store = open_to_read(talker, options.db.as_ref())?;
     let run = |word: &str| store.run(&store.find(word)?);
     let (first, second) = (run(&options.first)?, run(&options.second)?);
     let margin = options.margin.unwrap_or_else(|| compare::usual_margin(&first, &second));

@@ -10,13 +10,12 @@ use gush_lab::Error;
 use gush_lab::explain::{self, Kind, Share, Stacks};
 use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
-use gush_lab::store::Store;
 use gush_lab::{report, transfer};
 use gush_tree::quote;
 use serde_json::{Value, json};
 
 use super::screen::Screen;
-use super::session::{Keep, path_of};
+use super::session::{self, Keep};
 use super::suite::this_program;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
@@ -175,8 +174,7 @@ impl Options {
             report::write(std::slice::from_ref(&run), path)?;
         }
         if !self.keep.no_store {
-            let stored = path_of(self.keep.db.as_ref())
-                .and_then(|path| Store::open(&path))
+            let stored = session::open(talker, self.keep.db.as_ref())
                 .and_then(|mut store| store.insert(&run).map(|_| store));
             match stored {
                 Ok(store) => talker.say(format_args!(

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gush_lab::model::Run;
-use gush_lab::store::{Store, StoreError};
+use gush_lab::store::StoreError;
 use gush_lab::transfer;
 
 use super::screen::Screen;
-use super::session::path_of;
+use super::session::open_to_read;
 use crate::talk::{Talker, os_text};
 
 /// Print stored runs, with every raw sample, as JSON or comma-separated values
@@ -29,14 +29,14 @@ pub struct Options {
     /// Print a row for every sample
     #[arg(long)]
     csv: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab export");
-    let runs = match runs(options) {
+    let runs = match runs(&talker, options) {
         Ok(runs) => runs,
         Err(error) => return talker.fail(error),
     };
@@ -55,8 +55,8 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn runs(options: &Options) -> Result<Vec<Run>, StoreError> {
-    let store = Store::read(&path_of(options.db.as_ref())?)?;
+fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, StoreError> {
+    let store = open_to_read(talker, options.db.as_ref())?;
     if options.runs.is_empty() {
         return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
     }

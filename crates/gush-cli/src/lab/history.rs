@@ -7,11 +7,11 @@ use clap::Parser;
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
 use gush_lab::stats::Estimate;
-use gush_lab::store::{Entry, Store, StoreError};
+use gush_lab::store::{Entry, StoreError};
 use serde::Serialize;
 
 use super::screen::Screen;
-use super::session::path_of;
+use super::session::open_to_read;
 use crate::talk::{Talker, os_text};
 
 /// List the stored runs, or the figures of one, with their intervals
@@ -24,14 +24,14 @@ pub struct Options {
     /// Print as JSON
     #[arg(long)]
     json: bool,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab history");
-    let text = match text(options) {
+    let text = match text(&talker, options) {
         Ok(text) => text,
         Err(error) => return talker.fail(error),
     };
@@ -43,8 +43,8 @@ pub fn run(options: &Options) -> ExitCode {
     }
 }
 
-fn text(options: &Options) -> Result<String, StoreError> {
-    let store = Store::read(&path_of(options.db.as_ref())?)?;
+fn text(talker: &Talker, options: &Options) -> Result<String, StoreError> {
+    let store = open_to_read(talker, options.db.as_ref())?;
     let Some(word) = &options.run else {
         let entries = store.runs()?;
         return Ok(if options.json { json(&listed(&entries)) } else { table(&entries) });

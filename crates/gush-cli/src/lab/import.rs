@@ -9,7 +9,7 @@ use gush_lab::store::Store;
 use gush_lab::transfer;
 use gush_tree::quote;
 
-use super::session::path_of;
+use super::session;
 use crate::talk::Talker;
 
 /// Take the runs of an export, so that machines can be compared; runs already present stay untouched
@@ -19,14 +19,14 @@ pub struct Options {
     /// The output of gush lab export on the other machine; - is standard input
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab import");
-    let mut store = match path_of(options.db.as_ref()).and_then(|path| Store::open(&path)) {
+    let mut store = match session::open(&talker, options.db.as_ref()) {
         Ok(store) => store,
         Err(error) => return talker.fail(error),
     };

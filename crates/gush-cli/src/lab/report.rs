@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gush_lab::model::Run;
-use gush_lab::store::{self, Store};
+use gush_lab::store;
 use gush_lab::{report, transfer};
 use gush_tree::quote;
 
 use super::screen::Screen;
-use super::session::path_of;
+use super::session::open_to_read;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
 
@@ -31,7 +31,7 @@ pub struct Options {
     /// Write the page to PATH, - for standard output [default: $XDG_DATA_HOME/gush/report.html]
     #[arg(long, short = 'o', value_name = "PATH", visible_alias = "output")]
     report: Option<PathBuf>,
-    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// The file of runs [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH")]
     db: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ pub fn run(options: &Options) -> ExitCode {
     {
         return talker.fail(why);
     }
-    let told = runs(options).and_then(|runs| Ok((runs, place(options)?)));
+    let told = runs(&talker, options).and_then(|runs| Ok((runs, place(options)?)));
     let (runs, path) = match told {
         Ok(told) => told,
         Err(why) => return talker.fail(why),
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> ExitCode {
 }
 
 /// The requested runs, from files and from the store.
-fn runs(options: &Options) -> Result<Vec<Run>, String> {
+fn runs(talker: &Talker, options: &Options) -> Result<Vec<Run>, String> {
     let is_file = |word: &&String| *word == "-" || word.contains('/') || word.ends_with(".json");
     let (files, words): (Vec<&String>, Vec<&String>) = options.runs.iter().partition(is_file);
     let mut runs = Vec::new();
@@ -75,7 +75,9 @@ fn runs(options: &Options) -> Result<Vec<Run>, String> {
         runs.extend(read.map_err(|error| format!("{file}: {error}"))?);
     }
     if files.is_empty() || !words.is_empty() {
-        runs.extend(stored(options.db.as_ref(), &words).map_err(|error| error.to_string())?);
+        runs.extend(
+            stored(talker, options.db.as_ref(), &words).map_err(|error| error.to_string())?,
+        );
     }
     if runs.is_empty() {
         return Err("no runs yet: gush lab, or gush lab import, makes the first".to_owned());
@@ -84,8 +86,12 @@ fn runs(options: &Options) -> Result<Vec<Run>, String> {
 }
 
 /// The stored runs named by `words`; all stored runs if there are no words.
-fn stored(db: Option<&PathBuf>, words: &[&String]) -> Result<Vec<Run>, store::StoreError> {
-    let store = Store::read(&path_of(db)?)?;
+fn stored(
+    talker: &Talker,
+    db: Option<&PathBuf>,
+    words: &[&String],
+) -> Result<Vec<Run>, store::StoreError> {
+    let store = open_to_read(talker, db)?;
     if words.is_empty() {
         return store.runs()?.iter().map(|entry| store.run(&entry.run.id)).collect();
     }

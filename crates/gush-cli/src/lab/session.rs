@@ -22,7 +22,7 @@ use crate::talk::{Talker, os_text};
 /// The place where a run is kept.
 #[derive(Debug, Clone, Args)]
 pub struct Keep {
-    /// Keep the run in the file PATH [default: $XDG_DATA_HOME/gush/lab.sqlite3]
+    /// Keep the run in the file PATH [default: $XDG_DATA_HOME/gush/lab.jsonl]
     #[arg(long, value_name = "PATH", conflicts_with = "no_store")]
     pub db: Option<PathBuf>,
     /// Keep the run nowhere
@@ -31,8 +31,28 @@ pub struct Keep {
 }
 
 /// The store named by the user, or the default one.
-pub fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
+fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
+}
+
+/// Opens the store named by the user, or the default one, to be read, and tells its notices.
+pub fn open_to_read(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
+    let store = Store::read(&path_of(db)?)?;
+    say_notices(talker, &store);
+    Ok(store)
+}
+
+/// Opens the store named by the user, or the default one, to be written, and tells its notices.
+pub fn open(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
+    let store = Store::open(&path_of(db)?)?;
+    say_notices(talker, &store);
+    Ok(store)
+}
+
+fn say_notices(talker: &Talker, store: &Store) {
+    for notice in store.notices() {
+        talker.say(notice);
+    }
 }
 
 /// Limits that end the measuring before all rounds are done.
@@ -92,9 +112,8 @@ impl Session {
             not_reached: 0,
         };
         if !keep.no_store {
-            let begun = path_of(keep.db.as_ref())
-                .and_then(|path| Store::open(&path))
-                .and_then(|store| store.begin(&session.run));
+            let begun =
+                open(&session.talker, keep.db.as_ref()).and_then(|store| store.begin(&session.run));
             session.recording = session.stored(begun);
         }
         session
@@ -181,6 +200,9 @@ impl Session {
             false => recording.forget(),
         });
         let store = ended.and_then(|ended| self.stored(ended));
+        if let Some(store) = &store {
+            say_notices(&self.talker, store);
+        }
         let Self { talker, run, wanted, is_unstored, .. } = self;
         Ended { talker, run, warnings, store, is_kept, is_unstored, wanted }
     }

@@ -1,39 +1,42 @@
-//! Every run that was made here, in one SQLite file: samples are in it as soon as they are taken.
+//! Every run that was made here, in one file that only grows, a line of JSON for each event: samples are in the file as
+//! soon as they are taken.
 //!
 //! | room | holds |
 //! |---|---|
-//! | `schema` | the tables, how older files become newer ones, which files are left alone |
+//! | `line` | the lines: a run begun, a sample taken, a run ended, whole, or forgotten |
+//! | `log` | the file: locked for a moment, extended by whole lines; a torn line is kept beside; foreign files are left alone |
+//! | `index` | the runs of the file: which there are, and the lines that have their parts |
 //! | `record` | a run being made: begun, samples added, ended |
 //! | `name` | which run a word means: an id, the start of one, `last`, `last~1` |
 //!
 //! Nothing here deletes or overwrites what cannot be read: a damaged file, one that is no store, and one
 //! of a newer gush are refused with a sentence, and stay as they are.
 
+mod index;
+mod line;
+mod log;
 mod name;
 mod record;
-mod schema;
 
+use std::cell::{RefCell, RefMut};
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, Row};
-
-use crate::model::{Measured, Run, Sample};
+use crate::model::Run;
 use crate::os_words;
+use index::Index;
+use log::{Lock, Log, Torn};
 
 pub use record::{Recording, new_id};
-
-/// How long a process waits for another that writes.
-const BUSY: Duration = Duration::from_secs(10);
 
 /// Why the store cannot be used, as a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// SQLite, or the system below it, failed.
-    #[error("{path}: {what}: {source}{remedy}", path = path.display())]
+    /// A system call failed.
+    #[error("{path}: {what}: {answer}{remedy}", path = path.display(), answer = os_words(source))]
     Failed {
         /// The store's file.
         path: PathBuf,
@@ -41,8 +44,8 @@ pub enum StoreError {
         what: &'static str,
         /// What can be done about it, as ` (…)`, or nothing.
         remedy: &'static str,
-        /// SQLite's words.
-        source: rusqlite::Error,
+        /// The operating system's answer.
+        source: io::Error,
     },
     /// The directory for it cannot be made.
     #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_words(source))]
@@ -50,7 +53,7 @@ pub enum StoreError {
         /// The directory.
         path: PathBuf,
         /// The operating system's answer.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The file is none of ours, or of a newer gush.
     #[error("{path}: {why}", path = path.display())]
@@ -58,6 +61,20 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
         /// What it is, and what to do.
+        why: String,
+    },
+    /// A line in the midst of the file is none of ours.
+    #[error(
+        "{path}: line {line} cannot be understood: {why} (the file is left as it is: take the line out, or name another file \
+         with --db)",
+        path = path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// The reason.
         why: String,
     },
     /// No run, or more than one, is meant by a word.
@@ -88,7 +105,7 @@ pub struct Entry {
 /// use gush_lab::model::Run;
 /// use gush_lab::store::Store;
 /// # let directory = tempfile::tempdir()?;
-/// let path = directory.path().join("lab.sqlite3");
+/// let path = directory.path().join("lab.jsonl");
 /// let mut store = Store::open(&path)?;
 /// let run = Run { id: "20261121-144355-a3f2".into(), ..Run::default() };
 /// assert!(store.insert(&run)?);
@@ -99,11 +116,12 @@ pub struct Entry {
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    path: PathBuf,
-    connection: Connection,
+    log: Log,
+    index: RefCell<Index>,
+    notices: RefCell<Vec<String>>,
 }
 
-/// The file of runs unless told otherwise: `$XDG_DATA_HOME/gush/lab.sqlite3`, by default under
+/// The file of runs unless told otherwise: `$XDG_DATA_HOME/gush/lab.jsonl`, by default under
 /// `~/.local/share` (XDG Base Directory Specification).
 ///
 /// # Errors
@@ -111,11 +129,11 @@ pub struct Store {
 ///
 /// ```
 /// if let Ok(path) = gush_lab::store::default_path() {
-///     assert!(path.ends_with("gush/lab.sqlite3"));
+///     assert!(path.ends_with("gush/lab.jsonl"));
 /// }
 /// ```
 pub fn default_path() -> Result<PathBuf, StoreError> {
-    Ok(data_directory()?.join("lab.sqlite3"))
+    Ok(data_directory()?.join("lab.jsonl"))
 }
 
 /// Where gush keeps data: `$XDG_DATA_HOME/gush`, by default `~/.local/share/gush`.
@@ -142,14 +160,16 @@ impl Store {
     /// Opens the store at `path`, and makes it, with its directory, where there is none.
     ///
     /// # Errors
-    /// When the place cannot be written, or what is there is damaged, something else, or a newer gush's.
+    /// When the place cannot be written, or what is there is something else, or a newer gush's.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory)
                 .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
         }
-        let connection = schema::open(path)?;
-        Ok(Self { path: path.to_owned(), connection })
+        let store = Self::of(Log::open(path)?);
+        let (_, torn) = store.log.lock()?;
+        store.notice(torn);
+        Ok(store)
     }
 
     /// Opens the store at `path` for reading; also where it cannot be written.
@@ -157,14 +177,36 @@ impl Store {
     /// # Errors
     /// When there is none, or what is there is damaged, something else, or a newer gush's.
     pub fn read(path: &Path) -> Result<Self, StoreError> {
-        let connection = schema::open_to_read(path)?;
-        Ok(Self { path: path.to_owned(), connection })
+        let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
+        let whole_bytes = store.index()?.whole_bytes();
+        store.notice(store.log.torn_after(whole_bytes));
+        Ok(store)
     }
 
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.log.path()
+    }
+
+    /// What the user should know of the file, as sentences, each returned once: a line that a killed writer left unfinished.
+    ///
+    /// ```
+    /// use gush_lab::store::Store;
+    /// # let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("lab.jsonl");
+    /// drop(Store::open(&path)?);
+    /// let mut text = std::fs::read(&path)?;
+    /// text.extend(b"{\"begun\":{\"id");
+    /// std::fs::write(&path, text)?;
+    /// assert!(Store::read(&path)?.notices()[0].contains("12 bytes are left out"));
+    /// assert!(Store::open(&path)?.notices()[0].contains("12 bytes are kept in "));
+    /// assert!(Store::read(&path)?.notices().is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn notices(&self) -> Vec<String> {
+        self.notices.take()
     }
 
     /// All runs, the oldest first.
@@ -172,36 +214,7 @@ impl Store {
     /// # Errors
     /// When the file cannot be read.
     pub fn runs(&self) -> Result<Vec<Entry>, StoreError> {
-        let list = || {
-            let mut select = self.connection.prepare(
-                "SELECT id, head,
-                        (SELECT count(*) FROM samples WHERE run = id),
-                        (SELECT group_concat(suite, ',')
-                           FROM (SELECT DISTINCT suite FROM samples WHERE run = id ORDER BY suite))
-                   FROM runs ORDER BY started, id",
-            )?;
-            let rows = select.query_map([], |row| {
-                Ok((
-                    row.get::<_, String>(0)?,
-                    row.get::<_, String>(1)?,
-                    row.get::<_, u64>(2)?,
-                    row.get::<_, Option<String>>(3)?,
-                ))
-            })?;
-            rows.collect::<Result<Vec<_>, _>>()
-        };
-        let rows = list().map_err(|error| self.failed("cannot read the runs", error))?;
-        rows.into_iter()
-            .map(|(id, head, samples, suites)| {
-                let suites = suites.unwrap_or_default();
-                let suites = suites.split(',').filter(|suite| !suite.is_empty());
-                Ok(Entry {
-                    run: self.head(&id, &head)?,
-                    samples,
-                    suites: suites.map(str::to_owned).collect(),
-                })
-            })
-            .collect()
+        self.index()?.entries(&self.log)
     }
 
     /// The run with this id, whole.
@@ -209,75 +222,70 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSuchRun`], or when the file cannot be read.
     pub fn run(&self, id: &str) -> Result<Run, StoreError> {
-        let head = self
-            .connection
-            .query_row("SELECT head FROM runs WHERE id = ?1", [id], |row| row.get::<_, String>(0))
-            .optional()
-            .map_err(|error| self.failed("cannot read a run", error))?
-            .ok_or_else(|| StoreError::NoSuchRun(format!("no run is called '{id}'")))?;
-        Ok(Run { samples: self.samples(id)?, ..self.head(id, &head)? })
+        let run = self.index()?.run(&self.log, id)?;
+        run.ok_or_else(|| StoreError::NoSuchRun(format!("no run is called '{id}'")))
     }
 
-    fn samples(&self, id: &str) -> Result<Vec<Sample>, StoreError> {
-        let select = || {
-            let mut select = self.connection.prepare(
-                "SELECT suite, name, round, gib_per_s, wall_s, user_s, system_s, bytes, facts
-                   FROM samples WHERE run = ?1 ORDER BY number",
-            )?;
-            select.query_map([id], sample)?.collect::<Result<Vec<_>, _>>()
+    /// Is there a run with this id?
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn has(&self, id: &str) -> Result<bool, StoreError> {
+        Ok(self.index()?.has(id))
+    }
+
+    fn of(log: Log) -> Self {
+        Self { log, index: RefCell::default(), notices: RefCell::default() }
+    }
+
+    /// The runs as the file has them now.
+    fn index(&self) -> Result<RefMut<'_, Index>, StoreError> {
+        let mut index = self.index.borrow_mut();
+        index.catch_up(&self.log)?;
+        Ok(index)
+    }
+
+    /// The same, while nobody else writes.
+    fn index_under(&self, _lock: &Lock<'_>) -> Result<RefMut<'_, Index>, StoreError> {
+        let mut index = self.index.borrow_mut();
+        index.read(&self.log)?;
+        Ok(index)
+    }
+
+    fn notice(&self, torn: Option<Torn>) {
+        let Some(Torn { bytes, kept_in }) = torn else { return };
+        let done = match kept_in {
+            Some(path) => format!("kept in {}", path.display()),
+            None => "left out".to_owned(),
         };
-        select().map_err(|error| self.failed("cannot read samples", error))
-    }
-
-    fn head(&self, id: &str, head: &str) -> Result<Run, StoreError> {
-        serde_json::from_str(head).map_err(|error| {
-            StoreError::Contradiction(format!(
-                "{}: run {id} cannot be understood: {error}",
-                self.path.display()
-            ))
-        })
-    }
-
-    fn failed(&self, what: &'static str, source: rusqlite::Error) -> StoreError {
-        failed(&self.path, what, source)
+        self.notices.borrow_mut().push(format!(
+            "{}: the last line was not finished, because its writer was killed or the disk was full: its {bytes} bytes are \
+             {done}",
+            self.path().display()
+        ));
     }
 }
 
-fn failed(path: &Path, what: &'static str, source: rusqlite::Error) -> StoreError {
-    let remedy = match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-            " (the file is left as it is: move it away, or name another with --db)"
-        }
-        Some(ErrorCode::DiskFull) => {
+fn no_runs_yet(path: &Path) -> StoreError {
+    StoreError::NoSuchRun(format!(
+        "{}: no runs yet: gush lab, or gush lab import, makes the first",
+        path.display()
+    ))
+}
+
+fn failed(path: &Path, what: &'static str, source: io::Error) -> StoreError {
+    use io::ErrorKind::{
+        FileTooLarge, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull, WouldBlock,
+    };
+    let remedy = match source.kind() {
+        StorageFull | QuotaExceeded | FileTooLarge => {
             " (what was stored before is kept: make room, or name another place with --db)"
         }
-        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+        ReadOnlyFilesystem | PermissionDenied => {
             " (name another place with --db, or leave it with --no-store)"
         }
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            " (another process has been writing for a long time: try again)"
-        }
+        WouldBlock => " (another process has been writing for a long time: try again)",
         _ => "",
     };
     StoreError::Failed { path: path.to_owned(), what, remedy, source }
-}
-
-fn sample(row: &Row<'_>) -> rusqlite::Result<Sample> {
-    let facts: String = row.get(8)?;
-    let facts = serde_json::from_str(&facts).map_err(|error| {
-        rusqlite::Error::FromSqlConversionFailure(8, rusqlite::types::Type::Text, Box::new(error))
-    })?;
-    Ok(Sample {
-        suite: row.get(0)?,
-        case: row.get(1)?,
-        round: row.get(2)?,
-        measured: Measured {
-            gib_per_s: row.get(3)?,
-            wall_s: row.get(4)?,
-            user_s: row.get(5)?,
-            system_s: row.get(6)?,
-            bytes: row.get(7)?,
-            facts,
-        },
-    })
 }

@@ -1,6 +1,6 @@
 //! Which run a word means.
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, no_runs_yet};
 
 impl Store {
     /// The id of the run that `word` means: an id, the unique start of one, `last`, or `last~N`, the Nth before it.
@@ -8,13 +8,10 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoSuchRun`] when there is none, or more than one.
     pub fn find(&self, word: &str) -> Result<String, StoreError> {
-        let ids = self.ids()?;
+        let ids = self.index()?.ids();
         let no_such = |why: String| Err(StoreError::NoSuchRun(why));
         if ids.is_empty() {
-            return no_such(format!(
-                "{}: no runs yet: gush lab, or gush lab import, makes the first",
-                self.path.display()
-            ));
+            return Err(no_runs_yet(self.path()));
         }
         if let Some(back) = back(word) {
             if back.is_none() {
@@ -37,14 +34,6 @@ impl Store {
                 found[found.len() - 1]
             )),
         }
-    }
-
-    fn ids(&self) -> Result<Vec<String>, StoreError> {
-        let select = || {
-            let mut select = self.connection.prepare("SELECT id FROM runs ORDER BY started, id")?;
-            select.query_map([], |row| row.get(0))?.collect::<Result<Vec<_>, _>>()
-        };
-        select().map_err(|error| self.failed("cannot read the runs", error))
     }
 }
 

@@ -1,0 +1,91 @@
+//! The lines of the file, each a JSON value that ends in a newline.
+//!
+//! ```text
+//! {"format":"gush-lab-store","version":1}
+//! {"begun":{"id":"20261121-144355-a3f2","started":…,"machine":{…},…}}
+//! {"taken":{"run":"20261121-144355-a3f2","sample":{"suite":"pipe","case":"write-read",…}}}
+//! {"ended":{"id":"20261121-144355-a3f2",…,"finished":…}}
+//! {"whole":{"run":{"id":…},"samples":[{…},…]}}
+//! {"forgotten":"20261121-144355-a3f2"}
+//! ```
+
+use jiff::Timestamp;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+
+use crate::model::{Run, Sample};
+
+/// The first line of every store.
+pub(super) const HEADER: &[u8] = b"{\"format\":\"gush-lab-store\",\"version\":1}\n";
+/// The newest form of the file; a later gush may add fields without a new one.
+pub(super) const VERSION: u64 = 1;
+const FORMAT: &str = "gush-lab-store";
+
+/// A line below the header. `R` is a run without its samples and `S` a sample: borrowed to be written, owned or in part
+/// to be read.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Line<R, S> {
+    /// A run begins: all that is known of it so far.
+    Begun(R),
+    /// A sample of a run that has begun.
+    Taken { run: String, sample: S },
+    /// A run has ended: all that is known of it.
+    Ended(R),
+    /// A run that was made elsewhere; it takes the place of an earlier state.
+    Whole { run: R, samples: Vec<S> },
+    /// A run with this id is no longer in the store.
+    Forgotten(String),
+}
+
+/// A line to be written.
+pub(super) type Written<'a> = Line<&'a Run, &'a Sample>;
+/// A line with everything in it.
+pub(super) type Full = Line<Box<Run>, Sample>;
+/// A line without its samples.
+pub(super) type Head = Line<Box<Run>, IgnoredAny>;
+/// A line as far as the index knows it.
+pub(super) type Brief = Line<Name, Suite>;
+
+/// The part of a run that says which one it is.
+#[derive(Debug, Deserialize)]
+pub(super) struct Name {
+    pub id: String,
+    pub started: Timestamp,
+}
+
+/// The part of a sample that lists show.
+#[derive(Debug, Deserialize)]
+pub(super) struct Suite {
+    pub suite: String,
+}
+
+/// The line as bytes, with its newline. JSON writes a newline within a text as `\n`, so there is no other.
+pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+/// The version that the first line of a file names, if it is the header of a store.
+pub(super) fn version(header: &[u8]) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Kind {
+        format: String,
+        version: u64,
+    }
+    let kind: Kind = serde_json::from_slice(header).ok()?;
+    (kind.format == FORMAT).then_some(kind.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_names_the_version() {
+        assert_eq!(version(HEADER), Some(VERSION));
+        assert_eq!(version(b"{\"format\":\"gush-lab-runs\",\"version\":1}\n"), None);
+        assert_eq!(version(b"{}"), None);
+    }
+}
