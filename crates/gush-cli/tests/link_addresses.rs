@@ -68,6 +68,31 @@ fn names_may_have_any_letters() {
 }
 
 #[test]
+fn a_writer_who_says_nothing_yet_opens_a_fifo_as_by_open() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("in");
+    let (mode, kind) = (rustix::fs::Mode::RWXU, rustix::fs::FileType::Fifo);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, kind, mode, 0).unwrap();
+    let place = server(|mut stream| {
+        stream.write_all(b"who is there?").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut heard = String::new();
+        stream.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "me");
+    });
+    let mut link =
+        Running::start(&[&format!("file:{},rdonly!!-", fifo.display()), &format!("tcp:{place}")]);
+    let mut writer = fs::File::options().write(true).open(&fifo).unwrap();
+    let mut heard = [0; 13];
+    link.stdout().read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"who is there?");
+    writer.write_all(b"me").unwrap();
+    drop(writer);
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+}
+
+#[test]
 fn a_fifo_is_made_used_and_removed() {
     let dir = TempDir::new().unwrap();
     let fifo = dir.path().join("fifo");

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gush_net::Conduit;
 use rustix::fs::{CWD, Mode, OFlags, SeekFrom, mknodat};
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with};
 use tokio::io::Interest;
 
 use super::error::OpenError;
@@ -22,7 +22,7 @@ use crate::watch::watch;
 
 const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
 
-/// The longest pause between two looks whether somebody reads a FIFO.
+/// The longest pause between two looks whether a FIFO has somebody at its other side.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Whatever is there: a socket is connected to, a file is written at its end, a missing one is made.
@@ -206,13 +206,31 @@ async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenErro
         }
     };
     if access == OFlags::RDONLY {
-        // A read would answer 0, as at the end, until the first writer has come. Readiness waits for it: a fresh
-        // reader is not told of a hang-up before there was a writer (pipe_poll in fs/pipe.c).
-        let waiting = watch(fd.as_fd(), Interest::READABLE);
-        let waiting = waiting.map_err(|error| OpenError::new("open", error))?;
-        waiting.readable().await.map_err(|error| OpenError::new("open", error))?.retain_ready();
+        writer(&fd).await.map_err(|error| OpenError::new("open", error))?;
     }
     end(fd, &path.to_string_lossy(), options, how)
+}
+
+/// Waits until a FIFO has a writer, or had one: until then a read answers 0, as at the end.
+async fn writer(fifo: &OwnedFd) -> io::Result<()> {
+    // A fresh reader is not told of a hang-up before there was a writer (pipe_poll in fs/pipe.c).
+    let waiting = watch(fifo.as_fd(), Interest::READABLE)?;
+    let (_reader, scratch) = pipe_with(PipeFlags::CLOEXEC)?;
+    let mut pause = Duration::from_millis(1);
+    loop {
+        // tee(2) takes nothing, and answers EAGAIN only where there is a writer (ipipe_prep in fs/splice.c). A writer that
+        // comes and says nothing yet makes nothing ready.
+        match rustix::pipe::tee(fifo, &scratch, 1, SpliceFlags::NONBLOCK) {
+            Ok(0) => {}
+            Ok(_) | Err(Errno::AGAIN) => return Ok(()),
+            Err(errno) => return Err(errno.into()),
+        }
+        if let Ok(ready) = tokio::time::timeout(pause, waiting.readable()).await {
+            ready?.retain_ready();
+            return Ok(());
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
 }
 
 fn end(fd: OwnedFd, name: &str, options: &Options, how: &How) -> Result<End, OpenError> {
