@@ -115,6 +115,59 @@ fn a_server_is_told_of_no_end_and_answers_nevertheless() {
 }
 
 #[test]
+fn what_is_no_socket_is_written_in_one_direction_in_any_shape() {
+    let dir = TempDir::new().unwrap();
+    for (option, written) in [
+        ("crnl", &b"line\r\n"[..]),
+        ("cr", b"line\r"),
+        ("shut-none", b"line\n"),
+        ("ignoreeof", b"line\n"),
+        ("escape=29", b"line\n"),
+    ] {
+        let path = dir.path().join(option);
+        let file = path.display();
+        for address in [
+            format!("file:{file},create,{option}"),
+            format!("shell:'cat >{file}',{option}"),
+            format!("shell:'cat >{file}',pipes,{option}"),
+        ] {
+            let _ = fs::remove_file(&path);
+            through(gush().args(["link", "-u", "-", &address]), b"line\n");
+            assert_eq!(fs::read(&path).unwrap(), written, "{address}");
+        }
+    }
+}
+
+#[test]
+fn a_socket_that_is_only_written_is_seen_off_in_any_shape() {
+    for option in ["crnl", "shut-none", "ignoreeof"] {
+        // More than the link reads: unread bytes would become a reset at its close.
+        let place = server(|mut stream| {
+            let mut heard = [0; 4];
+            stream.read_exact(&mut heard).unwrap();
+            stream.write_all(&noise(10_000, 4)).unwrap();
+        });
+        let link = Running::start(&["-u", "exec:'printf line'", &format!("tcp:{place},{option}")]);
+        let (status, _, said) = link.finish();
+        assert!(status.success(), "{option}: {said}");
+    }
+}
+
+#[test]
+fn a_program_at_a_terminal_that_is_told_of_no_end_reads_all_before_it_is_ended() {
+    let dir = TempDir::new().unwrap();
+    let heard = dir.path().join("heard");
+    let program = dir.path().join("program");
+    // Nothing is read in the first half second: a hang-up would throw the lines away. Once the second is read, the program
+    // may be ended.
+    let text = format!("sleep 0.5; read one; echo $one >{}; read two", heard.display());
+    fs::write(&program, text).unwrap();
+    let address = format!("exec:sh {},pty,echo=0,shut-none", program.display());
+    through(gush().args(["link", "-u", "-", &address]), b"one\ntwo\n");
+    assert_eq!(fs::read(&heard).unwrap(), b"one\n");
+}
+
+#[test]
 fn datagrams_keep_their_bounds_and_their_end_by_silence() {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -315,7 +315,11 @@ impl<'a> Life<'a> {
                 Ok(()) => Course::of(Ending::Closed),
                 Err(course) => course,
             },
-            Ok(ending) => Course::of(ending),
+            Ok(ending) => {
+                // Closing a terminal hangs its program up, and throws away what the program has not read yet.
+                (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
+                Course::of(ending)
+            }
         };
         Course { passed, ..course }
     }

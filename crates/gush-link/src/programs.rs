@@ -38,7 +38,8 @@ pub(crate) async fn failure_of(
 }
 
 /// As [`failure_of`], while what the program writes to its terminal is dropped. One that goes on writing for longer than
-/// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE.
+/// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE. One that is told of no end (`shut-none`) is ended
+/// once it has read all, and is not judged.
 pub(crate) async fn failure_beside(
     terminal: Option<Conduit>,
     heed: Option<Duration>,
@@ -51,10 +52,12 @@ pub(crate) async fn failure_beside(
             terminal.drop_rest(heed).await;
         }
     };
+    let has_read = keeper.has_read(EXIT_WAIT);
     let mut failure = pin!(failure_of(keeper, name, limit));
     tokio::select! {
         biased;
         failure = &mut failure => return failure,
+        () = has_read => return None,
         () = hung_up => {}
     }
     failure.await

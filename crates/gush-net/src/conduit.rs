@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::task::coop;
 
 use crate::pause::Pause;
-use crate::sides::{self, Opened};
+use crate::sides::Opened;
 use crate::stream::{Layer, Stream};
 use crate::tap::{self, Shape, Tap};
 
@@ -355,23 +355,41 @@ impl Conduit {
             Means::Descriptors { .. } => {
                 self.written().is_some_and(|found| found.kind() == Kind::Stream)
             }
-            Means::Stream(stream) => stream.writes,
+            Means::Stream(stream) => stream.writes && stream.both.is_connection(),
         }
     }
 
-    /// Reads from the connection that is written, whether or not its reading direction is used.
-    pub(crate) fn poll_read_back(
+    /// Reads from the connection that is written, whether or not the conduit is read: bytes of a peer that nobody wants, and
+    /// its end.
+    ///
+    /// # Errors
+    /// The error of read(2), or of the stream.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// use std::io::Write;
+    /// let (mut far, near) = std::os::unix::net::UnixStream::pair()?;
+    /// let mut near = gush_net::Conduit::new(near.into())?.write_only();
+    /// far.write_all(b"unwanted")?;
+    /// let mut room = [0; 16];
+    /// let mut room = tokio::io::ReadBuf::new(&mut room);
+    /// std::future::poll_fn(|cx| near.poll_read_back(cx, &mut room)).await?;
+    /// assert_eq!(room.filled(), b"unwanted");
+    /// # Ok(()) }
+    /// ```
+    pub fn poll_read_back(
         &mut self,
         cx: &mut Context<'_>,
-        room: &mut [u8],
-    ) -> Poll<io::Result<usize>> {
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if let Means::Stream(stream) = &mut self.0 {
-            return sides::poll_read(stream.both.reader(), cx, room);
+            return stream.both.poll_read_back(cx, buf);
         }
-        match self.writer()? {
-            Some(tap) => tap.poll_read(cx, room),
-            None => Poll::Ready(Ok(0)),
+        if let Some(tap) = self.writer()? {
+            let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
+            buf.advance(read_bytes);
         }
+        Poll::Ready(Ok(()))
     }
 
     /// Is this the master of a pseudo-terminal? Closing the master hangs up the slave.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gush::unacknowledged_bytes;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
+use tokio::io::ReadBuf;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conduit::Conduit;
@@ -117,8 +118,9 @@ impl Conduit {
     pub async fn drop_rest(&mut self, limit: Option<Duration>) {
         let (began, mut buffer) = (Instant::now(), vec![0; DROPPED_BYTES]);
         loop {
-            let came = poll_fn(|cx| self.poll_read_back(cx, &mut buffer)).await;
-            let has_come = matches!(came, Ok(1..));
+            let mut room = ReadBuf::new(&mut buffer);
+            let came = poll_fn(|cx| self.poll_read_back(cx, &mut room)).await;
+            let has_come = came.is_ok() && !room.filled().is_empty();
             if has_come && limit.is_some_and(|limit| began.elapsed() >= limit) {
                 return;
             }
@@ -214,9 +216,10 @@ fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, Un
     let mut came = false;
     // So many pieces, and the timers have their turn.
     for _ in 0..64 {
-        match end.poll_read_back(cx, &mut buffer) {
-            Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Came::End)),
-            Poll::Ready(Ok(_)) => came = true,
+        let mut room = ReadBuf::new(&mut buffer);
+        match end.poll_read_back(cx, &mut room) {
+            Poll::Ready(Ok(())) if room.filled().is_empty() => return Poll::Ready(Ok(Came::End)),
+            Poll::Ready(Ok(())) => came = true,
             // Nobody wants the last words of a stream that was cut short.
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 return Poll::Ready(Ok(Came::End));

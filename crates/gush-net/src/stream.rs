@@ -77,6 +77,16 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
         false
     }
 
+    /// Reads what the peer sends to nobody, once the data goes the other way only: as `poll_read`, which a layer may refuse
+    /// by then.
+    fn poll_read_back(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_read(cx, buf)
+    }
+
     /// Says the end of the data if it was not said yet, before the connection is closed. As `poll_shutdown`, which a layer
     /// may use for less.
     fn poll_part(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -110,6 +120,19 @@ pub(crate) trait Both: Send + Sync {
 
     fn is_terminal_master(&self) -> bool {
         false
+    }
+
+    /// Has it a peer that says an end, too?
+    fn is_connection(&self) -> bool {
+        true
+    }
+
+    fn poll_read_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(self.reader()).poll_read(cx, buf)
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -204,6 +227,19 @@ impl<L: Layer> Both for Layered<L> {
         self.0.is_terminal_master()
     }
 
+    /// Around a pipe, a terminal or a file there is nothing to be read back.
+    fn is_connection(&self) -> bool {
+        self.0.socket().is_some()
+    }
+
+    fn poll_read_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read_back(cx, buf)
+    }
+
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_part(cx)
     }
@@ -277,6 +313,18 @@ impl Both for Apart {
 
     fn is_terminal_master(&self) -> bool {
         self.target.is_terminal_master()
+    }
+
+    fn is_connection(&self) -> bool {
+        self.target.is_connection()
+    }
+
+    fn poll_read_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.target.poll_read_back(cx, buf)
     }
 
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

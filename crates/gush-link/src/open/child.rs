@@ -86,6 +86,11 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let conduit = how.narrowed(ours.map_err(plumbing)?)?;
     let mut end = End::new(conduit, Peer::Other(format!("{name} (process {})", program.id())));
     end.keeper.program = Some(program);
+    if pty && options.is_on(Opt::ShutNone) {
+        let master = end.conduit.write_fd().or_else(|| end.conduit.read_fd());
+        let copy = master.map(|master| master.try_clone_to_owned()).transpose();
+        end.keeper.untold = copy.map_err(plumbing)?;
+    }
     Ok(end)
 }
 

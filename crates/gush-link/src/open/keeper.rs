@@ -5,10 +5,12 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags, fstat};
 
 use super::child::Program;
+use super::pty;
 use super::terminal::PutBack;
 use crate::address::{Opt, Options};
 
@@ -69,6 +71,9 @@ impl Drop for Made {
 pub struct Keeper {
     pub(super) made: Vec<Made>,
     pub(super) program: Option<Program>,
+    /// The master of the program's terminal, where nothing tells the program of the end of its input. Behind the program:
+    /// what is dropped first is told first.
+    pub(super) untold: Option<OwnedFd>,
     pub(super) put_back: Vec<PutBack>,
 }
 
@@ -84,7 +89,21 @@ impl Keeper {
         later.made.extend(self.made);
         // The change that was made first is put back last.
         later.put_back.extend(self.put_back);
-        Self { program: self.program.or(later.program), ..later }
+        let (program, untold) =
+            (self.program.or(later.program.take()), self.untold.or(later.untold.take()));
+        Self { program, untold, ..later }
+    }
+
+    /// Over once the program has had nothing to read for `long`, on a terminal that tells it of no end; never elsewhere, nor
+    /// once the program has closed that terminal. What it writes meanwhile is dropped.
+    pub(crate) fn has_read(&self, long: Duration) -> impl Future<Output = ()> + use<> {
+        let master = self.untold.as_ref().and_then(|master| master.try_clone().ok());
+        async move {
+            match master {
+                Some(master) => pty::has_read(&master, long).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Waits until the program has ended by itself, if there is one.

@@ -9,9 +9,10 @@ use std::time::Duration;
 use gush_net::Conduit;
 use rustix::event::PollFlags;
 use rustix::fs::FileType;
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+use tokio::time::Instant;
 
 use super::error::OpenError;
 use super::keeper::Made;
@@ -107,4 +108,23 @@ async fn until_opened(master: &OwnedFd) -> io::Result<()> {
         tokio::time::sleep(LOOK).await;
     }
     Ok(())
+}
+
+/// Waits until nobody has had anything to read at the slave for `long`. What is written there meanwhile is dropped.
+pub(super) async fn has_read(master: &OwnedFd, long: Duration) {
+    let (mut had_some, mut dropped) = (Instant::now(), [0; 4 << 10]);
+    while had_some.elapsed() < long {
+        tokio::time::sleep(LOOK).await;
+        let flags = PollFlags::IN;
+        let now = gush::poll_now(master, flags).unwrap_or(PollFlags::HUP);
+        if now.contains(PollFlags::IN) {
+            let _ = rustix::io::read(master, &mut dropped);
+        }
+        // A slave that was closed may be opened again; only a look at an open one tells what is to be read.
+        let is_read = !now.contains(PollFlags::HUP)
+            && slave(master).is_ok_and(|slave| ioctl_fionread(slave).is_ok_and(|left| left == 0));
+        if !is_read {
+            had_some = Instant::now();
+        }
+    }
 }

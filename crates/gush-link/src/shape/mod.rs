@@ -152,6 +152,15 @@ impl<S: Shape> Layer for Around<S> {
         self.shape.passes_end() && self.conduit.is_terminal_master()
     }
 
+    /// What nobody wants has no shape.
+    fn poll_read_back(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.conduit.poll_read_back(cx, buf)
+    }
+
     /// No shape keeps its conduit from closing.
     fn poll_part(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.conduit.poll_part(cx)
