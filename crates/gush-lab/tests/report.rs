@@ -211,7 +211,7 @@ fn no_address_outside_the_page_is_in_it() {
         }
     }
     assert!(!page.contains("@import") && !page.contains("style=\""));
-    assert!(page.contains("content=\"default-src &#x27;none&#x27;;"));
+    assert!(page.contains("content=\"default-src &#39;none&#39;;"));
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Bars: one measured figure a row, with its interval, its samples, and a published figure beside it.
 
-use serde::Serialize;
-
 use super::estimate::Estimate;
 use super::number::{self, figure, plural, range};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
@@ -49,10 +47,9 @@ pub struct Limit {
 }
 
 /// Bars as they are drawn: places in percent.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Bars {
     pub unit: &'static str,
-    pub logarithmic: bool,
     pub ticks: Vec<Tick>,
     pub limits: Vec<Tick>,
     pub rows: Vec<Row>,
@@ -62,7 +59,7 @@ pub struct Bars {
     pub beyond: bool,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Row {
     /// Where a group begins, its name.
     pub group: &'static str,
@@ -103,9 +100,9 @@ pub fn figure_of(
     let (least, most) = ends(true);
     let breaks = most > 2.0 * ends(false).1 && ends(false).1 > 0.0;
     let logarithmic = Scale::logarithmic(values(true));
-    let logarithmic = ("Logarithmic", Body::Bars(drawn(unit, bars, limits, logarithmic, true)));
+    let logarithmic = ("Logarithmic", Body::Bars(drawn(unit, bars, limits, logarithmic)));
     let linear = Scale::linear(values(!breaks));
-    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, linear, false)));
+    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, linear)));
     let (first, second) =
         if most > 20.0 * least && !breaks { (logarithmic, linear) } else { (linear, logarithmic) };
     let table = table(&caption, unit, bars);
@@ -115,13 +112,7 @@ pub fn figure_of(
         .with("Table", Body::Table(table))
 }
 
-fn drawn(
-    unit: &'static str,
-    bars: &[Bar],
-    limits: &[Limit],
-    scale: Scale,
-    logarithmic: bool,
-) -> Bars {
+fn drawn(unit: &'static str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Bars {
     let row = |(index, bar): (usize, &Bar)| Row {
         group: if index > 0 && bars[index - 1].group == bar.group { "" } else { bar.group },
         name: bar.name.clone(),
@@ -145,7 +136,6 @@ fn drawn(
     let rows: Vec<Row> = bars.iter().enumerate().map(row).collect();
     Bars {
         unit,
-        logarithmic,
         ticks: scale.ticks(),
         limits: limits.iter().map(limit).collect(),
         beyond: rows.iter().any(|row| row.beyond),

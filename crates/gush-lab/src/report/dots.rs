@@ -1,7 +1,5 @@
 //! Dots: the same case measured in several places, one mark a place on one line.
 
-use serde::Serialize;
-
 use super::estimate::Estimate;
 use super::lines::LOOKS;
 use super::number::{figure, range};
@@ -9,7 +7,7 @@ use super::page::Body;
 use super::scale::{Scale, Tick};
 
 /// Dots as they are drawn: places in percent.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Dots {
     pub unit: &'static str,
     pub ticks: Vec<Tick>,
@@ -18,19 +16,19 @@ pub struct Dots {
     pub rows: Vec<Row>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Key {
     pub look: usize,
     pub name: String,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Row {
     pub name: String,
     pub marks: Vec<Mark>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Mark {
     pub look: usize,
     pub at: f64,

@@ -1,7 +1,5 @@
 //! Lines: a figure over a quantity, one line a series, named at its end.
 
-use serde::Serialize;
-
 use super::number::{figure, range};
 use super::scale::{Scale, Tick};
 
@@ -25,7 +23,7 @@ pub struct Point {
 }
 
 /// Lines as they are drawn: places in percent, from the top left.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Lines {
     pub unit: &'static str,
     pub x_label: &'static str,
@@ -34,7 +32,7 @@ pub struct Lines {
     pub series: Vec<Drawn>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Drawn {
     pub name: String,
     /// Which of the colours, dashes and marks it has.
@@ -45,7 +43,7 @@ pub struct Drawn {
     pub label_y: f64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Mark {
     pub x: f64,
     pub y: f64,

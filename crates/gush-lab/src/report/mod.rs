@@ -1,13 +1,15 @@
 //! Runs as one HTML page that opens offline: figures, what they say, and the samples themselves.
 //!
-//! Sections say as data what is to be drawn (`page.rs`); templates draw it, as HTML and SVG. The page
+//! Sections say as data what is to be drawn (`page.rs`); `html/` draws it, as HTML and SVG. The page
 //! makes no request, which its own content security policy holds it to, and needs no script to be read.
 
 mod bars;
 mod data;
 mod dots;
 mod estimate;
+mod html;
 mod lines;
+mod markup;
 mod number;
 mod page;
 mod published;

@@ -1,13 +1,11 @@
-//! What a page consists of, as data: the templates draw it.
-
-use serde::Serialize;
+//! What a page consists of, as data: `html/` draws it.
 
 use super::bars::Bars;
 use super::dots::Dots;
 use super::lines::Lines;
 
 /// The whole.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Page {
     /// Above everything, in large type. Sentences may mark `code` and **weight**.
     pub lead: String,
@@ -20,14 +18,14 @@ pub struct Page {
 }
 
 /// What has one remedy.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq)]
 pub struct Warning {
     pub facts: Vec<Fact>,
     pub remedy: String,
 }
 
 /// A sentence without its full stop.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq)]
 pub struct Fact {
     pub head: String,
     /// Particulars, from the colon on.
@@ -37,7 +35,7 @@ pub struct Fact {
 }
 
 /// A file that is in the page.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Download {
     pub name: String,
     pub label: String,
@@ -45,7 +43,7 @@ pub struct Download {
 }
 
 /// One heading with what belongs to it.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct Section {
     /// The fragment it is linked by.
     pub id: &'static str,
@@ -58,7 +56,7 @@ pub struct Section {
 }
 
 /// Something to look at, in one or more views between which the reader switches.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Figure {
     pub caption: String,
     pub views: Vec<View>,
@@ -88,14 +86,13 @@ impl Figure {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct View {
     pub label: String,
     pub body: Body,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
+#[derive(Debug)]
 pub enum Body {
     Bars(Bars),
     Lines(Lines),
@@ -106,7 +103,7 @@ pub enum Body {
 }
 
 /// A table; the first cell of a row is its heading.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default)]
 pub struct Table {
     pub caption: String,
     pub columns: Vec<Column>,
@@ -121,7 +118,7 @@ impl Table {
     }
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Column {
     pub label: String,
     pub number: bool,
@@ -138,8 +135,7 @@ pub fn numbers(label: impl Into<String>) -> Column {
 }
 
 /// What a cell looks like; its text says the same.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Tone {
     #[default]
     Plain,
@@ -157,6 +153,23 @@ pub enum Tone {
 }
 
 impl Tone {
+    /// Its class in the style sheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Code => "code",
+            Self::Good => "good",
+            Self::Bad => "bad",
+            Self::Refused => "refused",
+            Self::Absent => "absent",
+            Self::H1 => "h1",
+            Self::H2 => "h2",
+            Self::H3 => "h3",
+            Self::H4 => "h4",
+            Self::H5 => "h5",
+        }
+    }
+
     /// The level of `share`, from 0 to 1.
     pub fn heat(share: f64) -> Self {
         match share {
@@ -169,7 +182,7 @@ impl Tone {
     }
 }
 
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default)]
 pub struct Cell {
     pub text: String,
     pub tone: Tone,
@@ -206,7 +219,7 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 /// A small line without axes, 120 wide and 24 high.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Spark {
     pub points: String,
     pub last_x: f64,

@@ -1,8 +1,7 @@
-//! From data to HTML: templates, the policy that keeps the page silent, files inside the page.
+//! The page in its frame: the policy that keeps the page silent, style and script, files inside the page.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use minijinja::{Environment, Value, context};
 use sha2::{Digest, Sha256};
 
 use super::page::{Download, Page};
@@ -11,28 +10,10 @@ use crate::transfer;
 
 const STYLE: &str = include_str!("templates/style.css");
 const SCRIPT: &str = include_str!("templates/page.js");
-const TEMPLATES: &[(&str, &str)] = &[
-    ("page.html", include_str!("templates/page.html")),
-    ("figure.html", include_str!("templates/figure.html")),
-];
 
 /// The page as HTML.
 pub fn html(page: &Page) -> String {
-    let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.add_filter("said", |text: &str| Value::from_safe_string(said(text)));
-    let rendered = TEMPLATES
-        .iter()
-        .try_for_each(|(name, source)| environment.add_template(name, source))
-        .and_then(|()| environment.get_template("page.html"))
-        .and_then(|template| {
-            template.render(context! { page, policy => policy(), style => STYLE, script => SCRIPT })
-        });
-    match rendered {
-        Ok(html) => html,
-        Err(error) => unreachable!("the templates are constants, drawn by every test: {error:#}"),
-    }
+    super::html::page(page, &policy(), STYLE, SCRIPT).0
 }
 
 /// Nothing may be loaded from anywhere; of styles and scripts only our own, by their hashes.
@@ -44,38 +25,6 @@ fn policy() -> String {
         hash(STYLE),
         hash(SCRIPT)
     )
-}
-
-/// A sentence as HTML: everything escaped, then `code` and **weight** marked.
-fn said(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            letter => escaped.push(letter),
-        }
-    }
-    let coded = marked(&escaped, "`", "code");
-    marked(&coded, "**", "strong")
-}
-
-/// Text between two `mark`s becomes an element; a mark without a second one stays.
-fn marked(text: &str, mark: &str, element: &str) -> String {
-    let parts: Vec<&str> = text.split(mark).collect();
-    let mut html = String::with_capacity(text.len());
-    for (index, part) in parts.iter().enumerate() {
-        let closed = index + 1 < parts.len();
-        match (index % 2, closed) {
-            (1, true) => html.push_str(&format!("<{element}>{part}</{element}>")),
-            (1, false) => html.push_str(&format!("{mark}{part}")),
-            _ => html.push_str(part),
-        }
-    }
-    html
 }
 
 /// A file as an address that needs nothing from outside.
@@ -118,13 +67,6 @@ fn dense(json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sentences_mark_code_and_weight_and_nothing_else() {
-        assert_eq!(said("`a` moves **4** GiB"), "<code>a</code> moves <strong>4</strong> GiB");
-        assert_eq!(said("<b>`x"), "&lt;b&gt;`x");
-        assert_eq!(said("a ** b"), "a ** b");
-    }
 
     #[test]
     fn the_policy_allows_no_address() {

@@ -1,11 +1,9 @@
 //! Axes: where a value stands, in percent, and which values are named.
 
-use serde::Serialize;
-
 use super::number::figure;
 
 /// A named place on an axis.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// Percent of the axis.
     pub at: f64,
