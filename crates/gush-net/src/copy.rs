@@ -17,6 +17,9 @@ use crate::silence::Silence;
 
 /// Copies from the source to the target until the source's end. The target is left open.
 ///
+/// A target that keeps bytes back is flushed at the end, and whenever the source has nothing. After a failure of the source
+/// the flush is begun, and not waited for; `tokio::io::copy` begins none.
+///
 /// # Cancellation
 /// If the future is dropped, bytes that had been taken and not delivered are lost;
 /// [`Counts::in_flight_bytes`](crate::Counts::in_flight_bytes) says how many.

@@ -64,9 +64,12 @@ fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
 fn certificate(whose: &str, why: &CertificateError) -> OpenError {
     let said = |what: String| OpenError::said(STEP, format!("{whose} {what}"));
     match why {
-        // The last two: an authority of the same name is trusted, which signed something else.
+        // Of the certificate, where an authority of the same name signed something else, or of the handshake.
+        CertificateError::BadSignature => said(
+            "is signed by no authority that is trusted, or is shown by somebody who has not its key".into(),
+        )
+        .hinted("cafile=FILE names an authority to trust; the key must be that of the certificate"),
         CertificateError::UnknownIssuer
-        | CertificateError::BadSignature
         | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
             said("is signed by no authority that is trusted".into())
                 .hinted("cafile=FILE names an authority to trust")

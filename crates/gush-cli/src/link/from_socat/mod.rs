@@ -84,6 +84,14 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
             ),
         }
     }
+    for address in [&first, &second] {
+        if !is_one_way && makes_no_file(address) {
+            told.note(
+                address,
+                "socat makes a file of this name if there is none; say create for that",
+            );
+        }
+    }
     command.extend([first, second]);
     let mut line = command.iter().map(|word| quoted(word)).collect::<Option<Vec<_>>>()?.join(" ");
     if let Some(log) = said.log_file {
@@ -94,11 +102,22 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
 
 /// Has a part of the address a byte that ends the data?
 fn escapes(address: &str) -> bool {
-    let has_escape = |address: &Address| address.options().byte(Opt::Escape).is_some();
+    any_part(address, |part| part.options().byte(Opt::Escape).is_some())
+}
+
+/// Is a part of the address a name whose file socat would make if it is missing (GOPEN), and `gush link` would not, both ways?
+fn makes_no_file(address: &str) -> bool {
+    any_part(address, |part| {
+        let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| part.options().has(option));
+        matches!(part.target(), Target::Path(_)) && !decides
+    })
+}
+
+fn any_part(address: &str, has: impl Fn(&Address) -> bool) -> bool {
     match address.parse::<Address>() {
         Ok(address) => match address.target() {
-            Target::Joined(parts) => parts.iter().any(has_escape),
-            _ => has_escape(&address),
+            Target::Joined(parts) => parts.iter().any(has),
+            _ => has(&address),
         },
         Err(_) => false,
     }
@@ -189,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_for_the_other_side_is_told_where_there_is_one() {
+    fn a_wait_for_the_other_side_and_a_file_that_is_not_made_are_told() {
         let notes = |arguments: &str| {
             let mut told = Told::default();
             translated(arguments, &mut told);
@@ -202,6 +221,10 @@ mod tests {
             ("-U - TCP:h:1", 0),
             ("- TUN", 0),
             ("-,escape=1 TCP:h:1", 0),
+            ("-t1 - GOPEN:file", 1),
+            ("-t1 - ./file,create", 0),
+            ("-t1 - ./file,rdonly!!-", 0),
+            ("-u - ./file", 0),
         ] {
             assert_eq!(notes(arguments), count, "{arguments}");
         }
