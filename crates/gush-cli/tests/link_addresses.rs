@@ -165,7 +165,8 @@ fn datagrams_go_to_the_first_who_sends_one() {
 
 #[test]
 fn abstract_names_and_stale_sockets_are_served() {
-    let name = format!("@gush-test-{}", std::process::id());
+    // No other process has this path, in whichever namespace of process numbers it is.
+    let name = format!("@{}", gush_test::own_dir().display());
     let server = Running::start(&[&format!("unix-listen:{name},fork"), "exec:cat"]);
     server.says("listening on ");
     let dir = TempDir::new().unwrap();

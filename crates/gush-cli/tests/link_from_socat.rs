@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{bounded, gush, noise, skipped};
+use gush_test::Port;
 use tempfile::TempDir;
 
 /// The answer to the words behind `socat`, as a shell would be given them.
@@ -89,8 +90,8 @@ fn the_equivalents_of_openssl_addresses_speak_with_socat() {
     {
         let says: [&dyn Fn(&str) -> String; 2] = [&socat, &equivalent];
         for (server, client) in [(0, 1), (1, 0), (1, 1)] {
-            let port =
-                std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let reserved = Port::reserve();
+            let port = reserved.number();
             let listen = format!(
                 "OPENSSL-LISTEN:{port},bind=127.0.0.1,reuseaddr,cert=own.crt,key=own.key,verify=0"
             );

@@ -10,17 +10,13 @@ use std::process::{Command, Output};
 use common::link::{Running, ask, echo, server};
 use common::tls::Pki;
 use common::{gush, skipped};
+use gush_test::Port;
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
 fn link(args: &[&str]) -> Output {
     gush().arg("link").args(args).output().unwrap()
-}
-
-/// A port that nobody listens at, until somebody does.
-fn free_port() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
 #[test]
@@ -102,7 +98,8 @@ fn a_bar_within_a_command_or_quotes_separates_nothing() {
 
 #[test]
 fn the_first_that_answers_is_told_in_the_log_and_in_the_account() {
-    let (nobody, echo) = (free_port(), echo());
+    let (port, echo) = (Port::reserve(), echo());
+    let nobody = port.place();
     let link =
         Running::start(&["--json", LISTEN, &format!("tcp:{nobody}|tcp:{echo}|tcp:{nobody}")]);
     assert_eq!(ask(link.client(), b"?"), b"?");
@@ -113,7 +110,8 @@ fn the_first_that_answers_is_told_in_the_log_and_in_the_account() {
 
 #[test]
 fn every_client_begins_with_the_first_target() {
-    let (late, echo) = (free_port(), echo());
+    let (port, echo) = (Port::reserve(), echo());
+    let late = port.place();
     let link = Running::start(&[LISTEN, &format!("tcp:{late}|tcp:{echo}")]);
     assert_eq!(ask(link.client(), b"?"), b"?");
     let now_there = TcpListener::bind(&late).unwrap();
@@ -127,7 +125,8 @@ fn every_client_begins_with_the_first_target() {
 
 #[test]
 fn where_nobody_answers_every_target_is_told() {
-    let (one, other) = (free_port(), free_port());
+    let ports = [Port::reserve(), Port::reserve()];
+    let [one, other] = ports.each_ref().map(Port::place);
     let said = link(&["null:", &format!("tcp:{one}|tcp:{other}")]);
     let text = String::from_utf8(said.stderr).unwrap();
     assert_eq!(said.status.code(), Some(1), "{text}");

@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use common::link::{PATIENCE, Running, ask, echo, eventually};
+use gush_test::Port;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
@@ -186,10 +187,10 @@ fn a_limit_that_is_reached_is_told_once_and_counted() {
 fn idle_connections_do_not_keep_a_scrape_waiting() {
     let link = Running::start(&["--metrics", "127.0.0.1:0", LISTEN, "null:"]);
     let place = place_of_metrics(&link);
-    let idle: Vec<_> = (0..100).map(|_| TcpStream::connect(&place).unwrap()).collect();
+    // Sixteen have a place, each for ten seconds at most: all in turn would keep theirs for two minutes.
+    let idle: Vec<_> = (0..200).map(|_| TcpStream::connect(&place).unwrap()).collect();
     let mut stream = TcpStream::connect(&place).unwrap();
-    // Less than an idle connection may keep its place.
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut answer = [0; 15];
     stream.read_exact(&mut answer).expect("an answer before an idle connection is given up");
@@ -199,9 +200,8 @@ fn idle_connections_do_not_keep_a_scrape_waiting() {
 
 #[test]
 fn a_port_that_the_link_itself_wants_twice_is_told_as_that() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let place = free.local_addr().unwrap().to_string();
-    drop(free);
+    let port = Port::reserve();
+    let place = port.place();
     let listen = format!("tcp-listen:{place}");
     let (status, _, said) = Running::start(&["--metrics", &place, &listen, "null:"]).finish();
     assert_eq!(status.code(), Some(1));

@@ -47,33 +47,38 @@ fn each_datagram_is_a_connection_of_its_own() {
 
 #[test]
 fn without_fork_the_link_ends_with_the_answer_as_socat_does() {
-    let ends_with_one = |mut command: Command, place: &str| {
-        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
-        let socket = client(place);
+    // A number that the client's own socket has not got.
+    let ends_with_one = |command: &dyn Fn(u16) -> Command| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let free = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut child = command(free.port()).stdout(Stdio::null()).spawn().unwrap();
+        socket.connect(free).unwrap();
         // Until the port is open, what is sent there is refused.
         let mut answer = [0; 64];
         socket.set_read_timeout(Some(std::time::Duration::from_millis(50))).unwrap();
         let mut count = None;
         eventually("there is an answer", || {
-            if socket.send(b"question").is_ok() {
-                count = socket.recv(&mut answer).ok();
-            }
+            let _ = socket.send(b"question");
+            // A refusal is told first, even where an answer has come before it.
+            count = (0..2).find_map(|_| socket.recv(&mut answer).ok());
             count.is_some()
         });
         let status = child.wait().unwrap();
         (answer[..count.unwrap()].to_vec(), status.code())
     };
-    let port = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let ours = port();
-    let mut link = gush();
-    link.args(["link", &format!("udp-recvfrom:127.0.0.1:{ours}"), "exec:'tr a-z A-Z'"]);
-    let from_us = ends_with_one(link, &format!("127.0.0.1:{ours}"));
+    let from_us = ends_with_one(&|port| {
+        let mut link = gush();
+        link.args(["link", &format!("udp-recvfrom:127.0.0.1:{port}"), "exec:'tr a-z A-Z'"]);
+        link
+    });
     assert_eq!(from_us, (b"QUESTION".to_vec(), Some(0)));
     if Command::new("socat").arg("-V").output().is_err() {
         return skipped("no socat to compare with");
     }
-    let theirs = port();
-    let mut socat = Command::new("socat");
-    socat.args([&format!("UDP4-RECVFROM:{theirs},bind=127.0.0.1"), "EXEC:tr a-z A-Z"]);
-    assert_eq!(ends_with_one(socat, &format!("127.0.0.1:{theirs}")), from_us);
+    let from_socat = ends_with_one(&|port| {
+        let mut socat = Command::new("socat");
+        socat.args([&format!("UDP4-RECVFROM:{port},bind=127.0.0.1"), "EXEC:tr a-z A-Z"]);
+        socat
+    });
+    assert_eq!(from_socat, from_us);
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::link::{Killed, PATIENCE, Running, ask, echo, eventually};
 use common::skipped;
+use gush_test::Port;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 fn proxy_headers_that_trickle_in_are_cut_in_time_while_others_are_served() {
     let target = format!("tcp:{}", echo());
     let link =
-        Running::start(&["--json", "-T", "0.5", "--proxy-protocol", "accept", LISTEN, &target]);
+        Running::start(&["--json", "-T", "4", "--proxy-protocol", "accept", LISTEN, &target]);
     let slow: Vec<_> = (0..20).map(|_| link.client()).collect();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -124,13 +125,14 @@ fn iperf3_counts_what_a_link_counts() {
     if Command::new("iperf3").arg("--version").output().is_err() {
         return skipped("iperf3 is missing");
     }
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+    let port = Port::reserve();
+    let number = port.number().to_string();
     let mut server = Command::new("iperf3");
-    server.args(["--server", "--one-off", "--json", "--bind", "127.0.0.1", "--port", &free]);
+    server.args(["--server", "--one-off", "--json", "--bind", "127.0.0.1", "--port", &number]);
     let server = server.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
     let mut server = Killed(server);
     // It says nothing when it listens; the link waits for it.
-    let target = format!("tcp:127.0.0.1:{free},retry=forever,interval=0.05");
+    let target = format!("tcp:{},retry=forever,interval=0.05", port.place());
     let link = Running::start(&["--json", LISTEN, &target]);
     let place = link.place();
     let port = place.rsplit(':').next().unwrap();

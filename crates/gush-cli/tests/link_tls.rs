@@ -15,6 +15,7 @@ use std::time::Duration;
 use common::link::{PATIENCE, Running, ask, echo, eventually, server};
 use common::tls::Pki;
 use common::{gush, noise};
+use gush_test::Port;
 use rcgen::date_time_ymd;
 use rustix::net::sockopt;
 use rustls::pki_types::CertificateDer;
@@ -506,7 +507,7 @@ fn every_proper_end_is_said_in_tls() {
     let udp = format!("udp:{}", nobody.local_addr().unwrap());
     let cases: [(&[&str], &str, &str, bool); 4] = [
         (&["-t", "100ms"], "", &silent, true),
-        (&["-T", "100ms"], "", &udp, false),
+        (&["-T", "1"], "", &udp, false),
         (&[], ",shut-none", "exec:true", true),
         (&["-u"], "", &file, true),
     ];
@@ -704,17 +705,15 @@ fn socats_openssl_is_a_peer_on_either_side() {
     assert!(fs::read(target).unwrap() == fs::read(&source).unwrap());
 
     // socat listens, wants our certificate, and sends back.
-    let port = {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        free.local_addr().unwrap().port()
-    };
+    let reserved = Port::reserve();
+    let port = reserved.number();
     let listen = format!(
         "OPENSSL-LISTEN:{port},bind=127.0.0.1,reuseaddr,{},{}",
         pki.own("server"),
         pki.trust()
     );
     let mut sends = socat(&["-t", "30", &listen, "EXEC:cat"]).spawn().unwrap();
-    let own = format!(",retry=200,interval=50ms,{}", pki.own("client"));
+    let own = format!(",retry=forever,interval=50ms,{}", pki.own("client"));
     let link = Running::start(&[
         "tcp-listen:127.0.0.1:0",
         &pki.connect(&format!("127.0.0.1:{port}"), &own),

@@ -12,14 +12,11 @@ use std::time::Duration;
 
 use common::link::{PATIENCE, Running, ask, echo, eventually, server};
 use common::{noise, skipped};
+use gush_test::Port;
 use rustix::net::SendFlags;
 use tempfile::TempDir;
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
-
-fn free_place() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// A shell in networks and mounts of its own, where `$0` is gush and no interface is up; none without the right.
 fn apart(dir: &Path, script: &str) -> Option<Output> {
@@ -45,7 +42,8 @@ fn text(output: &Output) -> String {
 
 #[test]
 fn a_refused_connection_is_told_at_once_and_waited_out_with_retry() {
-    let place = free_place();
+    let port = Port::reserve();
+    let place = port.place();
     let (status, _, said) = Running::start(&["-u", "null:", &format!("tcp:{place}")]).finish();
     assert_eq!(status.code(), Some(1));
     let expected = format!("gush: link: tcp:{place}: connect to {place}: Connection refused");
@@ -157,7 +155,7 @@ fn a_host_that_does_not_answer_is_given_up_after_connect_timeout() {
     rustix::net::listen(&listener, 0).unwrap();
     let place = listener.local_addr().unwrap();
     let mut waiting = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&place, Duration::from_millis(200)) {
+    while let Ok(stream) = TcpStream::connect_timeout(&place, Duration::from_secs(2)) {
         waiting.push(stream);
         assert!(waiting.len() < 100, "the queue is never full");
     }

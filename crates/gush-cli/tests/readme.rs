@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::skipped;
+use gush_test::Port;
 use tempfile::TempDir;
 
 const RUN: &str = "cargo run --release --";
@@ -58,12 +59,19 @@ fn the_commands_of_the_readme_work() {
     let path =
         format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
 
+    // Somebody may listen at the README's own.
+    let ports: Vec<_> = (9000..9010).map(|number| (number, Port::reserve())).collect();
+    let with_free_ports = |line: String| {
+        ports.iter().fold(line, |line, (number, port)| {
+            line.replace(&format!(":{number}"), &format!(":{}", port.number()))
+        })
+    };
     for block in blocks(&readme) {
         // The tests are running already, and the program is built.
         let script: String = block
             .lines()
             .filter(|line| !line.starts_with(TEST))
-            .map(|line| line.replace(RUN, "gush") + "\n")
+            .map(|line| with_free_ports(line.replace(RUN, "gush") + "\n"))
             .collect();
         // What a failing block leaves in the background would hold its output open.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");

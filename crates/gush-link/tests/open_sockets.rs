@@ -363,7 +363,8 @@ fn a_port_that_another_holds_on_one_version_is_in_use() {
 
 #[test]
 fn abstract_names_need_no_file() {
-    let name = format!("gush-test-{}", std::process::id());
+    // No other process has this path, in whichever namespace of process numbers it is.
+    let name = gush_test::own_dir().display();
     run(async {
         let mut server = listener(&format!("unix-listen:@{name}")).await.unwrap();
         let text = format!("ABSTRACT-CONNECT:{name}");

@@ -7,17 +7,14 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use gush_link::open::{End, OpenError};
+use gush_test::Port;
 use open_common::{listener, one, run, skipped, socket_of};
 use rustix::net::{AddressFamily, SocketType, socket};
 
-/// A port of 127.0.0.1 that nobody listens on.
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
-
 #[test]
 fn a_refused_connection_says_where_and_what_to_do() {
-    let port = free_port();
+    let reserved = Port::reserve();
+    let port = reserved.number();
     let error = run(one(&format!("tcp:127.0.0.1:{port}"))).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -32,7 +29,8 @@ fn a_refused_connection_says_where_and_what_to_do() {
 
 #[test]
 fn each_failed_address_of_a_name_is_told() {
-    let error = run(one(&format!("tcp:localhost:{}", free_port()))).unwrap_err();
+    let port = Port::reserve();
+    let error = run(one(&format!("tcp:localhost:{}", port.number()))).unwrap_err();
     if !error.to_string().contains("[::1]") {
         return gush_test::not_applicable("localhost has one address here");
     }
@@ -42,7 +40,8 @@ fn each_failed_address_of_a_name_is_told() {
 #[test]
 fn retries_are_counted_and_then_the_failure_is_told() {
     let started = Instant::now();
-    let text = format!("tcp:127.0.0.1:{},retry=4,interval=20ms", free_port());
+    let port = Port::reserve();
+    let text = format!("tcp:{},retry=4,interval=20ms", port.place());
     let error = run(one(&text)).unwrap_err();
     assert!(error.to_string().contains("Connection refused"), "{error}");
     assert!(started.elapsed() >= Duration::from_millis(80), "four pauses");
@@ -50,7 +49,8 @@ fn retries_are_counted_and_then_the_failure_is_told() {
 
 #[test]
 fn a_server_that_comes_later_is_reached() {
-    let port = free_port();
+    let reserved = Port::reserve();
+    let port = reserved.number();
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     run(async {
@@ -100,7 +100,7 @@ impl Silent {
         rustix::net::listen(&full, 0).unwrap();
         let address =
             std::net::SocketAddr::try_from(rustix::net::getsockname(&full).unwrap()).unwrap();
-        let text = format!("tcp:{address},connect-timeout=100ms");
+        let text = format!("tcp:{address},connect-timeout=2");
         let mut reached = Vec::new();
         while let Ok(end) = one(&text).await {
             reached.push(end);
@@ -171,7 +171,11 @@ async fn a_peer_that_says_nothing_in_a_handshake_is_given_up_by_itself() {
 
 #[test]
 fn a_refused_udp_peer_does_not_fail_the_opening() {
-    run(one(&format!("udp:127.0.0.1:{}", free_port()))).unwrap();
+    // Connected to itself, it hears nobody else, and the port is taken.
+    let deaf = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let place = deaf.local_addr().unwrap();
+    deaf.connect(place).unwrap();
+    run(one(&format!("udp:{place}"))).unwrap();
 }
 
 /// Runs `work` in a network of its own, which has no interface that is up; `None` without the right to make one.

@@ -10,6 +10,7 @@
 //! state (`start.rs`), and end in a failure that names the tests if it hangs (`watchdog.rs`).
 
 mod own_dir;
+mod port;
 mod start;
 mod watchdog;
 
@@ -22,6 +23,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, chmodat, makedev, mknodat};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 pub use own_dir::own_dir;
+pub use port::Port;
 
 /// The running test could not test, because something is missing that can be installed or granted.
 ///
