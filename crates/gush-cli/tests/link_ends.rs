@@ -77,7 +77,8 @@ fn a_server_that_closes_first_still_gets_everything() {
 #[test]
 fn a_client_that_says_nothing_is_ended_by_the_idle_limit() {
     let listen = format!("{ONCE},fork");
-    let link = Running::start(&["-T", "300ms", "--json", &listen, &format!("tcp:{}", echo())]);
+    // The next client has so long for its words.
+    let link = Running::start(&["-T", "3", "--json", &listen, &format!("tcp:{}", echo())]);
     let mut silent = link.client();
     let error = silent.read(&mut [0]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
@@ -108,11 +109,11 @@ fn lingering_is_counted_from_the_end_of_the_data() {
         thread::sleep(Duration::from_millis(200));
         stream.write_all(b"late").unwrap();
     });
-    let link = Running::start(&["-T", "60", "-t", "2", ONCE, &format!("tcp:{target}")]);
+    let link = Running::start(&["-T", "60", "-t", "5", ONCE, &format!("tcp:{target}")]);
     let mut client = link.client();
     client.write_all(b"question").unwrap();
     // Silence before the end is no silence after it.
-    thread::sleep(Duration::from_millis(2500));
+    thread::sleep(Duration::from_millis(5500));
     client.shutdown(Shutdown::Write).unwrap();
     let mut answer = String::new();
     client.read_to_string(&mut answer).unwrap();
@@ -122,10 +123,15 @@ fn lingering_is_counted_from_the_end_of_the_data() {
 
 #[test]
 fn a_pause_of_the_rate_limit_is_no_silence_of_the_ends() {
-    let link = Running::start(&["-T", "0.4", "--limit", "2", "--json", ONCE, "pipe:"]);
-    assert_eq!(ask(link.client(), b"slow"), b"slow");
-    let (status, _, said) = link.finish();
+    // All is there when the link begins: no end is silent.
+    let (source, mut feed) = std::io::pipe().unwrap();
+    feed.write_all(b"slow").unwrap();
+    drop(feed);
+    let mut command = gush();
+    command.args(["link", "-T", "0.4", "--limit", "2", "--json", "-", "pipe:"]).stdin(source);
+    let (status, output, said) = Running::of(command).finish();
     assert!(status.success(), "{said}");
+    assert_eq!(output, b"slow");
     assert_eq!(record(&said)["ended"], "closed");
 }
 

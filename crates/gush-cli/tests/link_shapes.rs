@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, UdpSocket};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::link::{PATIENCE, Running, ask, eventually, server};
 use common::{gush, noise, skipped};
@@ -94,18 +95,19 @@ fn a_file_that_grows_is_followed_and_does_not_end() {
 
 #[test]
 fn a_server_is_told_of_no_end_and_answers_nevertheless() {
-    let (tell, told) = std::sync::mpsc::channel();
-    let place = server(move |mut stream| {
-        let mut question = [0; 8];
-        stream.read_exact(&mut question).unwrap();
-        stream.set_read_timeout(Some(std::time::Duration::from_millis(300))).unwrap();
-        tell.send(stream.read(&mut [0]).map_err(|error| error.kind())).unwrap();
-        stream.write_all(b"answer").unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-        stream.set_read_timeout(None).unwrap();
-        let _ = stream.read(&mut [0]);
-    });
-    for (option, ended) in [(",shut-none", false), ("", true)] {
+    const A_WHILE: Duration = Duration::from_millis(300);
+    for (option, ended, patience) in [(",shut-none", false, A_WHILE), ("", true, PATIENCE)] {
+        let (tell, told) = std::sync::mpsc::channel();
+        let place = server(move |mut stream| {
+            let mut question = [0; 8];
+            stream.read_exact(&mut question).unwrap();
+            stream.set_read_timeout(Some(patience)).unwrap();
+            tell.send(stream.read(&mut [0]).map_err(|error| error.kind())).unwrap();
+            stream.write_all(b"answer").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            stream.set_read_timeout(None).unwrap();
+            let _ = stream.read(&mut [0]);
+        });
         let link =
             Running::start(&["tcp-listen:127.0.0.1:0,fork", &format!("tcp:{place}{option}")]);
         assert_eq!(ask(link.client(), b"question"), b"answer");

@@ -68,7 +68,8 @@ const LINES: &[&str] = &[
     "$T --help >&-",
     "cat in | $T a | cat",
     "cat big | $T a b c | md5sum",
-    "cat big | $T >(cat >x) >(cat >y) | md5sum; sleep 0.3",
+    "cat big | $T >(cat >x; : >xed) >(cat >y; : >yed) | md5sum
+     until [ -e xed ] && [ -e yed ]; do sleep 0.01; done",
     "$T a <in >>old",
     "$T -a old <in >>old",
     "(sleep 0.1; cat big) | $T a | md5sum",
