@@ -152,7 +152,8 @@ fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
 
 #[test]
 fn a_proxy_header_goes_to_whichever_part_gets_the_clients_bytes() {
-    let nobody = free_port();
+    let reserved = Port::reserve();
+    let nobody = reserved.place();
     for other in [
         "tcp:NOBODY|tcp:PLACE",
         "tcp:NOBODY|tcp:PLACE,crlf",
