@@ -56,6 +56,29 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     }
 }
 
+/// The bytes are taken and only in memory: lending them again would ask the kernel for ever what it refused.
+#[test]
+fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_told() {
+    let bytes = Terms::default().short_bytes;
+    let terms = Terms { choice: Choice::Only(MethodName::Vmsplice), ..Terms::default() };
+    let stance = Stance::known(Kind::Stream, true);
+    let (mut shelf, mut flow) = (shelf(), Flow::between(stance, stance, &terms).expect("a way"));
+    assert!(matches!(due(&mut flow, &mut shelf), Op::Read(_)));
+    flow.learn(Op::Read(bytes), Ok(bytes), &mut ());
+    assert_eq!(due(&mut flow, &mut shelf), Op::Lend);
+    flow.learn(Op::Lend, Err(Errno::INVAL), &mut ());
+    for left in [bytes, bytes - 100] {
+        assert_eq!(flow.in_flight_bytes(), left as u64);
+        assert_eq!(due(&mut flow, &mut shelf), Op::Write);
+        flow.learn(Op::Write, Ok(if left == bytes { 100 } else { left }), &mut ());
+    }
+    assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (bytes as u64, 0));
+    match flow.next(u64::MAX, &mut shelf) {
+        Next::Failed(failure) => assert!(matches!(*failure, Failure::Refused(_)), "{failure:?}"),
+        other => panic!("not failed: {other:?}"),
+    }
+}
+
 /// EIO is an end where the other side of a pseudo-terminal was closed, and an error elsewhere.
 #[test]
 fn only_the_master_of_a_terminal_ends_with_eio() {
