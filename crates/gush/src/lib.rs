@@ -55,8 +55,8 @@
 //! to exclude this.
 //!
 //! # What it does to your descriptors
-//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only up to four
-//! pipes stay open, empty, for the next move: [`pipe::Pool::shared`].
+//! Descriptors are borrowed: none is closed, and a move closes every descriptor of its own. Only of a [`Tee`] and of
+//! drivers that borrow from [`pipe::Pool::shared`] up to four pipes stay open, empty, for the next.
 //!
 //! - *Position.* Without an offset, a move begins at a descriptor's own position and leaves the position behind the
 //!   last byte moved, also after a failure. With an offset the position stays. While a sparse file is read the
@@ -67,7 +67,7 @@
 //!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Of two such
 //!   moves at once into one socket, the first that ends takes the flag from the other, which may be held from then on.
 //!   A terminal is opened once more instead, and keeps its flags.
-//! - *Pipes grow.* A pipe at either side of a splice, or of a [`pipe::Writer`], is made as large as 1 MiB,
+//! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`] is made as large as 1 MiB,
 //!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
 //! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
