@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::flow::Eye;
-
 /// The blake3 hash of a stretch of bytes; shown in hexadecimal.
 ///
 /// ```
@@ -21,26 +19,17 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What a method that sees the bytes shows them to, in order, each once.
+/// The hash of a move's bytes so far; a clone continues the same hash.
 #[derive(Clone, Default)]
-pub(crate) struct Tap(Arc<Mutex<blake3::Hasher>>);
+pub(crate) struct Hasher(Arc<Mutex<blake3::Hasher>>);
 
-impl Tap {
+impl Hasher {
     pub(crate) fn if_wanted(wanted: bool) -> Option<Self> {
         wanted.then(Self::default)
     }
 
-    pub(crate) fn show(&self, bytes: &[u8]) {
+    pub(crate) fn add(&self, bytes: &[u8]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).update(bytes);
-    }
-
-    pub(crate) fn show_hole(&self, mut len_bytes: u64) {
-        static ZEROS: [u8; 65536] = [0; 65536];
-        while len_bytes > 0 {
-            let part = len_bytes.min(ZEROS.len() as u64);
-            self.show(&ZEROS[..usize::try_from(part).unwrap_or(0)]);
-            len_bytes -= part;
-        }
     }
 
     pub(crate) fn digest(&self) -> Digest {
@@ -48,18 +37,8 @@ impl Tap {
     }
 }
 
-impl Eye for Tap {
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.show(bytes);
-    }
-
-    fn gap(&mut self, zeros_bytes: u64) {
-        self.show_hole(zeros_bytes);
-    }
-}
-
-impl fmt::Debug for Tap {
+impl fmt::Debug for Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tap")
+        f.write_str("Hasher")
     }
 }

@@ -112,6 +112,7 @@ mod repeat;
 mod report;
 mod reread;
 mod sys;
+mod tap;
 mod tee;
 mod tuning;
 mod wait;
@@ -131,7 +132,7 @@ pub use plan::Refusals;
 pub use port::{Port, Side, poll_now, set_peek_offset, unacknowledged_bytes};
 #[cfg(feature = "profile")]
 pub use profile::{Host, Profile, ProfileError};
-pub use progress::{Control, Limiter, Progress, Rate};
+pub use progress::{Control, Limiter, Progress, Rate, Throttle};
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]

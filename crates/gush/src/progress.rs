@@ -1,5 +1,7 @@
 //! The observer's view and answer, and the rate limit.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::method::MethodName;
@@ -63,12 +65,86 @@ impl Rate {
     }
 }
 
-/// A token bucket for a twentieth of a second: no bursts after a pause.
+/// A rate that can be changed while moves are [throttled by](crate::Mover::throttled_by) it; a clone is the same rate.
+///
+/// ```
+/// let throttle = gush::Throttle::new(gush::Rate::bytes_per_second(1000));
+/// throttle.clone().set(None);
+/// assert_eq!(throttle.get(), None);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Throttle(Arc<AtomicU64>);
+
+impl Throttle {
+    /// A rate to begin with; none means as fast as possible.
+    #[must_use]
+    pub fn new(rate: Option<Rate>) -> Self {
+        let throttle = Self::default();
+        throttle.set(rate);
+        throttle
+    }
+
+    /// Changes the rate. A move follows within 50 ms.
+    pub fn set(&self, rate: Option<Rate>) {
+        // 0 is no rate, and stands for none. Nothing else is passed on with the number.
+        self.0.store(rate.map_or(0, Rate::get), Ordering::Relaxed);
+    }
+
+    /// The rate now.
+    #[must_use]
+    pub fn get(&self) -> Option<Rate> {
+        Rate::bytes_per_second(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// The rate of one move: fixed, changeable, the lower of both, or none.
+#[derive(Debug)]
+pub(crate) struct Brake<'a> {
+    fixed: Option<Rate>,
+    throttle: Option<&'a Throttle>,
+    limiter: Option<Limiter>,
+}
+
+impl<'a> Brake<'a> {
+    pub(crate) fn new(fixed: Option<Rate>, throttle: Option<&'a Throttle>) -> Self {
+        let mut brake = Self { fixed, throttle, limiter: None };
+        brake.follow();
+        brake
+    }
+
+    /// Brings the limiter to the rate of now.
+    fn follow(&mut self) {
+        let changeable = self.throttle.and_then(Throttle::get);
+        let rates = [self.fixed, changeable].into_iter().flatten();
+        let rate = rates.min_by_key(|rate| rate.get());
+        if rate != self.limiter.as_ref().map(|limiter| limiter.rate) {
+            self.limiter = rate.map(Limiter::new);
+        }
+    }
+
+    /// How many bytes may move now, `u64::MAX` without a rate.
+    ///
+    /// # Errors
+    /// When none may: how long to sleep until some may.
+    pub(crate) fn allowance(&mut self) -> Result<u64, Duration> {
+        self.follow();
+        self.limiter.as_mut().map_or(Ok(u64::MAX), Limiter::allowance)
+    }
+
+    pub(crate) fn spend(&mut self, bytes: u64) {
+        if let Some(limiter) = &mut self.limiter {
+            limiter.spend(bytes);
+        }
+    }
+}
+
+/// A token bucket for a twentieth of a second: no bursts after a pause. Bytes go in portions of an eighth of the bucket,
+/// every 6 ms.
 ///
 /// ```
 /// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
 /// let wait = limiter.allowance().unwrap_err();
-/// assert!(wait <= std::time::Duration::from_millis(50), "half of what a twentieth gives");
+/// assert!(wait <= std::time::Duration::from_millis(7), "an eighth of what a twentieth gives");
 /// ```
 #[derive(Debug)]
 pub struct Limiter {
@@ -95,7 +171,7 @@ impl Limiter {
         self.tokens += now.duration_since(self.filled).as_secs_f64() * per_second;
         self.tokens = self.tokens.min(burst);
         self.filled = now;
-        let worth_moving = (burst / 2.0).max(1.0);
+        let worth_moving = (burst / 8.0).max(1.0);
         if self.tokens >= worth_moving {
             Ok(self.tokens as u64)
         } else {
@@ -158,6 +234,23 @@ mod tests {
             pace.learn(u64::MAX, Duration::ZERO);
         }
         assert_eq!(pace.budget_bytes(), Pace::MOST_BYTES);
+    }
+
+    #[test]
+    fn a_brake_follows_the_throttle_and_the_lower_rate_counts() {
+        let throttle = Throttle::default();
+        let mut brake = Brake::new(None, Some(&throttle));
+        assert_eq!(brake.allowance(), Ok(u64::MAX));
+        throttle.set(Rate::bytes_per_second(1));
+        assert!(brake.allowance().is_err());
+        throttle.set(None);
+        assert_eq!(brake.allowance(), Ok(u64::MAX));
+        let fixed = Rate::bytes_per_second(2);
+        for (changed, counts) in [(None, 2), (Some(1), 1), (Some(3), 2)] {
+            throttle.set(changed.and_then(Rate::bytes_per_second));
+            let brake = Brake::new(fixed, Some(&throttle));
+            assert_eq!(brake.limiter.map(|limiter| limiter.rate.get()), Some(counts));
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex};
+
 use common::{file_of, noise, read_all};
 use gush::{Choice, MethodName, Mover};
 
@@ -42,4 +46,53 @@ fn a_named_method_that_does_not_see_the_bytes_leaves_no_digest() {
         let digest = report.expect("a move").digest.map(|digest| digest.to_string());
         assert_eq!(digest, Some(blake3::hash(b"").to_string()), "{method}: nothing moved");
     }
+}
+
+/// What an inspector was shown of a move, and the report.
+fn shown(
+    source: &impl AsFd,
+    target: &impl AsFd,
+    choice: Choice,
+) -> (Vec<u8>, Result<gush::Report, gush::Error>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let look = Arc::clone(&seen);
+    let look = move |bytes: &[u8]| look.lock().unwrap().extend_from_slice(bytes);
+    let report = Mover::new(source, target).method(choice).threads(4).inspect(look).run();
+    let seen = std::mem::take(&mut *seen.lock().unwrap());
+    (seen, report)
+}
+
+#[test]
+fn an_inspector_is_shown_every_byte_once_and_in_order() {
+    let content = noise(3, LEN);
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        let (source, target) = (file_of(&content), file_of(b""));
+        let (seen, report) = shown(&source, &target, choice);
+        assert!(seen == content, "{choice}: {} bytes, {report:?}", seen.len());
+        assert!(read_all(&target) == content, "{choice}");
+
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        let (inner, outer) = std::io::pipe().expect("a pipe");
+        let fed = content.clone();
+        let feeder = std::thread::spawn(move || writer.write_all(&fed));
+        let taker = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            { inner }.read_to_end(&mut all).map(|_| all)
+        });
+        let (seen, report) = shown(&reader, &outer, choice);
+        drop(outer);
+        feeder.join().expect("the feeder").expect("room");
+        assert!(taker.join().expect("the taker").expect("bytes") == content, "{choice}");
+        assert!(seen == content, "{choice}, pipes: {} bytes, {report:?}", seen.len());
+    }
+}
+
+#[test]
+fn an_inspector_is_shown_holes_as_zeros() {
+    let source = file_of(b"begin");
+    rustix::fs::ftruncate(&source, 3 << 20).expect("a hole");
+    let target = file_of(b"");
+    let (seen, report) = shown(&source, &target, Choice::Auto);
+    assert!(seen == read_all(&source), "{} bytes, {report:?}", seen.len());
+    assert!(read_all(&target) == seen);
 }

@@ -13,13 +13,13 @@ use super::{
     Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, call_bytes,
     source_offset, target_offset,
 };
-use crate::digest::Tap;
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
+use crate::tap::Tap;
 
 /// Large requests are what makes a device fast without the page cache's read-ahead.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -1,6 +1,6 @@
 //! What a move sets a technique up with: sizes, and who looks at the bytes.
 
-use crate::digest::Tap;
+use crate::tap::Tap;
 use crate::tuning::{Measured, Tuning};
 
 /// The sizes and switches of one attempt: what the user asked for, else what a profile measured, else the

@@ -80,8 +80,8 @@ impl Choosing<'_, '_> {
             "only read-write sees which blocks are zero, and holes are to be made of them"
         } else if request.holes == Holes::Fill && self.may_leave_holes(name) {
             "it can leave holes, and every byte is to be written"
-        } else if !named && request.digest && !traits.sees_bytes {
-            "the bytes are to be hashed, and it does not see them"
+        } else if !named && request.shows_bytes() && !traits.sees_bytes {
+            "the bytes are to be looked at, and it does not see them"
         } else if !named
             && let Some(memory) = request.refusals
             && memory.knows(name, source, target)
@@ -101,7 +101,7 @@ impl Choosing<'_, '_> {
 
     /// How many threads may share what is left; processors are only counted for a large file.
     fn threads(&self) -> usize {
-        let in_order = self.request.digest || self.request.rate.is_some();
+        let in_order = self.request.shows_bytes() || self.request.is_limited();
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }

@@ -10,7 +10,6 @@ use super::request::Request;
 use super::space::Loose;
 use super::watch::Watch;
 use super::{Holes, Observer};
-use crate::digest::Tap;
 use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
@@ -22,6 +21,7 @@ use crate::profile::Rule;
 use crate::progress::Control;
 use crate::report::{MethodUse, Report};
 use crate::sys::Call;
+use crate::tap::Tap;
 use crate::tuning::Measured;
 use crate::wait::Wait;
 
@@ -66,7 +66,7 @@ impl<'a> Move<'a> {
     ) -> Result<Self, Fault> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
-        setup.tap = Tap::if_wanted(request.digest);
+        setup.tap = Tap::if_wanted(request.digest, request.inspector.as_ref());
         Ok(Self {
             watch: Watch::new(&request, observer),
             account: Account::new(),
@@ -104,7 +104,7 @@ impl<'a> Move<'a> {
             elapsed: self.watch.elapsed(),
             profile: choice::profile_account(&self.request, self.rule),
             #[cfg(feature = "digest")]
-            digest: self.setup.tap.filter(|_| self.account.all_seen).map(|tap| tap.digest()),
+            digest: self.setup.tap.filter(|_| self.account.all_seen).and_then(|tap| tap.digest()),
             methods: self.account.uses,
             refusals: self.account.refusals,
         }

@@ -10,8 +10,9 @@ use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
 #[cfg(feature = "profile")]
 use crate::profile::Profile;
-use crate::progress::{Control, Progress, Rate};
+use crate::progress::{Control, Progress, Rate, Throttle};
 use crate::report::Report;
+use crate::tap::Inspector;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
@@ -302,6 +303,25 @@ impl<'a> Mover<'a> {
         self
     }
 
+    /// A rate that another thread may change during the move. [`Mover::limit`] is the same for good; the lower of both
+    /// counts.
+    ///
+    /// ```
+    /// use gush::{Mover, Rate, Throttle};
+    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let throttle = Throttle::new(Rate::bytes_per_second(1));
+    /// let free = throttle.clone();
+    /// std::thread::spawn(move || free.set(None));
+    /// let report = Mover::new(&zeros, &null).length_bytes(1 << 30).throttled_by(&throttle).run()?;
+    /// assert_eq!(report.bytes, 1 << 30);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn throttled_by(mut self, throttle: &'a Throttle) -> Self {
+        self.request.throttle = Some(throttle);
+        self
+    }
+
     /// The observer, told of progress at least ten times a second, who may stop the move.
     ///
     /// Until the move ends, a socket as target has O_NONBLOCK, for everybody who shares the socket: see the crate's
@@ -356,6 +376,32 @@ impl<'a> Mover<'a> {
     #[must_use]
     pub fn digest(mut self, yes: bool) -> Self {
         self.request.digest = yes;
+        self
+    }
+
+    /// Shows every byte delivered, once and in order, to `look`; holes are shown as zeros. The plan then only picks
+    /// methods that see the bytes; a method asked for by name shows what it [sees](MethodName::sees_bytes).
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    ///
+    /// let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    /// source.write_all_at(b"one\ntwo\n", 0)?;
+    /// let lines = Arc::new(AtomicUsize::new(0));
+    /// let counted = Arc::clone(&lines);
+    /// let look = move |bytes: &[u8]| {
+    ///     let found = bytes.iter().filter(|&&byte| byte == b'\n').count();
+    ///     counted.fetch_add(found, Ordering::Relaxed);
+    /// };
+    /// gush::Mover::new(&source, &target).inspect(look).run()?;
+    /// assert_eq!(lines.load(Ordering::Relaxed), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn inspect(mut self, look: impl FnMut(&[u8]) + Send + 'static) -> Self {
+        self.request.inspector = Some(Inspector::new(look));
         self
     }
 

@@ -5,7 +5,8 @@ use crate::cancel::Cancel;
 use crate::method::MethodName;
 use crate::plan::Refusals;
 use crate::profile::Profile;
-use crate::progress::Rate;
+use crate::progress::{Rate, Throttle};
+use crate::tap::Inspector;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
@@ -25,8 +26,10 @@ pub(super) struct Request<'a> {
     pub(super) wait: Option<Wait>,
     pub(super) profile: Option<&'a Profile>,
     pub(super) rate: Option<Rate>,
+    pub(super) throttle: Option<&'a Throttle>,
     pub(super) cancel: Option<&'a Cancel>,
     pub(super) digest: bool,
+    pub(super) inspector: Option<Inspector>,
     pub(super) refusals: Option<&'a Refusals>,
 }
 
@@ -34,5 +37,15 @@ impl Request<'_> {
     /// Was this method asked for by name? Then it is used or refused, never replaced (invariant 6).
     pub(super) fn names(&self, method: MethodName) -> bool {
         self.choice == Choice::Only(method)
+    }
+
+    /// Is somebody to see every byte?
+    pub(super) fn shows_bytes(&self) -> bool {
+        self.digest || self.inspector.is_some()
+    }
+
+    /// May the rate be limited, now or later?
+    pub(super) fn is_limited(&self) -> bool {
+        self.rate.is_some() || self.throttle.is_some()
     }
 }

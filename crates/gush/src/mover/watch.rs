@@ -10,14 +10,14 @@ use super::request::Request;
 use crate::cancel::Cancel;
 use crate::method::MethodName;
 use crate::port::Side;
-use crate::progress::{Control, Limiter, Pace, Progress};
+use crate::progress::{Brake, Control, Pace, Progress};
 use crate::wait::{SLICE, Wait, Waiter, Woken};
 
 /// The observer, the canceller and the rate of one move.
 pub(super) struct Watch<'a> {
     observer: Option<Observer<'a>>,
     cancel: Option<&'a Cancel>,
-    limiter: Option<Limiter>,
+    brake: Brake<'a>,
     pace: Pace,
     waiter: Waiter,
     started: Instant,
@@ -26,14 +26,13 @@ pub(super) struct Watch<'a> {
 
 impl<'a> Watch<'a> {
     pub(super) fn new(request: &Request<'a>, observer: Option<Observer<'a>>) -> Self {
-        let limiter = request.rate.map(Limiter::new);
         let cancel = request.cancel;
         let now = Instant::now();
         Self {
-            pace: Pace::new(observer.is_some() || cancel.is_some() || limiter.is_some()),
+            pace: Pace::new(observer.is_some() || cancel.is_some() || request.is_limited()),
             observer,
             cancel,
-            limiter,
+            brake: Brake::new(request.rate, request.throttle),
             waiter: Waiter::new(request.wait.unwrap_or_default()),
             started: now,
             asked: now,
@@ -68,25 +67,19 @@ impl<'a> Watch<'a> {
 
     /// How many bytes may be taken now; 0 where the rate allows none yet.
     pub(super) fn allowance(&mut self) -> u64 {
-        match self.limiter.as_mut().map(Limiter::allowance) {
-            None => self.pace.budget_bytes(),
-            Some(Ok(bytes)) => bytes.min(self.pace.budget_bytes()),
-            Some(Err(_)) => 0,
-        }
+        self.brake.allowance().map_or(0, |bytes| bytes.min(self.pace.budget_bytes()))
     }
 
     /// Sleeps until the rate allows more, a slice at most.
     pub(super) fn pause(&mut self) {
-        if let Some(Err(pause)) = self.limiter.as_mut().map(Limiter::allowance) {
+        if let Err(pause) = self.brake.allowance() {
             std::thread::sleep(pause.min(SLICE));
         }
     }
 
     /// Counts bytes that were taken against the rate.
     pub(super) fn spend(&mut self, taken_bytes: u64) {
-        if let Some(limiter) = &mut self.limiter {
-            limiter.spend(taken_bytes);
-        }
+        self.brake.spend(taken_bytes);
     }
 
     /// The time at which a step begins, if somebody wants to know how long it takes.

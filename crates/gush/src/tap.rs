@@ -1,0 +1,79 @@
+//! Whoever looks at the bytes in passing: the hash, and the caller's own inspector.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::digest::Hasher;
+use crate::flow::Eye;
+
+type Look = dyn FnMut(&[u8]) + Send;
+
+/// The caller's function that is shown the bytes.
+#[derive(Clone)]
+pub(crate) struct Inspector(Arc<Mutex<Look>>);
+
+impl Inspector {
+    pub(crate) fn new(look: impl FnMut(&[u8]) + Send + 'static) -> Self {
+        Self(Arc::new(Mutex::new(look)))
+    }
+
+    fn show(&self, bytes: &[u8]) {
+        let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (*look)(bytes);
+    }
+}
+
+impl fmt::Debug for Inspector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inspector")
+    }
+}
+
+/// What a method that sees the bytes shows them to, in order, each once.
+#[derive(Clone, Debug)]
+pub(crate) struct Tap {
+    hasher: Option<Hasher>,
+    inspector: Option<Inspector>,
+}
+
+impl Tap {
+    pub(crate) fn if_wanted(digest: bool, inspector: Option<&Inspector>) -> Option<Self> {
+        let hasher = Hasher::if_wanted(digest);
+        let inspector = inspector.cloned();
+        (hasher.is_some() || inspector.is_some()).then_some(Self { hasher, inspector })
+    }
+
+    pub(crate) fn show(&self, bytes: &[u8]) {
+        if let Some(hasher) = &self.hasher {
+            hasher.add(bytes);
+        }
+        if let Some(inspector) = &self.inspector {
+            inspector.show(bytes);
+        }
+    }
+
+    pub(crate) fn show_hole(&self, mut len_bytes: u64) {
+        static ZEROS: [u8; 65536] = [0; 65536];
+        while len_bytes > 0 {
+            let part = len_bytes.min(ZEROS.len() as u64);
+            self.show(&ZEROS[..usize::try_from(part).unwrap_or(0)]);
+            len_bytes -= part;
+        }
+    }
+
+    /// The hash, if one was asked for.
+    #[cfg(feature = "digest")]
+    pub(crate) fn digest(&self) -> Option<crate::digest::Digest> {
+        self.hasher.as_ref().map(Hasher::digest)
+    }
+}
+
+impl Eye for Tap {
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.show(bytes);
+    }
+
+    fn gap(&mut self, zeros_bytes: u64) {
+        self.show_hole(zeros_bytes);
+    }
+}
