@@ -9,7 +9,7 @@ use clap_complete::Shell;
 use rustix::io::Errno;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, doctor, lab, link, pipe, tee, tune, yes};
+use crate::{args, cat, cp, doctor, lab, link, pipe, pv, tee, tune, yes};
 
 #[derive(Parser)]
 #[command(
@@ -38,6 +38,7 @@ fn everything() -> clap::Command {
     Gush::command().subcommands([
         cp::command("gush cp"),
         cat::command(),
+        pv::command(),
         tee::command(),
         yes::command(),
         pipe::command(),

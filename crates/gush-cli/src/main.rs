@@ -1,6 +1,6 @@
 //! `gush`: familiar names, the fastest sound way to move bytes.
 //!
-//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `tee` or `yes`, the program
+//! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee` or `yes`, the program
 //! is that command.
 
 #[cfg(test)]
@@ -17,6 +17,7 @@ mod link;
 mod method;
 mod pipe;
 mod profile;
+mod pv;
 mod size;
 mod talk;
 mod tee;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     match Path::new(&called_as).file_name().and_then(OsStr::to_str) {
         Some("cp") => cp::run(words, "cp"),
         Some("cat") => cat::run(words, "cat"),
+        Some("pv") => pv::run(words, "pv"),
         Some("tee") => tee::run(words, "tee"),
         Some("yes") => yes::run(words, "yes"),
         _ => dispatch(words.collect()),
@@ -48,6 +50,7 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
     match command {
         Some("cp") => cp::run(rest, "gush cp"),
         Some("cat") => cat::run(rest, "gush cat"),
+        Some("pv") => pv::run(rest, "gush pv"),
         Some("tee") => tee::run(rest, "gush tee"),
         Some("yes") => yes::run(rest, "gush yes"),
         Some("pipe") => pipe::run(rest),

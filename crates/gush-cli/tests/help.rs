@@ -41,6 +41,11 @@ fn help_of_cat_is_as_agreed() {
 }
 
 #[test]
+fn help_of_pv_is_as_agreed() {
+    agrees_with_golden(&["pv", "--help"], "pv.txt");
+}
+
+#[test]
 fn help_of_tee_and_yes_is_as_agreed() {
     agrees_with_golden(&["tee", "--help"], "tee.txt");
     agrees_with_golden(&["yes", "--help"], "yes.txt");
@@ -86,7 +91,7 @@ fn help_of_link_is_as_agreed() {
 
 #[test]
 fn help_can_be_asked_for_by_command() {
-    for command in ["cat", "cp", "tee", "yes", "pipe", "lab", "tune", "link"] {
+    for command in ["cat", "cp", "pv", "tee", "yes", "pipe", "lab", "tune", "link"] {
         let long = gush().args(["help", command]).output().unwrap();
         let text = String::from_utf8(long.stdout).unwrap();
         assert!(long.status.success() && text.contains("Usage: "), "{text}");
@@ -96,7 +101,7 @@ fn help_can_be_asked_for_by_command() {
 #[test]
 fn called_by_a_familiar_name_it_is_that_command() {
     let dir = TempDir::new().unwrap();
-    for name in ["cat", "cp", "tee", "yes"] {
+    for name in ["cat", "cp", "pv", "tee", "yes"] {
         let help = gush_as(name, dir.path()).arg("--help").output().unwrap();
         assert!(String::from_utf8(help.stdout).unwrap().contains(&format!("Usage: {name} ")));
         let version = gush_as(name, dir.path()).arg("--version").output().unwrap();

@@ -1,0 +1,114 @@
+//! What the moving thread tells, and what it is told: counts, the rate, the end.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use gush::{Cancel, Throttle};
+
+use super::seen::Observed;
+
+/// Why the transfer is to end before its input does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Early {
+    Signal = 1,
+    Stall = 2,
+}
+
+/// Shared by the moving thread, the display and the signals. Nobody waits for anybody here.
+#[derive(Debug)]
+pub struct Account {
+    pub throttle: Throttle,
+    pub cancel: Cancel,
+    pub observed: Observed,
+    bytes: AtomicU64,
+    /// 0 stands for unknown.
+    expected: AtomicU64,
+    started: Instant,
+    first: OnceLock<Instant>,
+    early: AtomicU8,
+    /// The moving thread waits in a call that only a death ends, such as the opening of a FIFO.
+    is_held: AtomicBool,
+    counts_lines: bool,
+}
+
+impl Account {
+    pub fn new(observed: Observed, counts_lines: bool, throttle: Throttle) -> Self {
+        Self {
+            throttle,
+            cancel: Cancel::new(),
+            observed,
+            bytes: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+            started: Instant::now(),
+            first: OnceLock::new(),
+            early: AtomicU8::new(0),
+            is_held: AtomicBool::new(false),
+            counts_lines,
+        }
+    }
+
+    /// Bytes that have arrived.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// From now on so many bytes have arrived.
+    pub fn set_bytes(&self, bytes: u64) {
+        if bytes > 0 && self.first.get().is_none() {
+            let _ = self.first.set(Instant::now());
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes or lines, whichever are counted.
+    pub fn count(&self) -> u64 {
+        if self.counts_lines { self.observed.lines() } else { self.bytes() }
+    }
+
+    pub fn expected(&self) -> Option<u64> {
+        Some(self.expected.load(Ordering::Relaxed)).filter(|&expected| expected > 0)
+    }
+
+    pub fn expect(&self, expected: Option<u64>) {
+        self.expected.store(expected.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// The time since the start.
+    pub fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// When the first byte arrived, after the start.
+    pub fn first(&self) -> Option<Duration> {
+        self.first.get().map(|first| first.duration_since(self.started))
+    }
+
+    /// Makes a call that may wait without looking whether the transfer is to end; nothing once it is to end.
+    pub fn held_by<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
+        // In one order with `end_early`: either this thread sees the end, or the other sees that this one is held.
+        self.is_held.store(true, Ordering::SeqCst);
+        let answer = self.ended_early().is_none().then(call);
+        self.is_held.store(false, Ordering::SeqCst);
+        answer
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::SeqCst)
+    }
+
+    /// Ends the transfer. The first reason counts.
+    pub fn end_early(&self, why: Early) {
+        let _ = self.early.compare_exchange(0, why as u8, Ordering::SeqCst, Ordering::SeqCst);
+        self.cancel.cancel();
+    }
+
+    pub fn ended_early(&self) -> Option<Early> {
+        match self.early.load(Ordering::SeqCst) {
+            1 => Some(Early::Signal),
+            2 => Some(Early::Stall),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The files to copy: opening them, and how much is in them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use gush::{Endpoint, Errno, Kind};
+use rustix::fs::{FileType, fstat};
+
+/// An open input.
+#[derive(Debug)]
+pub struct Input {
+    file: Option<File>,
+}
+
+impl Input {
+    /// Opens `name`; `-` is standard input.
+    ///
+    /// # Errors
+    /// That of open(2); `EBADF` for a closed standard input.
+    pub fn open(name: &OsStr) -> io::Result<Self> {
+        let is_stdin = name == "-";
+        if is_stdin && gush_process::was_closed(0) || gush_process::closed_behind(name).is_some() {
+            return Err(Errno::BADF.into());
+        }
+        Ok(Self { file: if is_stdin { None } else { Some(File::open(name)?) } })
+    }
+
+    /// Is this the regular file that is written to?
+    pub fn is_output(&self, output: &impl AsFd) -> bool {
+        let (Ok(own), Ok(other)) = (fstat(self), fstat(output)) else { return false };
+        FileType::from_raw_mode(own.st_mode) == FileType::RegularFile
+            && (own.st_dev, own.st_ino) == (other.st_dev, other.st_ino)
+    }
+}
+
+impl AsFd for Input {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_ref().map_or(rustix::stdio::stdin(), AsFd::as_fd)
+    }
+}
+
+/// The bytes in all the files together; none where one of them does not tell, or nothing is there.
+pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
+    let mut total = 0_u64;
+    for name in names {
+        let bytes = if name == "-" {
+            left_bytes(&rustix::stdio::stdin())?
+        } else {
+            // A file that cannot be looked at is told of later, and has no bytes.
+            let Ok(metadata) = Path::new(name).metadata() else { continue };
+            let has_size = metadata.is_file() || metadata.file_type().is_block_device();
+            has_size.then(|| bytes_at(Path::new(name)).unwrap_or(0))?
+        };
+        total = total.saturating_add(bytes);
+    }
+    Some(total).filter(|&total| total > 0)
+}
+
+/// The bytes behind the position of a file or block device.
+pub fn left_bytes(fd: &impl AsFd) -> Option<u64> {
+    let endpoint = Endpoint::of(fd).ok()?;
+    let has_size = matches!(endpoint.kind(), Kind::File | Kind::Block);
+    let position = endpoint.position()?;
+    has_size.then(|| endpoint.size_bytes().saturating_sub(position))
+}
+
+/// The bytes of a block device.
+pub fn device_bytes(fd: &impl AsFd) -> Option<u64> {
+    let endpoint = Endpoint::of(fd).ok()?;
+    (endpoint.kind() == Kind::Block).then(|| endpoint.size_bytes()).filter(|&bytes| bytes > 0)
+}
+
+/// The bytes of what is at `path`: a file, a block device, or all files below a directory.
+///
+/// # Errors
+/// The error of the first path that cannot be looked at.
+pub fn bytes_at(path: &Path) -> io::Result<u64> {
+    let metadata = path.metadata()?;
+    if metadata.file_type().is_block_device() {
+        return File::open(path)?.seek(SeekFrom::End(0));
+    }
+    if metadata.is_dir() {
+        return bytes_below(path);
+    }
+    Ok(metadata.len())
+}
+
+fn bytes_below(dir: &Path) -> io::Result<u64> {
+    let (mut total, mut dirs) = (0_u64, vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in dir.read_dir()? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            if metadata.is_dir() {
+                dirs.push(entry.path());
+            } else if metadata.is_file() {
+                total = total.saturating_add(metadata.len());
+            }
+        }
+    }
+    Ok(total)
+}

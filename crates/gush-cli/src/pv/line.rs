@@ -1,0 +1,349 @@
+//! One line of progress: the parts of a format, filled in and fitted into the columns.
+
+use std::time::Duration;
+
+use jiff::{ToSpan, Zoned};
+
+use super::bar::{self, Progress};
+use super::figures::{Unit, clock};
+use super::format::{self, Part};
+use super::meter::Reading;
+use super::options::{Display, Style};
+use super::seen::Seen;
+use super::steward::Numeric;
+
+/// How progress is shown.
+#[derive(Clone, Debug)]
+pub struct Look {
+    parts: Vec<Part>,
+    pub unit: Unit,
+    style: Style,
+    name: Option<String>,
+    gauge: bool,
+}
+
+/// What a line tells beside the reading.
+#[derive(Clone, Debug, Default)]
+pub struct Beside {
+    /// How full the pipe at the output is, in percent.
+    pub buffer_percent: Option<u32>,
+    /// The last bytes and the last line.
+    pub seen: Seen,
+    /// Rates of the last minute, each in its place; none where nothing was measured.
+    pub row: Vec<Option<f64>>,
+}
+
+/// Small bars of a row.
+pub const ROW_COLUMNS: usize = 20;
+
+impl Look {
+    /// The look that these options ask for; lines are counted, or bytes.
+    pub fn new(display: &Display, lines: bool, is_sized: bool) -> Self {
+        let parts = match &display.format {
+            Some(format) => format::parse(format),
+            None => default_parts(display, is_sized),
+        };
+        let unit = Unit { lines, bits: display.bits, decimal: display.si };
+        let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
+        Self { parts, unit, style, name: display.name.clone(), gauge }
+    }
+
+    /// The most last bytes that a part shows.
+    pub fn last_bytes(&self) -> usize {
+        let wanted = |part: &Part| match part {
+            Part::LastWritten(bytes) => *bytes,
+            _ => 0,
+        };
+        self.parts.iter().map(wanted).max().unwrap_or(0)
+    }
+
+    pub fn has_last_line(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::LastLine(_)))
+    }
+
+    pub fn has_row(&self) -> bool {
+        self.parts.contains(&Part::Sparkline)
+    }
+
+    /// The line of `--numeric`.
+    pub fn numbers(&self, reading: &Reading, wanted: Numeric) -> String {
+        let mut numbers = Vec::new();
+        let bits = if self.unit.bits { 8 } else { 1 };
+        if wanted.timer {
+            numbers.push(format!("{:.4}", reading.elapsed.as_secs_f64()));
+        }
+        if wanted.amount {
+            numbers.push(reading.count.saturating_mul(bits).to_string());
+        } else if !wanted.rate {
+            let percent =
+                reading.percent().map_or(u64::from(reading.swing), |percent| percent as u64);
+            numbers.push(percent.to_string());
+        }
+        if wanted.rate {
+            numbers.push(format!("{:.0}", reading.rate * bits as f64));
+        }
+        numbers.join(" ")
+    }
+
+    pub fn has_buffer(&self) -> bool {
+        self.parts.contains(&Part::Buffer)
+    }
+
+    /// The line in at most `columns`.
+    pub fn line(&self, reading: &Reading, beside: &Beside, columns: usize) -> String {
+        let mut pieces = Vec::with_capacity(self.parts.len());
+        let mut used = 0;
+        for part in &self.parts {
+            let piece = self.piece(part, reading, beside);
+            if let Piece::Fixed(_, width) = piece {
+                // A part that has no room ends the line.
+                if used + width > columns {
+                    break;
+                }
+                used += width;
+            }
+            pieces.push((part, piece));
+        }
+        let is_wide = |piece: &Piece| matches!(piece, Piece::Wide);
+        let mut wide = pieces.iter().filter(|(_, piece)| is_wide(piece)).count();
+        let mut left = columns - used;
+        let mut line = String::new();
+        for (part, piece) in pieces {
+            match piece {
+                Piece::Fixed(text, _) => line.push_str(&text),
+                Piece::Wide => {
+                    let share = left / wide;
+                    (left, wide) = (left - share, wide - 1);
+                    line.push_str(&self.wide(part, reading, beside, share));
+                }
+            }
+        }
+        line
+    }
+
+    fn piece(&self, part: &Part, reading: &Reading, beside: &Beside) -> Piece {
+        let unit = self.unit;
+        let text = match part {
+            Part::Colour(codes) => return Piece::Fixed(format!("\x1b[{codes}m"), 0),
+            Part::LastLine(None) | Part::Bar { bar: true, .. } => return Piece::Wide,
+            Part::Bar { bar: false, .. } => match self.progress(reading) {
+                Progress::Percent(percent) => bar::number(percent).trim_start().to_owned(),
+                Progress::Swing(_) => String::new(),
+            },
+            Part::Text(text) => text.clone(),
+            Part::Timer => clock(reading.elapsed),
+            Part::Eta => eta(reading),
+            Part::EtaClock => eta_clock(reading),
+            Part::Rate => unit.rate(reading.rate),
+            Part::Average => unit.rate(reading.average),
+            Part::Amount => unit.amount(reading.count as f64),
+            Part::Buffer => match beside.buffer_percent {
+                Some(percent) => format!("{{{percent:3}%}}"),
+                None => "{----}".to_owned(),
+            },
+            Part::LastWritten(bytes) => beside.seen.last(*bytes),
+            Part::LastLine(Some(columns)) => beside.seen.last_line(*columns),
+            Part::Name => match &self.name {
+                Some(name) => format!("{name:>9}:"),
+                None => String::new(),
+            },
+            Part::Sparkline => sparkline(&beside.row),
+        };
+        let width = text.chars().count();
+        Piece::Fixed(text, width)
+    }
+
+    fn wide(&self, part: &Part, reading: &Reading, beside: &Beside, columns: usize) -> String {
+        match part {
+            Part::Bar { number, style, .. } => {
+                let (progress, style) = (self.progress(reading), style.unwrap_or(self.style));
+                bar::bar(progress, style, *number, columns)
+            }
+            _ => beside.seen.last_line(columns),
+        }
+    }
+
+    fn progress(&self, reading: &Reading) -> Progress {
+        match reading.percent() {
+            Some(percent) => Progress::Percent(percent),
+            None if self.gauge && reading.most_rate > 0.0 => {
+                Progress::Percent(reading.rate * 100.0 / reading.most_rate)
+            }
+            None => Progress::Swing(reading.swing),
+        }
+    }
+}
+
+enum Piece {
+    /// A text, and the columns that it takes.
+    Fixed(String, usize),
+    /// As wide as there is room.
+    Wide,
+}
+
+/// The parts of the display switches, in pv's order, with spaces between them.
+fn default_parts(display: &Display, is_sized: bool) -> Vec<Part> {
+    let any = display.progress
+        || display.timer
+        || display.eta
+        || display.fineta
+        || display.rate
+        || display.average_rate
+        || display.bytes
+        || display.buffer_percent
+        || display.last_written.is_some();
+    let bar = Part::Bar { bar: true, number: true, style: None };
+    let wanted = [
+        (display.name.is_some(), Part::Name),
+        (display.bytes || !any, Part::Amount),
+        (display.buffer_percent, Part::Buffer),
+        (display.timer || !any, Part::Timer),
+        (display.rate || !any, Part::Rate),
+        (display.average_rate, Part::Average),
+        (display.progress || !any, bar),
+        // Nobody knows when something of unknown size ends.
+        ((display.eta || !any) && is_sized, Part::Eta),
+        (display.fineta && is_sized, Part::EtaClock),
+        (display.last_written.is_some(), Part::LastWritten(display.last_written.unwrap_or(0))),
+    ];
+    let mut parts = Vec::new();
+    for part in wanted.into_iter().filter_map(|(wanted, part)| wanted.then_some(part)) {
+        if !parts.is_empty() {
+            parts.push(Part::Text(" ".to_owned()));
+        }
+        parts.push(part);
+    }
+    parts
+}
+
+/// The time left. At the end blanks of the same width keep everything else in its place.
+fn eta(reading: &Reading) -> String {
+    if reading.expected.is_none() {
+        return String::new();
+    }
+    let text = match reading.left() {
+        Some(left) => format!("ETA {}", clock(left)),
+        None => "ETA -:--:--".to_owned(),
+    };
+    if reading.ended || reading.left() == Some(Duration::ZERO) {
+        " ".repeat(text.len())
+    } else {
+        text
+    }
+}
+
+/// The time of arrival; with the date, if that is more than six hours away.
+fn eta_clock(reading: &Reading) -> String {
+    if reading.expected.is_none() {
+        return String::new();
+    }
+    let now = Zoned::now();
+    let Some(left) = reading.left() else { return "FIN --:--:--".to_owned() };
+    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
+    let Ok(then) = now.checked_add(seconds.seconds()) else { return "FIN --:--:--".to_owned() };
+    match left > Duration::from_secs(6 * 3600) {
+        true => then.strftime("FIN %Y-%m-%d %H:%M:%S").to_string(),
+        false => then.strftime("FIN %H:%M:%S").to_string(),
+    }
+}
+
+/// Rates as bars of eight heights, relative to the highest.
+fn sparkline(row: &[Option<f64>]) -> String {
+    const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = row.iter().flatten().copied().fold(0.0, f64::max);
+    let height = |rate: &Option<f64>| match rate {
+        None => ' ',
+        Some(rate) if most > 0.0 => HEIGHTS[((rate / most * 8.0) as usize).min(7)],
+        Some(_) => HEIGHTS[0],
+    };
+    row.iter().map(height).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn display(words: &[&str]) -> Display {
+        Display::parse_from(std::iter::once(&"pv").chain(words))
+    }
+
+    fn reading(count: u64, expected: Option<u64>) -> Reading {
+        let elapsed = Duration::from_secs(2);
+        let rate = count as f64 / 2.0;
+        Reading {
+            count,
+            expected,
+            elapsed,
+            rate,
+            average: rate,
+            most_rate: rate,
+            swing: 2,
+            ended: false,
+        }
+    }
+
+    fn line(words: &[&str], reading: &Reading, columns: usize) -> String {
+        let look = Look::new(&display(words), false, reading.expected.is_some());
+        look.line(reading, &Beside::default(), columns)
+    }
+
+    #[test]
+    fn the_default_is_pvs() {
+        let half = reading(1 << 20, Some(3 << 20));
+        let shown = "1.00MiB 0:00:02 [ 512KiB/s] [=======>                 ] 33% ETA 0:00:04";
+        assert_eq!(line(&[], &half, 71), shown);
+        let unknown = reading(1 << 20, None);
+        assert_eq!(line(&[], &unknown, 50), "1.00MiB 0:00:02 [ 512KiB/s] [<=>                 ]");
+        assert_eq!(
+            line(&["-peraT", "-N", "foo"], &half, 70),
+            "      foo: {----} [ 512KiB/s] [ 512KiB/s] [==>       ] 33% ETA 0:00:04"
+        );
+        let ended = Reading { ended: true, ..half };
+        assert_eq!(line(&["-be"], &ended, 80), "1.00MiB            ");
+    }
+
+    #[test]
+    fn what_has_no_room_ends_the_line() {
+        let half = reading(1 << 20, Some(3 << 20));
+        assert_eq!(line(&[], &half, 20), "1.00MiB 0:00:02 ");
+        assert_eq!(line(&[], &half, 1), "");
+    }
+
+    #[test]
+    fn a_format_is_filled_in() {
+        let half = reading(1 << 20, Some(2 << 20));
+        assert_eq!(line(&["-F", "%b of it, %t%%"], &half, 80), "1.00MiB of it, 0:00:02%");
+        assert_eq!(line(&["-F", "<%{progress-amount-only}>"], &half, 80), "<50%>");
+        assert_eq!(
+            line(&["-F", "%{progress-bar-only}|%{bar-block}"], &half, 21),
+            "[===>    ]|[████    ]"
+        );
+        assert_eq!(
+            line(&["-F", "%{sgr:red}%t%{sgr:reset}%p"], &half, 22),
+            "\x1b[31m0:00:02\x1b[0m[===>     ] 50%"
+        );
+    }
+
+    #[test]
+    fn the_time_of_arrival_has_a_date_where_that_is_far() {
+        let soon = reading(1 << 20, Some(2 << 20));
+        assert_eq!(line(&["-I"], &soon, 80).len(), "FIN 01:02:03".len());
+        let late = reading(1, Some(1 << 30));
+        assert_eq!(line(&["-I"], &late, 80).len(), "FIN 2026-01-02 03:04:05".len());
+        assert_eq!(line(&["-Ie"], &reading(0, Some(1)), 80), "ETA -:--:-- FIN --:--:--");
+    }
+
+    #[test]
+    fn rates_are_a_row_of_bars() {
+        assert_eq!(sparkline(&[None, Some(0.0), Some(5.0), Some(10.0)]), " ▁▅█");
+        assert_eq!(sparkline(&[Some(0.0)]), "▁");
+    }
+
+    #[test]
+    fn a_gauge_shows_the_rate_as_a_part_of_the_highest() {
+        let reading = Reading { most_rate: 2.0 * f64::from(1 << 19), ..reading(1 << 20, None) };
+        assert_eq!(line(&["-pg"], &reading, 16), "[====>     ] 50%");
+    }
+}

@@ -1,0 +1,267 @@
+//! Counts over time: the rate of now, the average of a window, the time that the rest will take.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What is known at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reading {
+    /// Bytes or lines that have arrived.
+    pub count: u64,
+    /// How many there will be, if anybody knows.
+    pub expected: Option<u64>,
+    pub elapsed: Duration,
+    /// A second, since the reading before; over the whole time at the end.
+    pub rate: f64,
+    /// A second, over the window; over the whole time at the end.
+    pub average: f64,
+    /// The highest rate of all readings.
+    pub most_rate: f64,
+    /// Steps of a bar that swings.
+    pub swing: u32,
+    /// Nothing more will come.
+    pub ended: bool,
+}
+
+impl Reading {
+    /// How much of what is expected has arrived, in percent.
+    pub fn percent(&self) -> Option<f64> {
+        let expected = self.expected?;
+        Some(self.count as f64 * 100.0 / expected as f64)
+    }
+
+    /// How long the rest will take at the average rate, where that can be known.
+    pub fn left(&self) -> Option<Duration> {
+        const MOST: Duration = Duration::from_secs(360_000_000);
+        let left = self.expected?.saturating_sub(self.count);
+        match left {
+            0 => Some(Duration::ZERO),
+            _ if self.average <= 0.0 => None,
+            _ => Some(
+                Duration::try_from_secs_f64(left as f64 / self.average).unwrap_or(MOST).min(MOST),
+            ),
+        }
+    }
+}
+
+/// The shortest time over which a rate means something.
+const SHORTEST: Duration = Duration::from_micros(1);
+/// The fewest and the most readings that the average looks back on.
+const MOST_KEPT: usize = 600;
+/// How long the row of small bars looks back.
+const ROW: Duration = Duration::from_secs(60);
+
+/// Makes readings of counts.
+#[derive(Clone, Debug)]
+pub struct Meter {
+    window: Duration,
+    /// Times and counts, the oldest first; never empty.
+    kept: VecDeque<(Duration, u64)>,
+    /// Rates of the last minute, with their times.
+    row: VecDeque<(Duration, f64)>,
+    most_rate: f64,
+    swing: u32,
+    statistics: Statistics,
+}
+
+/// The rates of all readings but the last, a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Statistics {
+    number: u64,
+    least: f64,
+    most: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Meter {
+    /// A meter of a transfer that begins now.
+    pub fn new(window: Duration) -> Self {
+        Self {
+            window,
+            kept: VecDeque::from([(Duration::ZERO, 0)]),
+            row: VecDeque::new(),
+            most_rate: 0.0,
+            swing: 0,
+            statistics: Statistics::default(),
+        }
+    }
+
+    /// A reading of `count` after `elapsed`.
+    pub fn read(&mut self, count: u64, elapsed: Duration, expected: Option<u64>) -> Reading {
+        let (last_elapsed, last_count) = *self.kept.back().unwrap_or(&(Duration::ZERO, 0));
+        let rate =
+            per_second(count.saturating_sub(last_count), elapsed.saturating_sub(last_elapsed));
+        if count != last_count {
+            self.swing = (self.swing + 2) % 200;
+        }
+        self.most_rate = self.most_rate.max(rate);
+        self.statistics.add(rate);
+        self.row.push_back((elapsed, rate));
+        while self.row.front().is_some_and(|(then, _)| elapsed.saturating_sub(*then) > ROW) {
+            self.row.pop_front();
+        }
+        self.kept.push_back((elapsed, count));
+        // One reading from before the window stays, for the window to begin at.
+        while self.kept.len() > 2
+            && (elapsed.saturating_sub(self.kept[1].0) >= self.window
+                || self.kept.len() > MOST_KEPT)
+        {
+            self.kept.pop_front();
+        }
+        let (then, before) = self.kept[0];
+        let average = per_second(count.saturating_sub(before), elapsed.saturating_sub(then));
+        self.reading(count, elapsed, expected, rate, average, false)
+    }
+
+    /// The last reading: both rates are those of the whole time.
+    pub fn end(&mut self, count: u64, elapsed: Duration, expected: Option<u64>) -> Reading {
+        if self.kept.back().is_some_and(|&(_, last)| last != count) {
+            self.swing = (self.swing + 2) % 200;
+        }
+        let rate = per_second(count, elapsed);
+        if self.statistics.number == 0 {
+            self.statistics.add(rate);
+        }
+        self.reading(count, elapsed, expected, rate, rate, true)
+    }
+
+    fn reading(
+        &self,
+        count: u64,
+        elapsed: Duration,
+        expected: Option<u64>,
+        rate: f64,
+        average: f64,
+        ended: bool,
+    ) -> Reading {
+        let (most_rate, swing) = (self.most_rate.max(rate), self.swing);
+        Reading { count, expected, elapsed, rate, average, most_rate, swing, ended }
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// The rates of the last minute in so many equal spans, the oldest first; each is the mean of its readings.
+    pub fn row(&self, spans: usize) -> Vec<Option<f64>> {
+        let now = self.row.back().map_or(Duration::ZERO, |(elapsed, _)| *elapsed);
+        let mut sums = vec![(0.0, 0_u32); spans];
+        for (then, rate) in &self.row {
+            let age = now.saturating_sub(*then).as_secs_f64() / ROW.as_secs_f64();
+            let place = ((age * spans as f64) as usize).min(spans - 1);
+            let (sum, number) = &mut sums[spans - 1 - place];
+            (*sum, *number) = (*sum + rate, *number + 1);
+        }
+        sums.into_iter()
+            .map(|(sum, number)| (number > 0).then(|| sum / f64::from(number)))
+            .collect()
+    }
+}
+
+fn per_second(count: u64, time: Duration) -> f64 {
+    count as f64 / time.max(SHORTEST).as_secs_f64()
+}
+
+impl Statistics {
+    fn add(&mut self, rate: f64) {
+        self.least = if self.number == 0 { rate } else { self.least.min(rate) };
+        self.most = self.most.max(rate);
+        self.number += 1;
+        self.sum += rate;
+        self.squares += rate * rate;
+    }
+
+    /// The line of `--stats`, in whole units a second of the name `unit`.
+    pub fn line(&self, unit: &str) -> String {
+        let number = self.number.max(1) as f64;
+        let mean = self.sum / number;
+        let deviation = (self.squares / number - mean * mean).max(0.0).sqrt();
+        let (least, most) = (self.least, self.most);
+        format!("rate min/avg/max/mdev = {least:.3}/{mean:.3}/{most:.3}/{deviation:.3} {unit}/s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_rate_is_that_since_the_last_reading_and_the_average_that_of_the_window() {
+        let mut meter = Meter::new(3 * S);
+        for (second, count, rate, average) in [
+            (1, 100, 100.0, 100.0),
+            (2, 100, 0.0, 50.0),
+            (3, 400, 300.0, 400.0 / 3.0),
+            (4, 400, 0.0, 100.0),
+            (5, 400, 0.0, 100.0),
+            (6, 400, 0.0, 0.0),
+        ] {
+            let reading = meter.read(count, second * S, Some(800));
+            assert_eq!((reading.rate, reading.average), (rate, average), "second {second}");
+            assert_eq!(reading.percent(), Some(count as f64 / 8.0));
+        }
+        let end = meter.end(800, 8 * S, Some(800));
+        assert_eq!((end.rate, end.average, end.left()), (100.0, 100.0, Some(Duration::ZERO)));
+    }
+
+    #[test]
+    fn the_time_left_is_known_once_something_moves() {
+        let mut meter = Meter::new(30 * S);
+        assert_eq!(meter.read(0, S, Some(100)).left(), None);
+        assert_eq!(meter.read(50, 2 * S, Some(100)).left(), Some(2 * S));
+        assert_eq!(meter.read(50, 2 * S, None).left(), None);
+        assert_eq!(meter.read(500, 3 * S, Some(100)).left(), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_bar_swings_only_while_something_moves() {
+        let mut meter = Meter::new(S);
+        assert_eq!(meter.read(0, S, None).swing, 0);
+        assert_eq!(meter.read(1, 2 * S, None).swing, 2);
+        assert_eq!(meter.read(1, 3 * S, None).swing, 2);
+        assert_eq!(meter.end(2, 4 * S, None).swing, 4);
+    }
+
+    #[test]
+    fn statistics_are_those_of_all_rates() {
+        let mut meter = Meter::new(S);
+        meter.read(2, S, None);
+        meter.read(6, 2 * S, None);
+        let line = meter.statistics().line("B");
+        assert_eq!(line, "rate min/avg/max/mdev = 2.000/3.000/4.000/1.000 B/s");
+        assert_eq!(
+            Meter::new(S).statistics().line("l"),
+            "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 l/s"
+        );
+    }
+
+    #[test]
+    fn the_row_has_a_place_for_each_span_of_the_last_minute() {
+        let mut meter = Meter::new(S);
+        for second in 1..=9 {
+            meter.read(second * 10, second as u32 * S, None);
+        }
+        meter.read(90, 65 * S, None);
+        assert_eq!(meter.row(4), [Some(10.0), None, None, Some(0.0)]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_counts_and_times_make_nonsense(steps in proptest::collection::vec((0_u64..u64::MAX / 64, 0_u64..1_000_000_000_000), 1..40)) {
+            let mut meter = Meter::new(S);
+            let (mut count, mut elapsed) = (0_u64, Duration::ZERO);
+            for (more, ns) in steps {
+                count = count.saturating_add(more);
+                elapsed += Duration::from_nanos(ns);
+                let reading = meter.read(count, elapsed, Some(u64::MAX));
+                prop_assert!(reading.rate >= 0.0 && reading.rate.is_finite());
+                prop_assert!(reading.average >= 0.0 && reading.average.is_finite());
+                prop_assert!(reading.left().is_none_or(|left| left <= Duration::from_secs(360_000_000)));
+            }
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The moving: one input after the other, each by the engine.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gush::{Control, Errno, Mover, Progress, Side, hint_for};
+use gush_tree::quote;
+use rustix::fs::fdatasync;
+
+use super::account::{Account, Early};
+use super::cut;
+use super::inputs::Input;
+use super::options::Options;
+use super::screen::Screen;
+use super::skip::Skips;
+use super::status::Status;
+use crate::talk::{errno_text, os_text};
+
+/// One transfer of all inputs to one output.
+pub struct Moving<'a> {
+    pub options: &'a Options,
+    pub account: Arc<Account>,
+    pub screen: Arc<Mutex<Screen>>,
+    pub output: Output,
+    pub status: Status,
+    /// End once as much as is expected has arrived.
+    pub stops_at_size: bool,
+    /// Called by pv's own name: messages are pv's.
+    pub is_familiar: bool,
+}
+
+/// Where the bytes go.
+#[derive(Debug)]
+pub enum Output {
+    Stdout,
+    File(File),
+}
+
+impl AsFd for Output {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Stdout => rustix::stdio::stdout(),
+            Self::File(file) => file.as_fd(),
+        }
+    }
+}
+
+/// Does the transfer go on after an input?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    NextInput,
+    End,
+}
+
+/// Why a move ended early.
+#[derive(Debug)]
+pub struct Halt {
+    pub side: Side,
+    pub errno: Option<Errno>,
+    /// The cause in words.
+    pub cause: String,
+    /// Bytes read and not delivered.
+    pub lost_bytes: u64,
+}
+
+impl Halt {
+    pub fn by(side: Side, errno: Errno) -> Self {
+        Self { side, errno: Some(errno), cause: errno_text(errno), lost_bytes: 0 }
+    }
+}
+
+impl From<gush::Error> for Halt {
+    fn from(error: gush::Error) -> Self {
+        Self {
+            side: error.side().unwrap_or(Side::Target),
+            errno: error.errno(),
+            cause: error.io_error().map_or_else(|| error.to_string(), os_text),
+            lost_bytes: error.in_flight_bytes(),
+        }
+    }
+}
+
+/// How often at most `--sync` waits for the disk.
+const SYNC_EVERY: Duration = Duration::from_millis(100);
+
+impl Moving<'_> {
+    /// Moves all inputs.
+    pub fn run(&mut self) {
+        let options = self.options;
+        let stdin = [OsStr::new("-").to_owned()];
+        let names = if options.files.is_empty() { &stdin } else { &options.files[..] };
+        for name in names {
+            if self.move_named(name) == Then::End {
+                return;
+            }
+        }
+    }
+
+    fn move_named(&mut self, name: &OsStr) -> Then {
+        let input = match self.account.held_by(|| Input::open(name)) {
+            Some(Ok(input)) => input,
+            None => {
+                self.status.add(Status::SIGNAL);
+                return Then::End;
+            }
+            Some(Err(error)) => {
+                let failed = if self.is_familiar { "" } else { "open failed: " };
+                self.say(format_args!("{}: {failed}{}", shown(name), os_text(&error)));
+                self.status.add(Status::UNOPENED);
+                return Then::NextInput;
+            }
+        };
+        if input.is_output(&self.output) {
+            self.say(format_args!("input file is output file: {}", shown(name)));
+            self.status.add(Status::SAME_FILE);
+            return Then::NextInput;
+        }
+        self.move_one(name, &input)
+    }
+
+    fn move_one(&mut self, name: &OsStr, input: &Input) -> Then {
+        let mut skips = Skips::new(self.options);
+        loop {
+            let left = self.left();
+            if left == Some(0) {
+                return Then::End;
+            }
+            let moved = match left {
+                Some(lines) if self.options.counts_lines() => cut::lines(self, input, lines),
+                left => self.pass(input, left),
+            };
+            let Err(halt) = moved else { return Then::NextInput };
+            if self.account.cancel.is_cancelled() {
+                self.tell_early_end(&halt);
+                return Then::End;
+            }
+            match halt.side {
+                Side::Source if skips.skip(self, name, input, &halt) => {}
+                Side::Source => {
+                    self.tell_failure(format_args!("{}: read failed", shown(name)), &halt);
+                    return Then::NextInput;
+                }
+                // A reader that has enough ends a pipeline without a word.
+                Side::Target if halt.errno == Some(Errno::PIPE) => return Then::End,
+                Side::Target => {
+                    self.tell_failure("write failed", &halt);
+                    return Then::End;
+                }
+            }
+        }
+    }
+
+    /// What may still pass of a transfer that stops at its size.
+    fn left(&self) -> Option<u64> {
+        let expected = self.account.expected().filter(|_| self.stops_at_size)?;
+        Some(expected.saturating_sub(self.account.count()))
+    }
+
+    /// Moves to the end of `source`, or at most `length_bytes`.
+    ///
+    /// # Errors
+    /// As [`Mover::run`], and where the disk does not take what `--sync` flushes.
+    pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<(), Halt> {
+        let (account, output, options) = (&self.account, &self.output, self.options);
+        let before_bytes = account.bytes();
+        let mut synced = Instant::now();
+        let mut sync_failed = None;
+        let mut observer = |progress: &Progress| {
+            let arrived_bytes = before_bytes + progress.bytes;
+            if options.sync && arrived_bytes > account.bytes() {
+                if synced.elapsed() < SYNC_EVERY {
+                    return Control::Continue;
+                }
+                if let Err(errno) = flush(output) {
+                    sync_failed = Some(errno);
+                    return Control::Stop;
+                }
+                synced = Instant::now();
+            }
+            account.set_bytes(arrived_bytes);
+            Control::Continue
+        };
+        let mut mover = Mover::new(source, output)
+            .method(options.choice())
+            .tuning(options.tuning())
+            .throttled_by(&account.throttle)
+            .cancelled_by(&account.cancel)
+            .observe(&mut observer);
+        if let Some(bytes) = length_bytes {
+            mover = mover.length_bytes(bytes);
+        }
+        if account.observed.is_needed() {
+            let shown = Arc::clone(account);
+            mover = mover.inspect(move |bytes| shown.observed.show(bytes));
+        }
+        let moved = mover.run();
+        let arrived_bytes = match &moved {
+            Ok(report) => report.bytes,
+            Err(error) => error.delivered_bytes(),
+        };
+        if options.sync && sync_failed.is_none() {
+            sync_failed = flush(output).err();
+        }
+        if let Some(errno) = sync_failed {
+            return Err(Halt::by(Side::Target, errno));
+        }
+        account.set_bytes(before_bytes + arrived_bytes);
+        moved.map(drop).map_err(Halt::from)
+    }
+
+    fn tell_early_end(&mut self, halt: &Halt) {
+        match self.account.ended_early() {
+            Some(Early::Stall) => {
+                let limit = self.options.stall_timeout.unwrap_or_default();
+                let bytes = self.account.bytes();
+                self.say(format_args!(
+                    "no byte has moved for {} s after {bytes} bytes (--stall-timeout)",
+                    limit.as_secs_f64()
+                ));
+                self.status.add(Status::TRANSFER);
+            }
+            Some(Early::Signal) | None => self.status.add(Status::SIGNAL),
+        }
+        self.tell_loss(halt);
+    }
+
+    fn tell_failure(&mut self, what: impl Display, halt: &Halt) {
+        let cause = &halt.cause;
+        self.status.add(Status::TRANSFER);
+        if self.is_familiar {
+            self.say(format_args!("{what}: {cause}"));
+        } else {
+            let hint = halt.errno.and_then(|errno| hint_for(halt.side, errno));
+            let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
+            let bytes = self.account.bytes();
+            self.say(format_args!("{what} after {bytes} bytes: {cause}{hint}"));
+        }
+        self.tell_loss(halt);
+    }
+
+    fn tell_loss(&self, halt: &Halt) {
+        if halt.lost_bytes > 0 {
+            self.say(format_args!("{} bytes were read and not delivered", halt.lost_bytes));
+        }
+    }
+
+    pub fn say(&self, what: impl Display) {
+        self.screen.lock().unwrap_or_else(PoisonError::into_inner).say(what);
+    }
+}
+
+/// Waits until the disk has what was written. Only files and block devices have a disk.
+fn flush(output: &Output) -> Result<(), Errno> {
+    match fdatasync(output) {
+        Err(Errno::INVAL | Errno::ROFS) | Ok(()) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// An input as messages call it.
+pub fn shown(name: &OsStr) -> String {
+    match name.as_bytes() {
+        b"-" => "(stdin)".to_owned(),
+        _ => quote::if_needed(name.as_ref()).to_string(),
+    }
+}

@@ -1,0 +1,300 @@
+//! The command line of `gush pv`: pv's options, and gush's own.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::{ArgAction, Parser, ValueEnum, ValueHint};
+use gush::{Choice, MethodName, Tuning};
+use gush_link::address;
+
+use crate::size::{SizeError, memory_bytes, size_bytes};
+use crate::time::time;
+
+/// Copy FILEs, or standard input, to standard output, and show the progress on standard error
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "pv",
+    version,
+    max_term_width = 100,
+    disable_help_flag = true,
+    disable_version_flag = true,
+    after_help = AFTER
+)]
+pub struct Options {
+    /// Files to copy; - is standard input
+    #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub files: Vec<OsString>,
+
+    #[command(flatten)]
+    pub display: Display,
+
+    /// Show nothing until the first byte has arrived
+    #[arg(short = 'W', long, help_heading = OUTPUT)]
+    pub wait: bool,
+    /// Show nothing until SEC seconds have passed
+    #[arg(short = 'D', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
+    pub delay_start: Option<Duration>,
+    /// Count lines
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub line_mode: bool,
+    /// Count lines that end with a null byte
+    #[arg(short = '0', long, help_heading = OUTPUT)]
+    pub null: bool,
+    /// Show progress even if standard error is no terminal
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub force: bool,
+    /// Say at the end what the lowest, mean and highest rate was, and their deviation
+    #[arg(short = 'v', long, help_heading = OUTPUT)]
+    pub stats: bool,
+
+    /// Write to FILE, which is emptied first
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
+    pub output: Option<OsString>,
+    /// Bytes moved at a time through memory, 4M at most; turns --no-splice on
+    #[arg(short = 'B', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
+    pub buffer_size: Option<usize>,
+    /// Read and write, and use no other method
+    #[arg(short = 'C', long, help_heading = TRANSFER)]
+    pub no_splice: bool,
+    /// Write zeros where the input cannot be read; given twice, tell of one failure a file
+    #[arg(short = 'E', long, action = ArgAction::Count, help_heading = TRANSFER)]
+    pub skip_errors: u8,
+    /// Skip as many bytes at each failure of reading
+    #[arg(short = 'Z', long, value_name = "SIZE", value_parser = memory_bytes, help_heading = TRANSFER)]
+    pub error_skip_block: Option<usize>,
+    /// Stop once --size bytes have passed
+    #[arg(short = 'S', long, help_heading = TRANSFER)]
+    pub stop_at_size: bool,
+    /// Count bytes once they are on the disk (fdatasync)
+    #[arg(short = 'Y', long, help_heading = TRANSFER)]
+    pub sync: bool,
+    /// Write nothing: the input is read and thrown away
+    #[arg(short = 'X', long, help_heading = TRANSFER)]
+    pub discard: bool,
+
+    /// Keep the number of this process in FILE meanwhile
+    #[arg(short = 'P', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub pidfile: Option<OsString>,
+    /// Print help
+    #[arg(short, long, action = ArgAction::Help)]
+    help: Option<bool>,
+    /// Print version
+    #[arg(short = 'V', long, action = ArgAction::Version)]
+    version: Option<bool>,
+
+    /// End with an error once no byte has moved for TIME
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = BEYOND)]
+    pub stall_timeout: Option<Duration>,
+    /// Leave the pipes on both sides as large as they are
+    #[arg(long, help_heading = BEYOND)]
+    pub no_boost: bool,
+}
+
+/// What is shown, and how.
+#[derive(Clone, Debug, Parser)]
+pub struct Display {
+    /// Show a progress bar
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub progress: bool,
+    /// Show the time since the start
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub timer: bool,
+    /// Show how long the rest will take
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub eta: bool,
+    /// Show when everything will have arrived
+    #[arg(short = 'I', long, help_heading = DISPLAY)]
+    pub fineta: bool,
+    /// Show the rate of now
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub rate: bool,
+    /// Show the rate of the last SEC seconds (see -m)
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub average_rate: bool,
+    /// Show how much has arrived
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub bytes: bool,
+    /// Show how full the pipe at the output is
+    #[arg(short = 'T', long, help_heading = DISPLAY)]
+    pub buffer_percent: bool,
+    /// Show the last NUM bytes written
+    #[arg(short = 'A', long, value_name = "NUM", value_parser = columns, help_heading = DISPLAY)]
+    pub last_written: Option<usize>,
+    /// Show what FORMAT says, instead of -p, -t, -e, -I, -r, -a, -b, -T and -A
+    #[arg(short = 'F', long, value_name = "FORMAT", help_heading = DISPLAY)]
+    pub format: Option<String>,
+    /// Print a number a line: percent, or with -b the bytes, after the seconds with -t, before the rate with -r
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub numeric: bool,
+    /// Show nothing
+    #[arg(short, long, help_heading = DISPLAY)]
+    pub quiet: bool,
+
+    /// Show bits instead of bytes
+    #[arg(short = '8', long, help_heading = OUTPUT)]
+    pub bits: bool,
+    /// Show multiples of 1000 (kB) instead of 1024 (KiB)
+    #[arg(short = 'k', long, help_heading = OUTPUT)]
+    pub si: bool,
+    /// Expect SIZE bytes, or lines with -l; @PATH is the size of a file, a device, or a directory's files
+    #[arg(short, long, value_name = "SIZE", value_parser = Expected::parse, help_heading = OUTPUT)]
+    pub size: Option<Expected>,
+    /// Where the size is not known, let the bar show the rate as a part of the highest
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub gauge: bool,
+    /// Show progress every SEC seconds [default: 1]
+    #[arg(short, long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
+    pub interval: Option<Duration>,
+    /// Average the rate over SEC seconds [default: 30]
+    #[arg(short = 'm', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
+    pub average_rate_window: Option<Duration>,
+    /// Show WIDTH columns
+    #[arg(short, long, value_name = "WIDTH", value_parser = columns, help_heading = OUTPUT)]
+    pub width: Option<usize>,
+    /// Taken for pv's sake: no display of gush needs the height
+    #[arg(short = 'H', long, value_name = "HEIGHT", value_parser = columns, help_heading = OUTPUT)]
+    pub height: Option<usize>,
+    /// Show NAME before everything else
+    #[arg(short = 'N', long, value_name = "NAME", help_heading = OUTPUT)]
+    pub name: Option<String>,
+    /// Draw the bar in STYLE
+    #[arg(short = 'u', long, value_name = "STYLE", value_enum, help_heading = OUTPUT)]
+    pub bar_style: Option<Style>,
+    /// Move the cursor, so that several pv in one terminal have a line each
+    #[arg(short, long, help_heading = OUTPUT)]
+    pub cursor: bool,
+    /// Move at most RATE bytes a second; 0 lifts the limit
+    #[arg(short = 'L', long, value_name = "RATE", value_parser = rate, help_heading = TRANSFER)]
+    pub rate_limit: Option<u64>,
+}
+
+impl Options {
+    pub fn counts_lines(&self) -> bool {
+        self.line_mode || self.null
+    }
+
+    /// The byte that ends a line.
+    pub fn separator(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+
+    /// The engine's method: the plan's choice, or reading and writing where pv has to do that, too.
+    pub fn choice(&self) -> Choice {
+        let through_memory = self.no_splice || self.buffer_size.is_some() || self.skip_errors > 0;
+        if through_memory { Choice::Only(MethodName::ReadWrite) } else { Choice::Auto }
+    }
+
+    pub fn tuning(&self) -> Tuning {
+        let tuning = Tuning::default();
+        let tuning = match self.buffer_size {
+            Some(bytes) => tuning.buffer_bytes(bytes),
+            None => tuning,
+        };
+        if self.no_boost { tuning.pipe_bytes(1) } else { tuning }
+    }
+}
+
+/// How a bar is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    #[default]
+    Plain,
+    Block,
+    Granular,
+    Shaded,
+}
+
+/// The value of `--size`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    Number(u64),
+    /// As large as what is at this path.
+    AsLargeAs(String),
+}
+
+impl Expected {
+    fn parse(text: &str) -> Result<Self, SizeError> {
+        match text.strip_prefix('@') {
+            Some(path) if !path.is_empty() => Ok(Self::AsLargeAs(path.to_owned())),
+            _ => size_bytes(text).map(Self::Number),
+        }
+    }
+}
+
+/// The long options of pv.
+pub const PV: &[&str] = &[
+    "average-rate",
+    "average-rate-window",
+    "bar-style",
+    "bits",
+    "buffer-percent",
+    "buffer-size",
+    "bytes",
+    "cursor",
+    "delay-start",
+    "discard",
+    "error-skip-block",
+    "eta",
+    "fineta",
+    "force",
+    "format",
+    "gauge",
+    "height",
+    "help",
+    "interval",
+    "last-written",
+    "line-mode",
+    "name",
+    "no-splice",
+    "null",
+    "numeric",
+    "output",
+    "pidfile",
+    "progress",
+    "quiet",
+    "rate",
+    "rate-limit",
+    "si",
+    "size",
+    "skip-errors",
+    "stats",
+    "stop-at-size",
+    "sync",
+    "timer",
+    "version",
+    "wait",
+    "width",
+];
+
+const DISPLAY: &str = "Display (-p -t -e -r -b unless one is given)";
+const OUTPUT: &str = "Output";
+const TRANSFER: &str = "Transfer";
+const BEYOND: &str = "Beyond pv";
+
+const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t time, %e time left, %I time of arrival, %r rate, \
+    %a average rate, %b amount, %T how full the pipe at the output is, %nA last n bytes, %nL last line in n columns, %N name, \
+    %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
+    %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \
+    %{buffer-percent}, %{last-written}, %{previous-line}, %{name}, %{sgr:bold,red}; and gush's own %{sparkline}, the rates of the \
+    last minute.\n\n\
+    Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
+    16 (reading or writing failed), 32 (ended by a signal); 64 for a wrong command line, 1 where FILE of -P cannot be written.\n\n\
+    Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
+    buffer of gush's. -c needs no reply of the terminal and no shared memory. With -E the status has the 16, since bytes are missing. \
+    -d, -K, -O, -Q, -R, -U and -x are missing.";
+
+/// A number of seconds, such as 2 or 0.5; 0 is allowed.
+fn seconds(text: &str) -> Result<Duration, &'static str> {
+    address::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
+}
+
+fn columns(text: &str) -> Result<usize, &'static str> {
+    match text.parse() {
+        Ok(number @ 1..=100_000) => Ok(number),
+        _ => Err("not a number from 1 to 100000"),
+    }
+}
+
+fn rate(text: &str) -> Result<u64, SizeError> {
+    size_bytes(text.strip_suffix("/s").unwrap_or(text))
+}

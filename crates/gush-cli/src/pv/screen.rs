@@ -1,0 +1,114 @@
+//! Standard error: lines of progress over each other, and messages between them.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write, stderr};
+
+use rustix::process::getpgrp;
+use rustix::stdio::stderr as stderr_fd;
+use rustix::termios::tcgetpgrp;
+
+use super::slot::Slot;
+use crate::talk::{self, Talker};
+
+/// How progress is put on the screen.
+#[derive(Debug)]
+enum Way {
+    Nothing,
+    /// Each reading on a line of its own.
+    Lines,
+    /// Each line over the one before.
+    Over,
+    /// In a line that the cursor is moved to.
+    Slot(Slot),
+}
+
+/// Standard error, as the display sees it.
+#[derive(Debug)]
+pub struct Screen {
+    way: Way,
+    talker: Talker,
+    is_terminal: bool,
+    /// The columns of the line that is not ended yet.
+    open_columns: Option<usize>,
+}
+
+/// What is asked of the screen.
+#[derive(Clone, Copy, Debug)]
+pub struct Wishes {
+    pub quiet: bool,
+    pub numeric: bool,
+    pub force: bool,
+    pub cursor: bool,
+}
+
+impl Screen {
+    pub fn new(wishes: Wishes, talker: &Talker) -> Self {
+        let is_terminal = stderr().is_terminal();
+        let way = match wishes {
+            Wishes { quiet: true, .. } => Way::Nothing,
+            Wishes { numeric: true, .. } => Way::Lines,
+            _ if !is_terminal && !wishes.force => Way::Nothing,
+            Wishes { cursor: true, .. } if is_terminal => Slot::take().map_or(Way::Over, Way::Slot),
+            _ => Way::Over,
+        };
+        Self { way, talker: talker.clone(), is_terminal, open_columns: None }
+    }
+
+    /// Will anything be shown?
+    pub fn is_used(&self) -> bool {
+        !matches!(self.way, Way::Nothing)
+    }
+
+    /// The columns of the terminal; 80 without one.
+    pub fn columns(&self) -> usize {
+        talk::columns()
+    }
+
+    /// May something be written now? A program in the background leaves its terminal to others; a terminal of another
+    /// session has no background.
+    fn is_ours(&self) -> bool {
+        !self.is_terminal || tcgetpgrp(stderr_fd()).map_or(true, |group| group == getpgrp())
+    }
+
+    /// Shows `line` in the place of the line before.
+    pub fn show(&mut self, line: &str) {
+        if !self.is_ours() {
+            return;
+        }
+        let columns = line.chars().count();
+        match &self.way {
+            Way::Nothing => {}
+            Way::Lines => put(format_args!("{line}\n")),
+            Way::Over => {
+                let before = self.open_columns.replace(columns).unwrap_or(0);
+                let blanks = " ".repeat(before.saturating_sub(columns));
+                put(format_args!("{line}{blanks}\r"));
+            }
+            Way::Slot(slot) => slot.show(line),
+        }
+    }
+
+    /// Writes a message on a line of its own.
+    pub fn say(&mut self, what: impl Display) {
+        self.close();
+        self.talker.say(what);
+    }
+
+    /// Writes `line` without a prefix, on a line of its own.
+    pub fn print(&mut self, line: impl Display) {
+        self.close();
+        put(format_args!("{line}\n"));
+    }
+
+    /// Ends the line of progress, if one is open.
+    pub fn close(&mut self) {
+        if self.open_columns.take().is_some() {
+            put(format_args!("\n"));
+        }
+    }
+}
+
+/// Writes to standard error at once. A failure is ignored, because nowhere is left to report it.
+pub fn put(text: impl Display) {
+    let _ = stderr().lock().write_all(text.to_string().as_bytes());
+}

@@ -1,0 +1,154 @@
+//! What is remembered of the bytes that passed: lines counted, the last bytes, the last line.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// The longest line that is remembered.
+const MOST_LINE_BYTES: usize = 4096;
+
+/// The last bytes and lines.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    last: VecDeque<u8>,
+    line: Vec<u8>,
+    /// The line that is not ended yet.
+    begun: Vec<u8>,
+}
+
+impl Seen {
+    fn add(&mut self, bytes: &[u8], wanted: &Wanted) {
+        let new = &bytes[bytes.len().saturating_sub(wanted.last_bytes)..];
+        self.last.extend(new);
+        let surplus = self.last.len().saturating_sub(wanted.last_bytes);
+        self.last.drain(..surplus);
+        if wanted.last_line {
+            match memchr::memrchr(wanted.separator, bytes) {
+                Some(end) => {
+                    let start = memchr::memrchr(wanted.separator, &bytes[..end]);
+                    self.line =
+                        if start.is_some() { Vec::new() } else { std::mem::take(&mut self.begun) };
+                    extend(&mut self.line, &bytes[start.map_or(0, |start| start + 1)..end]);
+                    self.begun.clear();
+                    extend(&mut self.begun, &bytes[end + 1..]);
+                }
+                None => extend(&mut self.begun, bytes),
+            }
+        }
+    }
+
+    /// The last `number` bytes; dots stand for what cannot be shown, and for bytes that there are not yet.
+    pub fn last(&self, number: usize) -> String {
+        let skipped = self.last.len().saturating_sub(number);
+        let missing = number.saturating_sub(self.last.len());
+        ".".repeat(missing)
+            + &self.last.iter().skip(skipped).map(|byte| plain(*byte)).collect::<String>()
+    }
+
+    /// The last line in exactly `columns`.
+    pub fn last_line(&self, columns: usize) -> String {
+        let text: String = self.line.iter().take(columns).map(|byte| plain(*byte)).collect();
+        format!("{text:columns$}")
+    }
+}
+
+fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
+    let room = MOST_LINE_BYTES.saturating_sub(line.len());
+    line.extend_from_slice(&bytes[..bytes.len().min(room)]);
+}
+
+fn plain(byte: u8) -> char {
+    if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
+}
+
+/// What is to be remembered.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub lines: bool,
+    /// The byte that ends a line.
+    pub separator: u8,
+    pub last_bytes: usize,
+    pub last_line: bool,
+}
+
+/// Shown the bytes in passing, asked by the display.
+#[derive(Debug)]
+pub struct Observed {
+    wanted: Wanted,
+    lines: AtomicU64,
+    seen: Mutex<Seen>,
+}
+
+impl Observed {
+    pub fn new(wanted: Wanted) -> Self {
+        Self { wanted, lines: AtomicU64::new(0), seen: Mutex::default() }
+    }
+
+    /// Must the bytes be seen at all?
+    pub fn is_needed(&self) -> bool {
+        self.wanted.lines || self.has_memory()
+    }
+
+    fn has_memory(&self) -> bool {
+        self.wanted.last_bytes > 0 || self.wanted.last_line
+    }
+
+    pub fn show(&self, bytes: &[u8]) {
+        if self.wanted.lines {
+            let found = memchr::memchr_iter(self.wanted.separator, bytes).count() as u64;
+            self.lines.fetch_add(found, Ordering::Relaxed);
+        }
+        if self.has_memory() {
+            self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
+        }
+    }
+
+    /// Lines that have ended.
+    pub fn lines(&self) -> u64 {
+        self.lines.load(Ordering::Relaxed)
+    }
+
+    pub fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn observed(pieces: &[&[u8]]) -> Observed {
+        let wanted = Wanted { lines: true, separator: b'\n', last_bytes: 5, last_line: true };
+        let observed = Observed::new(wanted);
+        pieces.iter().for_each(|piece| observed.show(piece));
+        observed
+    }
+
+    #[test]
+    fn the_last_bytes_and_lines_are_remembered() {
+        let observed = observed(&[b"one\ntw", b"o", b"\nthr", b"ee"]);
+        let seen = observed.seen();
+        assert_eq!(observed.lines(), 2);
+        assert_eq!((seen.last(4), seen.last(7)), ("hree".to_owned(), "..three".to_owned()));
+        assert_eq!(seen.last_line(5), "two  ");
+        assert_eq!(seen.last_line(2), "tw");
+    }
+
+    #[test]
+    fn what_is_no_plain_letter_is_a_dot() {
+        assert_eq!(observed(&[b"a\x1b\n\xffb"]).seen().last(6), ".a...b");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(text in proptest::collection::vec(0_u8..12, 0..200), cut in 0_usize..200) {
+            let cut = cut.min(text.len());
+            let whole = observed(&[&text]);
+            let parts = observed(&[&text[..cut], &text[cut..]]);
+            prop_assert_eq!(whole.lines(), parts.lines());
+            prop_assert_eq!(whole.seen().last(5), parts.seen().last(5));
+            prop_assert_eq!(whole.seen().last_line(50), parts.seen().last_line(50));
+        }
+    }
+}

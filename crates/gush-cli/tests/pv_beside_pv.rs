@@ -1,0 +1,144 @@
+//! `gush pv` beside the pv of this machine: where both mean the same, the last line of progress, the output and the
+//! status are the same bytes.
+
+mod common;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::{gush_as, skipped};
+use tempfile::TempDir;
+
+/// The installed pv, if its display is the one that is compared with.
+fn installed() -> Option<&'static str> {
+    let version = Command::new("pv").arg("--version").output();
+    let text = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    match text {
+        Ok(text) if text.starts_with("pv 1.6.") => Some("pv"),
+        Ok(text) => {
+            let first = text.lines().next().unwrap_or_default().to_owned();
+            skipped(&format!("this pv is no 1.6: {first}"));
+            None
+        }
+        Err(error) => {
+            skipped(&format!("no pv on this machine: {error}"));
+            None
+        }
+    }
+}
+
+/// Runs a program with the bytes as a pipe at standard input. Only the end is shown, however slow the machine is.
+fn fed(mut command: Command, args: &[&str], bytes: &[u8], dir: &Path) -> Output {
+    command.args(args).args(["-i", "600"]).current_dir(dir);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let bytes = bytes.to_owned();
+    // A program that ends early leaves bytes in the pipe.
+    let feeder = std::thread::spawn(move || input.write_all(&bytes).ok());
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    output
+}
+
+/// The same words and bytes for both.
+fn agrees(words: &str, bytes: &[u8]) {
+    agrees_with(words, bytes, |said| said.to_owned());
+}
+
+fn agrees_with(words: &str, bytes: &[u8], compared: impl Fn(&str) -> String) {
+    let Some(pv) = installed() else { return };
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), b"hello\nfile\n").unwrap();
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    let args: Vec<&str> = words.split_whitespace().collect();
+    let theirs = fed(Command::new(pv), &args, bytes, dir.path());
+    let _ = std::fs::remove_file(dir.path().join("made"));
+    let ours = fed(gush_as("pv", dir.path()), &args, bytes, dir.path());
+    let said = |output: &Output| compared(&String::from_utf8_lossy(&output.stderr));
+    assert_eq!(said(&theirs), said(&ours), "{words}, {} bytes", bytes.len());
+    assert_eq!(theirs.stdout.len(), ours.stdout.len(), "{words}, {} bytes", bytes.len());
+    assert!(theirs.stdout == ours.stdout, "{words}, {} bytes", bytes.len());
+    assert_eq!(theirs.status.code(), ours.status.code(), "{words}, {} bytes", bytes.len());
+}
+
+#[test]
+fn bars_are_the_same_at_every_width() {
+    for width in [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 20, 33, 40, 80, 200] {
+        for bytes in [0, 1, 33, 50, 99, 100, 101, 150, 1000] {
+            agrees(&format!("-f -p -s 100 -w {width}"), &vec![0; bytes]);
+        }
+        agrees(&format!("-f -p -w {width}"), b"some bytes");
+        agrees(&format!("-f -pb -N name -w {width}"), b"some bytes");
+        agrees(&format!("-f -pbe -s 20 -w {width}"), b"twenty bytes, twenty");
+    }
+}
+
+#[test]
+fn amounts_are_the_same() {
+    for bytes in [0, 1, 99, 100, 999, 1000, 1023, 1024, 10_000, 10_239, 99_999, 102_300, 1 << 20] {
+        agrees("-f -b", &vec![0; bytes]);
+        agrees("-f -l -b", &vec![b'\n'; bytes]);
+        agrees("-f -0 -b", &vec![0; bytes]);
+    }
+}
+
+#[test]
+fn numbers_are_the_same() {
+    for words in
+        ["-n", "-n -s 100", "-n -b", "-n -b -l", "-n -l -s 4", "-n -N name", "-q", "-n -b -0"]
+    {
+        agrees(words, b"one\ntwo\nthree\n");
+    }
+}
+
+#[test]
+fn formats_are_the_same() {
+    for words in ["-F %b%%%N:%p -w 30 -s 42", "-F %x%y%", "-F <%N%b> -N name", "-F %p%b -w 20"] {
+        agrees(&format!("-f {words}"), b"one\ntwo\n");
+    }
+}
+
+#[test]
+fn what_is_not_shown_is_the_same() {
+    for words in ["", "-p", "-f -D 500", "-f -W -b", "-q -f"] {
+        agrees(words, b"one\n");
+    }
+    agrees("-f -W", b"");
+}
+
+#[test]
+fn files_failures_and_statuses_are_the_same() {
+    for words in [
+        "file",
+        "file file",
+        "file -",
+        "- file",
+        "nofile file",
+        "d",
+        "d file",
+        "-q file nofile d",
+        "-f -b file nofile",
+        "-S -s 3",
+        "-S -s 3 file -",
+        "-l -S -s 2",
+        "-l -S -s 9 file -",
+        "-S -l -s 1 file",
+        "-L 1M",
+        "-B 2 file",
+        "-C file",
+        "-E file",
+        "-EE file",
+        "-P made file",
+    ] {
+        agrees(words, b"one\ntwo\nthree\nfour");
+    }
+}
+
+#[test]
+fn misuse_has_the_same_status() {
+    for words in ["--nope", "-s x", "-s", "-i x", "-L x", "-B x", "-Z", "-w x"] {
+        agrees_with(words, b"", |_| String::new());
+    }
+}

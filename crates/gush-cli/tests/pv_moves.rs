@@ -1,0 +1,348 @@
+//! `gush pv` moves every byte, in good and bad weather, and its status says what went wrong.
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use common::link::eventually;
+use common::{gush, noise, skipped, strace};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+const MUCH_BYTES: usize = 3_000_017;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A directory with the file `source`.
+fn source() -> (TempDir, Vec<u8>) {
+    let dir = TempDir::new().unwrap();
+    let bytes = noise(MUCH_BYTES, 11);
+    fs::write(dir.path().join("source"), &bytes).unwrap();
+    (dir, bytes)
+}
+
+fn pv(dir: &Path, args: &[&str]) -> Command {
+    let mut command = gush();
+    command.arg("pv").args(args).current_dir(dir);
+    command
+}
+
+/// Runs a line of bash in `dir`; `$G` is gush.
+fn shell(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
+    common::bounded(120, &command).output().unwrap()
+}
+
+#[test]
+fn every_byte_arrives_by_every_way() {
+    let (dir, bytes) = source();
+    for words in [
+        "",
+        "-C",
+        "-B 1000",
+        "-B 1000000",
+        "-l",
+        "-0",
+        "-L 1G",
+        "-A 5",
+        "-F %L",
+        "-T",
+        "-f",
+        "-n",
+        "-c -f",
+        "-E",
+        "-EE -Z 4096",
+        "-Y",
+        "-i 0.1 -f",
+        "-S -s 1G",
+        "-l -S -s 1G",
+        "--no-boost",
+        "-v -f",
+        "-m 1",
+        "-u block -f",
+        "-8k -f",
+        "-g -f",
+    ] {
+        for line in [
+            "$G pv WORDS source | cat >got",
+            "cat source | $G pv WORDS >got",
+            "cat source | $G pv WORDS | cat >got",
+            "$G pv WORDS <source >got",
+            "$G pv WORDS -o got source",
+        ] {
+            let line = format!("set -o pipefail; {}", line.replace("WORDS", words));
+            let output = shell(dir.path(), &line);
+            assert!(output.status.success(), "{line}: {}", said(&output));
+            let got = fs::read(dir.path().join("got")).unwrap();
+            assert!(got == bytes, "{line}: {} bytes", got.len());
+        }
+    }
+}
+
+#[test]
+fn several_inputs_follow_each_other() {
+    let (dir, bytes) = source();
+    let line = "set -o pipefail; cat source | $G pv source - source | cat >got";
+    let output = shell(dir.path(), line);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("got")).unwrap() == [&bytes[..]; 3].concat());
+}
+
+#[test]
+fn the_transfer_stops_at_its_size() {
+    let (dir, bytes) = source();
+    for line in ["$G pv -S -s 1000001 source", "cat source source | $G pv -S -s 1000001"] {
+        let output = shell(dir.path(), line);
+        assert!(output.status.success() && output.stdout == bytes[..1_000_001], "{line}");
+    }
+    let output = shell(dir.path(), "seq 100000 | $G pv -l -S -s 70000 -q");
+    let expected: String = (1..=70_000).map(|number| format!("{number}\n")).collect();
+    assert!(output.stdout == expected.as_bytes());
+    // Lines behind the last stay in a file.
+    let output = shell(dir.path(), "seq 10 >ten; ($G pv -l -S -s 3 -q; cat) <ten");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
+}
+
+#[test]
+fn a_discarded_input_is_counted() {
+    let (dir, bytes) = source();
+    let output = pv(dir.path(), &["-X", "-n", "-b", "source"]).output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty());
+    assert!(said(&output).ends_with(&format!("{}\n", bytes.len())), "{}", said(&output));
+}
+
+#[test]
+fn a_size_can_be_that_of_a_file_or_of_a_directory() {
+    let (dir, _) = source();
+    fs::create_dir_all(dir.path().join("d/e")).unwrap();
+    fs::write(dir.path().join("d/a"), [0; 60]).unwrap();
+    fs::write(dir.path().join("d/e/b"), [0; 140]).unwrap();
+    for (size, percent) in [("@d", "50\n"), ("@d/e/b", "71\n"), ("400", "25\n")] {
+        let line = format!("head -c 100 source | $G pv -n -i 600 -s {size} >/dev/null");
+        assert_eq!(said(&shell(dir.path(), &line)), percent, "{size}");
+    }
+    let output = shell(dir.path(), "$G pv -s @nowhere source >/dev/null");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(said(&output).contains("-s: nowhere: No such file or directory"), "{}", said(&output));
+}
+
+#[test]
+fn what_went_wrong_is_in_the_status_and_told() {
+    let (dir, _) = source();
+    for (line, status, words) in [
+        ("$G pv nofile", 2, "gush: pv: nofile: open failed: No such file or directory\n"),
+        ("$G pv nofile source nofile2 | cmp - source && exit ${PIPESTATUS[0]}", 2, "nofile2"),
+        ("$G pv source >>source", 4, "gush: pv: input file is output file: source\n"),
+        ("$G pv source -o source", 4, "gush: pv: input file is output file: source\n"),
+        (
+            "$G pv / source | cmp - source && exit ${PIPESTATUS[0]}",
+            16,
+            "/: read failed after 0 bytes: Is a directory",
+        ),
+        ("$G pv source >/dev/full", 16, "write failed after 0 bytes: No space left on device"),
+        ("cat source | $G pv >/dev/full", 16, "No space left on device"),
+        ("cat source | $G pv -l >/dev/full", 16, "No space left on device"),
+        ("cat source | $G pv -l -S -s 5 >/dev/full", 16, "No space left on device"),
+        ("$G pv source >&-", 16, "write failed: Bad file descriptor"),
+        ("$G pv <&-", 2, "(stdin): open failed: Bad file descriptor"),
+        ("$G pv -o nodir/x source", 2, "nodir/x: No such file or directory"),
+        ("$G pv nofile source >>source", 6, "nofile"),
+        ("$G pv -P nodir/x source", 1, "nodir/x: No such file or directory"),
+        ("$G pv --nope", 64, "unrecognized option '--nope'"),
+        ("$G pv -s x", 64, "invalid --size 'x'"),
+    ] {
+        let output = shell(dir.path(), line);
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+    }
+    assert_eq!(fs::read(dir.path().join("source")).unwrap().len(), MUCH_BYTES);
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let dir = TempDir::new().unwrap();
+    let output =
+        shell(dir.path(), "yes | $G pv -q | head -c 100000 | wc -c; echo ${PIPESTATUS[1]}");
+    assert_eq!(said(&output), "");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "100000\n0\n");
+}
+
+#[test]
+fn faulty_and_denied_calls_lose_no_byte() {
+    let (dir, bytes) = source();
+    for fault in [
+        "splice:error=EINTR:when=1+2",
+        "splice:error=EPERM",
+        "write:error=EINTR:when=1+2",
+        "copy_file_range,sendfile:error=EPERM",
+    ] {
+        for args in [&["pv", "source"][..], &["pv", "-l", "source"], &["pv", "-C", "source"]] {
+            let inject = format!("inject={fault}");
+            let mut traced = match strace(&["-e", &inject]) {
+                Ok(traced) => traced,
+                Err(why) => return skipped(&why),
+            };
+            let output = traced.args(args).current_dir(dir.path()).output().unwrap();
+            assert!(output.status.success(), "{fault} {args:?}: {}", said(&output));
+            assert!(output.stdout == bytes, "{fault} {args:?}: {} bytes", output.stdout.len());
+        }
+    }
+}
+
+#[test]
+fn errors_of_reading_are_skipped_and_told() {
+    let (dir, bytes) = source();
+    let path = dir.path().join("source");
+    let path = path.to_str().unwrap();
+    for (words, block, told) in
+        [(&["-E"][..], 512, 3), (&["-E", "-Z", "10000"], 10_000, 3), (&["-EE"], 512, 1)]
+    {
+        let fault = "inject=read,pread64,preadv2:error=EIO:when=2..4";
+        let mut traced = match strace(&["-P", path, "-e", fault]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        let command = traced.arg("pv").args(words).arg(path);
+        let output = command.current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(16), "{words:?}: {}", said(&output));
+        assert_eq!(said(&output).lines().count(), told, "{words:?}: {}", said(&output));
+        let got = output.stdout;
+        assert_eq!(got.len(), bytes.len(), "{words:?}");
+        let differs = |at: &usize| got[*at] != bytes[*at];
+        let first = (0..got.len()).find(differs).unwrap();
+        let last = (0..got.len()).rev().find(differs).unwrap();
+        assert!(got[first..=last].iter().all(|byte| *byte == 0), "{words:?}");
+        assert!(last - first < 3 * block && last - first > block, "{words:?}: {first} {last}");
+    }
+    let output = pv(dir.path(), &["-E", "/"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(16), "{}", said(&output));
+}
+
+#[test]
+fn a_signal_ends_the_transfer_in_order() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let dir = TempDir::new().unwrap();
+        let mut child = pv(dir.path(), &["-f", "-i", "0.1", "-P", "pid"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = child.stdin.take().unwrap();
+        let mut arrived = [0; 5];
+        input.write_all(b"bytes").unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut arrived).unwrap();
+        let number = fs::read_to_string(dir.path().join("pid")).unwrap();
+        assert_eq!(number, format!("{}\n", child.id()));
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(32), "{signal:?}: {:?}", output.status);
+        assert!(!dir.path().join("pid").exists(), "{signal:?}");
+        drop(input);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_waiting_for_the_writer_of_a_fifo() {
+    let dir = TempDir::new().unwrap();
+    assert!(shell(dir.path(), "mkfifo fifo").status.success());
+    let mut child = pv(dir.path(), &["-P", "pid", "fifo"]).spawn().unwrap();
+    eventually("the file of -P", || dir.path().join("pid").exists());
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut ended = None;
+    eventually("the end", || {
+        ended = child.try_wait().unwrap();
+        ended.is_some()
+    });
+    let status = ended.unwrap();
+    // The signal came before the FIFO was opened, or while it was.
+    assert!(status.signal() == Some(15) || status.code() == Some(32), "{status:?}");
+}
+
+#[test]
+fn a_transfer_that_stalls_ends_with_an_error() {
+    let dir = TempDir::new().unwrap();
+    let mut child = pv(dir.path(), &["--stall-timeout", "0.3"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(b"bytes").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(16));
+    // On a busy machine the first byte may come too late.
+    let arrived = output.stdout.len();
+    assert!(arrived == 0 || output.stdout == b"bytes");
+    let words = format!("no byte has moved for 0.3 s after {arrived} bytes (--stall-timeout)\n");
+    assert!(said(&output).ends_with(&words), "{}", said(&output));
+    drop(input);
+}
+
+#[test]
+fn the_rate_is_kept() {
+    let dir = TempDir::new().unwrap();
+    let started = std::time::Instant::now();
+    let output = shell(dir.path(), "head -c 300000 /dev/zero | $G pv -q -L 200k | wc -c");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "300000\n");
+    assert!(started.elapsed().as_secs_f64() > 1.3, "{:?}", started.elapsed());
+}
+
+#[test]
+fn pipes_have_their_size_again_at_the_end() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("short"), noise(30_000, 3)).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
+    let status = pv(dir.path(), &["short"]).stdout(writer).status().unwrap();
+    assert!(status.success());
+    // Nothing was read: all of it fits into the old size.
+    assert_eq!(rustix::pipe::fcntl_getpipe_size(&reader).unwrap(), before);
+}
+
+#[test]
+fn progress_is_told_while_the_input_waits_and_the_output_is_full() {
+    // Nobody reads: the pipe fills, and the display goes on.
+    let dir = TempDir::new().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut child = pv(dir.path(), &["-n", "-b", "-i", "0.1", "/dev/zero"])
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut readings = Vec::new();
+    loop {
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        let shown: u64 = line.trim().parse().expect("a number, and no end of the display");
+        // What is shown has been delivered.
+        let held = rustix::io::ioctl_fionread(&reader).unwrap();
+        assert!(shown <= held, "{shown} of {held}");
+        readings.push(shown);
+        if shown == held && readings.ends_with(&[held; 5]) {
+            break;
+        }
+    }
+    kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_file_keeps_its_position_behind_what_was_taken() {
+    let (dir, bytes) = source();
+    let file = File::open(dir.path().join("source")).unwrap();
+    let output = pv(dir.path(), &["-S", "-s", "1000"]).stdin(file.try_clone().unwrap()).output();
+    assert!(output.unwrap().stdout == bytes[..1000]);
+    let mut rest = Vec::new();
+    { file }.read_to_end(&mut rest).unwrap();
+    assert!(rest == bytes[1000..]);
+}

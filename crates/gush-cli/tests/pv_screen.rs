@@ -1,0 +1,249 @@
+//! What `gush pv` draws on a terminal, and when it draws nothing.
+
+mod common;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+
+use common::gush;
+use common::link::eventually;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+use tempfile::TempDir;
+
+/// A terminal with so many columns, and everything that is drawn on it.
+struct Terminal {
+    side: OwnedFd,
+    drawn: JoinHandle<Vec<u8>>,
+    master: File,
+}
+
+impl Terminal {
+    fn new(columns: u16) -> Self {
+        let master =
+            openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let path = name.to_str().unwrap().to_owned();
+        let side = File::options().read(true).write(true).open(path).unwrap();
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&side, size).unwrap();
+        let master = File::from(master);
+        let mut reader = master.try_clone().unwrap();
+        let drawn = std::thread::spawn(move || {
+            let (mut all, mut piece) = (Vec::new(), [0; 4096]);
+            // The master answers EIO once nobody has the other side open.
+            while let Ok(bytes @ 1..) = reader.read(&mut piece) {
+                all.extend_from_slice(&piece[..bytes]);
+            }
+            all
+        });
+        Self { side: side.into(), drawn, master }
+    }
+
+    fn resize(&self, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
+    fn pv(&self, dir: &Path, args: &[&str]) -> Command {
+        let mut command = gush();
+        command.arg("pv").args(args).current_dir(dir).env("XDG_RUNTIME_DIR", dir);
+        command.stdout(Stdio::null()).stderr(self.side.try_clone().unwrap());
+        command
+    }
+
+    /// All that was drawn, once every program has gone.
+    fn drawn(self) -> String {
+        drop((self.side, self.master));
+        String::from_utf8(self.drawn.join().unwrap()).unwrap()
+    }
+}
+
+fn feed(child: &mut Child, bytes: &[u8]) {
+    child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
+}
+
+fn end(mut child: Child) {
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+/// The screen after these bytes: its rows without blanks at their ends.
+fn screen(drawn: &str) -> Vec<String> {
+    let mut rows = vec![Vec::<char>::new()];
+    let (mut row, mut column) = (0, 0);
+    let mut rest = drawn;
+    while let Some(letter) = rest.chars().next() {
+        rest = &rest[letter.len_utf8()..];
+        match letter {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\x1b' => {
+                let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap();
+                let number = rest[1..end].parse::<usize>();
+                match (&rest[end..=end], number) {
+                    ("A", Ok(number)) => row -= number,
+                    ("B", Ok(number)) => row += number,
+                    ("K", _) => rows[row].truncate(column),
+                    other => panic!("{other:?} in {drawn:?}"),
+                }
+                rest = &rest[end + 1..];
+            }
+            _ => {
+                let least = rows[row].len().max(column + 1);
+                rows[row].resize(least, ' ');
+                rows[row][column] = letter;
+                column += 1;
+            }
+        }
+        rows.resize(rows.len().max(row + 1), Vec::new());
+    }
+    rows.iter().map(|row| row.iter().collect::<String>().trim_end().to_owned()).collect()
+}
+
+#[test]
+fn the_last_line_fills_the_terminal_and_stays() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), [7; 2048]).unwrap();
+    let terminal = Terminal::new(60);
+    assert!(terminal.pv(dir.path(), &["-pb", "-i", "600", "file"]).status().unwrap().success());
+    let bar = "=".repeat(44);
+    assert_eq!(terminal.drawn(), format!("2.00KiB [{bar}>] 100%\r\r\n"));
+}
+
+#[test]
+fn a_line_follows_the_width_of_the_terminal() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(50);
+    let mut child =
+        terminal.pv(dir.path(), &["-p", "-i", "600"]).stdin(Stdio::piped()).spawn().unwrap();
+    feed(&mut child, b"some bytes");
+    terminal.resize(30);
+    end(child);
+    let drawn = terminal.drawn();
+    assert_eq!(drawn.trim_end().chars().count(), 30, "{drawn:?}");
+}
+
+#[test]
+fn several_pv_have_a_line_each() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(40);
+    let lines = || {
+        let text = |entry: std::fs::DirEntry| std::fs::read_to_string(entry.path()).unwrap();
+        let file = std::fs::read_dir(dir.path()).unwrap().flatten().next();
+        file.map(|entry| text(entry).lines().count())
+    };
+    let mut children = Vec::new();
+    for name in ["one", "two", "three"] {
+        let args = ["-c", "-N", name, "-b", "-i", "0.1"];
+        let child = terminal.pv(dir.path(), &args).stdin(Stdio::piped()).spawn().unwrap();
+        children.push(child);
+        // Lines are given in the order in which they are asked for.
+        eventually("its line", || lines() == Some(children.len()));
+    }
+    for (child, bytes) in children.iter_mut().zip([1024, 2048, 4096]) {
+        feed(child, &vec![0; bytes]);
+    }
+    // They end in another order than they began.
+    children.rotate_left(2);
+    children.into_iter().for_each(end);
+    assert_eq!(lines(), Some(0), "nobody has a line any more");
+    let drawn = terminal.drawn();
+    let rows = screen(&drawn);
+    assert_eq!(
+        rows,
+        ["      one: 1.00KiB", "      two: 2.00KiB", "    three: 4.00KiB", ""],
+        "{drawn:?}"
+    );
+}
+
+#[test]
+fn a_message_has_a_line_of_its_own() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), "bytes").unwrap();
+    let terminal = Terminal::new(80);
+    let mut child = terminal
+        .pv(dir.path(), &["-b", "-i", "0.1", "-", "nofile"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    feed(&mut child, b"bytes");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(2));
+    let rows = screen(&terminal.drawn());
+    let message = "gush: pv: nofile: open failed: No such file or directory";
+    assert!(rows.iter().any(|row| row == message), "{rows:?}");
+    assert_eq!(rows.iter().rev().nth(1).map(String::as_str), Some("5.00 B"), "{rows:?}");
+}
+
+#[test]
+fn a_signal_leaves_the_cursor_on_a_new_line() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(80);
+    let mut child = terminal
+        .pv(dir.path(), &["-b", "-i", "0.1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    feed(&mut child, b"bytes");
+    // Waiting for a child closes the input that it has; here only the signal is to end the transfer.
+    let input = child.stdin.take();
+    let mut arrived = [0; 5];
+    child.stdout.as_mut().unwrap().read_exact(&mut arrived).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(32));
+    drop(input);
+    let drawn = terminal.drawn();
+    // Nothing was shown yet, or a whole line.
+    assert!(drawn.is_empty() || drawn.ends_with("\r\r\n"), "{drawn:?}");
+}
+
+#[test]
+fn nothing_is_drawn_where_no_terminal_is() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), "bytes").unwrap();
+    let run = |args: &[&str]| {
+        let output = gush().arg("pv").args(args).current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.stdout, b"bytes");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(run(&["file"]), "");
+    assert_eq!(run(&["-c", "file"]), "");
+    assert_eq!(run(&["-f", "-q", "file"]), "");
+    assert_eq!(run(&["-f", "-b", "-i", "600", "file"]), "5.00 B\r\n");
+    assert_eq!(run(&["-n", "-i", "600", "file"]), "100\n");
+}
+
+#[test]
+fn what_passed_last_is_shown() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), "one\ntwo\nthree").unwrap();
+    let run = |format: &str| {
+        let args = ["pv", "-f", "-i", "600", "-w", "30", "-F", format, "file"];
+        let output = gush().args(args).current_dir(dir.path()).output().unwrap();
+        assert_eq!(output.stdout, b"one\ntwo\nthree");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(run("<%7A>"), "<o.three>\r\n");
+    assert_eq!(run("<%5L>"), "<two  >\r\n");
+    assert_eq!(run("%b:%L"), format!("13.0 B:two{}\r\n", " ".repeat(20)));
+    assert_eq!(run("%{sgr:green}%b%{sgr:reset}"), "\x1b[32m13.0 B\x1b[0m\r\n");
+}
+
+#[test]
+fn statistics_come_last() {
+    let dir = TempDir::new().unwrap();
+    let args = ["pv", "-f", "-v", "-b", "-i", "600"];
+    let output = gush().args(args).current_dir(dir.path()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "0.00 B\r\nrate min/avg/max/mdev = 0.000/0.000/0.000/0.000 B/s\n");
+}
