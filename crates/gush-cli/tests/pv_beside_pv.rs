@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use common::{gush_as, skipped};
+use common::{gush_as, not_applicable, skipped};
 use tempfile::TempDir;
 
 /// The installed pv, if its display is the one that is compared with.
@@ -18,7 +18,7 @@ fn installed() -> Option<&'static str> {
         Ok(text) if text.starts_with("pv 1.6.") => Some("pv"),
         Ok(text) => {
             let first = text.lines().next().unwrap_or_default().to_owned();
-            skipped(&format!("this pv is no 1.6: {first}"));
+            not_applicable(&format!("this pv is no 1.6: {first}"));
             None
         }
         Err(error) => {
