@@ -199,8 +199,8 @@ impl Store {
     /// let mut text = std::fs::read(&path)?;
     /// text.extend(b"{\"begun\":{\"id");
     /// std::fs::write(&path, text)?;
-    /// assert!(Store::read(&path)?.notices()[0].contains("12 bytes are left out"));
-    /// assert!(Store::open(&path)?.notices()[0].contains("12 bytes are kept in "));
+    /// assert!(Store::read(&path)?.notices()[0].contains("13 bytes are left out"));
+    /// assert!(Store::open(&path)?.notices()[0].contains("13 bytes are kept in "));
     /// assert!(Store::read(&path)?.notices().is_empty());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
