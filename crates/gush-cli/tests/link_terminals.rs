@@ -227,6 +227,13 @@ fn what_is_made_gets_its_owner_and_what_is_there_keeps_it() {
     assert_eq!((owner("there").0, owner("there").1), mine);
     assert_eq!(fs::read(path("new")).unwrap(), b"x\n");
 
+    symlink(path("missing"), path("dangling")).unwrap();
+    let address = at("file", "dangling", &format!(",create,user={number}"));
+    let said = gush().args(["link", "-u", "null:", &address]).output().unwrap();
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(text.contains("the link leads to a missing file"), "{text}");
+    assert!(!path("missing").exists(), "a file was made, and has another owner than was asked for");
+
     let socket = at("unix-listen", "socket", ",user=nobody,mode=660,fork");
     let pipe = at("pipe", "pipe", &format!(",group={number},mode=620"));
     let links = [Running::start(&[&socket, "null:"]), Running::start(&["-u", &pipe, "null:"])];

@@ -151,21 +151,31 @@ async fn open(
     let mode = Mode::from_raw_mode(options.mode().unwrap_or(0o666));
     let permissions = Permissions::of(options)?;
     // Of two that make the file at once only one does, and gives the file its owner.
-    let made = match permissions.name_an_owner() && flags.contains(OFlags::CREATE) {
-        true => rustix::fs::open(path, flags | OFlags::EXCL, mode).ok(),
-        false => None,
+    let gives_owner = permissions.name_an_owner() && flags.contains(OFlags::CREATE);
+    let made = match gives_owner {
+        true => rustix::fs::open(path, flags | OFlags::EXCL, mode),
+        false => Err(Errno::EXIST),
     };
-    let fd = match made {
-        Some(fd) => {
+    let opened = match made {
+        Ok(fd) => {
             permissions.give_owner(&fd)?;
-            fd
+            Ok(fd)
         }
-        None => rustix::fs::open(path, flags, mode).map_err(|errno| {
+        // O_EXCL does not follow a link (open(2)): behind one to nothing O_CREAT would make the caller's own file.
+        Err(Errno::EXIST) if gives_owner && !flags.contains(OFlags::EXCL) => {
+            rustix::fs::open(path, flags - OFlags::CREATE, mode)
+        }
+        Err(Errno::EXIST) => rustix::fs::open(path, flags, mode),
+        Err(errno) => Err(errno),
+    };
+    let fd = opened.map_err(|errno| {
         let error = OpenError::new("open", errno);
         match errno {
             Errno::NOENT if is_read_only => {
                 error.hinted("it is read, so it must be there; retry=N waits for it")
             }
+            Errno::NOENT if gives_owner && path.is_symlink() => error
+                .hinted("the link leads to a missing file, and only a file made here gets an owner: name that file"),
             Errno::NOENT if !flags.contains(OFlags::CREATE) => {
                 error.hinted("the option create makes a missing file, where it is written")
             }
@@ -176,8 +186,7 @@ async fn open(
             Errno::TXTBSY => error.hinted("a program that runs cannot be written"),
             _ => error,
         }
-    })?,
-    };
+    })?;
     // For reading it opens, and only a read would fail, without a word on what to do.
     if kind.is_some_and(|kind| kind.is_dir()) {
         return Err(OpenError::new("open", Errno::ISDIR).hinted(NO_BYTES));
