@@ -146,12 +146,20 @@ fn the_table_has_speeds_by_size_and_system_calls() {
     let output = lab(dir.path(), &options);
     assert!(output.status.success(), "{output:?}");
     let text = text(&output.stdout);
-    for start in ["4K a file ", "128K a file ", "read-write-4096 ", "splice-1M "] {
+    for start in [
+        "File size: 4K. The source in the cache",
+        "File size: 128K. The source in the cache",
+        "read-write-4096@4K ",
+        "splice-1M@128K ",
+    ] {
         assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
     }
     if may_trace(&output) {
         let calls = text.lines().find(|line| line.contains("read=34;write=32")).expect(&text);
-        assert!(calls.starts_with("read-write-4096 ") && calls.ends_with("  the same"), "{text}");
+        assert!(
+            calls.starts_with("read-write-4096@128K ") && calls.ends_with("  the same"),
+            "{text}"
+        );
         assert!(!text.contains("DIFFERS"), "{text}");
     }
 }

@@ -67,6 +67,30 @@ fn scripts_get_shares_that_add_up() {
     assert!(!said(&output).contains("stored"), "{output:?}");
 }
 
+/// Counting by ptrace(2) comes before the copy, and is no part of it.
+#[test]
+fn the_copy_is_recorded_alone_and_in_the_directory_named() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = gush();
+    command.args(["lab", "explain", "copy:read-write-1024@32M", "--json", "--no-store", "--dir"]);
+    command.arg(dir.path()).args(["--", "--size", "32M"]).current_dir("/proc");
+    let output = command.output().unwrap();
+    let told = said(&output);
+    let lacking = ["perf is not", "may not profile", "perf cannot", "cannot count events"];
+    if lacking.iter().any(|words| told.contains(words)) {
+        return skipped(told.trim());
+    }
+    // /proc takes no files: without --dir there would be none.
+    assert!(output.status.success(), "{output:?}");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let functions = record["kernel_functions"].as_array().unwrap();
+    let named = |part: &str| {
+        functions.iter().any(|one| one["function"].as_str().is_some_and(|name| name.contains(part)))
+    };
+    assert!(!functions.is_empty() && !named("ptrace"), "{record}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
+}
+
 #[test]
 fn a_missing_perf_says_which_package_has_it() {
     let dir = TempDir::new().unwrap();

@@ -45,7 +45,12 @@ fn stored_runs_become_a_page_whose_path_is_printed() {
     let path = home.path().join("gush/report.html");
     assert_eq!(printed, format!("{}\n", path.display()));
     let page = fs::read_to_string(path).unwrap();
-    for text in ["<h1>On this machine", "id=\"history\"", "id=\"machines\"", "bench-2"] {
+    for text in [
+        "<h1>Beside and above them, both spinning: <code>fresh-splice</code>",
+        "id=\"history\"",
+        "id=\"machines\"",
+        "bench-2",
+    ] {
         assert!(page.contains(text), "{text} is missing");
     }
 }

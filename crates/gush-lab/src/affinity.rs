@@ -1,4 +1,6 @@
-//! Which processors this process may use, and staying on one of them.
+//! Which processors this process may use, which of them share a core, and staying on one of them.
+
+use std::path::Path;
 
 use rustix::io;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -34,4 +36,46 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set)
+}
+
+/// The processors that are threads of the same core as `cpu`, itself among them, as the kernel whose `/sys` is in `root`
+/// tells (`Documentation/admin-guide/cputopology.rst`); none where nothing is told.
+///
+/// ```
+/// use gush_lab::affinity::{allowed, siblings_in};
+/// let first = allowed()?[0];
+/// let siblings = siblings_in("/".as_ref(), first);
+/// assert!(siblings.is_empty() || siblings.contains(&first));
+/// # Ok::<(), gush::Errno>(())
+/// ```
+#[must_use]
+pub fn siblings_in(root: &Path, cpu: usize) -> Vec<usize> {
+    let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let list = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    list.trim().split(',').filter_map(range).flatten().collect()
+}
+
+/// `4` or `0-3` (`lib/bitmap-str.c`).
+fn range(text: &str) -> Option<std::ops::RangeInclusive<usize>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some(first.parse().ok()?..=last.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_core_are_read_from_lists_and_ranges() {
+        let root = tempfile::tempdir().expect("a directory");
+        for (cpu, list, siblings) in
+            [(0, "0,64\n", &[0, 64][..]), (3, "2-3\n", &[2, 3]), (5, "odd\n", &[])]
+        {
+            let place = root.path().join(format!("sys/devices/system/cpu/cpu{cpu}/topology"));
+            std::fs::create_dir_all(&place).expect("a directory");
+            std::fs::write(place.join("thread_siblings_list"), list).expect("a file");
+            assert_eq!(siblings_in(root.path(), cpu), siblings, "{list}");
+        }
+        assert_eq!(siblings_in(root.path(), 7), [0; 0]);
+    }
 }

@@ -1,7 +1,7 @@
-//! A case: what is run, so that it can be measured; and how a suite of them is shown.
+//! A case: what is run, so that it can be measured.
 
 use crate::Error;
-use crate::model::{Measured, Sample};
+use crate::model::{Described, Measured};
 use crate::runner::Conditions;
 
 /// Something to be measured again and again.
@@ -14,6 +14,11 @@ pub trait Case {
 
     /// Its name, unique in the suite.
     fn name(&self) -> &str;
+
+    /// What it is, apart from its figures.
+    fn described(&self) -> Described {
+        Described::new(self.suite(), self.name())
+    }
 
     /// What has to be there before the first round: files made, caches warmed.
     ///
@@ -40,26 +45,15 @@ pub trait Case {
     fn measure(&self, conditions: &Conditions) -> Result<Measured, Error>;
 }
 
-/// How a suite's samples are shown: to scripts row by row as they come, to people in the end.
-pub trait View {
-    /// The first row of CSV.
-    fn csv_header(&self) -> &str;
-
-    /// A sample's row, without the line's end; see [`crate::csv::field`].
-    fn csv_row(&self, sample: &Sample) -> String;
-
-    /// All samples as a table; see [`crate::table`].
-    fn table(&self, samples: &[Sample]) -> String;
-}
-
 /// The cases of these names in the suite's order; all of them for no names.
 ///
 /// # Errors
 /// [`Error::Refused`] for a name that no case has.
 ///
 /// ```
-/// use gush_lab::{case, suite::pipe};
-/// let all = || pipe::cases("gush".as_ref(), None);
+/// use gush_lab::case;
+/// use gush_lab::suite::{Asked, pipe};
+/// let all = || pipe::SUITE.cases(&Asked::of("gush")).unwrap().cases;
 /// let two = case::choose(all(), &["huge-splice".to_owned(), "write-read".to_owned()]).unwrap();
 /// assert_eq!((two.len(), two[0].name()), (2, "write-read"));
 /// assert!(case::choose(all(), &["nope".to_owned()]).is_err());

@@ -1,6 +1,9 @@
 //! Two runs side by side: which cases became faster, which slower, and where nobody can tell.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::figures::{self, Speeds};
 use crate::model::Run;
@@ -18,8 +21,12 @@ pub struct Comparison {
     pub others: [f64; 2],
     /// What differs between the two machines; what only one of them has is left out.
     pub differences: Vec<Difference>,
-    /// The cases that both have figures of, in the first run's order.
+    /// The cases that both have figures of, and that are the same, in the first run's order.
     pub cases: Vec<Compared>,
+    /// The cases with the same name that are not the same: nothing is said of their figures.
+    pub unlike: Vec<Unlike>,
+    /// How many of the compared cases one of the runs does not describe, so that nobody knows whether they are the same.
+    pub undescribed: usize,
     /// How many cases only the first run, and only the second run, has figures of.
     pub alone: [usize; 2],
 }
@@ -31,6 +38,17 @@ pub struct Difference {
     pub fact: String,
     /// In the first run, and in the second.
     pub values: [String; 2],
+}
+
+/// A case that was told something else in the other run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Unlike {
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name.
+    pub case: String,
+    /// What it was told, where that differs.
+    pub differences: Vec<Difference>,
 }
 
 /// A case in both runs.
@@ -77,13 +95,23 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
     let (first, second) = (figures::cases(before), figures::cases(after));
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
     let margin = margin.max(slowing(others[0].max(others[1])));
-    let cases: Vec<Compared> = first
-        .iter()
-        .filter_map(|one| {
-            let other = second.iter().find(|other| is_same(one, other))?;
-            compared(one, other, margin)
-        })
-        .collect();
+    let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
+    for one in &first {
+        let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
+        let described = [before, after].map(|run| figures::described(run, one));
+        let [told, retold] = described.map(|known| known.map(|known| &known.identity));
+        let differences =
+            told.zip(retold).map_or_else(Vec::new, |(told, retold)| retold_otherwise(told, retold));
+        if !differences.is_empty() {
+            let (suite, case) = (one.suite.to_owned(), one.case.to_owned());
+            unlike.push(Unlike { suite, case, differences });
+            continue;
+        }
+        if let Some(one) = compared(one, other, margin) {
+            undescribed += usize::from(told.is_none() != retold.is_none());
+            cases.push(one);
+        }
+    }
     let alone = |own: &[Speeds<'_>], others: &[Speeds<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
     };
@@ -94,7 +122,29 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
         differences: differences(before, after),
         alone: [alone(&first, &second), alone(&second, &first)],
         cases,
+        unlike,
+        undescribed,
     }
+}
+
+/// The parameters that are not the same in both; one that only one of them has differs, too.
+fn retold_otherwise(
+    told: &BTreeMap<String, Value>,
+    retold: &BTreeMap<String, Value>,
+) -> Vec<Difference> {
+    let text = |value: Option<&Value>| match value {
+        None => "none".to_owned(),
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+    };
+    let names: BTreeSet<&String> = told.keys().chain(retold.keys()).collect();
+    let differs = names.into_iter().filter(|name| told.get(*name) != retold.get(*name));
+    differs
+        .map(|name| Difference {
+            fact: name.clone(),
+            values: [text(told.get(name)), text(retold.get(name))],
+        })
+        .collect()
 }
 
 /// The margin of two runs that nobody has set one for: 5 %, and 10 % on a virtual machine.
@@ -142,9 +192,12 @@ fn differences(before: &Run, after: &Run) -> Vec<Difference> {
             Some(Difference { fact: fact.clone(), values: [value.clone(), other.clone()] })
         })
         .collect();
-    if before.gush != after.gush {
-        let values = [before.gush.clone(), after.gush.clone()];
-        found.push(Difference { fact: "gush".to_owned(), values });
+    for (fact, values) in
+        [("gush", [&before.gush, &after.gush]), ("build", [&before.build, &after.build])]
+    {
+        if values[0] != values[1] && !values.iter().any(|value| value.is_empty()) {
+            found.push(Difference { fact: fact.to_owned(), values: values.map(Clone::clone) });
+        }
     }
     found
 }
@@ -152,7 +205,7 @@ fn differences(before: &Run, after: &Run) -> Vec<Difference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Measured, Sample};
+    use crate::model::{Described, Measured, Sample};
 
     fn run(speed: f64, others: Option<f64>) -> Run {
         let sample = |round: u32| Sample {
@@ -186,5 +239,31 @@ mod tests {
         );
         assert_eq!(verdict(2.0, Some(0.3)), Verdict::Slower, "half of it could not");
         assert_eq!(verdict(4.3, Some(f64::NAN)), Verdict::Faster, "no figure, no excuse");
+    }
+
+    #[test]
+    fn a_case_is_compared_with_itself_alone() {
+        let told = |bytes: Option<u64>| {
+            let described =
+                bytes.map(|bytes| Described::new("memory", "copy-1").with("bytes", bytes));
+            Run { cases: described.into_iter().collect(), ..run(4.0, None) }
+        };
+        let same = runs(&told(Some(1)), &told(Some(1)), 0.05);
+        assert_eq!((same.cases.len(), same.unlike.len(), same.undescribed), (1, 0, 0));
+        let other = runs(&told(Some(1)), &told(Some(2)), 0.05);
+        assert_eq!((other.cases.len(), other.alone), (0, [0, 0]));
+        let values = ["1", "2"].map(str::to_owned);
+        assert_eq!(other.unlike[0].differences, [Difference { fact: "bytes".into(), values }]);
+        let unknown = runs(&told(None), &told(Some(2)), 0.05);
+        assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
+        let older = runs(&told(None), &told(None), 0.05);
+        assert_eq!((older.cases.len(), older.undescribed), (1, 0));
+    }
+
+    #[test]
+    fn another_build_is_told() {
+        let built = |build: &str| Run { build: build.into(), ..run(4.0, None) };
+        assert_eq!(runs(&built("a1"), &built("b2"), 0.05).differences[0].fact, "build");
+        assert!(runs(&built(""), &built("b2"), 0.05).differences.is_empty());
     }
 }

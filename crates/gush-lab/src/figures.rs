@@ -1,9 +1,11 @@
-//! What a run says, case by case: medians with their intervals, and how many times the first case's.
+//! What a run says, case by case: medians with their intervals, and how many times those of the cases that they are measured against.
+
+use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::model::{Run, Sample};
-use crate::stats::{self, Estimate};
+use crate::model::{Described, Measured, Run, Sample};
+use crate::stats::{self, Estimate, Verdict};
 
 /// A case's figures in one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,15 +20,17 @@ pub struct Figure {
     pub samples: usize,
     /// The median.
     pub median: Estimate,
-    /// The median divided by that of the suite's first case, from samples of the same rounds.
-    pub times_first: Option<Estimate>,
+    /// The case that it is measured against, as the run says.
+    pub baseline: Option<String>,
+    /// The median divided by that of the baseline, from samples of the same rounds.
+    pub times: Option<Estimate>,
 }
 
-/// The figures of every case that has some, in the order in which the cases were first measured.
+/// The figures of every case that has some, suite by suite.
 ///
 /// ```
 /// use gush_lab::figures;
-/// use gush_lab::model::{Measured, Run, Sample};
+/// use gush_lab::model::{Described, Measured, Run, Sample};
 /// let sample = |case: &str, round, gib_per_s| Sample {
 ///     suite: "pipe".into(),
 ///     case: case.into(),
@@ -34,33 +38,66 @@ pub struct Figure {
 ///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
 /// };
 /// let samples = vec![sample("a", 1, 2.0), sample("b", 1, 6.0), sample("a", 2, 1.0), sample("b", 2, 3.0)];
-/// let found = figures::of(&Run { samples, ..Run::default() });
+/// let cases = vec![Described::new("pipe", "a"), Described::new("pipe", "b").against("a")];
+/// let found = figures::of(&Run { cases, samples, ..Run::default() });
 /// assert_eq!((found[1].case.as_str(), found[1].median.value), ("b", 4.5));
-/// assert_eq!(found[1].times_first.unwrap().low, 3.0);
+/// assert_eq!(found[1].times.unwrap().low, 3.0);
 /// ```
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
     let cases = cases(run);
     let figure = |case: &Speeds<'_>| {
-        let first = cases.iter().find(|first| first.suite == case.suite)?;
-        let rounds: Vec<(f64, f64)> = case
-            .rounds
-            .iter()
-            .filter_map(|&(round, speed)| {
-                let same = first.rounds.iter().find(|(other, _)| *other == round)?;
-                Some((speed, same.1))
-            })
-            .collect();
+        let described = described(run, case);
+        let baseline = described.and_then(|described| described.baseline.clone());
+        let against = baseline.as_deref().and_then(|name| {
+            cases.iter().find(|other| (other.suite, other.case) == (case.suite, name))
+        });
         Some(Figure {
             suite: case.suite.to_owned(),
             case: case.case.to_owned(),
             unit: case.unit,
             samples: case.rounds.len(),
             median: stats::median(&case.speeds())?,
-            times_first: stats::paired_ratio(&rounds),
+            times: against
+                .and_then(|other| stats::paired_ratio(&pairs(&case.rounds, &other.rounds))),
+            baseline,
         })
     };
     cases.iter().filter_map(figure).collect()
+}
+
+/// What the run says of a case.
+pub(crate) fn described<'r>(run: &'r Run, case: &Speeds<'_>) -> Option<&'r Described> {
+    run.cases
+        .iter()
+        .find(|known| (known.suite.as_str(), known.case.as_str()) == (case.suite, case.case))
+}
+
+/// The figures of both in each round that has both.
+fn pairs(of: &[(u32, f64)], to: &[(u32, f64)]) -> Vec<(f64, f64)> {
+    of.iter()
+        .filter_map(|&(round, figure)| {
+            let same = to.iter().find(|(other, _)| *other == round)?;
+            Some((figure, same.1))
+        })
+        .collect()
+}
+
+/// How many times as much as `to` the samples `of` have, round by round, and whether that can be told from no difference:
+/// one rule for tables and pages.
+pub(crate) fn paired(
+    of: &[&Sample],
+    to: &[&Sample],
+    figure: impl Fn(&Measured) -> Option<f64>,
+) -> Option<(Estimate, Verdict)> {
+    let figures = |samples: &[&Sample]| -> Vec<(u32, f64)> {
+        let one = |sample: &&Sample| Some((sample.round, figure(&sample.measured)?));
+        samples.iter().filter_map(one).collect()
+    };
+    let rounds = pairs(&figures(of), &figures(to));
+    let ratio = stats::paired_ratio(&rounds)?;
+    let verdict = Verdict::of(Some(&ratio), rounds.len(), stats::MARGIN);
+    Some((ratio, verdict))
 }
 
 /// All speeds of a case.
@@ -77,10 +114,10 @@ impl Speeds<'_> {
     }
 }
 
-/// The cases that have figures, in the order in which they were first measured.
+/// The cases that have figures, in the order in which the run describes them, or they were first measured.
 pub(crate) fn cases(run: &Run) -> Vec<Speeds<'_>> {
     let mut found: Vec<Speeds<'_>> = Vec::new();
-    let mut places = std::collections::HashMap::new();
+    let mut places = HashMap::new();
     for Sample { suite, case, round, measured } in &run.samples {
         let Some(speed) = measured.speed() else { continue };
         let place = *places.entry((suite.as_str(), case.as_str())).or_insert(found.len());
@@ -90,5 +127,12 @@ pub(crate) fn cases(run: &Run) -> Vec<Speeds<'_>> {
         }
         found[place].rounds.push((*round, speed));
     }
+    let place: HashMap<(&str, &str), usize> = run
+        .cases
+        .iter()
+        .enumerate()
+        .map(|(place, case)| ((case.suite.as_str(), case.case.as_str()), place))
+        .collect();
+    found.sort_by_key(|case| place.get(&(case.suite, case.case)).copied().unwrap_or(usize::MAX));
     found
 }

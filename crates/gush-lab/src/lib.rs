@@ -1,12 +1,12 @@
 //! Measuring: how fast this machine moves bytes, by which technique, and which of them are sound.
 //!
-//! [`pipe`] holds the two programs of the pipe speed test; [`suite`] says as data which cases a suite
-//! runs; [`runner`] takes the [`case`]s in turn, pinned, and keeps every raw sample as the [`model`] has
+//! [`pipe`] holds the two programs of the pipe speed test; [`suite`] has a room for each suite of cases, and
+//! the table of them; [`runner`] takes the [`case`]s in turn, pinned, and keeps every raw sample as the [`model`] has
 //! it; [`stats`] and [`table`] make them readable, [`csv`] leaves them raw.
 //!
 //! ```
-//! let ladder = gush_lab::suite::pipe::RUNGS;
-//! assert_eq!(ladder[0].name, "write-read");
+//! let names: Vec<&str> = gush_lab::suite::SUITES.iter().map(|suite| suite.name).collect();
+//! assert_eq!(names, ["pipe", "copy", "matrix", "memory", "pages", "relay"]);
 //! ```
 
 #[cfg(test)]

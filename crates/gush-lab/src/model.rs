@@ -15,8 +15,8 @@ use serde_json::Value;
 ///
 /// | suite | facts |
 /// |---|---|
-/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` |
-/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls` (name → count) |
+/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` (null where it was not shown), `evidence` |
+/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls`, `syscalls_published` (name → count) |
 /// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
 /// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, whatever backs them), `drop_ns_per_page` |
 /// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
@@ -85,6 +85,107 @@ pub struct Sample {
     pub measured: Measured,
 }
 
+/// What a case is, apart from its figures: all that a reader has to know before comparing it with another.
+///
+/// ```
+/// use gush_lab::model::Described;
+/// let case = Described::new("pipe", "write-splice-busy")
+///     .does("write → splice, both spinning")
+///     .against("write-read-busy")
+///     .with("pipe_bytes", 1 << 20);
+/// assert_eq!(case.identity["pipe_bytes"], 1 << 20);
+/// assert_eq!(case.unit, "GiB/s");
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Described {
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name, unique in its suite.
+    pub case: String,
+    /// Who does what, in a few words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub does: String,
+    /// The heading that it stands below, together with the cases that it can be compared with.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// The unit of its figure.
+    #[serde(default = "gib_per_s")]
+    pub unit: String,
+    /// The case of the same suite that it is measured against.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// The figure that somebody published for the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<Published>,
+    /// Everything that it was told, by name: figures of two runs are of the same thing where this is the same.
+    #[serde(default)]
+    pub identity: BTreeMap<String, Value>,
+}
+
+fn gib_per_s() -> String {
+    "GiB/s".to_owned()
+}
+
+/// A figure that somebody published.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    /// From, in the unit of the case.
+    pub from: f64,
+    /// To.
+    pub to: f64,
+    /// By whom, and of which machine.
+    pub source: String,
+}
+
+impl Described {
+    /// A case of which nothing more is known.
+    #[must_use]
+    pub fn new(suite: &str, case: &str) -> Self {
+        Self {
+            suite: suite.to_owned(),
+            case: case.to_owned(),
+            does: String::new(),
+            group: String::new(),
+            unit: gib_per_s(),
+            baseline: None,
+            published: None,
+            identity: BTreeMap::new(),
+        }
+    }
+
+    /// The same, with who does what in it.
+    #[must_use]
+    pub fn does(self, does: impl Into<String>) -> Self {
+        Self { does: does.into(), ..self }
+    }
+
+    /// The same, below a heading.
+    #[must_use]
+    pub fn group(self, group: impl Into<String>) -> Self {
+        Self { group: group.into(), ..self }
+    }
+
+    /// The same, measured against the case `baseline`; against none where it is that case.
+    #[must_use]
+    pub fn against(self, baseline: impl Into<String>) -> Self {
+        let baseline = Some(baseline.into()).filter(|name| *name != self.case);
+        Self { baseline, ..self }
+    }
+
+    /// The same, with a published figure.
+    #[must_use]
+    pub fn published(self, from: f64, to: f64, source: &str) -> Self {
+        Self { published: Some(Published { from, to, source: source.to_owned() }), ..self }
+    }
+
+    /// The same, with one more parameter.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.identity.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
 /// Something that makes figures doubtful, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
@@ -130,7 +231,7 @@ pub struct Failure {
 pub struct Machine {
     /// Names the machine: a hash of what does not change between boots.
     pub id: String,
-    /// `host`, `system`, `architecture`, `processor`, `processors`, `virtualisation`, `memory`, `kernel`,
+    /// `host`, `system`, `architecture`, `processor`, `processors`, `pinned`, `virtualisation`, `memory`, `kernel`,
     /// `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`, `pipe_max_bytes`,
     /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`,
     /// `governor`, `turbo`, `libc`: those that could be found out.
@@ -172,6 +273,9 @@ pub struct Run {
     pub others: Option<f64>,
     /// The version of gush.
     pub gush: String,
+    /// Names the program's build: the beginning of its hash.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub build: String,
     /// The command line.
     pub command: Vec<String>,
     /// Where it was made.
@@ -182,10 +286,47 @@ pub struct Run {
     /// The cases that were left out.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// What was to be measured, in the order of the suites; none in runs of an older gush.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<Described>,
     /// Every raw sample, in the order in which they were taken.
     #[serde(default)]
     pub samples: Vec<Sample>,
     /// What explains them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
+}
+
+impl Run {
+    /// The cases of a suite, in its order: as the run describes them, and then those that only samples name.
+    ///
+    /// ```
+    /// use gush_lab::model::{Described, Measured, Run, Sample};
+    /// let sample = |case: &str| Sample {
+    ///     suite: "pipe".into(),
+    ///     case: case.into(),
+    ///     round: 1,
+    ///     measured: Measured::default(),
+    /// };
+    /// let run = Run {
+    ///     cases: vec![Described::new("pipe", "known")],
+    ///     samples: vec![sample("older"), sample("known")],
+    ///     ..Run::default()
+    /// };
+    /// let names: Vec<String> = run.described("pipe").into_iter().map(|case| case.case).collect();
+    /// assert_eq!(names, ["known", "older"]);
+    /// ```
+    #[must_use]
+    pub fn described(&self, suite: &str) -> Vec<Described> {
+        let mut all: Vec<Described> =
+            self.cases.iter().filter(|case| case.suite == suite).cloned().collect();
+        let mut seen: std::collections::HashSet<String> =
+            all.iter().map(|case| case.case.clone()).collect();
+        for sample in self.samples.iter().filter(|sample| sample.suite == suite) {
+            if seen.insert(sample.case.clone()) {
+                all.push(Described::new(suite, &sample.case));
+            }
+        }
+        all
+    }
 }

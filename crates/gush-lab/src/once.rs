@@ -11,7 +11,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::case::Case;
-use crate::model::Measured;
+use crate::model::{Described, Measured};
 use crate::runner::{Conditions, children};
 use crate::{Error, affinity};
 
@@ -63,14 +63,14 @@ pub fn pin(processor: usize) -> Result<(), Error> {
 pub struct Single {
     /// The suite.
     pub suite: &'static str,
-    /// The case's name, unique in the suite.
-    pub name: &'static str,
     /// This program.
     pub program: PathBuf,
     /// The arguments after `gush lab once`.
     pub words: Vec<OsString>,
     /// Whether it stays on one processor.
     pub pinned: bool,
+    /// What it is.
+    pub described: Described,
 }
 
 impl Case for Single {
@@ -79,7 +79,11 @@ impl Case for Single {
     }
 
     fn name(&self) -> &str {
-        self.name
+        &self.described.case
+    }
+
+    fn described(&self) -> Described {
+        self.described.clone()
     }
 
     fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
@@ -102,9 +106,8 @@ pub struct Clock {
     started: Instant,
 }
 
-fn usage() -> Result<Usage, Error> {
-    getrusage(UsageWho::RUSAGE_SELF)
-        .map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
+fn usage(who: UsageWho) -> Result<Usage, Error> {
+    getrusage(who).map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
 }
 
 impl Clock {
@@ -113,7 +116,7 @@ impl Clock {
     /// # Errors
     /// What getrusage(2) answers.
     pub fn start() -> Result<Self, Error> {
-        let usage = usage()?;
+        let usage = usage(UsageWho::RUSAGE_SELF)?;
         Ok(Self { usage, started: Instant::now() })
     }
 
@@ -123,15 +126,14 @@ impl Clock {
     /// What getrusage(2) answers.
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
         let wall_s = self.started.elapsed().as_secs_f64();
-        let (before, after) = (self.usage, usage()?);
-        let seconds =
-            |of: fn(&Usage) -> TimeVal| (of(&after) - of(&before)).num_microseconds() as f64 / 1e6;
+        let (before, after) = (self.usage, usage(UsageWho::RUSAGE_SELF)?);
+        let (user_s, system_s) = worked(&before, &after);
         let more = |of: fn(&Usage) -> i64| of(&after) - of(&before);
         Ok(Measured {
             gib_per_s: gib_per_s(bytes, wall_s),
             wall_s: Some(wall_s),
-            user_s: Some(seconds(Usage::user_time)),
-            system_s: Some(seconds(Usage::system_time)),
+            user_s: Some(user_s),
+            system_s: Some(system_s),
             bytes,
             ..Measured::default()
         }
@@ -140,6 +142,45 @@ impl Clock {
         .with("switches", more(Usage::voluntary_context_switches))
         .with("preemptions", more(Usage::involuntary_context_switches)))
     }
+}
+
+/// The processor time of the processes that this one starts, and waits for, meanwhile.
+///
+/// ```
+/// use std::process::Command;
+/// let clock = gush_lab::once::ChildrenClock::start()?;
+/// Command::new("true").status().expect("true runs");
+/// assert!(clock.stop()?.user_s.unwrap() >= 0.0);
+/// # Ok::<(), gush_lab::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ChildrenClock(Usage);
+
+impl ChildrenClock {
+    /// Starts.
+    ///
+    /// # Errors
+    /// What getrusage(2) answers.
+    pub fn start() -> Result<Self, Error> {
+        Ok(Self(usage(UsageWho::RUSAGE_CHILDREN)?))
+    }
+
+    /// Stops: `user_s` and `system_s` of all children together.
+    ///
+    /// # Errors
+    /// What getrusage(2) answers.
+    pub fn stop(self) -> Result<Measured, Error> {
+        let after = usage(UsageWho::RUSAGE_CHILDREN)?;
+        let (user_s, system_s) = worked(&self.0, &after);
+        Ok(Measured { user_s: Some(user_s), system_s: Some(system_s), ..Measured::default() })
+    }
+}
+
+/// User and system seconds between two looks.
+fn worked(before: &Usage, after: &Usage) -> (f64, f64) {
+    let seconds =
+        |of: fn(&Usage) -> TimeVal| (of(after) - of(before)).num_microseconds() as f64 / 1e6;
+    (seconds(Usage::user_time), seconds(Usage::system_time))
 }
 
 /// Bytes in so many seconds as GiB/s; none where no time passed or nothing moved.

@@ -1,84 +1,279 @@
-//! Samples as a table for people, with bars.
+//! Samples as a table for people: intervals, the case each one is measured against, and bars.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::model::Sample;
-use crate::stats::Summary;
+use crate::count::{self, Calls};
+use crate::figures;
+use crate::model::{Described, Run, Sample};
+use crate::stats::{self, Estimate, Summary, Verdict};
+use crate::suite::{Quantity, Suite};
 
 const BAR_CELLS: usize = 30;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// A line for each case in the order of the samples: median, range, times the first case; sound or not,
-/// where the samples tell that.
+/// The samples of one suite: a line for each case below the heading of its group, with the suite's figures; the system
+/// calls where they were counted.
+///
+/// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be trusted, and the
+/// least and the most stand in brackets.
 ///
 /// ```
-/// use gush_lab::model::{Measured, Sample};
-/// let sample = |case: &str, gib_per_s| Sample {
-///     suite: "memory".into(),
+/// use gush_lab::model::{Described, Measured, Run, Sample};
+/// use gush_lab::{suite, table};
+/// let sample = |case: &str, round, gib_per_s| Sample {
+///     suite: "pipe".into(),
 ///     case: case.into(),
-///     round: 1,
+///     round,
 ///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
 /// };
-/// let text = gush_lab::table::of(&[sample("slow", 1.5), sample("fast", 3.0)]);
-/// assert!(text.lines().nth(2).unwrap().contains("2.0x"));
+/// let samples = (1..6).flat_map(|round| [sample("slow", round, 1.5), sample("fast", round, 3.0)]);
+/// let run = Run {
+///     cases: vec![Described::new("pipe", "slow"), Described::new("pipe", "fast").against("slow")],
+///     samples: samples.collect(),
+///     ..Run::default()
+/// };
+/// let text = table::of(&run, suite::named("pipe").unwrap());
+/// assert!(text.lines().nth(2).unwrap().contains("2.00x slow"), "{text}");
 /// ```
 #[must_use]
-pub fn of(samples: &[Sample]) -> String {
-    let rows = rows(samples);
-    let first = rows.first().map_or(0.0, |row| row.speed.median);
-    let most = rows.iter().map(|row| row.speed.median).fold(0.0, f64::max);
-    let width = rows.iter().map(|row| row.case.len()).max().unwrap_or(0).max(4);
-    let tells_sound = rows.iter().any(|row| row.sound.is_some());
-    let sound_column = |text: &str| if tells_sound { format!("  {text:5}") } else { String::new() };
-    let mut text = format!(
-        "{:width$}  {:>8}  {:>17}  {:>8}{}\n",
-        "case",
-        "GiB/s",
-        "least … most",
-        "x first",
-        sound_column("sound")
-    );
-    for Row { case, sound, speed } in &rows {
-        let range = format!("{:.2} … {:.2}", speed.least, speed.most);
-        let times = format!("{:.1}x", if first > 0.0 { speed.median / first } else { 0.0 });
-        let sound = sound_column(sound.map_or("", |sound| if sound { "yes" } else { "NO" }));
-        let bar = bar(speed.median, most);
-        // Writing to a String cannot fail.
-        let _ = writeln!(
-            text,
-            "{case:width$}  {:8.2}  {range:>17}  {times:>8}{sound}  {bar}",
-            speed.median
-        );
+pub fn of(run: &Run, suite: &Suite) -> String {
+    let rows = rows(run, suite);
+    let mut text = String::new();
+    let Some(width) = rows.iter().map(|row| row.name().len()).max() else { return text };
+    let layout = Layout::of(&rows, suite, width.max("case".len()));
+    let mut heading = None;
+    for row in &rows {
+        if heading != Some(&row.heading) {
+            if heading.is_some() {
+                text.push('\n');
+            }
+            if !row.heading.is_empty() {
+                let _ = writeln!(text, "{}", row.heading);
+            }
+            layout.head(&mut text);
+            heading = Some(&row.heading);
+        }
+        let most = rows.iter().filter(|other| other.heading == row.heading);
+        let most = most.filter_map(Row::figure).fold(0.0, f64::max);
+        layout.row(&mut text, row, most);
     }
+    layout.notes(&mut text, &rows);
+    system_calls(&mut text, run, suite);
     text
 }
 
+/// A case and its samples.
 struct Row<'a> {
-    case: &'a str,
-    sound: Option<bool>,
-    speed: Summary,
+    described: Described,
+    samples: Vec<&'a Sample>,
+    heading: String,
+    /// Of the suite's figures, in their order.
+    figures: Vec<Option<Estimate>>,
+    times: Option<(Estimate, Verdict)>,
 }
 
-fn rows(samples: &[Sample]) -> Vec<Row<'_>> {
-    let mut names: Vec<&str> = Vec::new();
-    for sample in samples {
-        if !names.contains(&sample.case.as_str()) {
-            names.push(&sample.case);
+impl Row<'_> {
+    fn name(&self) -> &str {
+        &self.described.case
+    }
+
+    fn figure(&self) -> Option<f64> {
+        self.figures.first()?.map(|figure| figure.value)
+    }
+
+    fn is_sure(&self) -> bool {
+        self.samples.len() >= stats::FEWEST_SAMPLES
+    }
+
+    /// What the hostile reader found; none where nobody looked.
+    fn sound(&self) -> Option<&Value> {
+        self.samples.iter().find_map(|sample| sample.measured.facts.get("sound"))
+    }
+}
+
+fn rows<'a>(run: &'a Run, suite: &Suite) -> Vec<Row<'a>> {
+    let own = || run.samples.iter().filter(|sample| sample.suite == suite.name);
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for described in run.described(suite.name) {
+        let samples: Vec<&Sample> = own().filter(|sample| sample.case == described.case).collect();
+        let Some(first) = samples.first() else { continue };
+        let along = suite.axis.and_then(|axis| {
+            let bytes = first.measured.facts.get(axis.fact)?.as_u64()?;
+            Some(format!("{}: {}", axis.label, size_text(bytes)))
+        });
+        let parts = [along, Some(described.group.clone()).filter(|group| !group.is_empty())];
+        let figures = suite.quantities.iter().map(|quantity| estimate(&samples, quantity));
+        rows.push(Row {
+            heading: parts.into_iter().flatten().collect::<Vec<_>>().join(". "),
+            figures: figures.collect(),
+            times: None,
+            samples,
+            described,
+        });
+    }
+    let times: Vec<_> = rows.iter().map(|row| times(row, &rows, suite)).collect();
+    for (row, times) in rows.iter_mut().zip(times) {
+        row.times = times;
+    }
+    rows
+}
+
+fn estimate(samples: &[&Sample], quantity: &Quantity) -> Option<Estimate> {
+    let values: Vec<f64> =
+        samples.iter().filter_map(|sample| (quantity.of)(&sample.measured)).collect();
+    stats::median(&values)
+}
+
+/// How many times its baseline, round by round.
+fn times(row: &Row<'_>, rows: &[Row<'_>], suite: &Suite) -> Option<(Estimate, Verdict)> {
+    let baseline = row.described.baseline.as_deref()?;
+    let other = rows.iter().find(|other| other.name() == baseline)?;
+    figures::paired(&row.samples, &other.samples, suite.quantities.first()?.of)
+}
+
+/// Which columns there are, and how wide the cases' is.
+struct Layout<'a> {
+    suite: &'a Suite,
+    width: usize,
+    /// Which of the suite's figures any case has.
+    has: Vec<bool>,
+    /// How wide the column of baselines is; 0 without.
+    baselines: usize,
+    tells_sound: bool,
+}
+
+impl<'a> Layout<'a> {
+    fn of(rows: &[Row<'_>], suite: &'a Suite, width: usize) -> Self {
+        let has = |place: usize| rows.iter().any(|row| row.figures[place].is_some());
+        let baselines = rows.iter().map(|row| baseline(row).len()).max().unwrap_or(0);
+        Self {
+            suite,
+            width,
+            has: (0..suite.quantities.len()).map(has).collect(),
+            baselines,
+            tells_sound: rows.iter().any(|row| row.sound().is_some()),
         }
     }
-    let row = |case| {
-        let own =
-            || samples.iter().map(|s| (&s.case, &s.measured)).filter(|(name, _)| *name == case);
-        let speeds: Vec<f64> = own().filter_map(|(_, measured)| measured.gib_per_s).collect();
-        let told = |measured: &crate::model::Measured| {
-            measured.facts.get("sound").and_then(Value::as_bool)
-        };
-        let sound = own().filter_map(|(_, measured)| told(measured)).reduce(|all, one| all && one);
-        Some(Row { case, sound, speed: Summary::of(&speeds)? })
+
+    fn head(&self, text: &mut String) {
+        let _ = write!(text, "{:1$}", "case", self.width);
+        for (place, quantity) in self.suite.quantities.iter().enumerate() {
+            match place {
+                0 => {
+                    let _ = write!(text, "  {:>9}  {:>19}", quantity.unit, "95 % interval");
+                }
+                _ if self.has[place] => {
+                    let _ = write!(text, "  {:>9}", quantity.unit);
+                }
+                _ => {}
+            }
+        }
+        if self.baselines > 0 {
+            let _ = write!(text, "  {:1$}", "times", self.baselines);
+        }
+        if self.tells_sound {
+            let _ = write!(text, "  sound");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+
+    fn row(&self, text: &mut String, row: &Row<'_>, most: f64) {
+        let _ = write!(text, "{:1$}", row.name(), self.width);
+        for (place, figure) in row.figures.iter().enumerate() {
+            if place > 0 && !self.has[place] {
+                continue;
+            }
+            let value = figure.map_or_else(String::new, |figure| number(figure.value));
+            let _ = write!(text, "  {value:>9}");
+            if place == 0 {
+                let _ = write!(text, "  {:>19}", interval(row));
+            }
+        }
+        if self.baselines > 0 {
+            let _ = write!(text, "  {:1$}", baseline(row), self.baselines);
+        }
+        if self.tells_sound {
+            let sound = match row.sound() {
+                Some(Value::Bool(true)) => "yes",
+                Some(Value::Bool(false)) => "NO",
+                Some(_) => "?",
+                None => "",
+            };
+            let _ = write!(text, "  {sound:5}");
+        }
+        let _ = write!(text, "  {}", bar(row.figure().unwrap_or(0.0), most));
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+
+    fn notes(&self, text: &mut String, rows: &[Row<'_>]) {
+        if rows.iter().any(|row| !row.is_sure()) {
+            let _ = writeln!(
+                text,
+                "In brackets: least and most of fewer than {} samples, too few for an interval.",
+                stats::FEWEST_SAMPLES
+            );
+        }
+        let told = |row: &&Row<'_>| matches!(row.times, Some((_, Verdict::CannotTell)));
+        if rows.iter().any(|row| told(&row)) {
+            let _ = writeln!(
+                text,
+                "A question mark: cannot be told from the case that it is measured against."
+            );
+        }
+        let unknown = |row: &Row<'_>| row.sound().is_some_and(Value::is_null);
+        if rows.iter().any(unknown) {
+            text.push_str("Sound '?': the hostile reader saw no byte change, and nobody promises that none does.\n");
+        }
+    }
+}
+
+fn interval(row: &Row<'_>) -> String {
+    match row.figures.first().copied().flatten() {
+        Some(Estimate { low, high, .. }) if row.is_sure() => {
+            format!("{} … {}", number(low), number(high))
+        }
+        Some(_) => {
+            let of = |sample: &&Sample| sample.measured.speed();
+            let values: Vec<f64> = row.samples.iter().filter_map(of).collect();
+            Summary::of(&values).map_or_else(String::new, |Summary { least, most, .. }| {
+                format!("({} … {})", number(least), number(most))
+            })
+        }
+        None => String::new(),
+    }
+}
+
+/// `2.31x write-read`, or `1.02x? write-read` where nobody can tell.
+fn baseline(row: &Row<'_>) -> String {
+    let Some((ratio, verdict)) = &row.times else { return String::new() };
+    let doubt = if *verdict == Verdict::CannotTell { "?" } else { "" };
+    let name = row.described.baseline.as_deref().unwrap_or_default();
+    format!("{}x{doubt} {name}", number(ratio.value))
+}
+
+/// With as many decimals as make three digits.
+fn number(value: f64) -> String {
+    let decimals = match value.abs() {
+        v if v >= 100.0 => 0,
+        v if v >= 10.0 => 1,
+        v if v >= 0.1 => 2,
+        _ => 4,
     };
-    names.into_iter().filter_map(row).collect()
+    format!("{value:.decimals$}")
+}
+
+/// `4096` as `4K`: the largest unit that leaves no rest.
+#[must_use]
+pub(crate) fn size_text(bytes: u64) -> String {
+    const UNITS: [(u32, &str); 3] = [(30, "G"), (20, "M"), (10, "K")];
+    UNITS
+        .iter()
+        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
+        .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
 }
 
 /// As long as `value` is large beside `most`; something even for the smallest.
@@ -99,9 +294,117 @@ pub fn bar(value: f64, most: f64) -> String {
     bar
 }
 
+/// The calls of the cases that were counted, along the axis for the largest value alone.
+fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
+    let fact = |sample: &Sample, name: &str| calls(sample.measured.facts.get(name)?);
+    let along = |sample: &Sample| {
+        sample.measured.facts.get(suite.axis.map_or("", |axis| axis.fact)).and_then(Value::as_u64)
+    };
+    let mut counted: Vec<(&Sample, Calls)> = Vec::new();
+    for sample in run.samples.iter().filter(|sample| sample.suite == suite.name) {
+        if let Some(own) = fact(sample, "syscalls")
+            && !counted.iter().any(|(known, _)| known.case == sample.case)
+        {
+            counted.push((sample, own));
+        }
+    }
+    let largest = counted.iter().filter_map(|(sample, _)| along(sample)).max();
+    counted.retain(|(sample, _)| along(sample) == largest);
+    let place = |sample: &Sample| run.cases.iter().position(|known| known.case == sample.case);
+    counted.sort_by_key(|(sample, _)| place(sample));
+    if counted.is_empty() {
+        return;
+    }
+    let lines: Vec<String> = counted.iter().map(|(_, calls)| count::line(calls)).collect();
+    let title = largest.map_or("system calls".to_owned(), |bytes| {
+        format!("system calls for {}", size_text(bytes))
+    });
+    let width = counted.iter().map(|(sample, _)| sample.case.len()).max().unwrap_or(0).max(4);
+    let calls_width = lines.iter().map(String::len).max().unwrap_or(0).max(title.len());
+    let _ = writeln!(text, "\n{:width$}  {title:calls_width$}  {:>7}  published", "case", "in all");
+    for ((sample, own), line) in counted.iter().zip(&lines) {
+        let in_all = fact(sample, "syscalls_in_all").map_or(0, |calls| calls.values().sum());
+        let told = match fact(sample, "syscalls_published") {
+            None => String::new(),
+            Some(published) if count::agrees(own, &published) => "the same".to_owned(),
+            Some(published) => format!("DIFFERS: {}", count::line(&published)),
+        };
+        let line = format!("{:width$}  {line:calls_width$}  {in_all:>7}  {told}", sample.case);
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text.push_str(
+        "The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
+         so they stand in the published table, whose programs are C. In all: every call of our process.\n",
+    );
+}
+
+fn calls(value: &Value) -> Option<Calls> {
+    let calls = value.as_object()?;
+    Some(calls.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Measured;
+    use crate::suite;
+
+    fn run(cases: &[(&str, Option<&str>, &[f64])]) -> Run {
+        let mut run = Run::default();
+        for (case, baseline, speeds) in cases {
+            let described = Described::new("pipe", case).group("Spinning");
+            run.cases.push(match baseline {
+                Some(baseline) => described.against(*baseline),
+                None => described,
+            });
+            run.samples.extend((1..).zip(*speeds).map(|(round, speed)| Sample {
+                suite: "pipe".into(),
+                case: (*case).into(),
+                round,
+                measured: Measured { gib_per_s: Some(*speed), ..Measured::default() },
+            }));
+        }
+        run
+    }
+
+    fn shown(run: &Run) -> String {
+        of(run, suite::named("pipe").expect("a suite"))
+    }
+
+    #[test]
+    fn cases_stand_in_the_order_of_the_suite_and_not_of_the_samples() {
+        let mut run = run(&[("a", None, &[1.0; 5]), ("b", None, &[2.0; 5])]);
+        run.samples.reverse();
+        let text = shown(&run);
+        let [heading, head, a, b] = text.lines().collect::<Vec<_>>()[..] else { panic!("{text}") };
+        assert_eq!(heading, "Spinning");
+        assert!(
+            head.starts_with("case") && head.contains("GiB/s") && head.contains("95 % interval")
+        );
+        assert!(a.starts_with("a ") && b.starts_with("b "), "{text}");
+    }
+
+    #[test]
+    fn a_case_stands_beside_its_own_baseline() {
+        let odd = [1.0, 9.0, 0.9, 1.0, 8.0];
+        let text = shown(&run(&[
+            ("first", None, &[100.0; 5]),
+            ("measure", None, &[2.0; 5]),
+            ("twice", Some("measure"), &[4.0; 5]),
+            ("doubtful", Some("measure"), &odd),
+            ("alone", Some("absent"), &[4.0; 5]),
+        ]));
+        assert!(text.contains("2.00x measure"), "{text}");
+        assert!(text.contains("0.50x? measure") && text.contains("cannot be told from"), "{text}");
+        assert!(!text.contains("absent"), "{text}");
+    }
+
+    #[test]
+    fn too_few_samples_have_no_interval() {
+        let text = shown(&run(&[("few", None, &[1.0, 2.0]), ("more", None, &[1.0; 5])]));
+        assert!(text.contains("(1.00 … 2.00)") && text.contains(" 1.00 … 1.00"), "{text}");
+        assert!(text.ends_with("too few for an interval.\n"), "{text}");
+    }
 
     #[test]
     fn bars_are_as_long_as_figures_are_large() {
@@ -109,5 +412,14 @@ mod tests {
         assert_eq!(bar(0.5, 1.0).chars().count(), BAR_CELLS / 2);
         assert_eq!(bar(0.0001, 1.0), "▏");
         assert_eq!(bar(0.0, 0.0), "");
+    }
+
+    #[test]
+    fn sizes_are_named_by_the_largest_unit_without_a_rest() {
+        for (bytes, text) in
+            [(4096, "4K"), (512 << 20, "512M"), (1 << 30, "1G"), (4097, "4097"), (0, "0")]
+        {
+            assert_eq!(size_text(bytes), text);
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{one, runs};
-use gush_lab::model::{Attachment, Failure, Run, Sample, Warning};
+use gush_lab::model::{Attachment, Described, Failure, Run, Sample, Warning};
 use gush_lab::report;
 
 /// Without the files inside the page, which are tested by themselves.
@@ -89,8 +89,8 @@ fn figures_stand_beside_the_published_ones() {
 
 #[test]
 fn sentences_follow_the_samples() {
-    let pair = |write: [f64; 5], fresh: [f64; 5]| {
-        let case = |case: &str, speeds: [f64; 5]| {
+    let pair = |write: [f64; 5], fresh: [f64; 5], sound: bool| {
+        let case = |case: &str, speeds: [f64; 5], sound: bool| {
             let sample = |(round, speed): (u32, f64)| {
                 let measured =
                     gush_lab::model::Measured { gib_per_s: Some(speed), ..Default::default() };
@@ -98,21 +98,47 @@ fn sentences_follow_the_samples() {
                     suite: "pipe".into(),
                     case: case.into(),
                     round,
-                    measured: measured.with("sound", true),
+                    measured: measured.with("sound", sound),
                 }
             };
             (1..).zip(speeds).map(sample).collect::<Vec<_>>()
         };
-        let samples = [case("write-read", write), case("fresh-splice", fresh)].concat();
-        report::html(&[Run { samples, ..one_without_samples() }])
+        let samples =
+            [case("write-read-busy", write, true), case("fresh-read", fresh, sound)].concat();
+        let described = |name| Described::new("pipe", name).group("Both spinning");
+        let cases = vec![
+            described("write-read-busy"),
+            described("fresh-read").does("new pages").against("write-read-busy"),
+        ];
+        report::html(&[Run { samples, cases, ..one_without_samples() }])
     };
-    let clear = pair([1.0, 1.1, 0.9, 1.0, 1.0], [9.0, 9.1, 9.2, 8.9, 9.0]);
+    let (slow, fast) = ([1.0, 1.1, 0.9, 1.0, 1.0], [9.0, 9.1, 9.2, 8.9, 9.0]);
+    let clear = pair(slow, fast, true);
+    let gain =
+        "<code>fresh-read</code> (new pages) does <strong>9.00</strong> GiB/s, 9.00\u{a0}times (";
+    assert_eq!(clear.matches(gain).count(), 2, "headline and section: {clear}");
+    assert!(clear.contains("what <code>write-read-busy</code> does"), "{clear}");
+    let doubtful = pair([1.0, 9.0, 0.9, 1.0, 8.0], [2.0, 1.1, 9.2, 0.9, 7.0], true);
     assert!(
-        clear.contains("<code>fresh-splice</code>, does 9.00, which is 9.00\u{a0}times ("),
-        "{clear}"
+        doubtful.contains("Both spinning: nothing was clearly faster than its measure."),
+        "{doubtful}"
     );
-    let doubtful = pair([1.0, 9.0, 0.9, 1.0, 8.0], [2.0, 1.1, 9.2, 0.9, 7.0]);
-    assert!(doubtful.contains("no sound way for any data was clearly faster"), "{doubtful}");
+    let unsound = pair(slow, fast, false);
+    assert!(!unsound.contains(gain), "no headline for what is not sound: {unsound}");
+    assert!(unsound.contains("does 9.00 GiB/s and is not sound"), "{unsound}");
+}
+
+/// A headline compares like with like: a gain over a case of another group is none of it.
+#[test]
+fn no_headline_compares_a_group_with_another() {
+    let mut run = one();
+    for case in run.cases.iter_mut().filter(|case| case.suite == "pipe") {
+        case.group = format!("alone: {}", case.case);
+    }
+    run.samples.retain(|sample| sample.suite == "pipe");
+    let page = report::html(&[run]);
+    let headline = &page[page.find("<h1>").unwrap()..page.find("</h1>").unwrap()];
+    assert!(!headline.contains("times"), "{headline}");
 }
 
 fn one_without_samples() -> Run {
@@ -164,6 +190,15 @@ fn what_an_import_brings_is_text() {
         sample.case = format!("{HOSTILE}{}", sample.case);
         for (_, fact) in sample.measured.facts.iter_mut().filter(|(_, fact)| fact.is_string()) {
             *fact = format!("{HOSTILE}{}", fact.as_str().unwrap()).into();
+        }
+    }
+    for case in &mut run.cases {
+        case.case = format!("{HOSTILE}{}", case.case);
+        case.baseline = case.baseline.take().map(|name| format!("{HOSTILE}{name}"));
+        case.does = HOSTILE.into();
+        case.group = HOSTILE.into();
+        if let Some(published) = &mut case.published {
+            published.source = HOSTILE.into();
         }
     }
     run.samples.push(Sample { suite: HOSTILE.into(), ..run.samples[0].clone() });

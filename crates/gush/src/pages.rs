@@ -240,6 +240,18 @@ impl Lent {
         self.0.as_slice()
     }
 
+    /// The memory, to look at: which kind of pages back it, for instance ([`crate::hugepage::count`]).
+    ///
+    /// ```
+    /// let lent = gush::Pages::new(4096)?.lend();
+    /// assert_eq!(lent.pages().len_bytes(), 4096);
+    /// # Ok::<(), gush::Errno>(())
+    /// ```
+    #[must_use]
+    pub fn pages(&self) -> &Pages {
+        &self.0
+    }
+
     /// Puts the pages of `range` into the pipe `to` by vmsplice(2), without waiting; answers how many bytes.
     ///
     /// With `gift` (`SPLICE_F_GIFT`) start and length must be page-aligned.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gush_lab::compare::{self, Compared, Comparison};
+use gush_lab::compare::{self, Compared, Comparison, Difference, Unlike};
 use gush_lab::stats::Verdict;
-use gush_lab::store::StoreError;
+use gush_lab::store::{Entry, StoreError};
 
 use super::history::interval;
 use super::screen::Screen;
@@ -22,12 +22,12 @@ use crate::talk::{Talker, os_text};
                   wide as other programs on the machine can have made the difference."
 )]
 pub struct Options {
-    /// The run to compare with
+    /// The run to compare with [default: the one before the judged one with the same suites, on the same machine]
     #[arg(value_name = "RUN")]
-    first: String,
-    /// The run to judge
+    first: Option<String>,
+    /// The run to judge [default: the last one that has samples]
     #[arg(value_name = "RUN")]
-    second: String,
+    second: Option<String>,
     /// Leave differences up to so many percent undecided [default: 5; 10 on a virtual machine]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
@@ -61,7 +61,7 @@ pub fn run(options: &Options) -> ExitCode {
     match screen.ended() {
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
         Ok(()) if comparison.cases.is_empty() => {
-            talker.fail("the two runs have no case with figures in common")
+            talker.fail("the two runs have no case in common that measured the same")
         }
         Ok(()) => ExitCode::SUCCESS,
     }
@@ -69,17 +69,50 @@ pub fn run(options: &Options) -> ExitCode {
 
 fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {
     let store = open_to_read(talker, options.db.as_ref())?;
-    let run = |word: &str| store.run(&store.find(word)?);
-    let (first, second) = (run(&options.first)?, run(&options.second)?);
+    let [first, second] = match (&options.first, &options.second) {
+        (Some(first), Some(second)) => [store.find(first)?, store.find(second)?],
+        (first, _) => {
+            usual(&store.runs()?, first.as_ref().map(|word| store.find(word)).transpose()?)?
+        }
+    };
+    let (first, second) = (store.run(&first)?, store.run(&second)?);
     let margin = options.margin.unwrap_or_else(|| compare::usual_margin(&first, &second));
     Ok(compare::runs(&first, &second, margin))
+}
+
+/// The newest run with samples, and the newest before it, unless `first` is named, of the same machine with a suite in common.
+fn usual(entries: &[Entry], first: Option<String>) -> Result<[String; 2], StoreError> {
+    let is_first = |entry: &Entry| first.as_ref() == Some(&entry.run.id);
+    let measured = |entry: &&Entry| entry.samples > 0 && !is_first(entry);
+    let mut newest_first = entries.iter().rev().filter(measured);
+    let judged = newest_first.next();
+    let is_like = |entry: &&Entry| {
+        judged.is_some_and(|judged| {
+            entry.run.machine.id == judged.run.machine.id
+                && entry.suites.iter().any(|suite| judged.suites.contains(suite))
+        })
+    };
+    let like = newest_first.find(is_like).map(|entry| entry.run.id.clone());
+    let before = first.clone().or(like);
+    match (before, judged) {
+        (Some(before), Some(judged)) => Ok([before, judged.run.id.clone()]),
+        _ => Err(StoreError::NoSuchRun(
+            "there are no two runs of one machine with a suite in common: measure again, or name two runs \
+             (gush lab history lists them)"
+                .to_owned(),
+        )),
+    }
 }
 
 /// If other programs took more than this part, the usual margin is wider and the user is told.
 const DISTURBING: f64 = 0.05;
 
+/// So many comparisons have a wrong one among them by chance.
+const MANY: usize = 10;
+
 fn table(comparison: &Comparison) -> String {
-    let Comparison { runs, margin, others, differences, cases, alone } = comparison;
+    let Comparison { runs, margin, others, differences, cases, unlike, undescribed, alone } =
+        comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
     for difference in differences {
         let [before, after] = &difference.values;
@@ -117,6 +150,27 @@ fn table(comparison: &Comparison) -> String {
         count(Verdict::CannotTell),
         margin * 100.0
     );
+    if cases.len() >= MANY {
+        text += &format!(
+            "of {} comparisons at 95 % up to {} can be wrong by chance\n",
+            cases.len(),
+            cases.len().div_ceil(20)
+        );
+    }
+    for Unlike { suite, case, differences } in unlike {
+        let told = differences.iter().map(|Difference { fact, values: [before, after] }| {
+            format!("{fact}: {before} → {after}")
+        });
+        text += &format!(
+            "not compared: {suite} {case} is not the same in both: {}\n",
+            told.collect::<Vec<_>>().join("; ")
+        );
+    }
+    if *undescribed > 0 {
+        text += &format!(
+            "{undescribed} cases are compared by their names only: one of the runs does not say what it measured\n"
+        );
+    }
     for (index, alone) in alone.iter().enumerate().filter(|(_, alone)| **alone > 0) {
         text += &format!("{alone} cases have figures in {} only\n", runs[index]);
     }

@@ -10,19 +10,20 @@ use gush_lab::Error;
 use gush_lab::explain::{self, Kind, Share, Stacks};
 use gush_lab::model::{Attachment, Run};
 use gush_lab::runner::interrupt;
+use gush_lab::suite::{self, SUITES};
 use gush_lab::{report, transfer};
 use gush_tree::quote;
 use serde_json::{Value, json};
 
 use super::screen::Screen;
 use super::session::{self, Keep};
-use super::suite::this_program;
+use super::suites::this_program;
 use crate::files::takes_text_in_its_directory;
 use crate::talk::Talker;
 
 /// Where a case's time goes: a kernel profile, in words, figures and a picture
 ///
-/// Runs one case of a suite under perf, sums up the functions of the kernel that were at work, and says which
+/// Runs one case of a suite under perf, which records the measurement alone and no preparation; sums up the functions of the kernel that were at work, and says which
 /// subjects they belong to. perf and the permission to profile the kernel are needed; without them the
 /// command tells the remedy.
 #[derive(Debug, Parser)]
@@ -43,7 +44,7 @@ pub struct Options {
     /// Show the kernel's call path down to N levels
     #[arg(long, value_name = "N", default_value = "8")]
     depth: usize,
-    /// Copy in DIR while the kernel's functions are traced (copy's cases, for root)
+    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (copy's cases)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// Print the account as one JSON object
@@ -54,15 +55,6 @@ pub struct Options {
     /// Options of the suite, after --, such as -- --bytes 256M
     #[arg(value_name = "OPTION", last = true)]
     options: Vec<String>,
-}
-
-/// The commands with `--only`: these have cases.
-fn suites() -> Vec<String> {
-    let takes_only = |command: &&clap::Command| {
-        command.get_arguments().any(|argument| argument.get_id() == "only")
-    };
-    let lab = super::command();
-    lab.get_subcommands().filter(takes_only).map(|suite| suite.get_name().to_owned()).collect()
 }
 
 /// A case by the names of its suite and of the case.
@@ -80,11 +72,11 @@ impl Named {
         };
         match text.split_once(':') {
             Some((suite, case)) if is_word(suite) && is_word(case) => {
-                let suites = suites();
-                if !suites.iter().any(|known| known == suite) {
+                if suite::named(suite).is_none() {
+                    let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
                     return Err(format!(
                         "no suite is called '{suite}'; there are {}",
-                        suites.join(", ")
+                        names.join(", ")
                     ));
                 }
                 Ok(Self { suite: suite.to_owned(), case: case.to_owned() })
@@ -121,6 +113,11 @@ impl Options {
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
+        let dir = self.dir.to_string_lossy();
+        let has_dir = |suite: &suite::Suite| suite.options.iter().any(|one| one.name == "dir");
+        if suite::named(suite).is_some_and(has_dir) {
+            words.extend(["--dir", &dir]);
+        }
         words.extend(self.options.iter().map(String::as_str));
         let recording = explain::perf::record(&this_program()?, &words)?;
         if interrupt::requested() {

@@ -166,19 +166,22 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
         if figure.suite != suite {
             suite = &figure.suite;
             text += &format!(
-                "\n{suite}\n{:width$}  {:>9}  {:>19}  {:>8}  {:>17}  samples\n",
-                "case", figure.unit, "95 % interval", "x first", "95 % interval"
+                "\n{suite}\n{:width$}  {:>9}  {:>19}  samples  {:>8}  {:>17}  what\n",
+                "case", figure.unit, "95 % interval", "times", "95 % interval"
             );
         }
-        let Figure { case, median, times_first, samples, .. } = figure;
-        let (times, interval) = times_first.as_ref().map_or_else(Default::default, |times| {
+        let Figure { case, median, times, baseline, samples, .. } = figure;
+        let baseline = baseline.as_deref().filter(|_| times.is_some()).unwrap_or_default();
+        let (times, interval) = times.as_ref().map_or_else(Default::default, |times| {
             (format!("{:.2}x", times.value), interval(times))
         });
-        text += &format!(
-            "{case:width$}  {:9.3}  {:>19}  {times:>8}  {interval:>17}  {samples}\n",
+        let line = format!(
+            "{case:width$}  {:9.3}  {:>19}  {samples:>7}  {times:>8}  {interval:>17}  {baseline}",
             median.value,
             self::interval(median)
         );
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }

@@ -1,29 +1,24 @@
-//! `gush lab`: suites of measurements, one file each; [`suite`] runs them all in the same way.
+//! `gush lab`: a command for each suite, all made in the same way ([`suites`]), and those that work on runs.
 
 mod compare;
-mod copy;
 mod explain;
 mod export;
 mod history;
 mod import;
 mod limit;
-mod matrix;
-mod memory;
 mod once;
-mod pages;
-mod pipe;
-mod relay;
 mod report;
 mod reporting;
 mod screen;
 mod session;
-mod suite;
+mod suites;
 mod tour;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand};
+use gush_lab::suite::{self, Suite};
 
 use crate::args;
 
@@ -46,14 +41,6 @@ struct Lab {
 #[derive(Debug, Subcommand)]
 enum Part {
     Explain(explain::Options),
-    Matrix(matrix::Options),
-    Pipe(pipe::Options),
-    Copy(copy::Options),
-    Pages(pages::Options),
-    Memory(memory::Options),
-    #[command(hide = true)]
-    Once(once::Options),
-    Relay(relay::Options),
     History(history::Options),
     Compare(compare::Options),
     Export(export::Options),
@@ -61,27 +48,45 @@ enum Part {
     Report(report::Options),
 }
 
+/// The arguments: a suite with its own, or one of the commands that are written by hand.
+enum Chosen {
+    Suite(&'static Suite, ArgMatches),
+    Once(ArgMatches),
+    Other(Lab),
+}
+
+impl FromArgMatches for Chosen {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let chosen = matches.subcommand().and_then(|(name, own)| match suite::named(name) {
+            Some(suite) => Some(Self::Suite(suite, own.clone())),
+            None => (name == "once").then(|| Self::Once(own.clone())),
+        });
+        chosen.map_or_else(|| Lab::from_arg_matches(matches).map(Self::Other), Ok)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 /// The one definition behind `gush lab`: help, manual page and completions come from it.
 pub fn command() -> clap::Command {
-    Lab::command()
+    let suites = clap::Command::new("lab").subcommands(suites::commands());
+    Lab::augment_args(suites.subcommand(once::command()))
 }
 
 /// Runs `lab` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let Lab { tour, part } = match args::parse::<Lab>(command(), words, "gush lab") {
-        Ok(lab) => lab,
+    let Lab { tour, part } = match args::parse::<Chosen>(command(), words, "gush lab") {
+        Ok(Chosen::Suite(suite, matches)) => return suites::run(suite, &matches),
+        Ok(Chosen::Once(matches)) => return once::run(&matches),
+        Ok(Chosen::Other(lab)) => lab,
         Err(status) => return status,
     };
     let Some(part) = part else { return tour::run(&tour) };
     match part {
         Part::Explain(options) => explain::run(&options),
-        Part::Matrix(options) => matrix::run(&options),
-        Part::Pipe(options) => pipe::run(&options),
-        Part::Copy(options) => copy::run(&options),
-        Part::Pages(options) => pages::run(&options),
-        Part::Memory(options) => memory::run(&options),
-        Part::Once(options) => once::run(options),
-        Part::Relay(options) => relay::run(&options),
         Part::History(options) => history::run(&options),
         Part::Compare(options) => compare::run(&options),
         Part::Export(options) => export::run(&options),

@@ -2,123 +2,73 @@
 //! tracing and profiling see this command too.
 
 use std::ffi::OsString;
-use std::io::{self};
-use std::path::PathBuf;
+use std::io;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use gush_lab::model::Measured;
-use gush_lab::suite::copy::{self, ADVICE, SPACE, WAYS, Way};
-use gush_lab::suite::{memory, pages};
+use gush_lab::suite::{self, Once, SUITES};
 use gush_lab::{Error, count, once};
 
-use super::copy::word;
-use super::suite::this_program;
+use super::suites::{arg, asked, this_program};
 use crate::talk::{Talker, os_text, write_line};
 
-/// Measure once, in this process, and print the figures as JSON
-#[derive(Debug, Parser)]
-#[command(max_term_width = 100)]
-pub struct Options {
-    /// Stay on this processor
-    #[arg(long, value_name = "NUMBER")]
-    cpu: Option<usize>,
-    /// Be traced by the parent process first
-    #[arg(long, hide = true)]
-    traced: bool,
-    #[command(subcommand)]
-    what: What,
+/// The command, which has one for each suite that measures in a process of its own.
+pub fn command() -> Command {
+    let part = |suite: &&suite::Suite| {
+        let once = suite.once.as_ref()?;
+        let command = Command::new(suite.name).about(once.about).max_term_width(100);
+        Some(command.args(once.options.iter().map(arg)))
+    };
+    Command::new("once")
+        .about("Measure once, in this process, and print the figures as JSON")
+        .hide(true)
+        .max_term_width(100)
+        .arg(
+            Arg::new("cpu")
+                .long("cpu")
+                .value_name("NUMBER")
+                .value_parser(clap::value_parser!(usize))
+                .help("Stay on this processor"),
+        )
+        .arg(
+            Arg::new("traced")
+                .long("traced")
+                .action(ArgAction::SetTrue)
+                .hide(true)
+                .help("Be traced by the parent process first"),
+        )
+        .subcommand_required(true)
+        .subcommands(SUITES.iter().filter_map(part))
 }
 
-#[derive(Debug, Subcommand)]
-enum What {
-    Copy(Copy),
-    Pages(Pages),
-    Memory(Memory),
-}
-
-/// Take references to pages, and drop them
-#[derive(Debug, Parser)]
-#[command(max_term_width = 100)]
-struct Pages {
-    /// Measure this
-    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(pages::WAYS, |way| way.name, name))]
-    way: &'static pages::Way,
-    /// Lend SIZE bytes
-    #[arg(long, value_name = "SIZE")]
-    bytes: Option<u64>,
-}
-
-/// Read, write or copy memory
-#[derive(Debug, Parser)]
-#[command(max_term_width = 100)]
-struct Memory {
-    /// Measure this
-    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(memory::WAYS, |way| way.name, name))]
-    way: &'static memory::Way,
-    /// Use SIZE bytes of memory
-    #[arg(long, value_name = "SIZE")]
-    bytes: Option<u64>,
-}
-
-/// Copy SOURCE to TARGET, which is overwritten
-#[derive(Debug, Parser)]
-#[command(max_term_width = 100)]
-struct Copy {
-    /// Copy this way
-    #[arg(long, value_name = "NAME", value_parser = |name: &str| named(WAYS, |way| way.name, name))]
-    way: &'static Way,
-    /// Give this advice before reading
-    #[arg(long, value_name = "ADVICE", default_value = "none", value_parser = word(ADVICE))]
-    advice: gush::Advice,
-    /// Reserve the target's space first, or not
-    #[arg(long, value_name = "SPACE", default_value = "as-written", value_parser = word(SPACE))]
-    space: gush::Space,
-    /// Drop SOURCE from the cache first
-    #[arg(long)]
-    cold: bool,
-    /// The file to copy
-    source: PathBuf,
-    /// The copy
-    target: PathBuf,
-}
-
-/// The entry of a table with the name `name`. The error lists all names.
-fn named<T>(
-    table: &'static [T],
-    name_of: fn(&T) -> &'static str,
-    name: &str,
-) -> Result<&'static T, String> {
-    table.iter().find(|entry| name_of(entry) == name).ok_or_else(|| {
-        let names: Vec<&str> = table.iter().map(name_of).collect();
-        format!("there are {}", names.join(", "))
-    })
-}
-
-pub fn run(options: Options) -> ExitCode {
+/// Measures what `matches` say.
+pub fn run(matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new("gush lab once");
-    match measure(options) {
-        Ok(measured) => print(&measured, &talker),
+    match measure(matches) {
+        Ok(Some(measured)) => print(&measured, &talker),
+        Ok(None) => ExitCode::SUCCESS,
         Err(error) => talker.fail(error.told()),
     }
 }
 
-fn measure(options: Options) -> Result<Measured, Error> {
-    if options.traced {
+fn measure(matches: &ArgMatches) -> Result<Option<Measured>, Error> {
+    if matches.get_flag("traced") {
         let words: Vec<OsString> =
             std::env::args_os().skip(1).filter(|word| word != "--traced").collect();
         match count::gate::enter(&this_program()?, &words)? {}
     }
-    if let Some(processor) = options.cpu {
-        once::pin(processor)?;
+    if let Some(processor) = matches.get_one("cpu") {
+        once::pin(*processor)?;
     }
-    match options.what {
-        What::Copy(Copy { way, advice, space, cold, source, target }) => {
-            copy::Once { way, advice, space, cold, source, target }.run()
-        }
-        What::Pages(Pages { way, bytes }) => pages::once(way, bytes),
-        What::Memory(Memory { way, bytes }) => memory::once(way, bytes),
-    }
+    let found = matches.subcommand().and_then(|(name, matches)| {
+        let Once { options, run, .. } = suite::named(name)?.once.as_ref()?;
+        Some((*options, *run, matches))
+    });
+    let Some((options, run, matches)) = found else {
+        return Err(Error::refused("name what is to be measured"));
+    };
+    run(&asked(options, matches)?)
 }
 
 fn print(measured: &Measured, talker: &Talker) -> ExitCode {

@@ -9,7 +9,7 @@ use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::machine;
-use gush_lab::model::{Failure, Run, Sample, Warning};
+use gush_lab::model::{Described, Failure, Run, Sample, Warning};
 use gush_lab::runner::{Conditions, End, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
@@ -70,6 +70,7 @@ pub struct Session {
     conditions: Conditions,
     watch: Watch,
     run: Run,
+    keep: Keep,
     recording: Option<Recording>,
     is_unstored: bool,
     wanted: usize,
@@ -77,9 +78,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks at the machine, warns of doubtful figures, and begins a run in the store.
-    ///
-    /// If the run cannot be stored, the user is told and the run goes on.
+    /// Looks at the machine, and warns of doubtful figures.
     pub fn begin(talker: Talker, keep: &Keep) -> Self {
         if let Err(error) = interrupt::watch() {
             talker.say(format_args!(
@@ -92,31 +91,52 @@ impl Session {
         let warnings = watch.before(&conditions);
         say_all(&talker, &warnings);
         let started = Timestamp::now();
+        let mut machine = machine::look();
+        if let Some([first, second]) = conditions.processors {
+            machine.facts.insert("pinned".to_owned(), format!("{first} and {second}"));
+        }
         let run = Run {
             id: store::new_id(started),
             started,
             gush: env!("CARGO_PKG_VERSION").to_owned(),
+            build: machine::build().unwrap_or_default(),
             command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-            machine: machine::look(),
+            machine,
             warnings,
             ..Run::default()
         };
-        let mut session = Self {
+        Self {
             talker,
             conditions,
             watch,
             run,
+            keep: keep.clone(),
             recording: None,
             is_unstored: false,
             wanted: 0,
             not_reached: 0,
-        };
-        if !keep.no_store {
-            let begun =
-                open(&session.talker, keep.db.as_ref()).and_then(|store| store.begin(&session.run));
-            session.recording = session.stored(begun);
         }
-        session
+    }
+
+    /// Notes what is going to be measured: before the first measurement, so that a killed run has the cases of all suites.
+    pub fn expect(&mut self, cases: &[Box<dyn Case>]) {
+        let described = cases.iter().map(|case| case.described());
+        // Thousands of cells of the matrix have nothing to tell but their names.
+        let telling = described.filter(|one| *one != Described::new(&one.suite, &one.case));
+        self.run.cases.extend(telling);
+    }
+
+    /// Begins the run in the store, at the first call.
+    ///
+    /// If the run cannot be stored, the user is told and the run goes on.
+    fn store(&mut self) {
+        let is_begun = self.recording.is_some() || self.is_unstored;
+        if is_begun || self.keep.no_store {
+            return;
+        }
+        let begun =
+            open(&self.talker, self.keep.db.as_ref()).and_then(|store| store.begin(&self.run));
+        self.recording = self.stored(begun);
     }
 
     /// The result of the store, or `None` after a message.
@@ -137,6 +157,7 @@ impl Session {
         screen: &mut Screen,
         mut show: impl FnMut(&mut Screen, &Sample),
     ) {
+        self.store();
         self.wanted += cases.len() * rounds as usize;
         let mut recording = self.recording.take();
         let Limits { time, end } = limits;
@@ -172,9 +193,9 @@ impl Session {
         self.run.interrupted
     }
 
-    /// The samples so far.
-    pub fn samples(&self) -> &[Sample] {
-        &self.run.samples
+    /// The run so far.
+    pub fn run(&self) -> &Run {
+        &self.run
     }
 
     /// Tells why nothing of `suite` can be measured.

@@ -8,8 +8,10 @@ mod calls;
 mod kinds;
 pub mod perf;
 mod stacks;
+mod switch;
 pub mod trace;
 
 pub use calls::Calls;
 pub use kinds::{Kind, kind_of};
 pub use stacks::{Share, Stacks};
+pub use switch::recorded;

@@ -6,6 +6,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use super::switch;
 use crate::Error;
 use crate::runner::children;
 
@@ -21,7 +22,7 @@ pub struct Recording {
     pub script: Vec<u8>,
 }
 
-/// Runs a command under `perf record` and prints its samples.
+/// Runs a command under `perf record` and prints its samples: of the measurements alone, between which perf rests.
 ///
 /// # Errors
 /// A sentence that says how it can be allowed, if it is not; what the command said, if it failed.
@@ -31,8 +32,11 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
         tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
     let data = dir.path().join("perf.data");
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "-o"]);
-    command.arg(&data).arg("--").arg(program).args(words);
+    command.args(["record", "-q", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "--delay=-1"]);
+    command.arg(switch::make(dir.path())?).arg("-o").arg(&data);
+    command.arg("--").arg(program).args(words);
+    let (name, value) = switch::environment(dir.path());
+    command.env(name, value);
     let ran = run(&mut command)?;
     if !ran.status.success() {
         return Err(Error::refused(without_prefix(&last_line(&ran.stderr)).to_owned()));

@@ -17,8 +17,8 @@ use super::read::failed;
 use super::waiting;
 use crate::Error;
 
-/// As large as is permitted to everybody: many buffers of the writer.
-const PRIVATE_BYTES: usize = 1 << 20;
+/// More than all buffers of a writer together, where that is permitted; else as large as is permitted to everybody.
+const PRIVATE_BYTES: [usize; 2] = [8 << 20, 1 << 20];
 /// Time for the writer to fill what room it has.
 const WAIT: Duration = Duration::from_millis(5);
 
@@ -43,7 +43,9 @@ impl<'a> Hold<'a> {
         let (private_out, private_in) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
             .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;
         // A smaller one only holds less.
-        let _ = rustix::pipe::fcntl_setpipe_size(&private_in, PRIVATE_BYTES);
+        let _ = PRIVATE_BYTES
+            .iter()
+            .any(|&bytes| rustix::pipe::fcntl_setpipe_size(&private_in, bytes).is_ok());
         let null = File::options().write(true).open("/dev/null");
         let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
         let checker = Checker::new(options.pattern);

@@ -11,15 +11,11 @@ pub struct Bar {
     pub name: String,
     /// In a few words, below the name.
     pub about: String,
-    /// Rows of one group stand under its name.
-    pub group: &'static str,
     pub estimate: Estimate,
     /// What somebody published, from … to.
     pub published: Option<(f64, f64)>,
     /// Told by text and pattern; nothing is told where it does not apply.
     pub sound: Option<bool>,
-    /// Of another kind than the rest: a linear axis that it would outgrow is made for the others.
-    pub apart: bool,
     /// More to say of it: name and value.
     pub facts: Vec<(String, String)>,
 }
@@ -29,11 +25,9 @@ impl Bar {
         Self {
             name: name.into(),
             about: String::new(),
-            group: "",
             estimate,
             published: None,
             sound: None,
-            apart: false,
             facts: Vec::new(),
         }
     }
@@ -55,14 +49,10 @@ pub struct Bars {
     pub rows: Vec<Row>,
     pub published: bool,
     pub unsound: bool,
-    /// Some bar is longer than the axis.
-    pub beyond: bool,
 }
 
 #[derive(Debug)]
 pub struct Row {
-    /// Where a group begins, its name.
-    pub group: &'static str,
     pub name: String,
     pub about: String,
     pub to: f64,
@@ -74,8 +64,6 @@ pub struct Row {
     pub value: String,
     pub interval: String,
     pub sound: Option<bool>,
-    /// Longer than the axis.
-    pub beyond: bool,
     pub facts: Vec<(String, String)>,
 }
 
@@ -87,24 +75,19 @@ pub fn figure_of(
     limits: &[Limit],
 ) -> Figure {
     let caption = caption.into();
-    let values = |apart: bool| {
-        let own = bars.iter().filter(move |bar| apart || !bar.apart);
-        let own = own.flat_map(|bar| [bar.estimate.low, bar.estimate.high]);
+    let values = || {
+        let own = bars.iter().flat_map(|bar| [bar.estimate.low, bar.estimate.high]);
         let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
         own.chain(published).chain(limits.iter().map(|limit| limit.value))
     };
-    let ends = |apart| {
-        let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
-        values(apart).fold((f64::INFINITY, 0.0), ends)
-    };
-    let (least, most) = ends(true);
-    let breaks = most > 2.0 * ends(false).1 && ends(false).1 > 0.0;
-    let logarithmic = Scale::logarithmic(values(true));
+    let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
+    let (least, most) = values().fold((f64::INFINITY, 0.0), ends);
+    let logarithmic = Scale::logarithmic(values());
     let logarithmic = ("Logarithmic", Body::Bars(drawn(unit, bars, limits, logarithmic)));
-    let linear = Scale::linear(values(!breaks));
-    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, linear)));
+    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, Scale::linear(values()))));
+    // A short bar that cannot be seen is worse than a long one that looks too short.
     let (first, second) =
-        if most > 20.0 * least && !breaks { (logarithmic, linear) } else { (linear, logarithmic) };
+        if most > 200.0 * least { (logarithmic, linear) } else { (linear, logarithmic) };
     let table = table(&caption, unit, bars);
     Figure::new(caption)
         .with(first.0, first.1)
@@ -113,8 +96,7 @@ pub fn figure_of(
 }
 
 fn drawn(unit: &'static str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Bars {
-    let row = |(index, bar): (usize, &Bar)| Row {
-        group: if index > 0 && bars[index - 1].group == bar.group { "" } else { bar.group },
+    let row = |bar: &Bar| Row {
         name: bar.name.clone(),
         about: bar.about.clone(),
         to: scale.at(bar.estimate.median),
@@ -126,19 +108,17 @@ fn drawn(unit: &'static str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Ba
         value: figure(bar.estimate.median),
         interval: range(bar.estimate.low, bar.estimate.high),
         sound: bar.sound,
-        beyond: scale.ends_before(bar.estimate.median),
         facts: facts(bar),
     };
     let limit = |limit: &Limit| Tick {
         at: scale.at(limit.value),
         text: format!("{}: {}", limit.text, figure(limit.value)),
     };
-    let rows: Vec<Row> = bars.iter().enumerate().map(row).collect();
+    let rows: Vec<Row> = bars.iter().map(row).collect();
     Bars {
         unit,
         ticks: scale.ticks(),
         limits: limits.iter().map(limit).collect(),
-        beyond: rows.iter().any(|row| row.beyond),
         rows,
         published: bars.iter().any(|bar| bar.published.is_some()),
         unsound: bars.iter().any(|bar| bar.sound == Some(false)),

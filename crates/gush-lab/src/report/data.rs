@@ -1,12 +1,14 @@
 //! Runs as the sections look at them: by machine, by suite, by case.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde_json::Value;
 
-use super::estimate::Estimate;
-use crate::model::{Machine, Measured, Run, Sample};
+use super::bars::Limit;
+use super::estimate::{Estimate, Times};
+use crate::model::{Described, Machine, Measured, Run, Sample};
+use crate::{figures, stats};
 
 /// All runs, oldest first.
 #[derive(Debug)]
@@ -69,6 +71,15 @@ impl<'a> Data<'a> {
             .find(|suite| suite.name == name && suite.run.machine.id == machine.id)
     }
 
+    /// What one processor reads from memory.
+    pub fn memory_read(&self) -> Option<Limit> {
+        let is_it = |case: &&Case<'_>| {
+            case.text("operation") == Some("read") && case.number("processors") == Some(1)
+        };
+        let speed = self.suite("memory")?.cases.iter().find(is_it)?.speed()?.median;
+        Some(Limit { value: speed, text: "memory, read by one processor".to_owned() })
+    }
+
     /// A suite in each run of `machine` that has it, oldest first.
     pub fn every<'s>(
         &'s self,
@@ -92,10 +103,22 @@ fn suites(run: &Run) -> Vec<Suite<'_>> {
                 suites.push(Suite { name: &sample.suite, run, cases: Vec::new() });
                 suites.len() - 1
             });
-            suites[suite].cases.push(Case::new(&sample.case));
+            suites[suite].cases.push(Case::new(run, sample));
             (suite, suites[suite].cases.len() - 1)
         });
         suites[suite].cases[case].samples.push(sample);
+    }
+    // Samples come in a shuffled order.
+    let place: HashMap<(&str, &str), usize> = run
+        .cases
+        .iter()
+        .enumerate()
+        .map(|(place, case)| ((case.suite.as_str(), case.case.as_str()), place))
+        .collect();
+    for suite in &mut suites {
+        suite
+            .cases
+            .sort_by_key(|case| place.get(&(suite.name, case.name)).copied().unwrap_or(usize::MAX));
     }
     suites
 }
@@ -128,14 +151,27 @@ impl<'a> Suite<'a> {
 #[derive(Debug)]
 pub struct Case<'a> {
     pub name: &'a str,
+    pub described: Described,
     pub samples: Vec<&'a Sample>,
     /// Drawing ten thousand times for an interval is done once.
     speed: OnceCell<Option<Estimate>>,
 }
 
 impl<'a> Case<'a> {
-    fn new(name: &'a str) -> Self {
-        Self { name, samples: Vec::new(), speed: OnceCell::new() }
+    fn new(run: &Run, sample: &'a Sample) -> Self {
+        let Sample { suite, case, .. } = sample;
+        let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
+        let described = known.cloned().unwrap_or_else(|| Described::new(suite, case));
+        Self { name: case, described, samples: Vec::new(), speed: OnceCell::new() }
+    }
+
+    /// The case that this one is measured against, and how many times as fast it is, where the two can be told apart.
+    pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<Times>)> {
+        let baseline = suite.case(self.described.baseline.as_deref()?)?;
+        let paired = figures::paired(&self.samples, &baseline.samples, |one| one.gib_per_s)?;
+        let (stats::Estimate { value, low, high }, verdict) = paired;
+        let told = verdict != stats::Verdict::CannotTell;
+        Some((baseline, told.then_some(Times { low, value, high })))
     }
 
     /// In GiB/s.

@@ -32,8 +32,8 @@ impl Estimate {
     /// How many times `other` it is, if the two can be told apart.
     pub fn times(&self, other: &Self) -> Option<Times> {
         let stats::Estimate { value, low, high } = stats::ratio(&self.samples, &other.samples)?;
-        let apart = low > 1.0 + stats::MARGIN || high < 1.0 / (1.0 + stats::MARGIN);
-        apart.then_some(Times { low, value, high })
+        let told = self.verdict(other) != stats::Verdict::CannotTell;
+        told.then_some(Times { low, value, high })
     }
 
     /// Whether it is faster than `other`, by the rule that `gush lab compare` goes by.

@@ -12,7 +12,6 @@ mod lines;
 mod markup;
 mod number;
 mod page;
-mod published;
 mod render;
 mod scale;
 mod section;
@@ -35,6 +34,18 @@ use crate::put;
 #[must_use]
 pub fn html(runs: &[Run]) -> String {
     render::html(&section::page(&data::Data::of(runs)))
+}
+
+/// What the runs say in sentences, one for each suite where something was clearly faster than its measure; the same as on
+/// the page, without marks.
+///
+/// ```
+/// assert!(gush_lab::report::conclusions(&[]).is_empty());
+/// ```
+#[must_use]
+pub fn conclusions(runs: &[Run]) -> Vec<String> {
+    let said = section::conclusions(&data::Data::of(runs));
+    said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
 }
 
 /// Writes the page for `runs` to `path`; what was there is replaced only by a whole page.

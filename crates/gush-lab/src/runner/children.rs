@@ -1,5 +1,7 @@
 //! The processes of a case: none outlives an interrupted run.
 
+use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::interrupt;
-use crate::Error;
+use crate::{Error, once};
 
 static RUNNING: Mutex<Vec<Weak<OwnedFd>>> = Mutex::new(Vec::new());
 
@@ -33,6 +35,26 @@ pub struct Running {
     _handle: Option<Arc<OwnedFd>>,
 }
 
+/// Opening /dev/null for the program comes first, and its failure is none of the program's.
+fn not_started(name: &str, error: io::Error) -> Error {
+    match File::options().read(true).write(true).open("/dev/null") {
+        Err(error) => Error::failed(format!("cannot open /dev/null, which {name} needs"), error),
+        Ok(_) => Error::failed(format!("cannot start {name}"), error),
+    }
+}
+
+/// The same on one processor, if one is named, with all threads that it starts.
+///
+/// # Errors
+/// As [`start`], and [`Error::Failed`] for a processor that this process may not use.
+pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Running, Error> {
+    let Some(processor) = processor else { return start(command) };
+    // A child inherits the processors of the thread that starts it (sched_setaffinity(2)).
+    let pinned = || once::pin(processor).and_then(|()| start(command));
+    std::thread::scope(|scope| scope.spawn(pinned).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Starts `command` as a process that an interrupt ends.
 ///
 /// # Errors
@@ -43,8 +65,7 @@ pub fn start(command: &mut Command) -> Result<Running, Error> {
     if interrupt::requested() {
         return Err(Error::refused("interrupted"));
     }
-    let child =
-        command.spawn().map_err(|error| Error::failed(format!("cannot start {name}"), error))?;
+    let child = command.spawn().map_err(|error| not_started(&name, error))?;
     let handle = i32::try_from(child.id())
         .ok()
         .and_then(Pid::from_raw)

@@ -1,6 +1,7 @@
 //! What this machine grants, looked at before anything is measured.
 
 use std::io;
+use std::path::Path;
 
 use gush::{Kernel, Pages, Vmsplice};
 
@@ -15,7 +16,8 @@ use crate::model::Warning;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// Two processors, one for each end of a case; none when there are not two to be pinned to.
+    /// Two processors, one for each end of a case, of two cores where there are; none when there are not two to be
+    /// pinned to.
     pub processors: Option<[usize; 2]>,
     /// Huge pages came when asked for, and that can be checked: every writer checks its own.
     pub huge_pages_checked: bool,
@@ -32,7 +34,15 @@ impl Conditions {
     pub fn look() -> Self {
         let mut notes = Vec::new();
         let processors = match two_processors() {
-            Ok(both) => Some(both),
+            Ok([first, second]) => {
+                if affinity::siblings_in(Path::new("/"), first).contains(&second) {
+                    notes.push(Warning::new(
+                        "both programs of a case share a core: the processors allowed are its two threads",
+                        "allow processors of two cores: taskset, or the container's --cpuset-cpus",
+                    ));
+                }
+                Some([first, second])
+            }
             Err(note) => {
                 notes.push(note);
                 None
@@ -72,7 +82,13 @@ impl Conditions {
 
 fn two_processors() -> Result<[usize; 2], Warning> {
     match affinity::allowed().as_deref() {
-        Ok([first, second, ..]) if affinity_can_be_set(*first) => Ok([*first, *second]),
+        Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
+            let siblings = affinity::siblings_in(Path::new("/"), *first);
+            match others.iter().find(|cpu| !siblings.contains(cpu)) {
+                Some(second) => Ok([*first, *second]),
+                None => Ok([*first, others[0]]),
+            }
+        }
         Ok([_, _, ..]) => Err(Warning::new(
             "not pinned: this process may not choose its processor",
             "allow sched_setaffinity(2), which a seccomp filter denies here",

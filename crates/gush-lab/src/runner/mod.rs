@@ -93,7 +93,7 @@ pub struct Runner<'a> {
 type Stop = End;
 
 impl Runner<'_> {
-    /// Prepares and warms up every case, then measures each once a round.
+    /// Prepares and warms up every case, then measures each once a round, in another order each time.
     ///
     /// A case that fails is told of once, and left out from then on. An [`interrupt`] ends the run
     /// at the next opportunity, with what there is.
@@ -123,7 +123,13 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
     fn round(&mut self, left: &mut Vec<&dyn Case>, round: u32) -> Result<(), Stop> {
         let mut failed = Vec::new();
         let mut stopped = Ok(());
-        for (index, &case) in left.iter().enumerate() {
+        let mut order: Vec<usize> = (0..left.len()).collect();
+        // A case that always ran behind the same other one would have its heat and its caches in every sample.
+        if round > 0 {
+            fastrand::shuffle(&mut order);
+        }
+        for index in order {
+            let case = left[index];
             stopped = self.may_go_on(round);
             if stopped.is_err() {
                 break;
@@ -147,6 +153,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
                 }
             }
         }
+        failed.sort_unstable();
         for index in failed.into_iter().rev() {
             left.remove(index);
         }

@@ -1,4 +1,8 @@
-//! Which cases are measured, as data.
+//! The suites: a room each, and one table of them.
+//!
+//! A room says as data which options it takes, which cases come of them, and which figures they give. The command line,
+//! the table, CSV, JSON, the page, the tour, `explain` and `compare` know no suite by name: a new one is a room
+//! here and a row in [`SUITES`]. Only the matrix shows itself, as a grid.
 
 pub mod copy;
 pub mod matrix;
@@ -6,3 +10,220 @@ pub mod memory;
 pub mod pages;
 pub mod pipe;
 pub mod relay;
+
+mod asked;
+
+pub use asked::{Asked, Given, Taken, Takes};
+
+use crate::Error;
+use crate::case::Case;
+use crate::model::{Measured, Sample};
+
+/// All suites, in the order in which they are listed and stand on the page.
+pub const SUITES: &[&Suite] =
+    &[&pipe::SUITE, &copy::SUITE, &matrix::SUITE, &memory::SUITE, &pages::SUITE, &relay::SUITE];
+
+/// The suite of this name.
+///
+/// ```
+/// assert_eq!(gush_lab::suite::named("pipe").unwrap().columns[0], "case");
+/// assert!(gush_lab::suite::named("nope").is_none());
+/// ```
+#[must_use]
+pub fn named(name: &str) -> Option<&'static Suite> {
+    SUITES.iter().find(|suite| suite.name == name).copied()
+}
+
+/// One suite.
+#[derive(Debug)]
+pub struct Suite {
+    /// Its name, and that of its command.
+    pub name: &'static str,
+    /// Its heading on the page.
+    pub title: &'static str,
+    /// What it measures, in a line.
+    pub about: &'static str,
+    /// More of that, below its options.
+    pub more: &'static str,
+    /// The options of its command, besides those of every suite.
+    pub options: &'static [Taken],
+    /// What `--only` takes: a name for the value, and a sentence.
+    pub only: (&'static str, &'static str),
+    /// How often each case is measured unless told otherwise.
+    pub rounds: &'static str,
+    /// The columns of its CSV: `case`, `round`, the fields of [`Measured`], or names of facts.
+    pub columns: &'static [&'static str],
+    /// The figures of its cases; the first is the one that is compared.
+    pub quantities: &'static [Quantity],
+    /// What its page section has along the x axis, if anything.
+    pub axis: Option<Axis>,
+    /// In small type below its figures.
+    pub notes: &'static [&'static str],
+    /// Whether a tour measures its cases again as long as there is time.
+    pub is_repeated: bool,
+    /// The options that a tour gives.
+    pub tour: fn(&mut Asked),
+    /// One measurement in a process of its own, `gush lab once NAME …`: its options, and what it does.
+    pub once: Option<Once>,
+    /// The cases for what was asked.
+    pub make: fn(&Asked) -> Result<Cases, Error>,
+}
+
+impl Suite {
+    /// The cases for what was asked.
+    ///
+    /// # Errors
+    /// Why none can be measured: a contradiction, an unknown name, a place where no file can be made.
+    pub fn cases(&self, asked: &Asked) -> Result<Cases, Error> {
+        (self.make)(asked)
+    }
+}
+
+/// What a process of its own does for one measurement.
+#[derive(Debug)]
+pub struct Once {
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// Its options and operands.
+    pub options: &'static [Taken],
+    /// Measures; nothing where it has served others.
+    pub run: fn(&Asked) -> Result<Option<Measured>, Error>,
+}
+
+/// A figure that every sample of a suite has.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantity {
+    /// What it is, as the caption of a figure.
+    pub caption: &'static str,
+    /// Its unit, short enough to stand above a column.
+    pub unit: &'static str,
+    /// Takes it from a sample.
+    pub of: fn(&Measured) -> Option<f64>,
+    /// Is less of it better?
+    pub less_is_better: bool,
+}
+
+/// A parameter that a suite's figures are drawn over.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis {
+    /// The fact with the number of bytes.
+    pub fact: &'static str,
+    /// What it is called.
+    pub label: &'static str,
+    /// The fact that names a line; of several cases of a line the best is drawn.
+    pub series: &'static str,
+}
+
+/// Bytes in a second.
+pub const THROUGHPUT: Quantity = Quantity {
+    caption: "Throughput",
+    unit: "GiB/s",
+    of: |measured| measured.gib_per_s,
+    less_is_better: false,
+};
+
+/// What all processors together work for a GiB.
+pub const WORK: Quantity = Quantity {
+    caption: "Processor time for a GiB, less is better",
+    unit: "cpu s/GiB",
+    of: cpu_s_per_gib,
+    less_is_better: true,
+};
+
+/// The fact of that name where a suite knows it better than getrusage(2).
+fn cpu_s_per_gib(measured: &Measured) -> Option<f64> {
+    let told = measured.facts.get("cpu_s_per_gib").and_then(serde_json::Value::as_f64);
+    let counted = || {
+        let gib = measured.bytes as f64 / (1_u64 << 30) as f64;
+        (gib > 0.0).then_some((measured.user_s? + measured.system_s?) / gib)
+    };
+    told.or_else(counted)
+}
+
+/// The entry of `table` with that name.
+fn entry<T>(
+    table: &'static [T],
+    name_of: fn(&T) -> &'static str,
+    name: Option<&str>,
+) -> Result<&'static T, Error> {
+    table.iter().find(|entry| Some(name_of(entry)) == name).ok_or_else(|| {
+        let names: Vec<&str> = table.iter().map(name_of).collect();
+        let what =
+            name.map_or("--way is missing".to_owned(), |name| format!("no way is called '{name}'"));
+        Error::refused(format!("{what}; there are {}", names.join(", ")))
+    })
+}
+
+/// Shows samples in a way of its own.
+pub type Show = Box<dyn Fn(&[Sample]) -> String>;
+
+/// Cases that are ready to be measured.
+#[derive(Default)]
+pub struct Cases {
+    /// The cases.
+    pub cases: Vec<Box<dyn Case>>,
+    /// What cannot be measured here, and why, a sentence each.
+    pub notes: Vec<String>,
+    /// What shows them instead of the table, if something does.
+    pub show: Option<Show>,
+}
+
+impl Cases {
+    /// These, with nothing to be said about them.
+    #[must_use]
+    pub fn of(cases: Vec<Box<dyn Case>>) -> Self {
+        Self { cases, ..Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_suites_options_and_columns_are_unique() {
+        let unique = |names: Vec<&str>| {
+            let mut once = names.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), names.len(), "{names:?}");
+        };
+        unique(SUITES.iter().map(|suite| suite.name).collect());
+        for suite in SUITES {
+            unique(suite.options.iter().map(|option| option.name).collect());
+            unique(suite.columns.to_vec());
+        }
+    }
+
+    #[test]
+    fn every_baseline_is_a_case_of_the_suite_that_was_told_something_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for suite in SUITES.iter().filter(|suite| suite.name != "matrix") {
+            let mut asked = Asked::of("/nowhere/gush");
+            asked.is_brief = true;
+            (suite.tour)(&mut asked);
+            asked.give("dir", Given::Path(dir.path().to_owned()));
+            let cases = suite.cases(&asked).expect("cases").cases;
+            let all: Vec<_> = cases.iter().map(|case| case.described()).collect();
+            for one in &all {
+                let Some(baseline) = &one.baseline else { continue };
+                let other = all.iter().find(|other| other.case == *baseline);
+                let other = other.unwrap_or_else(|| panic!("{}: no {baseline}", one.case));
+                assert_ne!(other.identity, one.identity, "{} and {baseline}", one.case);
+            }
+        }
+    }
+
+    #[test]
+    fn processor_time_is_told_or_counted() {
+        let measured = Measured {
+            user_s: Some(0.5),
+            system_s: Some(1.5),
+            bytes: 4 << 30,
+            ..Measured::default()
+        };
+        assert_eq!((WORK.of)(&measured), Some(0.5));
+        assert_eq!((WORK.of)(&measured.with("cpu_s_per_gib", 0.25)), Some(0.25));
+        assert_eq!((WORK.of)(&Measured::default()), None);
+    }
+}

@@ -18,14 +18,11 @@ fn legend(bars: &Bars) -> Html {
     html!(
         r#"<p class="legend">
 <span><svg width="26" height="12" aria-hidden="true"><rect class="bar" y="1" width="26" height="10"/></svg>{plain}</span>
-{unsound}{beyond}{published}{limits}</p>
+{unsound}{published}{limits}</p>
 "#,
         plain = if bars.unsound { "sound" } else { "measured here" },
         unsound = when(bars.unsound, || html!(
             r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="bar unsound" x=".5" y="1.5" width="25" height="9"/></svg>not sound</span>"#
-        )),
-        beyond = when(bars.beyond, || html!(
-            r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="bar" y="1" width="26" height="10"/><path class="break" d="M14-2 L11 3 15 6 11 9 14 14"/></svg>longer than the axis</span>"#
         )),
         published = when(bars.published, || html!(
             r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="published" x=".5" y="3.5" width="25" height="5"/></svg>published</span>"#
@@ -39,7 +36,7 @@ fn legend(bars: &Bars) -> Html {
 
 fn row(bars: &Bars, row: &Row) -> Html {
     html!(
-        r#"{group}<li class="row" tabindex="0">
+        r#"<li class="row" tabindex="0">
 <span class="name"><code>{name}</code>{about}</span>
 <svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
 {grid}{limits}{bar}
@@ -48,7 +45,6 @@ fn row(bars: &Bars, row: &Row) -> Html {
 <span class="tip">{facts}</span>
 </li>
 "#,
-        group = when(!row.group.is_empty(), || html!("<li class=\"group\">{}</li>\n", row.group)),
         name = row.name,
         about = when(!row.about.is_empty(), || html!("<small>{}</small>", row.about)),
         grid = rules("grid", &bars.ticks),
@@ -68,26 +64,22 @@ fn bar(row: &Row) -> Html {
     let (top, middle): (usize, usize) = if is_published { (7, 15) } else { (12, 20) };
     html!(
         r#"<rect class="bar{unsound}" x="0" y="{top}" width="{to}%" height="16"/>
-{beyond}{published}{spread}"#,
+{published}{spread}"#,
         unsound = if row.sound == Some(false) { " unsound" } else { "" },
         top = top,
         to = row.to,
-        beyond = when(row.beyond, || html!(
-            "<svg x=\"92%\" y=\"{}\" overflow=\"visible\"><path class=\"break\" d=\"M4-3 L0 3 6 8 0 13 4 19\"/></svg>\n",
-            top
-        )),
         published = row.published_to.map_or_else(Html::default, |to| html!(
             "<rect class=\"published\" x=\"0\" y=\"26\" width=\"{}%\" height=\"7\"/>",
             to
         )),
-        spread = when(!row.beyond, || html!(
+        spread = html!(
             r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
 <g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
             middle = middle,
             low = row.low,
             high = row.high,
             dots = each(&row.dots, |dot| html!("<circle cx=\"{}%\" r=\"1.7\"/>", dot)),
-        )),
+        ),
     )
 }
 

@@ -1,7 +1,5 @@
 //! System calls by name, counted in a separate run, beside the published counts.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::code;
@@ -9,7 +7,6 @@ use crate::count::Calls;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{bytes, count};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
-use crate::suite::copy::published;
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let suites: Vec<&Suite<'_>> =
@@ -41,20 +38,15 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
 struct Counted<'a> {
     case: &'a str,
     size_bytes: Option<u64>,
-    calls: BTreeMap<&'a str, u64>,
+    calls: Calls,
     published: Option<Calls>,
 }
 
 impl<'a> Counted<'a> {
     fn of(case: &Case<'a>) -> Option<Self> {
-        let Value::Object(calls) = case.fact("syscalls")? else { return None };
-        let calls: BTreeMap<&str, u64> = calls
-            .iter()
-            .filter_map(|(name, count)| Some((name.as_str(), count.as_u64().filter(|n| *n > 0)?)))
-            .collect();
+        let calls = calls_of(case.fact("syscalls")?)?;
         let size_bytes = case.number("size_bytes");
-        let way = case.text("way").or_else(|| case.text("method"));
-        let published = way.zip(size_bytes).and_then(|(way, size)| published(way, size));
+        let published = case.fact("syscalls_published").and_then(calls_of);
         (!calls.is_empty()).then_some(Self { case: case.name, size_bytes, calls, published })
     }
 
@@ -90,7 +82,8 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
     }
     let mut table = Table::new(format!("System calls, {size}"), &columns);
     for case in counted {
-        let mut calls: Vec<(&str, u64)> = case.calls.iter().map(|(name, n)| (*name, *n)).collect();
+        let mut calls: Vec<(&str, u64)> =
+            case.calls.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         let mut row =
             vec![Cell::code(case.name()), listed(&calls).into(), count(case.all()).into()];
@@ -104,6 +97,15 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
         table.rows.push(row);
     }
     table
+}
+
+fn calls_of(value: &Value) -> Option<Calls> {
+    let calls = value.as_object()?.iter();
+    Some(
+        calls
+            .filter_map(|(name, n)| Some((name.clone(), n.as_u64().filter(|n| *n > 0)?)))
+            .collect(),
+    )
 }
 
 fn listed(calls: &[(&str, u64)]) -> String {

@@ -61,7 +61,9 @@ pub fn byline(data: &Data<'_>) -> String {
     });
     let gush = format!("gush {}", run.gush);
     let time = run.started.strftime("%-d %B %Y, %H:%M UTC").to_string();
-    let parts = [fact("processor"), processors, kernel, Some(gush), Some(time)];
+    let rounds = run.samples.iter().map(|sample| sample.round).max();
+    let rounds = rounds.map(|rounds| plural(rounds as usize, "round"));
+    let parts = [fact("processor"), processors, kernel, rounds, Some(gush), Some(time)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
@@ -70,6 +72,7 @@ const FACTS: &[(&str, &str)] = &[
     ("host", "Host"),
     ("processor", "Processor"),
     ("processors", "Processors"),
+    ("pinned", "Processors of a case's two programs"),
     ("virtualisation", "Virtualisation"),
     ("memory", "Memory"),
     ("kernel", "Kernel"),

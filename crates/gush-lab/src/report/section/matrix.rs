@@ -6,7 +6,7 @@ use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
 use crate::stats::Summary;
 use crate::suite::matrix::{Kind, Way, s4};
 
-const SUITE: &str = "matrix";
+pub const SUITE: &str = "matrix";
 /// In place of an errno, where a rule of gush's own says no.
 const REFUSED: &str = "refused";
 

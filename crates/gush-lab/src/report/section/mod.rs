@@ -1,58 +1,50 @@
 //! The sections of the page: what each suite's samples are drawn as, and what they say.
 
 mod calls;
-mod copy;
 mod explained;
 mod fleet;
 mod history;
 mod machine;
 mod matrix;
-mod memory;
-mod other;
-mod pages;
-mod pipe;
-mod relay;
+mod suite;
 
 use super::data::Data;
 use super::number::plural;
 use super::page::{Fact, Page, Section, Warning};
 use super::render;
 use crate::model::{self, Run};
+use crate::suite::SUITES;
+pub use suite::conclusions;
 
-/// In the order of the page; a section without anything to show is none.
+/// What stands below the suites, in the order of the page; a section without anything to show is none.
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[
-    pipe::section,
-    copy::section,
+    suite::others,
     calls::section,
-    matrix::section,
-    memory::section,
-    pages::section,
-    relay::section,
-    other::section,
     history::section,
     fleet::section,
     explained::section,
     machine::section,
 ];
 
-/// Suites that have a section of their own.
-const KNOWN: &[&str] = &["pipe", "copy", "matrix", "memory", "pages", "relay"];
-
 /// The whole page.
 pub fn page(data: &Data<'_>) -> Page {
-    let sections: Vec<Section> = SECTIONS.iter().filter_map(|section| section(data)).collect();
+    // The matrix has a view of its own: thousands of cells are a grid, not bars.
+    let suites = SUITES.iter().filter_map(|known| match known.name {
+        matrix::SUITE => matrix::section(data),
+        _ => suite::section(data, known),
+    });
+    let below = SECTIONS.iter().filter_map(|section| section(data));
     Page {
         lead: lead(data),
         byline: machine::byline(data),
         warnings: warnings(data),
-        sections,
+        sections: suites.chain(below).collect(),
         downloads: render::downloads(&data.runs),
     }
 }
 
 fn lead(data: &Data<'_>) -> String {
-    let lead = pipe::lead(data).or_else(|| copy::lead(data));
-    lead.unwrap_or_else(|| match data.runs.len() {
+    suite::lead(data).unwrap_or_else(|| match data.runs.len() {
         0 => "No run was given, so there is nothing to show.".to_owned(),
         runs => {
             let samples = data.runs.iter().map(|run| run.samples.len()).sum();

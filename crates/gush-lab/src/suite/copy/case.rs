@@ -10,12 +10,13 @@ use gush::{Advice, Space};
 
 use super::files::{self, Files, Source};
 use super::once::{ADVICE, SPACE, name_of};
-use super::ways::{By, Way};
-use super::{SUITE, cold};
+use super::ways::{Buffer, By, Way};
+use super::{SUITE, cold, published};
 use crate::case::Case;
 use crate::count::{self, Calls, Count};
-use crate::model::Measured;
+use crate::model::{Described, Measured};
 use crate::runner::Conditions;
+use crate::table::size_text;
 use crate::{Error, once};
 
 /// What is to be measured, by itself: everything but where.
@@ -71,14 +72,13 @@ impl What {
     }
 }
 
-/// `4096` as `4K`: the largest unit that leaves no rest.
-pub(super) fn size_text(bytes: u64) -> String {
-    const UNITS: [(u32, &str); 3] = [(30, "G"), (20, "M"), (10, "K")];
-    UNITS
-        .iter()
-        .find(|(shift, _)| bytes > 0 && bytes.trailing_zeros() >= *shift)
-        .map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
-}
+/// The way that the others are measured against.
+const BASELINE: Way = Way {
+    name: "read-write-128K",
+    method: "read-write",
+    by: By::Engine(gush::MethodName::ReadWrite),
+    buffer: Buffer::Bytes(128 << 10),
+};
 
 pub(super) struct Copying {
     what: What,
@@ -99,7 +99,7 @@ impl Copying {
     /// The arguments after `gush lab once`.
     fn words(&self, source: &Source, cold: bool) -> Vec<OsString> {
         let What { way, advice, space, .. } = self.what;
-        let mut words: Vec<OsString> = vec![SUITE.into(), "--way".into(), way.name.into()];
+        let mut words: Vec<OsString> = vec![SUITE.name.into(), "--way".into(), way.name.into()];
         if advice != Advice::None {
             words.extend(["--advice".into(), name_of(ADVICE, &advice).into()]);
         }
@@ -130,11 +130,37 @@ impl Copying {
 
 impl Case for Copying {
     fn suite(&self) -> &'static str {
-        SUITE
+        SUITE.name
     }
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The textbook's loop over 128 KiB is the measure, with the source where this case has it.
+    fn described(&self) -> Described {
+        let What { way, size_bytes, advice, space, cold } = self.what;
+        let plain = What {
+            way: &BASELINE,
+            size_bytes,
+            advice: Advice::None,
+            space: Space::AsWritten,
+            cold,
+        };
+        let does = match way.buffer_bytes() {
+            Some(bytes) => format!("{}, {}", way.method, size_text(bytes as u64)),
+            None => way.method.to_owned(),
+        };
+        Described::new(SUITE.name, &self.name)
+            .does(does)
+            .group(if cold { "The source out of the cache" } else { "The source in the cache" })
+            .against(plain.name())
+            .with("way", way.name)
+            .with("size_bytes", size_bytes)
+            .with("advice", name_of(ADVICE, &advice))
+            .with("space", name_of(SPACE, &space))
+            .with("cold", cold)
+            .with("file_system", self.files.file_system())
     }
 
     /// Makes the source, and counts the calls: what is traced is not measured.
@@ -170,9 +196,11 @@ impl Case for Copying {
             .and_then(|measured| self.verify(&source).map(|()| measured));
         self.files.remove_target();
         let measured = measured?;
+        let published = published(self.what.way.name, self.what.size_bytes);
         Ok(match self.counted.get() {
             Some(count) => measured
                 .with("syscalls", numbers(&count.as_c_program))
+                .with("syscalls_published", published.as_ref().map(numbers))
                 .with("syscalls_moving", numbers(&count.moving))
                 .with("syscalls_in_all", numbers(&count.in_all)),
             None => measured,
@@ -186,18 +214,4 @@ fn numbers(calls: &Calls) -> serde_json::Value {
         .map(|(name, &count)| (name.clone(), count.into()))
         .collect::<serde_json::Map<_, _>>()
         .into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::size_text;
-
-    #[test]
-    fn sizes_are_named_by_the_largest_unit_without_a_rest() {
-        for (bytes, text) in
-            [(4096, "4K"), (512 << 20, "512M"), (1 << 30, "1G"), (4097, "4097"), (0, "0")]
-        {
-            assert_eq!(size_text(bytes), text);
-        }
-    }
 }

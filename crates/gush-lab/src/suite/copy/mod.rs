@@ -9,7 +9,6 @@
 //! | `once` | the copy under its clock, in that process |
 //! | `files`, `cold` | sources and the target; in the page cache, or out of it |
 //! | `published` | what the published table counted |
-//! | `view` | CSV and tables |
 
 pub mod cache_sizes;
 mod case;
@@ -19,7 +18,6 @@ mod once;
 mod plan;
 mod published;
 mod textbook;
-mod view;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -31,43 +29,152 @@ pub use case::What;
 pub use once::{ADVICE, Once, SPACE};
 pub use plan::{ALL_SIZES_BYTES, Choice, SIZES_BYTES, plan};
 pub use published::published;
-pub use view::Copies;
 pub use ways::{Buffer, By, Textbook, WAYS, Way};
 
-use crate::case::Case;
+use super::{Asked, Axis, Cases, Given, Suite, THROUGHPUT, Taken, Takes, WORK};
 use crate::{Error, count};
 use case::Copying;
 use files::Files;
 
-const SUITE: &str = "copy";
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "copy",
+    title: "Copying files",
+    about: "Copy files in every way, cached and uncached, and count the system calls",
+    more: "gush lab copy --size 512M --dir /data\n\
+           gush lab copy --only read-write,uring --sizes 1M,64M --space as-written,reserve\n\n\
+           --only takes cases, ways (read-write-4096) and methods (read-write).",
+    options: &[
+        Taken::new(
+            "size",
+            Takes::Sizes("sizes"),
+            "Copy files of these sizes, instead of 4K,64K,1M,16M,256M",
+        ),
+        Taken::new("dir", Takes::Dir, "Make the files in DIR, on the file system to be measured"),
+        Taken::new(
+            "cold",
+            Takes::Nothing,
+            "Also measure everything with the source dropped from the cache",
+        ),
+        Taken::new(
+            "advice",
+            Takes::Words("ADVICE,…", || ADVICE.iter().map(|(name, _)| *name).collect()),
+            "Give this advice before reading (posix_fadvise)",
+        ),
+        Taken::new(
+            "space",
+            Takes::Words("SPACE,…", || SPACE.iter().map(|(name, _)| *name).collect()),
+            "Reserve the target's space first (fallocate), or not",
+        ),
+        Taken::new("no-count", Takes::Nothing, "Do not count system calls"),
+        Taken::new(
+            "all",
+            Takes::Nothing,
+            "All sizes from 4K to 1G, and everything out of the cache, too: takes an hour or so",
+        ),
+    ],
+    only: ("NAME,…", "Only these cases"),
+    rounds: "5",
+    columns: &[
+        "case",
+        "method",
+        "buffer_bytes",
+        "size_bytes",
+        "round",
+        "wall_s",
+        "user_s",
+        "system_s",
+        "gib_per_s",
+        "syscalls",
+    ],
+    quantities: &[THROUGHPUT, WORK],
+    axis: Some(Axis { fact: "size_bytes", label: "File size", series: "method" }),
+    notes: &[
+        "The clock runs from before both files are opened until both are closed. Every way's copy was compared with its \
+         source once. `reflink` clones: no bytes move.",
+    ],
+    is_repeated: true,
+    // Three sizes, enough for a line on the page.
+    tour: |asked| asked.give("size", Given::Sizes(vec![64 << 10, 1 << 20, 16 << 20])),
+    once: Some(super::Once {
+        about: "Copy SOURCE to TARGET, which is overwritten",
+        options: &[
+            Taken::new("way", Takes::Text("NAME"), "Copy this way"),
+            Taken::new(
+                "advice",
+                Takes::Word("ADVICE", || ADVICE.iter().map(|(name, _)| *name).collect()),
+                "Give this advice before reading",
+            ),
+            Taken::new(
+                "space",
+                Takes::Word("SPACE", || SPACE.iter().map(|(name, _)| *name).collect()),
+                "Reserve the target's space first, or not",
+            ),
+            Taken::new("cold", Takes::Nothing, "Drop SOURCE from the cache first"),
+            Taken::new("source", Takes::Operand, "The file to copy"),
+            Taken::new("target", Takes::Operand, "The copy"),
+        ],
+        run: |asked| {
+            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
+            let once = Once {
+                way,
+                advice: values(ADVICE, asked.words("advice"))
+                    .first()
+                    .copied()
+                    .unwrap_or(gush::Advice::None),
+                space: values(SPACE, asked.words("space"))
+                    .first()
+                    .copied()
+                    .unwrap_or(gush::Space::AsWritten),
+                cold: asked.is("cold"),
+                source: asked.path("source").to_owned(),
+                target: asked.path("target").to_owned(),
+            };
+            once.run().map(Some)
+        },
+    }),
+    make,
+};
 
-/// Cases, and why some are left out.
-#[derive(Default)]
-pub struct Cases {
-    /// What can be measured.
-    pub cases: Vec<Box<dyn Case>>,
-    /// What cannot be, here, a sentence each.
-    pub notes: Vec<String>,
+/// The values that stand beside `words` in `table`.
+fn values<T: Copy>(table: &[(&str, T)], words: &[String]) -> Vec<T> {
+    let value =
+        |word: &String| table.iter().find(|(name, _)| name == word).map(|(_, value)| *value);
+    words.iter().filter_map(value).collect()
 }
 
-/// The cases for `whats`, whose files go into a new directory in `dir`; `program` is this program.
+fn make(asked: &Asked) -> Result<Cases, Error> {
+    let mut whats = plan(&Choice {
+        sizes_bytes: asked.sizes("size").to_vec(),
+        advice: values(ADVICE, asked.words("advice")),
+        space: values(SPACE, asked.words("space")),
+        cold: asked.is("cold"),
+        all: asked.is("all"),
+    });
+    let names = &asked.only;
+    if let Some(unknown) = names.iter().find(|name| !whats.iter().any(|what| what.is_called(name)))
+    {
+        let ways: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
+        return Err(Error::refused(format!(
+            "no case, way or method is called '{unknown}'; there are {}, each also with @SIZE",
+            ways.join(", ")
+        )));
+    }
+    whats.retain(|what| names.is_empty() || names.iter().any(|name| what.is_called(name)));
+    cases(asked, &whats)
+}
+
+/// The cases for `whats`, whose files go into a new directory in `--dir`.
 ///
 /// A way that this machine or this directory refuses is left out with a sentence, once for all sizes:
-/// it is tried on a small file first; so are sizes that the disk has no room for. What somebody asked for by name (`named`) is not tried: it is
-/// measured, or fails.
-///
-/// # Errors
-/// When no files can be made in `dir`, or none of the sizes fits there.
-pub fn cases(
-    program: &Path,
-    dir: &Path,
-    whats: &[What],
-    named: bool,
-    counts: bool,
-) -> Result<Cases, Error> {
-    let files = Rc::new(Files::new(dir)?);
+/// it is tried on a small file first; so are sizes that the disk has no room for. What somebody asked for by name is not
+/// tried: it is measured, or fails.
+fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
+    let program = asked.program.as_path();
+    let files = Rc::new(Files::new(asked.path("dir"))?);
     files.room_for(TRIAL_BYTES)?;
     let mut all = Cases::default();
+    let counts = !asked.is("no-count");
     let traced = if counts { try_counting(program, &files) } else { Ok(()) };
     if let Err(why) = &traced {
         all.notes.push(format!("system calls are not counted: {}", why.told()));
@@ -82,7 +189,7 @@ pub fn cases(
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
         }
-        let is_refused = !named
+        let is_refused = asked.only.is_empty()
             && *refused.entry((what.way.name, what.cold)).or_insert_with(|| {
                 let Err(why) = try_out(&files, what) else { return false };
                 let cold = if what.cold { "+cold" } else { "" };
@@ -107,8 +214,13 @@ fn try_counting(program: &Path, files: &Files) -> Result<(), Error> {
     let source = files.source(TRIAL_BYTES)?.path;
     let target = files.target();
     let way = "read-write-64K";
-    let words =
-        [SUITE.as_ref(), "--way".as_ref(), way.as_ref(), source.as_os_str(), target.as_os_str()];
+    let words = [
+        SUITE.name.as_ref(),
+        "--way".as_ref(),
+        way.as_ref(),
+        source.as_os_str(),
+        target.as_os_str(),
+    ];
     let words = words.map(OsStr::to_owned);
     let counted = count::of(program, &words, &source, &target, None);
     files.remove_target();

@@ -40,16 +40,6 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
     Some(calls.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
 }
 
-/// Whether `counted` is what was published: those calls, and besides at most the loader's one read,
-/// which the table leaves out where a way does not read.
-pub(super) fn agrees(counted: &Calls, published: &Calls) -> bool {
-    let loaders = |name: &str, count: u64| name == "read" && count <= 1;
-    counted.iter().all(|(name, &count)| match published.get(name) {
-        Some(&expected) => count == expected,
-        None => loaders(name, count),
-    }) && published.keys().all(|name| counted.contains_key(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,18 +64,5 @@ mod tests {
             let calls = published(way, 512 << 20).unwrap();
             assert_eq!(crate::count::line(&calls), *line, "{way}");
         }
-    }
-
-    #[test]
-    fn the_loaders_read_is_no_difference_and_anything_else_is() {
-        let calls = |pairs: &[(&str, u64)]| {
-            pairs.iter().map(|&(name, count)| (name.to_owned(), count)).collect::<Calls>()
-        };
-        let published = calls(&[("sendfile", 3)]);
-        assert!(agrees(&calls(&[("read", 1), ("sendfile", 3)]), &published));
-        assert!(!agrees(&calls(&[("read", 2), ("sendfile", 3)]), &published));
-        assert!(!agrees(&calls(&[("read", 1), ("sendfile", 4)]), &published));
-        assert!(!agrees(&calls(&[("read", 1)]), &published));
-        assert!(!agrees(&calls(&[("pread64", 1), ("sendfile", 3)]), &published));
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Aim, Attempt, Kind, Outcome, Pairs, Place, Prober, Rule, Way, s4};
 use crate::Error;
 use crate::case::Case;
-use crate::model::Measured;
+use crate::model::{Described, Measured};
 use crate::runner::{Conditions, interrupt};
 
 /// What is sent through a cell of the old experiment to time it: as much as there.
@@ -62,7 +62,7 @@ pub struct Matrix {
     pub places: Vec<Place>,
 }
 
-/// The cells of a plan as cases of `program`, which has `lab matrix --worker`.
+/// The cells of a plan as cases of `program`, which has `lab once matrix`.
 ///
 /// # Errors
 /// When the worker cannot be started.
@@ -120,6 +120,12 @@ impl Case for Cell {
 
     fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The name tells all of a cell that is not timed, and there are thousands.
+    fn described(&self) -> Described {
+        let described = Described::new("matrix", &self.name);
+        self.speed_bytes.map_or(described.clone(), |bytes| described.with("bytes", bytes))
     }
 
     /// Verifying comes first anyway, and warms up what can be warmed.

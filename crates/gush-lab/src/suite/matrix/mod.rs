@@ -35,6 +35,10 @@ mod view;
 mod way;
 mod worker;
 
+use super::{Asked, Cases, Once, Suite, THROUGHPUT, Taken, Takes, WORK};
+use crate::Error;
+use crate::model::Sample;
+
 pub use cell::{GRID_BYTES, Matrix, Plan, S4_BYTES, cases};
 pub use expect::{Expected, Rule};
 pub use kind::{Kind, UnknownKind};
@@ -43,6 +47,92 @@ pub use outcome::{Attempt, Cost, Outcome};
 pub use pairs::{Pairs, UnknownPair};
 pub use places::Place;
 pub use prober::Prober;
-pub use view::Grid;
+use view::Grid;
 pub use way::{UnknownWay, Way};
 pub use worker::serve;
+
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "matrix",
+    title: "What moves to what",
+    about: "Try every method on every pair of ends, for real, and print which ones work here",
+    more: "In place of an errno stands 'refused' where a rule of gush's own says no, 'false-end' where a call answers 0 \
+           although there are bytes, or 'wrong', 'hangs', 'died'.",
+    options: &[
+        Taken::new(
+            "pairs",
+            Takes::Texts("PAIR,…"),
+            "Only these pairs: SOURCE:TARGET by their kinds, '*' for any, such as ext4:tcp,pipe:*",
+        ),
+        Taken::new(
+            "five-ways",
+            Takes::Nothing,
+            "Only the table of 2007: five ways on four pairs of files and sockets",
+        ),
+        Taken::new(
+            "speed",
+            Takes::Nothing,
+            "Time the working ones: GiB/s, user and system seconds",
+        ),
+        Taken::new(
+            "bytes",
+            Takes::Memory,
+            "Time with SIZE bytes, instead of 1G for the table of 2007 and 64M for the rest",
+        ),
+    ],
+    only: ("METHOD,…", "Only these methods"),
+    rounds: "1",
+    columns: &["method", "source", "target", "works", "errno", "gib_per_s"],
+    quantities: &[THROUGHPUT, WORK],
+    axis: None,
+    notes: &[],
+    is_repeated: false,
+    tour: |_| (),
+    once: Some(Once {
+        about: "Serve attempts as JSON on standard input",
+        options: &[],
+        run: |_| serve().map(|()| None),
+    }),
+    make,
+};
+
+fn make(asked: &Asked) -> Result<Cases, Error> {
+    if asked.is("bytes") && !asked.is("speed") {
+        return Err(Error::refused("--bytes says how much --speed moves: add --speed"));
+    }
+    let refused = |error: &dyn std::fmt::Display| Error::refused(error.to_string());
+    let ways: Result<Vec<Way>, _> = asked.only.iter().map(|name| name.parse()).collect();
+    let pairs: Result<Vec<Pairs>, _> =
+        asked.words("pairs").iter().map(|pair| pair.parse()).collect();
+    let plan = Plan {
+        ways: ways.map_err(|error: UnknownWay| refused(&error))?,
+        pairs: pairs.map_err(|error: UnknownPair| refused(&error))?,
+        only_s4: asked.is("five-ways"),
+        speed: asked.is("speed"),
+        bytes: asked.size("bytes"),
+    };
+    let Matrix { cases, places } = cases(&asked.program, &plan)?;
+    if cases.is_empty() {
+        let missing = places.iter().find(|place| place.dir.is_none());
+        let why =
+            missing.map_or(String::new(), |place| format!(": no {}: {}", place.kind, place.how));
+        return Err(Error::refused(format!(
+            "--only, --pairs and --five-ways leave no cell to be tried{why}"
+        )));
+    }
+    let grid = Grid { places };
+    let show: super::Show =
+        if asked.is_brief { Box::new(in_brief) } else { Box::new(move |all| grid.table(all)) };
+    Ok(Cases { cases, notes: Vec::new(), show: Some(show) })
+}
+
+/// How many work; the page has the rest.
+fn in_brief(samples: &[Sample]) -> String {
+    let works = |sample: &&Sample| sample.measured.facts.get("works") == Some(&true.into());
+    format!(
+        "{} of {} combinations of a method and two ends work, each with its bytes verified; \
+         gush lab matrix prints all, and the report has all",
+        samples.iter().filter(works).count(),
+        samples.len()
+    )
+}

@@ -143,7 +143,7 @@ enum Lost {
 impl Worker {
     fn start(program: &Path) -> Result<Self, Error> {
         let mut command = Command::new(program);
-        command.args(["lab", "matrix", "--worker"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.args(["lab", "once", "matrix"]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = children::start(&mut command)?;
         let child = process.child();
         let no_pipe = || Error::refused("the worker of the matrix has no pipes");

@@ -7,15 +7,13 @@ use serde_json::Value;
 
 use super::letters::Letters;
 use super::{Kind, Place, Way, s4};
-use crate::case::View;
-use crate::csv;
 use crate::model::{Measured, Sample};
 
-/// The matrix's CSV and tables; `places` says where files lay, and which kinds are left out.
+/// The matrix's tables; `places` says where files lay, and which kinds are left out.
 #[derive(Clone, Debug, Default)]
-pub struct Grid {
-    /// As [`super::cases`] answered them; none when the samples come from elsewhere.
-    pub places: Vec<Place>,
+pub(super) struct Grid {
+    /// As [`super::cases`] answered them.
+    pub(super) places: Vec<Place>,
 }
 
 /// What a sample's facts say came of a cell.
@@ -44,28 +42,9 @@ impl<'a> Told<'a> {
     }
 }
 
-impl View for Grid {
-    fn csv_header(&self) -> &str {
-        "method,source,target,works,errno,gib_per_s"
-    }
-
-    /// ```
-    /// use gush_lab::{case::View, model::{Measured, Sample}, suite::matrix::Grid};
-    /// let measured = Measured { gib_per_s: Some(4.5), ..Measured::default() }
-    ///     .with("method", "splice").with("source", "pipe").with("target", "tcp")
-    ///     .with("works", true).with("errno", "");
-    /// let sample = Sample { suite: "matrix".into(), case: "splice:pipe:tcp".into(), round: 1, measured };
-    /// assert_eq!(Grid::default().csv_row(&sample), "splice,pipe,tcp,true,,4.500000");
-    /// ```
-    fn csv_row(&self, sample: &Sample) -> String {
-        let [method, source, target, works, errno] =
-            ["method", "source", "target", "works", "errno"]
-                .map(|name| csv::fact(&sample.measured, name));
-        let gib_per_s = csv::figure(sample.measured.gib_per_s);
-        format!("{method},{source},{target},{works},{errno},{gib_per_s}")
-    }
-
-    fn table(&self, samples: &[Sample]) -> String {
+impl Grid {
+    /// All of it.
+    pub(super) fn table(&self, samples: &[Sample]) -> String {
         let cells = Cells::of(samples);
         let mut parts = Vec::new();
         if let Some(file) = s4::file_among(|kind| cells.kinds.contains(&kind)) {
@@ -84,9 +63,7 @@ impl View for Grid {
         parts.retain(|part| !part.is_empty());
         parts.join("\n")
     }
-}
 
-impl Grid {
     /// Where files lie, and which kinds have no cells here.
     fn places(&self) -> String {
         let mut text = String::new();

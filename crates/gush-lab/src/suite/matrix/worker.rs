@@ -1,6 +1,6 @@
 //! A process of its own for the attempts: whatever hangs or dies there, the table goes on.
 //!
-//! `gush lab matrix --worker` reads a line of JSON for each attempt from standard input, and answers with a
+//! `gush lab once matrix` reads a line of JSON for each attempt from standard input, and answers with a
 //! line. Whoever asks gives it so much time, and ends it if that is not enough.
 
 use std::io::{self, BufRead, Write};
@@ -35,7 +35,7 @@ pub(super) struct Task {
     pub(super) processors: Option<[usize; 2]>,
 }
 
-/// Serves attempts until standard input ends: what `gush lab matrix --worker` does.
+/// Serves attempts until standard input ends: what `gush lab once matrix` does.
 ///
 /// # Errors
 /// When what comes in is no task, or nobody reads the answers.

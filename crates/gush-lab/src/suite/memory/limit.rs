@@ -30,8 +30,9 @@ pub fn limit(samples: &[Sample]) -> Option<String> {
         let speeds = samples.iter().filter_map(|Sample { suite, measured, .. }| {
             let is =
                 |name: &str, value: serde_json::Value| measured.facts.get(name) == Some(&value);
-            let own =
-                suite == SUITE && is("operation", operation.into()) && is("processors", 1.into());
+            let own = *suite == SUITE.name
+                && is("operation", operation.into())
+                && is("processors", 1.into());
             measured.gib_per_s.filter(|_| own)
         });
         Summary::of(&speeds.collect::<Vec<f64>>()).map(|summary| summary.median)

@@ -8,7 +8,6 @@ mod limit;
 mod loops;
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,14 +15,51 @@ use std::time::{Duration, Instant};
 pub use limit::limit;
 pub use loops::Operation;
 
-use crate::case::{Case, View};
-use crate::model::{Measured, Sample};
+use super::copy::cache_sizes;
+use super::{Asked, Cases, Given, Once, Suite, THROUGHPUT, Taken, Takes};
+use crate::case::{self, Case};
+use crate::model::{Described, Measured};
 use crate::once::{self, Clock, Single};
-use crate::suite::copy::cache_sizes;
-use crate::{Error, affinity, csv, table};
+use crate::{Error, affinity};
 use loops::Field;
 
-const SUITE: &str = "memory";
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "memory",
+    title: "Memory: the physical limit",
+    about: "How fast one processor, and all of them, read, write and copy memory: the limit of every copy",
+    more: "",
+    options: &[Taken::new(
+        "bytes",
+        Takes::Memory,
+        "Use SIZE bytes of memory in all, instead of far more than the caches hold",
+    )],
+    only: ("NAME,…", "Only these cases"),
+    rounds: "5",
+    columns: &["case", "operation", "processors", "round", "gib_per_s", "bytes"],
+    quantities: &[THROUGHPUT],
+    axis: None,
+    notes: &[
+        "A thread that copies each byte from memory to memory gets no further than copying does here. Bytes that are          still in a cache may: constant data, or a buffer that is used again.",
+    ],
+    is_repeated: true,
+    tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
+    once: Some(Once {
+        about: "Read, write or copy memory",
+        options: &[
+            Taken::new("way", Takes::Text("NAME"), "Measure this"),
+            Taken::new("bytes", Takes::Size, "Use SIZE bytes of memory"),
+        ],
+        run: |asked| {
+            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
+            once(way, asked.size("bytes")).map(Some)
+        },
+    }),
+    make,
+};
+
+/// `sysbench memory`, one thread reading blocks of 1 GiB.
+const PUBLISHED_READ: f64 = 15.9;
 
 /// One measurement of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,27 +86,50 @@ pub const WAYS: &[Way] = &[
     way("copy-all", Operation::Copy, true),
 ];
 
-/// The cases; those of all processors only where there are several.
-#[must_use]
-pub fn cases(program: &Path, bytes: Option<u64>) -> Vec<Box<dyn Case>> {
-    let several = affinity::allowed().map_or(1, |processors| processors.len()) > 1;
+/// Those of all processors only where there are several.
+fn make(asked: &Asked) -> Result<Cases, Error> {
+    let processors = affinity::allowed().map_or(1, |processors| processors.len());
     let case = |way: &Way| -> Box<dyn Case> {
-        let mut words: Vec<OsString> = vec![SUITE.into(), "--way".into(), way.name.into()];
-        if let Some(bytes) = bytes {
-            words.extend(["--bytes".into(), bytes.to_string().into()]);
-        }
-        let program = program.to_owned();
-        Box::new(Single { suite: SUITE, name: way.name, program, words, pinned: !way.all })
+        let threads = if way.all { processors } else { 1 };
+        let bytes = asked.size("bytes").unwrap_or_else(|| field_bytes(threads));
+        let words = ["memory", "--way", way.name, "--bytes", &bytes.to_string()];
+        Box::new(Single {
+            suite: SUITE.name,
+            program: asked.program.clone(),
+            words: words.map(OsString::from).into(),
+            pinned: !way.all,
+            described: described(way, processors, bytes),
+        })
     };
-    WAYS.iter().filter(|way| several || !way.all).map(case).collect()
+    let cases = WAYS.iter().filter(|way| processors > 1 || !way.all).map(case).collect();
+    Ok(Cases::of(case::choose(cases, &asked.only)?))
 }
 
-/// Memory for all threads together, in bytes: eight times the largest cache, but no more than a
-/// quarter of what is free.
-fn field_bytes() -> u64 {
+/// What all processors do is measured against one of them, and copying against reading.
+fn described(way: &Way, processors: usize, bytes: u64) -> Described {
+    let operation = way.operation.name();
+    let threads = if way.all { processors } else { 1 };
+    let described = Described::new(SUITE.name, way.name)
+        .does(format!("{operation}, {threads} of {processors} processors"))
+        .with("operation", operation)
+        .with("processors", threads)
+        .with("bytes", bytes);
+    match (way.operation, way.all) {
+        (_, true) => described.against(format!("{operation}-1")),
+        (Operation::Read, false) => {
+            let source = "sysbench memory on the machine of the published pipes, one thread";
+            described.published(PUBLISHED_READ, PUBLISHED_READ, source)
+        }
+        (_, false) => described.against("read-1"),
+    }
+}
+
+/// Memory for so many threads together, in bytes: for each four times the largest cache, which it may have for itself; in
+/// all no more than a quarter of what is free.
+fn field_bytes(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 256 << 20;
     let largest_cache = [4, 3, 2, 1].into_iter().find_map(cache_sizes::data_bytes).unwrap_or(0);
-    let wanted = LEAST_BYTES.max(8 * largest_cache as u64);
+    let wanted = LEAST_BYTES.max(4 * largest_cache as u64 * threads as u64);
     let free = nix::sys::sysinfo::sysinfo().map_or(u64::MAX, |info| info.ram_unused());
     wanted.min(free / 4).max(2 * gush::HUGE_PAGE_BYTES as u64)
 }
@@ -99,7 +158,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         // Wherever this thread is, or was pinned to.
         false => vec![None],
     };
-    let share = bytes.unwrap_or_else(field_bytes) / processors.len() as u64;
+    let share = bytes.unwrap_or_else(|| field_bytes(processors.len())) / processors.len() as u64;
     // More than any machine has is refused by mmap, and can still be rounded up.
     let share = usize::try_from(share).unwrap_or(usize::MAX).min(usize::MAX / 2);
     // The threads, and this one with its clock.
@@ -142,32 +201,3 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
 
 /// How long each thread goes on, at least.
 const LEAST: Duration = Duration::from_millis(150);
-
-/// The suite's CSV and table.
-#[derive(Clone, Copy, Debug)]
-pub struct Bandwidths;
-
-impl View for Bandwidths {
-    fn csv_header(&self) -> &str {
-        "case,operation,processors,round,gib_per_s,bytes"
-    }
-
-    /// ```
-    /// use gush_lab::{case::View, model::{Measured, Sample}, suite::memory::Bandwidths};
-    /// let measured = Measured { gib_per_s: Some(9.5), bytes: 4096, ..Measured::default() }
-    ///     .with("operation", "read").with("processors", 2);
-    /// let sample = Sample { suite: "memory".into(), case: "read-all".into(), round: 1, measured };
-    /// assert_eq!(Bandwidths.csv_row(&sample), "read-all,read,2,1,9.500000,4096");
-    /// ```
-    fn csv_row(&self, sample: &Sample) -> String {
-        let Sample { case, round, measured, .. } = sample;
-        let [operation, processors] =
-            ["operation", "processors"].map(|name| csv::fact(measured, name));
-        let speed = csv::figure(measured.gib_per_s);
-        format!("{case},{operation},{processors},{round},{speed},{}", measured.bytes)
-    }
-
-    fn table(&self, samples: &[Sample]) -> String {
-        table::of(samples)
-    }
-}

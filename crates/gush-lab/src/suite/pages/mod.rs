@@ -9,18 +9,77 @@ mod once;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::Path;
 
 pub use once::once;
 
+use super::{Asked, Cases, Given, Once, Quantity, Suite, THROUGHPUT, Taken, Takes};
 use crate::Error;
-use crate::case::{Case, View};
-use crate::model::Sample;
+use crate::case::{self, Case};
+use crate::model::{Described, Measured};
 use crate::once::Single;
-use crate::stats::Summary;
-use crate::{csv, table};
 
-const SUITE: &str = "pages";
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "pages",
+    title: "What getting pages costs",
+    about: "The cost of lending memory to the kernel: vmsplice of touched and untouched, small and huge pages",
+    more: "Costs are of every 4 KiB, with huge pages too.",
+    options: &[Taken::new(
+        "bytes",
+        Takes::Memory,
+        "Lend SIZE bytes in every case, in fields of 64M, instead of 2G",
+    )],
+    only: ("NAME,…", "Only these cases"),
+    rounds: "5",
+    columns: &[
+        "case",
+        "memory",
+        "page_bytes",
+        "round",
+        "gib_per_s",
+        "ns_per_page",
+        "drop_ns_per_page",
+        "bytes",
+    ],
+    quantities: &[
+        THROUGHPUT,
+        Quantity {
+            caption: "Cost of getting 4 KiB, less is better",
+            unit: "ns/4 KiB",
+            of: |measured| number(measured, "ns_per_page"),
+            less_is_better: true,
+        },
+        Quantity {
+            caption: "Cost of giving 4 KiB back, less is better",
+            unit: "ns back",
+            of: |measured| number(measured, "drop_ns_per_page"),
+            less_is_better: true,
+        },
+    ],
+    axis: None,
+    notes: &[
+        "Only the calls that take the references are under the clock; giving them back is timed apart.",
+    ],
+    is_repeated: true,
+    tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
+    once: Some(Once {
+        about: "Take references to pages, and drop them",
+        options: &[
+            Taken::new("way", Takes::Text("NAME"), "Measure this"),
+            Taken::new("bytes", Takes::Size, "Lend SIZE bytes"),
+        ],
+        run: |asked| {
+            let way = super::entry(WAYS, |way| way.name, asked.word("way"))?;
+            once(way, asked.size("bytes")).map(Some)
+        },
+    }),
+    make,
+};
+
+fn number(measured: &Measured, name: &str) -> Option<f64> {
+    measured.facts.get(name)?.as_f64()
+}
+
 /// The kernel's own test (`mm/gup_test.c`, CONFIG_GUP_TEST), in debugfs.
 const GUP_TEST: &str = "/sys/kernel/debug/gup_test";
 
@@ -60,38 +119,49 @@ pub const WAYS: &[Way] = &[
     way("gup-test-2M", Taker::GupTest, true, true),
 ];
 
-/// The cases, and why some are left out here.
-///
 /// Those of the kernel's own test are left out without it, unless they are asked for by name.
-#[must_use]
-pub fn cases(
-    program: &Path,
-    bytes: Option<u64>,
-    only: &[String],
-) -> (Vec<Box<dyn Case>>, Vec<String>) {
+fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut notes = Vec::new();
     let test = gup_test();
-    if let (Err(error), true) = (&test, only.is_empty()) {
+    if let (Err(error), true) = (&test, asked.only.is_empty()) {
         notes.push(format!("gup-test-4K and gup-test-2M are left out: {}", error.told()));
     }
+    let bytes = asked.size("bytes").unwrap_or(once::BYTES);
     let case = |way: &Way| -> Box<dyn Case> {
-        let mut words: Vec<OsString> = vec![SUITE.into(), "--way".into(), way.name.into()];
-        if let Some(bytes) = bytes {
-            words.extend(["--bytes".into(), bytes.to_string().into()]);
-        }
+        let words = ["pages", "--way", way.name, "--bytes", &bytes.to_string()];
         Box::new(Single {
-            suite: SUITE,
-            name: way.name,
-            program: program.to_owned(),
-            words,
+            suite: SUITE.name,
+            program: asked.program.clone(),
+            words: words.map(OsString::from).into(),
             pinned: true,
+            described: described(way, bytes),
         })
     };
     let wanted = |way: &&Way| {
-        let named = only.iter().any(|name| name == way.name);
+        let named = asked.only.iter().any(|name| name == way.name);
         way.taker == Taker::Vmsplice || test.is_ok() || named
     };
-    (WAYS.iter().filter(wanted).map(case).collect(), notes)
+    let cases = case::choose(WAYS.iter().filter(wanted).map(case).collect(), &asked.only)?;
+    Ok(Cases { cases, notes, show: None })
+}
+
+/// Huge pages are measured against small ones, untouched ones against touched ones.
+fn described(way: &Way, bytes: u64) -> Described {
+    let (group, small) = match way.taker {
+        Taker::Vmsplice => ("vmsplice into a pipe of 256 KiB", "touched-4K"),
+        Taker::GupTest => ("The kernel's own test of get_user_pages_fast", "gup-test-4K"),
+    };
+    let baseline = if way.huge && !way.touched { "untouched-4K" } else { small };
+    let page = if way.huge { "2 MiB" } else { "4 KiB" };
+    let memory = if way.touched { "touched" } else { "untouched" };
+    Described::new(SUITE.name, way.name)
+        .does(format!("{memory} memory, pages of {page}"))
+        .group(group)
+        .against(baseline)
+        .with("memory", memory)
+        .with("page", page)
+        .with("taker", format!("{:?}", way.taker))
+        .with("bytes", bytes)
 }
 
 fn gup_test() -> Result<File, Error> {
@@ -100,79 +170,4 @@ fn gup_test() -> Result<File, Error> {
                    CONFIG_GUP_TEST has it, for root, where debugfs is mounted)";
         Error::failed(why, error)
     })
-}
-
-/// The suite's CSV and table.
-#[derive(Clone, Copy, Debug)]
-pub struct Costs;
-
-impl View for Costs {
-    fn csv_header(&self) -> &str {
-        "case,memory,page_bytes,round,gib_per_s,ns_per_page,drop_ns_per_page,bytes"
-    }
-
-    /// ```
-    /// use gush_lab::{case::View, model::{Measured, Sample}, suite::pages::Costs};
-    /// let measured = Measured { gib_per_s: Some(80.5), bytes: 4096, ..Measured::default() }
-    ///     .with("memory", "touched").with("page_bytes", 2_097_152).with("ns_per_page", 47.5);
-    /// let sample = Sample { suite: "pages".into(), case: "touched-2M".into(), round: 1, measured };
-    /// assert_eq!(Costs.csv_row(&sample), "touched-2M,touched,2097152,1,80.500000,47.500000,,4096");
-    /// ```
-    fn csv_row(&self, sample: &Sample) -> String {
-        let Sample { case, round, measured, .. } = sample;
-        let [memory, page] = ["memory", "page_bytes"].map(|name| csv::fact(measured, name));
-        let [cost, dropping] =
-            ["ns_per_page", "drop_ns_per_page"].map(|name| csv::figure(number(sample, name)));
-        let speed = csv::figure(measured.gib_per_s);
-        format!("{case},{memory},{page},{round},{speed},{cost},{dropping},{}", measured.bytes)
-    }
-
-    fn table(&self, samples: &[Sample]) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for sample in samples {
-            if !names.contains(&sample.case.as_str()) {
-                names.push(&sample.case);
-            }
-        }
-        let rows: Vec<Row<'_>> = names.iter().filter_map(|name| row(name, samples)).collect();
-        let most = rows.iter().map(|row| row.cost.median).fold(0.0, f64::max);
-        let mut text = format!(
-            "{:13}  {:>11}  {:>17}  {:>9}  {:>8}\n",
-            "case", "ns per 4 KiB", "least … most", "dropping", "GiB/s"
-        );
-        for Row { name, cost, dropping, speed } in &rows {
-            let range = format!("{:.1} … {:.1}", cost.least, cost.most);
-            let dropping = dropping.map_or(String::new(), |ns| format!("{ns:.1}"));
-            text += &format!(
-                "{name:13}  {:>12.1}  {range:>17}  {dropping:>9}  {speed:8.2}  {}\n",
-                cost.median,
-                table::bar(cost.median, most)
-            );
-        }
-        text
-    }
-}
-
-struct Row<'a> {
-    name: &'a str,
-    cost: Summary,
-    dropping: Option<f64>,
-    speed: f64,
-}
-
-fn row<'a>(name: &'a str, samples: &[Sample]) -> Option<Row<'a>> {
-    let own = || samples.iter().filter(|sample| sample.case == name);
-    let summary = |of: &dyn Fn(&Sample) -> Option<f64>| {
-        Summary::of(&own().filter_map(of).collect::<Vec<f64>>())
-    };
-    Some(Row {
-        name,
-        cost: summary(&|sample| number(sample, "ns_per_page"))?,
-        dropping: summary(&|sample| number(sample, "drop_ns_per_page")).map(|ns| ns.median),
-        speed: summary(&|sample| sample.measured.gib_per_s)?.median,
-    })
-}
-
-fn number(sample: &Sample, name: &str) -> Option<f64> {
-    sample.measured.facts.get(name)?.as_f64()
 }

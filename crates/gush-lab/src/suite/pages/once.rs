@@ -16,6 +16,8 @@ use crate::{Error, foreign, once::gib_per_s};
 const CALL_BYTES: usize = 256 << 10;
 /// What one pass goes over.
 const FIELD_BYTES: usize = 64 << 20;
+/// What is gone over unless told otherwise.
+pub(super) const BYTES: u64 = 2 << 30;
 /// The unit of a pipe's slot and of the cost, whatever page backs it.
 const PAGE_BYTES: u64 = 4096;
 
@@ -32,7 +34,6 @@ const PAGE_BYTES: u64 = 4096;
 /// }
 /// ```
 pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
-    const BYTES: u64 = 2 << 30;
     if !way.huge {
         // Where huge pages come to everybody ("always"), small ones must be asked for.
         nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
@@ -70,9 +71,9 @@ struct Cost {
 
 fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
     let pipe = Pipe::new()?;
-    let (mut lent, huge_checked) = field(way)?;
+    let (mut lent, mut huge_checked) = field(way)?;
     let (mut getting, mut dropping) = (Duration::ZERO, Duration::ZERO);
-    for _ in 0..passes {
+    for pass in 0..passes {
         for start in (0..FIELD_BYTES).step_by(CALL_BYTES) {
             let began = Instant::now();
             let put = lent
@@ -87,6 +88,10 @@ fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
             dropping += got.elapsed();
         }
         if !way.touched {
+            // What was never touched has no pages to look at before the kernel has got them.
+            if pass == 0 {
+                huge_checked = check(way, lent.pages())?;
+            }
             // Fresh again: what was only looked at maps the one page of zeros.
             let renewed = lent.renew().map_err(|errno| Error::failed("no new memory", errno))?;
             lent = renewed.lend();
@@ -103,20 +108,27 @@ fn field(way: &Way) -> Result<(Lent, bool), Error> {
         return Ok((pages.lend(), false));
     }
     pages.as_mut_slice().fill(1);
-    let checked = match gush::hugepage::count(&pages) {
-        Ok((huge, all)) if way.huge && huge < all => {
-            return Err(Error::refused(format!(
-                "{huge} of {all} huge pages came: see /sys/kernel/mm/transparent_hugepage/enabled"
-            )));
-        }
-        Ok((huge, _)) if !way.huge && huge > 0 => {
-            return Err(Error::refused(format!("{huge} huge pages came where none was wanted")));
-        }
-        Ok(_) => true,
-        // Frame numbers are shown to root only.
-        Err(_) => false,
-    };
+    let checked = check(way, &pages)?;
     Ok((pages.lend(), checked))
+}
+
+/// Whether the pages are what they should be; false where that cannot be seen.
+///
+/// What was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB (`use_zero_page` of
+/// `admin-guide/mm/transhuge.rst`).
+fn check(way: &Way, pages: &Pages) -> Result<bool, Error> {
+    match gush::hugepage::count(pages) {
+        Ok((huge, all)) if way.huge && huge < all => Err(Error::refused(format!(
+            "{huge} of {all} huge pages came: see /sys/kernel/mm/transparent_hugepage/enabled{}",
+            if way.touched { "" } else { " and use_zero_page beside it" }
+        ))),
+        Ok((huge, _)) if !way.huge && huge > 0 => {
+            Err(Error::refused(format!("{huge} huge pages came where none was wanted")))
+        }
+        Ok(_) => Ok(true),
+        // Frame numbers are shown to root only.
+        Err(_) => Ok(false),
+    }
 }
 
 /// A pipe that holds one call, and where it is emptied to.

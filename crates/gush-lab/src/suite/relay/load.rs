@@ -12,20 +12,33 @@ use nix::sys::signal::{SigSet, Signal};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::net::RecvFlags;
 
-use crate::Error;
+use crate::{Error, affinity};
 
 /// What is sent again and again: small enough to stay in memory, large enough for large calls.
 const MEMORY_BYTES: u64 = 16 << 20;
 
-/// Sends `each_bytes` from every pair's first stream, and receives them at its second, to the end.
-pub(super) fn through(pairs: Vec<(TcpStream, TcpStream)>, each_bytes: u64) -> Result<(), Error> {
+/// Sends `each_bytes` from every pair's first stream, and receives them at its second, to the end; on one processor, if
+/// one is named.
+pub(super) fn through(
+    pairs: Vec<(TcpStream, TcpStream)>,
+    each_bytes: u64,
+    processor: Option<usize>,
+) -> Result<(), Error> {
     let memory = memory().map_err(|error| Error::failed("no memory to send from", error))?;
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for (client, server) in &pairs {
             let memory = &memory;
-            threads.push(scope.spawn(move || send(client, memory, each_bytes)));
-            threads.push(scope.spawn(move || receive(server, each_bytes)));
+            // Unpinned they are slower, not wrong.
+            let pin = move || processor.map(affinity::pin);
+            threads.push(scope.spawn(move || {
+                let _ = pin();
+                send(client, memory, each_bytes)
+            }));
+            threads.push(scope.spawn(move || {
+                let _ = pin();
+                receive(server, each_bytes)
+            }));
         }
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(done) => done.map_err(|error| Error::failed("the relay lost the stream", error)),

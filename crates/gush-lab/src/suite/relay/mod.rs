@@ -4,7 +4,7 @@
 //! run it by hand and send through it.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,48 @@ mod usage;
 
 use usage::Usage;
 
-use crate::case::{Case, View};
-use crate::model::{Measured, Sample};
+use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
+use crate::Error;
+use crate::case::{self, Case};
+use crate::model::{Described, Measured};
 use crate::runner::{Conditions, children};
-use crate::{Error, csv, table};
+
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "relay",
+    title: "Relays between sockets",
+    about: "Relays through loopback by each method of gush link: one connection, and many at once",
+    more: "",
+    options: &[Taken::new(
+        "bytes",
+        Takes::Size,
+        "Relay SIZE bytes in every case, instead of 4 GiB",
+    )],
+    only: ("NAME,…", "Only these cases"),
+    rounds: "5",
+    columns: &[
+        "case",
+        "method",
+        "connections",
+        "round",
+        "gib_per_s",
+        "wall_s",
+        "user_s",
+        "system_s",
+        "cpu_s_per_gib",
+        "bytes",
+    ],
+    quantities: &[THROUGHPUT, WORK],
+    axis: None,
+    notes: &[
+        "Sender and receiver cost less than the relay: sendfile from memory, and a receive that drops. With one connection \
+         the relay has a processor, and the two have another; with many all may use all.",
+    ],
+    is_repeated: true,
+    tour: |asked| asked.give("bytes", super::Given::Sizes(vec![128 << 20])),
+    once: None,
+    make,
+};
 
 const GIB: u64 = 1 << 30;
 
@@ -44,18 +82,11 @@ const ROWS: &[Row] = &[
     Row { name: "splice-many", method: "splice", connections: MANY },
 ];
 
-/// The cases of `program`, which has `link`, with so many bytes each (4 GiB unless told otherwise),
-/// divided among the case's connections.
-///
-/// ```
-/// let cases = gush_lab::suite::relay::cases("gush".as_ref(), Some(1 << 20));
-/// assert_eq!(cases[0].name(), "link");
-/// ```
-#[must_use]
-pub fn cases(program: &Path, bytes: Option<u64>) -> Vec<Box<dyn Case>> {
-    let bytes = bytes.unwrap_or(4 * GIB);
-    let through = |row| Through { row, program: program.to_owned(), bytes };
-    ROWS.iter().map(|row| Box::new(through(row)) as Box<dyn Case>).collect()
+fn make(asked: &Asked) -> Result<Cases, Error> {
+    let bytes = asked.size("bytes").unwrap_or(4 * GIB);
+    let through =
+        |row| -> Box<dyn Case> { Box::new(Through { row, program: asked.program.clone(), bytes }) };
+    Ok(Cases::of(case::choose(ROWS.iter().map(through).collect(), &asked.only)?))
 }
 
 /// So many bytes through a relay.
@@ -67,25 +98,47 @@ struct Through {
 
 impl Case for Through {
     fn suite(&self) -> &'static str {
-        "relay"
+        SUITE.name
     }
 
     fn name(&self) -> &str {
         self.row.name
     }
 
-    /// Every measurement starts its relay anew: what can be warmed is done by a part of it.
-    fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
-        self.run(self.bytes / 16).map(drop)
+    /// The textbook's loop of read and write is the measure.
+    fn described(&self) -> Described {
+        let Row { name, method, connections } = *self.row;
+        let (group, baseline) = match connections {
+            1 => ("One connection".to_owned(), "read-write"),
+            _ => (format!("{connections} connections, all together"), "read-write-many"),
+        };
+        Described::new(SUITE.name, name)
+            .does(format!("gush link --method {method}"))
+            .group(group)
+            .against(baseline)
+            .with("method", method)
+            .with("connections", connections)
+            .with("bytes", self.bytes)
     }
 
-    fn measure(&self, _conditions: &Conditions) -> Result<Measured, Error> {
-        self.run(self.bytes)
+    /// Every measurement starts its relay anew: what can be warmed is done by a part of it.
+    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
+        self.run(conditions, self.bytes / 16).map(drop)
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        self.run(conditions, self.bytes)
     }
 }
 
 impl Through {
-    fn run(&self, bytes: u64) -> Result<Measured, Error> {
+    /// The relay's processor, and that of sender and receiver. Many connections are there to use all of them.
+    fn processors(&self, conditions: &Conditions) -> [Option<usize>; 2] {
+        let both = conditions.processors.filter(|_| self.row.connections == 1);
+        both.map_or([None; 2], |both| both.map(Some))
+    }
+
+    fn run(&self, conditions: &Conditions, bytes: u64) -> Result<Measured, Error> {
         let connections = u64::from(self.row.connections);
         let each_bytes = (bytes / connections).max(1);
         let bytes = each_bytes * connections;
@@ -108,7 +161,8 @@ impl Through {
         ];
         let mut command = Command::new(&self.program);
         command.args(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut relay = children::start(&mut command)?;
+        let [near, far] = self.processors(conditions);
+        let mut relay = children::start_on(&mut command, near)?;
         let mut pairs = Vec::new();
         for _ in 0..connections {
             let Some(client) = connect(&mut relay, from)? else {
@@ -124,7 +178,7 @@ impl Through {
         }
         let before = Usage::of(relay.child().id())?;
         let begun = Instant::now();
-        load::through(pairs, each_bytes)?;
+        load::through(pairs, each_bytes, far)?;
         let wall_s = begun.elapsed().as_secs_f64();
         let used = Usage::of(relay.child().id())?.since(before);
         let gib = bytes as f64 / GIB as f64;
@@ -163,39 +217,5 @@ fn connect(
             Err(_) if matches!(relay.child().try_wait(), Ok(Some(_))) => return Ok(None),
             Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
-    }
-}
-
-/// The relays' CSV and table.
-#[derive(Clone, Copy, Debug)]
-pub struct Relays;
-
-impl View for Relays {
-    fn csv_header(&self) -> &str {
-        "case,method,connections,round,gib_per_s,wall_s,user_s,system_s,cpu_s_per_gib,bytes"
-    }
-
-    /// ```
-    /// use gush_lab::{case::View, model::{Measured, Sample}, suite::relay::Relays};
-    /// let measured = Measured { gib_per_s: Some(2.5), wall_s: Some(0.4), bytes: 1 << 30, ..Measured::default() }
-    ///     .with("method", "auto").with("connections", 1).with("cpu_s_per_gib", 0.25);
-    /// let sample = Sample { suite: "relay".into(), case: "link".into(), round: 1, measured };
-    /// assert_eq!(Relays.csv_row(&sample), "link,auto,1,1,2.500000,0.400000,,,0.25,1073741824");
-    /// ```
-    fn csv_row(&self, sample: &Sample) -> String {
-        let Sample { case, round, measured, .. } = sample;
-        let [method, connections, cpu] =
-            ["method", "connections", "cpu_s_per_gib"].map(|name| csv::fact(measured, name));
-        let [speed, wall, user, system] =
-            [measured.gib_per_s, measured.wall_s, measured.user_s, measured.system_s]
-                .map(csv::figure);
-        let bytes = measured.bytes;
-        format!(
-            "{case},{method},{connections},{round},{speed},{wall},{user},{system},{cpu},{bytes}"
-        )
-    }
-
-    fn table(&self, samples: &[Sample]) -> String {
-        table::of(samples)
     }
 }

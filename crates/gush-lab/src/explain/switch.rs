@@ -1,0 +1,110 @@
+//! Records a case alone: perf is told to begin when a measurement does, and to stop behind it, so that nothing of the
+//! preparation is in the profile (perf-record(1), `--control`).
+
+use std::cell::RefCell;
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+use crate::Error;
+use crate::case::Case;
+use crate::model::{Described, Measured};
+use crate::runner::Conditions;
+
+/// Names the directory of the two FIFOs, for the program that perf starts.
+const VARIABLE: &str = "GUSH_LAB_RECORD";
+
+/// The FIFOs that perf listens at and answers by.
+pub(super) fn make(dir: &Path) -> Result<String, Error> {
+    let [control, answers] = fifos(dir);
+    for path in [&control, &answers] {
+        mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .map_err(|errno| Error::failed("cannot make a FIFO for perf", errno))?;
+    }
+    Ok(format!("--control=fifo:{},{}", control.display(), answers.display()))
+}
+
+/// The environment by which the program that perf starts finds them.
+pub(super) fn environment(dir: &Path) -> (&'static str, &Path) {
+    (VARIABLE, dir)
+}
+
+fn fifos(dir: &Path) -> [PathBuf; 2] {
+    ["control", "answers"].map(|name| dir.join(name))
+}
+
+/// The same cases, each recorded while it is measured, where this program was started to be recorded.
+///
+/// # Errors
+/// When perf cannot be reached.
+pub fn recorded(cases: Vec<Box<dyn Case>>) -> Result<Vec<Box<dyn Case>>, Error> {
+    let Some(dir) = env::var_os(VARIABLE) else { return Ok(cases) };
+    let [control, answers] = fifos(Path::new(&dir));
+    let reached = File::options().write(true).open(control);
+    let switch = reached
+        .and_then(|control| Ok(Switch { control, answers: RefCell::new(File::open(answers)?) }));
+    let switch = Rc::new(switch.map_err(|error| Error::failed("cannot reach perf", error))?);
+    let recorded = |case| -> Box<dyn Case> { Box::new(Recorded { case, switch: switch.clone() }) };
+    Ok(cases.into_iter().map(recorded).collect())
+}
+
+struct Switch {
+    control: File,
+    answers: RefCell<File>,
+}
+
+impl Switch {
+    /// Tells perf, and waits for the answer.
+    fn say(&self, word: &str) -> Result<(), Error> {
+        let told = (&self.control).write_all(format!("{word}\n").as_bytes());
+        told.and_then(|()| self.answer())
+            .map_err(|error| Error::failed("perf does not listen any more", error))
+    }
+
+    /// `ack`, a line's end, and a zero byte.
+    fn answer(&self) -> io::Result<()> {
+        let mut byte = [0];
+        while byte != *b"\n" {
+            self.answers.borrow_mut().read_exact(&mut byte)?;
+        }
+        Ok(())
+    }
+}
+
+struct Recorded {
+    case: Box<dyn Case>,
+    switch: Rc<Switch>,
+}
+
+impl Case for Recorded {
+    fn suite(&self) -> &'static str {
+        self.case.suite()
+    }
+
+    fn name(&self) -> &str {
+        self.case.name()
+    }
+
+    fn described(&self) -> Described {
+        self.case.described()
+    }
+
+    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
+        self.case.prepare(conditions)
+    }
+
+    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
+        self.case.warm_up(conditions)
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        self.switch.say("enable")?;
+        let measured = self.case.measure(conditions);
+        self.switch.say("disable")?;
+        measured
+    }
+}

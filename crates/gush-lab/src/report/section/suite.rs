@@ -1,0 +1,363 @@
+//! A suite: a figure for each group of cases that can be compared, and what the samples say of it.
+
+use std::collections::BTreeMap;
+
+use super::code;
+use crate::report::bars::{self, Bar, Limit};
+use crate::report::data::{Case, Data, Suite};
+use crate::report::estimate::Estimate;
+use crate::report::lines::{self, Point, Series};
+use crate::report::number::{bytes, figure, range, times_between};
+use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
+use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK};
+
+/// What the intervals are, below the first figures of the page.
+const INTERVALS: &str = "A bar is the median of the rounds, its whisker the interval (95 %, by resampling; of fewer than \
+                         five rounds none can be trusted), each dot a sample. Of twenty comparisons one is wrong by chance.";
+
+/// The section of a suite that this gush knows.
+pub fn section(data: &Data<'_>, suite: &'static suite::Suite) -> Option<Section> {
+    let taken = data.suite(suite.name)?;
+    let mut figures = Vec::new();
+    for (place, quantity) in suite.quantities.iter().enumerate() {
+        match suite.axis {
+            Some(axis) if place == 0 => figures.extend(along(taken, quantity, axis)),
+            Some(_) => {}
+            None => figures.extend(groups(data, taken, quantity)),
+        }
+    }
+    if figures.is_empty() {
+        return None;
+    }
+    let mut notes: Vec<String> =
+        [INTERVALS].iter().chain(suite.notes).map(|note| (*note).to_owned()).collect();
+    notes.extend(sources(taken));
+    Some(Section {
+        id: suite.name,
+        title: suite.title.to_owned(),
+        said: said(taken, suite.axis),
+        figures,
+        notes,
+    })
+}
+
+/// The suites that this gush does not know: those of a newer one, or of somebody's own.
+pub fn others(data: &Data<'_>) -> Option<Section> {
+    let unknown = data.suites().into_iter().filter(|name| suite::named(name).is_none());
+    let figures: Vec<Figure> = unknown
+        .filter_map(|name| data.suite(name))
+        .flat_map(|taken| {
+            groups(data, taken, &THROUGHPUT).into_iter().map(|figure| Figure {
+                caption: format!("{}: {}", code(taken.name), figure.caption),
+                ..figure
+            })
+        })
+        .collect();
+    (!figures.is_empty()).then(|| Section {
+        id: "other",
+        title: "Other suites".to_owned(),
+        figures,
+        ..Section::default()
+    })
+}
+
+/// Who published the figures that stand beside these, and of which machine.
+fn sources(taken: &Suite<'_>) -> Option<String> {
+    let mut sources: Vec<&str> = Vec::new();
+    for case in &taken.cases {
+        let Some(published) = &case.described.published else { continue };
+        if !sources.contains(&published.source.as_str()) {
+            sources.push(&published.source);
+        }
+    }
+    (!sources.is_empty()).then(|| {
+        format!(
+            "Outlines are published figures: {}. Another machine, another kernel: compare the shape, not the height.",
+            sources.join("; ").replace(['`', '*'], "")
+        )
+    })
+}
+
+/// A figure for each group.
+fn groups(data: &Data<'_>, taken: &Suite<'_>, quantity: &Quantity) -> Vec<Figure> {
+    let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
+    let is_speed = quantity.unit == THROUGHPUT.unit;
+    let limits: Vec<Limit> =
+        data.memory_read().filter(|_| is_speed && taken.name != "memory").into_iter().collect();
+    names
+        .into_iter()
+        .filter_map(|group| {
+            let own = taken.cases.iter().filter(|case| case.described.group == group);
+            let bars: Vec<Bar> =
+                own.filter_map(|case| bar(taken, case, quantity, is_speed)).collect();
+            let caption = match group {
+                "" => quantity.caption.to_owned(),
+                group => format!("{}: {}", quantity.caption, group.replace(['`', '*'], "")),
+            };
+            (!bars.is_empty()).then(|| bars::figure_of(caption, quantity.unit, &bars, &limits))
+        })
+        .collect()
+}
+
+fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) -> Option<Bar> {
+    let estimate = case.estimate(quantity.of)?;
+    let mut facts = Vec::new();
+    if let (Some((baseline, Some(times))), true) = (case.against(taken), is_speed) {
+        facts.push((format!("Beside {}", baseline.name), times_between(times)));
+    }
+    let sizes = [("Buffer", "buffer_bytes"), ("Pipe", "pipe_bytes")];
+    facts.extend(
+        sizes
+            .iter()
+            .filter_map(|(label, fact)| Some(((*label).to_owned(), bytes(case.number(fact)?)))),
+    );
+    if let Some(evidence) = case.text("evidence").filter(|_| is_speed) {
+        facts.push(("Hostile reader".to_owned(), evidence.to_owned()));
+    }
+    Some(Bar {
+        about: case.described.does.clone(),
+        published: case
+            .described
+            .published
+            .as_ref()
+            .filter(|_| is_speed)
+            .map(|known| (known.from, known.to)),
+        sound: case.is("sound").filter(|_| is_speed),
+        facts,
+        ..Bar::new(case.name, estimate)
+    })
+}
+
+/// What the samples say: group by group the case that gained most over its own measure.
+fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
+    let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
+    let mut said = Vec::new();
+    for group in names {
+        let own = || of_largest(taken, axis).filter(move |case| case.described.group == group);
+        let place = match group {
+            "" => String::new(),
+            group => format!("{}: ", group.replace(['`', '*'], "")),
+        };
+        match most_gained(taken, own(), Some(true)) {
+            Some(gained) => said.push(format!("{place}{}", gained.told())),
+            None if own().any(|case| case.described.baseline.is_some()) => {
+                said.push(format!("{place}nothing was clearly faster than its measure."));
+            }
+            None => {}
+        }
+        if let Some(gained) = most_gained(taken, own(), Some(false)) {
+            said.push(format!(
+                "{} does {} GiB/s and is not sound: the hostile reader saw bytes change.",
+                code(gained.case.name),
+                figure(gained.speed.median)
+            ));
+        }
+    }
+    said
+}
+
+/// Along an axis only the largest: what is small there is mostly opening and closing.
+fn of_largest<'s, 'a>(
+    taken: &'s Suite<'a>,
+    axis: Option<Axis>,
+) -> impl Iterator<Item = &'s Case<'a>> {
+    let at = move |case: &Case<'_>| axis.and_then(|axis| case.number(axis.fact));
+    let largest = taken.cases.iter().filter_map(at).max();
+    taken.cases.iter().filter(move |case| at(case) == largest)
+}
+
+/// A case that is faster than its baseline.
+struct Gained<'s, 'a> {
+    case: &'s Case<'a>,
+    baseline: &'s Case<'a>,
+    speed: &'s Estimate,
+    times: crate::report::estimate::Times,
+}
+
+/// The one with the most gain among `cases`; those that are not sound, or all others.
+fn most_gained<'s, 'a>(
+    taken: &'s Suite<'a>,
+    cases: impl Iterator<Item = &'s Case<'a>>,
+    sound: Option<bool>,
+) -> Option<Gained<'s, 'a>> {
+    let is_wanted = |case: &&Case<'_>| match sound {
+        Some(false) => case.is("sound") == Some(false),
+        _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
+    };
+    cases
+        .filter(is_wanted)
+        .filter_map(|case| {
+            let (baseline, times) = case.against(taken)?;
+            let times = times.filter(|times| times.value > 1.0)?;
+            Some(Gained { case, baseline, speed: case.speed()?, times })
+        })
+        .max_by(|a, b| a.times.value.total_cmp(&b.times.value))
+}
+
+impl Gained<'_, '_> {
+    fn told(&self) -> String {
+        let Self { case, baseline, speed, times } = self;
+        let does = match case.described.does.as_str() {
+            "" => String::new(),
+            does => format!(" ({})", does.replace(['`', '*'], "")),
+        };
+        let work = |case: &Case<'_>| case.estimate(WORK.of).map(|work| figure(work.median));
+        let beside = match (work(case), work(baseline)) {
+            (Some(own), Some(other)) => {
+                format!(", at {own} instead of {other} processor seconds a GiB")
+            }
+            _ => String::new(),
+        };
+        format!(
+            "{}{does} does **{}** GiB/s, {} what {} does{beside}.",
+            code(case.name),
+            figure(speed.median),
+            times_between(*times),
+            code(baseline.name)
+        )
+    }
+}
+
+/// The page's first sentence: the largest gain of like over like that any suite has, in the order of the suites.
+pub fn lead(data: &Data<'_>) -> Option<String> {
+    conclusions(data).into_iter().next()
+}
+
+/// The largest gain of a case over a baseline of its own group.
+fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
+    let same_group = of_largest(taken, suite.axis).filter(|case| {
+        let baseline = case.described.baseline.as_deref();
+        let other = baseline.and_then(|name| taken.case(name));
+        other.is_some_and(|other| other.described.group == case.described.group)
+    });
+    let gained = most_gained(taken, same_group, Some(true))?;
+    let group = gained.case.described.group.replace(['`', '*'], "");
+    let place = if group.is_empty() { suite.title.to_owned() } else { group };
+    Some(format!("{place}: {}", gained.told()))
+}
+
+/// For a terminal: of each suite the largest gain of like over like.
+pub fn conclusions(data: &Data<'_>) -> Vec<String> {
+    let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
+    suites.filter_map(|(taken, suite)| headline(taken, suite)).collect()
+}
+
+/// One case of one size.
+struct Placed<'a> {
+    name: &'a str,
+    series: &'a str,
+    at_bytes: u64,
+    group: &'a str,
+    speed: Estimate,
+}
+
+/// A figure for each group, over the axis.
+fn along(taken: &Suite<'_>, quantity: &Quantity, axis: Axis) -> Vec<Figure> {
+    let placed = |case: &Case<'_>| -> Option<(u64, Estimate)> {
+        let at = case.number(axis.fact).unwrap_or(case.samples.last()?.measured.bytes);
+        Some((at, case.estimate(quantity.of)?))
+    };
+    let all: Vec<Placed<'_>> = taken
+        .cases
+        .iter()
+        .filter_map(|case| {
+            let (at_bytes, speed) = placed(case)?;
+            let series = case.text(axis.series).unwrap_or(case.name);
+            let group = case.described.group.as_str();
+            Some(Placed { name: case.name, series, at_bytes, group, speed })
+        })
+        .collect();
+    distinct(all.iter().map(|placed| placed.group))
+        .into_iter()
+        .map(|group| {
+            let own: Vec<&Placed<'_>> = all.iter().filter(|placed| placed.group == group).collect();
+            along_one(&own, group, quantity, axis)
+        })
+        .collect()
+}
+
+fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) -> Figure {
+    let mut sizes: Vec<u64> = own.iter().map(|placed| placed.at_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let place = if group.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", group.replace(['`', '*'], ""))
+    };
+    if let [size] = sizes.as_slice() {
+        let bars: Vec<Bar> =
+            own.iter().map(|placed| Bar::new(variant(placed.name), placed.speed.clone())).collect();
+        let caption =
+            format!("{}, {} {}{place}", quantity.caption, axis.label.to_lowercase(), bytes(*size));
+        return bars::figure_of(caption, quantity.unit, &bars, &[]);
+    }
+    let caption = format!("{} by {}{place}", quantity.caption, axis.label.to_lowercase());
+    let series = series(own, &sizes);
+    let drawn =
+        |logarithmic| Body::Lines(lines::drawn(&series, quantity.unit, axis.label, logarithmic));
+    Figure::new(caption.clone())
+        .with("Linear", drawn(false))
+        .with("Logarithmic", drawn(true))
+        .with("Table", Body::Table(table(&caption, quantity.unit, own, &sizes)))
+}
+
+/// The best case of each line at each place.
+fn series(own: &[&Placed<'_>], sizes: &[u64]) -> Vec<Series> {
+    distinct(own.iter().map(|placed| placed.series))
+        .into_iter()
+        .map(|name| {
+            let best = |size: &u64| {
+                let here = own
+                    .iter()
+                    .filter(|placed| placed.series == name && placed.at_bytes == *size)
+                    .max_by(|a, b| a.speed.median.total_cmp(&b.speed.median))?;
+                Some(Point {
+                    x: *size as f64,
+                    x_text: bytes(*size),
+                    low: here.speed.low,
+                    median: here.speed.median,
+                    high: here.speed.high,
+                    about: if here.name == name { String::new() } else { here.name.to_owned() },
+                })
+            };
+            Series { name: name.to_owned(), points: sizes.iter().filter_map(best).collect() }
+        })
+        .collect()
+}
+
+/// Every case by place.
+fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table {
+    let mut columns: Vec<Column> = vec![words("Case")];
+    columns.extend(sizes.iter().map(|size| numbers(bytes(*size))));
+    let mut table = Table::new(format!("{caption}, {unit}: median and interval"), &columns);
+    for name in distinct(own.iter().map(|placed| variant(placed.name))) {
+        let here: BTreeMap<u64, &Estimate> = own
+            .iter()
+            .filter(|placed| variant(placed.name) == name)
+            .map(|placed| (placed.at_bytes, &placed.speed))
+            .collect();
+        let mut row = vec![Cell::code(name)];
+        row.extend(sizes.iter().map(|size| match here.get(size) {
+            Some(speed) => Cell::from(figure(speed.median)).small(range(speed.low, speed.high)),
+            None => Cell::absent(),
+        }));
+        table.rows.push(row);
+    }
+    table
+}
+
+/// A case's name without its place on the axis.
+fn variant(name: &str) -> &str {
+    name.rsplit_once('@').map_or(name, |(name, _)| name)
+}
+
+fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut all = Vec::new();
+    for value in values {
+        if !all.contains(&value) {
+            all.push(value);
+        }
+    }
+    all
+}

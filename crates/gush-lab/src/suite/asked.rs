@@ -1,0 +1,138 @@
+//! What a suite may be told, as data, and what it was told.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// An option or operand.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Its name, without dashes.
+    pub name: &'static str,
+    /// What it takes.
+    pub takes: Takes,
+    /// What it is for, as the help says.
+    pub help: &'static str,
+}
+
+/// The value of an option; a text beside it is what the help calls the value.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// None: it is given or not.
+    Nothing,
+    /// A size of at least one byte.
+    Size,
+    /// Such a size, no larger than memory can be.
+    Memory,
+    /// Several of these; and another name of the option.
+    Sizes(&'static str),
+    /// The directory to make files in, by default this one.
+    Dir,
+    /// A word, and those that there are.
+    Word(&'static str, fn() -> Vec<&'static str>),
+    /// Some words, and those that there are.
+    Words(&'static str, fn() -> Vec<&'static str>),
+    /// A text.
+    Text(&'static str),
+    /// Some texts.
+    Texts(&'static str),
+    /// No option, but an operand: a path.
+    Operand,
+}
+
+impl Taken {
+    /// An option of this name that takes this.
+    #[must_use]
+    pub const fn new(name: &'static str, takes: Takes, help: &'static str) -> Self {
+        Self { name, takes, help }
+    }
+}
+
+/// A value that was given.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Given {
+    /// The option was there.
+    Yes,
+    /// Sizes in bytes.
+    Sizes(Vec<u64>),
+    /// Words.
+    Words(Vec<String>),
+    /// A path.
+    Path(PathBuf),
+}
+
+/// What a suite was told.
+///
+/// ```
+/// use gush_lab::suite::{Asked, Given};
+/// let mut asked = Asked::of("gush");
+/// asked.give("bytes", Given::Sizes(vec![4096]));
+/// assert_eq!((asked.size("bytes"), asked.is("cold")), (Some(4096), false));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// This program, which cases start again.
+    pub program: PathBuf,
+    /// The names after `--only`; none for all cases.
+    pub only: Vec<String>,
+    /// A tour asks: the terminal has room for a few lines.
+    pub is_brief: bool,
+    given: BTreeMap<&'static str, Given>,
+}
+
+impl Asked {
+    /// Nothing so far, of cases that start `program`.
+    pub fn of(program: impl Into<PathBuf>) -> Self {
+        let (only, given) = (Vec::new(), BTreeMap::new());
+        Self { program: program.into(), only, is_brief: false, given }
+    }
+
+    /// Notes that the option `name` was given.
+    pub fn give(&mut self, name: &'static str, given: Given) {
+        self.given.insert(name, given);
+    }
+
+    /// Was the option `name` given?
+    #[must_use]
+    pub fn is(&self, name: &str) -> bool {
+        self.given.contains_key(name)
+    }
+
+    /// The sizes given with the option `name`, in bytes.
+    #[must_use]
+    pub fn sizes(&self, name: &str) -> &[u64] {
+        match self.given.get(name) {
+            Some(Given::Sizes(sizes)) => sizes,
+            _ => &[],
+        }
+    }
+
+    /// The first of them.
+    #[must_use]
+    pub fn size(&self, name: &str) -> Option<u64> {
+        self.sizes(name).first().copied()
+    }
+
+    /// The words given with the option `name`.
+    #[must_use]
+    pub fn words(&self, name: &str) -> &[String] {
+        match self.given.get(name) {
+            Some(Given::Words(words)) => words,
+            _ => &[],
+        }
+    }
+
+    /// The first of them.
+    #[must_use]
+    pub fn word(&self, name: &str) -> Option<&str> {
+        self.words(name).first().map(String::as_str)
+    }
+
+    /// The path given with the option or as the operand `name`; this directory unless it was.
+    #[must_use]
+    pub fn path(&self, name: &str) -> &Path {
+        match self.given.get(name) {
+            Some(Given::Path(path)) => path,
+            _ => Path::new("."),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A step taken with so many bytes.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::rc::Rc;
+
+use super::hostile::{Evidence, Hostile};
+use super::steps::{SOURCE, Step};
+use crate::Error;
+use crate::case::Case;
+use crate::model::{Described, Measured};
+use crate::once::ChildrenClock;
+use crate::runner::{Conditions, children};
+
+pub(super) struct Climb {
+    step: &'static Step,
+    program: PathBuf,
+    bytes: u64,
+    hostile: Rc<Hostile>,
+    evidence: OnceCell<Evidence>,
+}
+
+impl Climb {
+    pub(super) fn new(
+        step: &'static Step,
+        program: &Path,
+        bytes: u64,
+        hostile: Rc<Hostile>,
+    ) -> Self {
+        Self { step, program: program.to_owned(), bytes, hostile, evidence: OnceCell::new() }
+    }
+
+    /// What the reader measured of `bytes`.
+    fn run(&self, conditions: &Conditions, bytes: u64) -> Result<Measured, Error> {
+        let mut write = Command::new(&self.program);
+        write.args(["pipe", "write"]).args(self.step.write).arg("--quiet");
+        if self.step.is_huge && conditions.huge_pages_checked {
+            write.arg("--check-huge-page");
+            if !self.step.write.contains(&"--huge-page") {
+                write.arg("--huge-page");
+            }
+        }
+        let mut read = Command::new(&self.program);
+        read.args(["pipe", "read"]).args(self.step.read);
+        read.args(["--quiet", "--csv", "--bytes", &bytes.to_string()]).stdout(Stdio::piped());
+        let clock = ChildrenClock::start()?;
+        let (writing, reading) = connected(write, read, conditions)?;
+        for (name, output) in [("writer", &writing), ("reader", &reading)] {
+            if !output.status.success() {
+                return Err(Error::refused(format!("the {name} said: {}", said(output))));
+            }
+        }
+        let worked = clock.stop()?;
+        let measured = measured(&String::from_utf8_lossy(&reading.stdout))?;
+        Ok(Measured { user_s: worked.user_s, system_s: worked.system_s, ..measured })
+    }
+}
+
+impl Case for Climb {
+    fn suite(&self) -> &'static str {
+        super::SUITE.name
+    }
+
+    fn name(&self) -> &str {
+        self.step.name
+    }
+
+    fn described(&self) -> Described {
+        let Step { name, does, write, read, group, baseline, published, .. } = self.step;
+        let described = Described::new(self.suite(), name)
+            .does(*does)
+            .group(*group)
+            .against(*baseline)
+            .with("write", write.join(" "))
+            .with("read", read.join(" "))
+            .with("bytes", self.bytes);
+        match published {
+            Some((from, to)) => described.published(*from, *to, SOURCE),
+            None => described,
+        }
+    }
+
+    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
+        let Step { write, promises, .. } = self.step;
+        let found = self.hostile.evidence(write, *promises, conditions)?;
+        // Set once: a case is prepared once.
+        let _ = self.evidence.set(found);
+        Ok(())
+    }
+
+    /// Every measurement starts its two programs anew: what can be warmed is done by a part of it.
+    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
+        self.run(conditions, (self.bytes / 16).max(1)).map(drop)
+    }
+
+    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+        let measured = self.run(conditions, self.bytes)?;
+        Ok(match self.evidence.get() {
+            Some(Evidence { sound, told }) => {
+                measured.with("sound", *sound).with("evidence", told.as_str())
+            }
+            None => measured,
+        })
+    }
+}
+
+/// Runs both programs with a pipe between them, each on a processor of its own.
+pub(super) fn connected(
+    mut write: Command,
+    mut read: Command,
+    conditions: &Conditions,
+) -> Result<(Output, Output), Error> {
+    let (from, to) =
+        std::io::pipe().map_err(|error| Error::failed("no pipe between the programs", error))?;
+    if let Some([first, second]) = conditions.processors {
+        write.args(["--cpu", &first.to_string()]);
+        read.args(["--cpu", &second.to_string()]);
+    }
+    write.stdin(Stdio::null()).stdout(to).stderr(Stdio::piped());
+    read.stdin(from).stderr(Stdio::piped());
+    let writer = children::start(&mut write)?;
+    let reader = children::start(&mut read)?;
+    // The commands own copies of the pipe's ends, and would keep it open.
+    drop((write, read));
+    let reading = reader.finish()?;
+    Ok((writer.finish()?, reading))
+}
+
+/// What a program said in the end.
+pub(super) fn said(output: &Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    match said.lines().last() {
+        Some(line) => line.to_owned(),
+        None => format!("nothing, and ended with {}", output.status),
+    }
+}
+
+/// Reads the reader's line of CSV: `gib_per_s,bytes,buffer_bytes,pipe_bytes,…`.
+fn measured(line: &str) -> Result<Measured, Error> {
+    fn number<'a, T: std::str::FromStr>(fields: &mut impl Iterator<Item = &'a str>) -> Option<T> {
+        fields.next()?.parse().ok()
+    }
+    let mut fields = line.trim().split(',');
+    let mut read = || {
+        let gib_per_s: f64 = number(&mut fields)?;
+        let bytes: u64 = number(&mut fields)?;
+        let buffer_bytes: u64 = number(&mut fields)?;
+        let pipe_bytes: u64 = number(&mut fields)?;
+        let measured = Measured { gib_per_s: Some(gib_per_s), bytes, ..Measured::default() };
+        Some(measured.with("buffer_bytes", buffer_bytes).with("pipe_bytes", pipe_bytes))
+    };
+    read()
+        .ok_or_else(|| Error::refused(format!("the reader printed no figures: '{}'", line.trim())))
+}

@@ -1,0 +1,82 @@
+//! The evidence for a writer's soundness: the hostile reader (`pipe/hold.rs`) keeps pieces by reference, lets the writer
+//! go on, and looks at them then.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::climb::{connected, said};
+use crate::Error;
+use crate::runner::Conditions;
+
+/// Enough for several holds of all that a private pipe takes.
+const BYTES: &str = "24M";
+/// What the reader says of a byte that changed.
+const CORRUPTED: &str = "corrupted: byte ";
+
+/// What the hostile reader found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// Whether what was written arrives, whatever a reader does; none where that was not shown.
+    pub(super) sound: Option<bool>,
+    /// What was seen.
+    pub(super) told: String,
+}
+
+/// The hostile reader, who looks at each writer once.
+#[derive(Debug)]
+pub(super) struct Hostile {
+    program: PathBuf,
+    known: RefCell<BTreeMap<Vec<&'static str>, Evidence>>,
+}
+
+impl Hostile {
+    pub(super) fn new(program: &Path) -> Self {
+        Self { program: program.to_owned(), known: RefCell::default() }
+    }
+
+    /// What comes of a writer with these options, of whom somebody promises that it is sound or not.
+    ///
+    /// # Errors
+    /// When the two programs cannot be started.
+    pub(super) fn evidence(
+        &self,
+        write: &'static [&'static str],
+        promises: bool,
+        conditions: &Conditions,
+    ) -> Result<Evidence, Error> {
+        // Memory that was never touched has nothing to be recognized by: the same buffers, touched.
+        let write: Vec<&'static str> =
+            write.iter().copied().filter(|word| *word != "--dont-touch-pages").collect();
+        if let Some(known) = self.known.borrow().get(&write) {
+            return Ok(known.clone());
+        }
+        let found = self.look(&write, promises, conditions)?;
+        self.known.borrow_mut().insert(write, found.clone());
+        Ok(found)
+    }
+
+    fn look(
+        &self,
+        write: &[&'static str],
+        promises: bool,
+        conditions: &Conditions,
+    ) -> Result<Evidence, Error> {
+        // A reservoir has constant data only.
+        let pattern = if write.contains(&"reservoir") { "constant" } else { "counter" };
+        let mut writer = Command::new(&self.program);
+        writer.args(["pipe", "write"]).args(write).args(["--quiet", "--pattern", pattern]);
+        let mut reader = Command::new(&self.program);
+        reader.args(["pipe", "read", "--hold", "--quiet", "--pattern", pattern, "--bytes", BYTES]);
+        reader.stdout(Stdio::null());
+        let (_, reading) = connected(writer, reader, conditions)?;
+        let told = said(&reading);
+        if reading.status.success() {
+            let sound = promises.then_some(true);
+            return Ok(Evidence { sound, told: format!("{BYTES}B held by reference: unchanged") });
+        }
+        let sound = told.contains(CORRUPTED).then_some(false);
+        Ok(Evidence { sound, told })
+    }
+}

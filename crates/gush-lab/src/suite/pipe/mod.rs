@@ -1,0 +1,70 @@
+//! The pipe speed test, step by step, and the ways beside and above it.
+//!
+//! A case is two command lines, of `gush pipe write` and `gush pipe read`: whoever doubts a figure can
+//! run them by hand.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `steps` | the cases as data: both command lines, and the case each is measured against |
+//! | `climb` | one of them run and measured |
+//! | `hostile` | whether its writer is sound, as the hostile reader finds |
+
+mod climb;
+mod hostile;
+mod steps;
+
+use std::rc::Rc;
+
+use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
+use crate::case::{self, Case};
+use climb::Climb;
+use hostile::Hostile;
+pub use steps::{STEPS, Step};
+
+/// The suite.
+pub static SUITE: Suite = Suite {
+    name: "pipe",
+    title: "Pipes, step by step",
+    about: "The pipe speed test, step by step: gush pipe write and read, pinned, in rounds",
+    more: "",
+    options: &[Taken::new(
+        "bytes",
+        Takes::Size,
+        "Move SIZE bytes in every case, instead of as many as take up to a second or so",
+    )],
+    only: ("NAME,…", "Only these cases"),
+    rounds: "5",
+    columns: &[
+        "case",
+        "round",
+        "gib_per_s",
+        "bytes",
+        "buffer_bytes",
+        "pipe_bytes",
+        "sound",
+        "user_s",
+        "system_s",
+    ],
+    quantities: &[THROUGHPUT, WORK],
+    axis: None,
+    notes: &[
+        "**Sound** means: what was written arrives, whatever a reader does with it. In this very run a hostile reader \
+         kept pieces of what each writer wrote by reference, and looked at them later.",
+        "The clock is the reader's, from its first byte. Processor time is that of both programs, with their start.",
+    ],
+    is_repeated: true,
+    tour: |_| (),
+    once: None,
+    make,
+};
+
+fn make(asked: &Asked) -> Result<Cases, crate::Error> {
+    let hostile = Rc::new(Hostile::new(&asked.program));
+    // A tour is a first look.
+    let part = if asked.is_brief { 8 } else { 1 };
+    let climb = |step: &'static Step| -> Box<dyn Case> {
+        let bytes = asked.size("bytes").unwrap_or(step.bytes / part);
+        Box::new(Climb::new(step, &asked.program, bytes, Rc::clone(&hostile)))
+    };
+    Ok(Cases::of(case::choose(STEPS.iter().map(climb).collect(), &asked.only)?))
+}
