@@ -16,6 +16,7 @@ mod limits;
 mod math;
 mod signal;
 mod start;
+mod stop;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -127,7 +128,39 @@ pub fn on_each_termination(
     signal::on_termination(respond)
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`].
+/// What happens to a process that is stopped from its terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGTSTP came: the process stops as soon as this is told.
+    Begins,
+    /// The process goes on. Other threads may have gone on before this is told.
+    Ended,
+}
+
+/// Calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From then on the process may
+/// also write to its terminal from the background, where SIGTTOU would stop it.
+///
+/// Call this function before starting other threads, also before [`on_each_termination`]: both signals are blocked in the
+/// calling thread and in threads started later. `tell` runs in a thread of its own. A signal that is ignored at the time of the call stays ignored,
+/// and SIGSTOP, which no program can catch, is not told of.
+///
+/// # Errors
+/// `EAGAIN` when no thread could be started.
+///
+/// ```
+/// use gush_process::{Stop, on_stop};
+/// on_stop(|stop| match stop {
+///     Stop::Begins => eprintln!("leaving the terminal to others"),
+///     Stop::Ended => eprintln!("back again"),
+/// })?;
+/// # Ok::<(), gush_process::Errno>(())
+/// ```
+pub fn on_stop(tell: impl FnMut(Stop) + Send + 'static) -> io::Result<()> {
+    stop::on_stop(tell)
+}
+
+/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], and SIGTSTP and SIGTTOU stop one
+/// started after [`on_stop`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");

@@ -83,7 +83,7 @@ pub(crate) fn on_termination(
 }
 
 /// Changes this thread's signal mask and returns the previous mask.
-fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
+pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigset_t> {
     let mut before = empty_set();
     // SAFETY: both sets are initialised. The error is the answer itself: errno stays as it was.
     match unsafe { libc::pthread_sigmask(how, set, &raw mut before) } {
@@ -92,12 +92,13 @@ fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<libc::sigse
     }
 }
 
-/// Unblocks the ending signals in a child: a child inherits the signal mask (signal(7)), and this process
-/// blocks them.
+/// Unblocks the ending signals in a child, and those that stop: a child inherits the signal mask (signal(7)), and this
+/// process blocks them.
 pub(crate) fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
-        for (signal, _) in ENDING {
+        let ending = ENDING.map(|(signal, _)| signal);
+        for signal in ending.into_iter().chain([libc::SIGTSTP, libc::SIGTTOU]) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
@@ -109,7 +110,7 @@ pub(crate) fn unblocked(command: &mut Command) {
     unsafe { command.pre_exec(unblock) };
 }
 
-fn empty_set() -> libc::sigset_t {
+pub(crate) fn empty_set() -> libc::sigset_t {
     let mut set = mem::MaybeUninit::uninit();
     // SAFETY: sigemptyset initialises the whole set.
     unsafe {
