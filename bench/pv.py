@@ -12,7 +12,6 @@ the ratio of its time to that of gush within the same round: above 1, gush is so
 seconds are those of the meter alone. --realtime runs all programs of a case by chrt -f 10, which pushes other
 work aside.
 """
-import argparse
 import os
 import shutil
 import statistics
@@ -21,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from shared import build, first_line, interleaved, noise_file, print_machine, ratios
+from shared import build, compare, finished, first_line, noise_file, print_machine, read_options, started
 
 # How often the start of a program is repeated in one sample.
 STARTS = 40
@@ -31,24 +30,13 @@ WINDOW_SECONDS = 0.1
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--size", type=int, default=1 << 30, help="bytes that a case moves; zeros moves 8 times as many")
-    parser.add_argument("--dir", default="/dev/shm", help="where files are made")
-    parser.add_argument("--only", default="", help="cases, by name")
-    parser.add_argument("--realtime", action="store_true")
-    parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
-    parser.add_argument("--pv", default="pv", help="the pv to compare with")
-    options = parser.parse_args()
-    wanted = [name for name in options.only.split(",") if name] or list(CASES)
-    unknown = set(wanted) - set(CASES)
-    if unknown:
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    peers = [("pv", "pv", "the pv to compare with")]
+    options = read_options(__doc__, CASES, "bytes that a case moves; zeros moves 8 times as many", peers)
     gush = options.gush or build()
     with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
         bench = Bench(gush, options.pv, Path(work), options)
         print_machine([first_line([options.pv, "--version"])])
-        for name in wanted:
+        for name in options.wanted:
             CASES[name](bench)
 
 
@@ -60,30 +48,11 @@ class Bench:
         self.display = open(work / "display", "wb")
 
     def start(self, argv, **how):
-        argv = ["chrt", "-f", "10", *argv] if self.options.realtime else argv
-        return subprocess.Popen(argv, **{"stderr": self.display, **how})
+        return started(argv, self.options, **{"stderr": self.display, **how})
 
     def compare(self, title, measure, aim, contenders=None):
-        """gush is to be at least `aim` times as fast as pv; the unit is seconds."""
-        print(f"\n## {title}")
-        rounds = interleaved(contenders or self.meters, self.options.rounds, measure)
-        print("| contender | median | ratio | quartiles | processor |\n|---|---|---|---|---|")
-        mine = [seconds for seconds, _ in rounds["gush"]]
-        for label, samples in rounds.items():
-            times = [seconds for seconds, _ in samples]
-            middle, low, high = ratios(times, mine)
-            used = statistics.median(cpu for _, cpu in samples)
-            print(f"| {label} | {statistics.median(times) * 1e3:.1f} ms | {middle:.2f} | {low:.2f} to {high:.2f} | {used * 1e3:.1f} ms |", flush=True)
-        ratio = ratios([seconds for seconds, _ in rounds["pv"]], mine)[0]
-        print(f"- gush pv is {ratio:.2f} times as fast as pv, aim >= {aim}: {'reached' if ratio >= aim else 'MISSED'}", flush=True)
-        return rounds
-
-
-def finished(child):
-    """Waits; answers the processor seconds of the program."""
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime
+        """gush is to be at least `aim` times as fast as pv."""
+        return compare(title, contenders or self.meters, self.options.rounds, measure, {"pv": aim})
 
 
 def pipeline(bench, before, meter, after, target):

@@ -13,40 +13,26 @@ the ratio of its time to that of gush within the same round: above 1, gush is so
 seconds are those of the program alone. --realtime runs all programs of a case by chrt -f 10, which pushes other
 work aside. Without PATHs the crates uu_tee and uu_yes are built by `cargo install` below target/.
 """
-import argparse
 import os
-import statistics
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from shared import ROOT, build, build_bare, first_line, interleaved, noise_file, print_machine, ratios
+from shared import ROOT, build, build_bare, compare, finished, first_line, noise_file, print_machine, read_options, started
 
 UUTILS = "0.12.0"
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--size", type=int, default=1 << 30, help="bytes that a case moves; yes-spliced moves 16 times as many")
-    parser.add_argument("--dir", default="/dev/shm", help="where files are made")
-    parser.add_argument("--only", default="", help="cases, by name")
-    parser.add_argument("--realtime", action="store_true")
-    parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
-    parser.add_argument("--uutils-tee", default="")
-    parser.add_argument("--uutils-yes", default="")
-    options = parser.parse_args()
-    wanted = [name for name in options.only.split(",") if name] or list(CASES)
-    unknown = set(wanted) - set(CASES)
-    if unknown:
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+    peers = [("uutils-tee", "", "uutils' tee; built without it"), ("uutils-yes", "", "uutils' yes; built without it")]
+    options = read_options(__doc__, CASES, "bytes that a case moves; yes-spliced moves 16 times as many", peers)
     gush = options.gush or build()
     uutils = {name: getattr(options, f"uutils_{name}") or build_uutils(name) for name in ("tee", "yes")}
     with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
         bench = Bench(gush, uutils, Path(work), options)
         print_machine([first_line([uutils["tee"], "--version"]), first_line(["tee", "--version"])])
-        for name in wanted:
+        for name in options.wanted:
             CASES[name](bench)
 
 
@@ -65,33 +51,11 @@ class Bench:
             name: {"gush": [gush, name], "GNU": [name], "uutils": [uutils[name]]} for name in ("tee", "yes")
         }
 
-    def realtime(self, argv):
-        return ["chrt", "-f", "10", *argv] if self.options.realtime else argv
-
     def start(self, argv, **how):
-        return subprocess.Popen(self.realtime(argv), **how)
+        return started(argv, self.options, **how)
 
     def compare(self, title, name, measure, aims):
-        """An aim is {peer: factor}: gush is to be at least so many times as fast."""
-        print(f"\n## {title}")
-        rounds = interleaved(self.programs[name], self.options.rounds, measure)
-        print("| contender | median | ratio | quartiles | processor |\n|---|---|---|---|---|")
-        mine = [seconds for seconds, _ in rounds["gush"]]
-        for label, samples in rounds.items():
-            times = [seconds for seconds, _ in samples]
-            middle, low, high = ratios(times, mine)
-            used = statistics.median(cpu for _, cpu in samples)
-            print(f"| {label} | {statistics.median(times) * 1e3:.1f} ms | {middle:.2f} | {low:.2f} to {high:.2f} | {used * 1e3:.1f} ms |", flush=True)
-        for peer, factor in aims.items():
-            ratio = ratios([seconds for seconds, _ in rounds[peer]], mine)[0]
-            print(f"- gush is {ratio:.2f} times as fast as {peer}, aim >= {factor}: {'reached' if ratio >= factor else 'MISSED'}", flush=True)
-
-
-def finished(child):
-    """Waits; answers the processor seconds of the program."""
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime
+        compare(title, self.programs[name], self.options.rounds, measure, aims)
 
 
 def fan_out(number, consumer):
