@@ -1,5 +1,6 @@
 //! `gush tee`: GNU tee's command line. The engine's [`Tee`] copies, by reference where tee(2) and splice(2) can.
 
+mod address;
 mod options;
 
 use std::ffi::{OsStr, OsString};
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 
 use crate::args;
 use crate::talk::{Talker, errno_text, os_text};
+use address::Remote;
 use options::{Mode, Options};
 
 /// The one definition behind `gush tee`: help, manual page and completions come from it.
@@ -52,6 +54,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 struct Output<'a> {
     /// `None` stands for standard output.
     file: Option<(&'a OsStr, File)>,
+    /// The link to an address, whose pipe is the file.
+    remote: Option<Remote>,
 }
 
 impl AsFd for Output<'_> {
@@ -67,11 +71,11 @@ impl AsFd for Output<'_> {
 fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     let mut outputs = Vec::with_capacity(1 + said.options.files.len());
     if !gush_process::was_closed(1) {
-        outputs.push(Output { file: None });
+        outputs.push(Output { file: None, remote: None });
     }
     for name in &said.options.files {
         match open(name, said.options.append) {
-            Ok(file) => outputs.push(Output { file: Some((name, file)) }),
+            Ok(file) => outputs.push(Output { file: Some((name, file)), remote: None }),
             Err(Unopened::Error(error)) => {
                 said.talker.say_failed_open(name, &error);
                 said.failed = true;
@@ -80,6 +84,17 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
                 let name = quote::if_needed(name.as_ref());
                 said.failure(format_args!("{name}: input file is output file"));
             }
+        }
+        if said.failed && said.exits() {
+            return None;
+        }
+    }
+    for address in &said.options.to {
+        match Remote::open(address) {
+            Ok((file, remote)) => {
+                outputs.push(Output { file: Some((address, file)), remote: Some(remote) });
+            }
+            Err(why) => said.failure(why),
         }
         if said.failed && said.exits() {
             return None;
@@ -185,6 +200,11 @@ impl Said<'_> {
     /// An output failed. GNU's messages have the output and the cause alone.
     fn lost(&mut self, output: &Output<'_>, loss: &Loss) -> Control {
         let by_pipe = loss.errno() == Some(Errno::PIPE);
+        if by_pipe && output.remote.is_some() {
+            // The link has told why.
+            self.failed = true;
+            return if self.exits() { Control::Stop } else { Control::Continue };
+        }
         if by_pipe && self.options.mode().is_none() && !gush_process::sigpipe_was_ignored() {
             self.died = true;
             return Control::Stop;
@@ -232,6 +252,8 @@ impl Said<'_> {
         if let Err(errno) = nix::unistd::close(OwnedFd::from(file)) {
             self.failure(format_args!("{name}: close failed: {}", errno.desc()));
         }
+        // The end of the pipe is the end of the link.
+        self.failed |= !output.remote.is_none_or(Remote::finish);
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Options {
         default_missing_value = "warn-nopipe", overrides_with = "nopipe")]
     output_error: Option<Mode>,
 
+    /// Write to an address of gush link, too, such as tcp:host:9000; may be given several times
+    #[arg(long, value_name = "ADDR", action = ArgAction::Append, help_heading = BEYOND)]
+    pub to: Vec<OsString>,
     /// Drop an output that holds others back for TIME without taking a byte (1 s)
     #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", help_heading = BEYOND)]

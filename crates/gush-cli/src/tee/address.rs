@@ -1,0 +1,39 @@
+//! `--to`: an address of `gush link` as an output.
+//!
+//! A link of its own, one way, stands between the output's pipe and the address. So the bytes leave this process by
+//! reference, and every kind of address is one of the link's.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+
+use gush_link::address::Address;
+
+/// A running link to an address.
+#[derive(Debug)]
+pub struct Remote(Child);
+
+impl Remote {
+    /// Starts a link to `address`, and answers the pipe that leads there.
+    ///
+    /// # Errors
+    /// What is wrong with the address, or that of starting this program again.
+    pub fn open(address: &OsStr) -> Result<(File, Self), String> {
+        Address::from_os(address).map_err(|error| error.to_string())?;
+        let started = |error: io::Error| crate::talk::os_text(&error);
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().map_err(started)?;
+        let stdin = child.stdin.take().map(OwnedFd::from);
+        let file =
+            stdin.map(File::from).ok_or_else(|| started(io::ErrorKind::BrokenPipe.into()))?;
+        Ok((file, Self(child)))
+    }
+
+    /// Waits until the address has everything; answers whether it has. A link that fails tells why itself.
+    pub fn finish(mut self) -> bool {
+        self.0.wait().is_ok_and(|status| status.success())
+    }
+}

@@ -1,0 +1,93 @@
+//! `gush tee --to`: addresses of `gush link` as outputs.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread;
+
+use common::noise;
+use gush_test::Port;
+use tempfile::TempDir;
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn source() -> (TempDir, Vec<u8>) {
+    let dir = TempDir::new().unwrap();
+    let bytes = noise(3_000_017, 31);
+    fs::write(dir.path().join("source"), &bytes).unwrap();
+    (dir, bytes)
+}
+
+/// Runs a line of bash in `dir`; `$G` is gush.
+fn shell(dir: &Path, line: &str) -> Output {
+    let mut command = Command::new("bash");
+    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
+    common::bounded(120, &command).output().unwrap()
+}
+
+#[test]
+fn addresses_get_every_byte_before_tee_ends() {
+    let (dir, bytes) = source();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = thread::spawn(move || {
+        let mut taken = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut taken).unwrap();
+        taken
+    });
+    for feed in ["<source", "< <(cat source)"] {
+        let line = format!(
+            "$G tee copy --to tcp:{address} --to file:far,create,trunc {feed} | cat >out; exit ${{PIPESTATUS[0]}}"
+        );
+        // The listener takes one connection.
+        let line =
+            if feed == "<source" { line } else { line.replace(&format!("--to tcp:{address}"), "") };
+        let output = shell(dir.path(), &line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        for name in ["copy", "far", "out"] {
+            assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+    }
+    assert!(taken.join().unwrap() == bytes);
+}
+
+#[test]
+fn an_address_that_fails_is_told_and_leaves_the_others_their_bytes() {
+    let (dir, bytes) = source();
+    let port = Port::reserve();
+    for (words, others) in [("", true), ("-p", true), ("--output-error=exit", false)] {
+        let line = format!("$G tee {words} copy --to tcp:127.0.0.1:{} <source >out", port.number());
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", said(&output));
+        assert!(said(&output).contains("Connection refused"), "{line}: {}", said(&output));
+        if others {
+            for name in ["copy", "out"] {
+                assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_address_is_told_before_anything_is_started() {
+    let (dir, bytes) = source();
+    let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).starts_with("gush: tee: there is no kind of address 'nonsense'"),
+        "{}",
+        said(&output)
+    );
+    assert!(fs::read(dir.path().join("copy")).unwrap() == bytes);
+    // Without the option the same word is a file, as with GNU tee.
+    let output = shell(dir.path(), "$G tee tcp:127.0.0.1:1 <source >out");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("tcp:127.0.0.1:1")).unwrap() == bytes);
+}
