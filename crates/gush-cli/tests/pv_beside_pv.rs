@@ -131,6 +131,8 @@ fn files_failures_and_statuses_are_the_same() {
         "-E file",
         "-EE file",
         "-P made file",
+        "-d 2147483646",
+        "-d 2147483646:1",
     ] {
         agrees(words, b"one\ntwo\nthree\nfour");
     }

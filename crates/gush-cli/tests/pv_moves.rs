@@ -264,6 +264,7 @@ fn a_signal_ends_the_waiting_for_the_writer_of_a_fifo() {
     let status = ended.unwrap();
     // The signal came before the FIFO was opened, or while it was.
     assert!(status.signal() == Some(15) || status.code() == Some(32), "{status:?}");
+    assert!(!dir.path().join("pid").exists(), "{status:?}");
 }
 
 #[test]

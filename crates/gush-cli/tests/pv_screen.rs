@@ -5,12 +5,15 @@ mod common;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use common::gush;
 use common::link::eventually;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -205,6 +208,73 @@ fn a_signal_leaves_the_cursor_on_a_new_line() {
     let drawn = terminal.drawn();
     // Nothing was shown yet, or a whole line.
     assert!(drawn.is_empty() || drawn.ends_with("\r\r\n"), "{drawn:?}");
+}
+
+/// The state of a process: one letter of proc_pid_stat(5).
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().chars().next().unwrap()
+}
+
+#[test]
+fn no_clock_runs_while_the_terminal_has_stopped_the_transfer() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(80);
+    let began = Instant::now();
+    let mut command = terminal.pv(dir.path(), &["-n", "-t", "-i", "600", "--stall-timeout", "50"]);
+    // Nobody could make a process go on whose group has no parent outside.
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    feed(&mut child, b"bytes");
+    let mut arrived = [0; 5];
+    child.stdout.as_mut().unwrap().read_exact(&mut arrived).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TSTP).unwrap();
+    eventually("a stop", || state(child.id()) == 'T');
+    let stopped = Instant::now();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let stopped = stopped.elapsed();
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    feed(&mut child, b"more");
+    let output = child.wait_with_output().unwrap();
+    let most = began.elapsed() - stopped;
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"more");
+    let said = String::from_utf8(output.stderr).unwrap();
+    let shown: f64 = said.split(' ').next().unwrap().parse().unwrap();
+    assert!(shown <= most.as_secs_f64(), "{shown} of {most:?}");
+    drop(terminal.drawn());
+}
+
+#[test]
+fn a_transfer_in_the_background_leaves_the_terminal_alone_and_is_not_stopped() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(80);
+    let side = || terminal.side.try_clone().unwrap();
+    let mut command = Command::new("bash");
+    // Writing from the background stops a program on this terminal, unless the program sees to that.
+    let line =
+        "stty tostop; echo shell; \"$G\" pv -b -i 0.1 nofile pipe >got & wait $!; echo status $?";
+    command.args(["-m", "-c", line]).current_dir(dir.path());
+    command.env("G", env!("CARGO_BIN_EXE_gush")).env("XDG_RUNTIME_DIR", dir.path());
+    command.stdin(side()).stdout(side()).stderr(side());
+    gush_process::in_new_session(&mut command, true);
+    let pipe = dir.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let mut writer = File::options().write(true).open(&pipe).unwrap();
+    writer.write_all(b"bytes").unwrap();
+    let got = dir.path().join("got");
+    eventually("the bytes", || std::fs::read(&got).is_ok_and(|got| got == b"bytes"));
+    // Several readings are due meanwhile, and none is seen.
+    std::thread::sleep(std::time::Duration::from_millis(400));
+    drop(writer);
+    assert!(child.wait().unwrap().success());
+    let drawn = terminal.drawn();
+    // The shell itself says that its job has ended.
+    let drawn: String = drawn.split_inclusive('\n').filter(|line| !line.starts_with('[')).collect();
+    let message = "gush: pv: nofile: open failed: No such file or directory\r\n";
+    assert_eq!(drawn, format!("shell\r\n{message}status 2\r\n"));
 }
 
 #[test]

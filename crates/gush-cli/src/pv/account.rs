@@ -1,12 +1,12 @@
 //! What the moving thread tells, and what it is told: counts, the rate, the end.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gush::{Cancel, Throttle};
 
-use super::seen::Observed;
+use super::seen::{Observed, Wanted};
 
 /// Why the transfer is to end before its input does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,17 @@ use super::seen::Observed;
 pub enum Early {
     Signal = 1,
     Stall = 2,
+    /// The command that was to get the bytes has ended.
+    Reader = 3,
+}
+
+/// When SIGTSTP had stopped the process.
+#[derive(Debug, Default)]
+struct Stops {
+    /// Stops that have ended, together.
+    before: Duration,
+    /// The beginning of the stop that has not ended.
+    since: Option<Instant>,
 }
 
 /// Shared by the moving thread, the display and the signals. Nobody waits for anybody here.
@@ -26,7 +37,8 @@ pub struct Account {
     /// 0 stands for unknown.
     expected: AtomicU64,
     started: Instant,
-    first: OnceLock<Instant>,
+    stops: Mutex<Stops>,
+    first: OnceLock<Duration>,
     early: AtomicU8,
     /// The moving thread waits in a call that only a death ends, such as the opening of a FIFO.
     is_held: AtomicBool,
@@ -42,11 +54,17 @@ impl Account {
             bytes: AtomicU64::new(0),
             expected: AtomicU64::new(0),
             started: Instant::now(),
+            stops: Mutex::default(),
             first: OnceLock::new(),
             early: AtomicU8::new(0),
             is_held: AtomicBool::new(false),
             counts_lines,
         }
+    }
+
+    /// The account of a program that moves nothing itself.
+    pub fn of_nothing() -> Self {
+        Self::new(Observed::new(Wanted::default()), false, Throttle::new(None))
     }
 
     /// Bytes that have arrived.
@@ -57,7 +75,7 @@ impl Account {
     /// From now on so many bytes have arrived.
     pub fn set_bytes(&self, bytes: u64) {
         if bytes > 0 && self.first.get().is_none() {
-            let _ = self.first.set(Instant::now());
+            let _ = self.first.set(self.elapsed());
         }
         self.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -75,14 +93,28 @@ impl Account {
         self.expected.store(expected.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// The time since the start.
+    /// The time since the start, but for that in which the process was stopped.
     pub fn elapsed(&self) -> Duration {
-        self.started.elapsed()
+        let stops = self.stops();
+        // A thread that goes on before the end of the stop is told sees the clock as it stood.
+        let now = stops.since.unwrap_or_else(Instant::now);
+        now.duration_since(self.started).saturating_sub(stops.before)
+    }
+
+    /// The clock stands from now on, or goes on.
+    pub fn stop_clock(&self, stands: bool) {
+        let mut stops = self.stops();
+        let since = std::mem::replace(&mut stops.since, stands.then(Instant::now));
+        stops.before += since.map_or(Duration::ZERO, |since| since.elapsed());
+    }
+
+    fn stops(&self) -> MutexGuard<'_, Stops> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When the first byte arrived, after the start.
     pub fn first(&self) -> Option<Duration> {
-        self.first.get().map(|first| first.duration_since(self.started))
+        self.first.get().copied()
     }
 
     /// Makes a call that may wait without looking whether the transfer is to end; nothing once it is to end.
@@ -108,6 +140,7 @@ impl Account {
         match self.early.load(Ordering::SeqCst) {
             1 => Some(Early::Signal),
             2 => Some(Early::Stall),
+            3 => Some(Early::Reader),
             _ => None,
         }
     }

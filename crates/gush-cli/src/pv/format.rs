@@ -27,12 +27,16 @@ pub enum Part {
     Name,
     /// The rates of the last minute as a row of small bars.
     Sparkline,
+    /// Bytes that a command has written, their rate, and the ratio of what went in to what came out.
+    OutAmount,
+    OutRate,
+    Ratio,
     /// A colour or weight, as the numbers of an SGR sequence.
     Colour(String),
 }
 
 /// Letters and names of the sequences without a number.
-const PLAIN: [(char, &[&str], Part); 9] = [
+const PLAIN: [(char, &[&str], Part); 12] = [
     ('t', &["timer"], Part::Timer),
     ('e', &["eta"], Part::Eta),
     ('I', &["fineta"], Part::EtaClock),
@@ -42,6 +46,9 @@ const PLAIN: [(char, &[&str], Part); 9] = [
     ('T', &["buffer-percent"], Part::Buffer),
     ('N', &["name"], Part::Name),
     ('\0', &["sparkline"], Part::Sparkline),
+    ('\0', &["out-bytes"], Part::OutAmount),
+    ('\0', &["out-rate"], Part::OutRate),
+    ('\0', &["ratio"], Part::Ratio),
 ];
 
 const BARS: [(&str, Part); 7] = [

@@ -1,7 +1,7 @@
 //! The files to copy: opening them, and how much is in them.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -80,13 +80,21 @@ pub fn device_bytes(fd: &impl AsFd) -> Option<u64> {
 /// The error of the first path that cannot be looked at.
 pub fn bytes_at(path: &Path) -> io::Result<u64> {
     let metadata = path.metadata()?;
-    if metadata.file_type().is_block_device() {
-        return File::open(path)?.seek(SeekFrom::End(0));
-    }
     if metadata.is_dir() {
         return bytes_below(path);
     }
-    Ok(metadata.len())
+    Ok(bytes_of(path, &metadata)?.unwrap_or(metadata.len()))
+}
+
+/// The bytes of the file or block device at `path`, which has this metadata; none where that is something else.
+///
+/// # Errors
+/// Those of opening a device.
+pub fn bytes_of(path: &Path, metadata: &Metadata) -> io::Result<Option<u64>> {
+    if metadata.file_type().is_block_device() {
+        return File::open(path)?.seek(SeekFrom::End(0)).map(Some);
+    }
+    Ok(metadata.is_file().then_some(metadata.len()))
 }
 
 fn bytes_below(dir: &Path) -> io::Result<u64> {

@@ -31,21 +31,36 @@ pub struct Beside {
     pub seen: Seen,
     /// Rates of the last minute, each in its place; none where nothing was measured.
     pub row: Vec<Option<f64>>,
+    /// What a command has made of the bytes.
+    pub out: Option<Reading>,
 }
 
 /// Small bars of a row.
 pub const ROW_COLUMNS: usize = 20;
 
 impl Look {
-    /// The look that these options ask for; lines are counted, or bytes.
-    pub fn new(display: &Display, lines: bool, is_sized: bool) -> Self {
+    /// The look that these options ask for; lines are counted, or bytes; a command writes, or none.
+    pub fn new(display: &Display, lines: bool, is_sized: bool, has_out: bool) -> Self {
         let parts = match &display.format {
             Some(format) => format::parse(format),
-            None => default_parts(display, is_sized),
+            None => default_parts(display, is_sized, has_out),
         };
         let unit = Unit { lines, bits: display.bits, decimal: display.si };
         let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
         Self { parts, unit, style, name: display.name.clone(), gauge }
+    }
+
+    /// The same look under another name, which is shown first unless the format has a place for a name.
+    pub fn named(&self, name: String) -> Self {
+        let mut look = Self { name: Some(name), ..self.clone() };
+        if !look.parts.contains(&Part::Name) {
+            look.parts.splice(0..0, [Part::Name, Part::Text(" ".to_owned())]);
+        }
+        look
+    }
+
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
     }
 
     /// The most last bytes that a part shows.
@@ -108,6 +123,12 @@ impl Look {
         let mut wide = pieces.iter().filter(|(_, piece)| is_wide(piece)).count();
         let mut left = columns - used;
         let mut line = String::new();
+        // Nothing behind the line has its colours.
+        let colour = pieces.iter().rev().find_map(|(part, _)| match part {
+            Part::Colour(codes) => Some(codes.as_str()),
+            _ => None,
+        });
+        let reset = if colour.is_some_and(|codes| codes != "0") { "\x1b[0m" } else { "" };
         for (part, piece) in pieces {
             match piece {
                 Piece::Fixed(text, _) => line.push_str(&text),
@@ -118,7 +139,7 @@ impl Look {
                 }
             }
         }
-        line
+        line + reset
     }
 
     fn piece(&self, part: &Part, reading: &Reading, beside: &Beside) -> Piece {
@@ -148,6 +169,13 @@ impl Look {
                 None => String::new(),
             },
             Part::Sparkline => sparkline(&beside.row),
+            Part::OutAmount => {
+                beside.out.as_ref().map_or(String::new(), |out| unit.amount(out.count as f64))
+            }
+            Part::OutRate => beside.out.as_ref().map_or(String::new(), |out| unit.rate(out.rate)),
+            Part::Ratio => {
+                beside.out.as_ref().map_or(String::new(), |out| ratio(reading.count, out.count))
+            }
         };
         let width = text.chars().count();
         Piece::Fixed(text, width)
@@ -182,7 +210,7 @@ enum Piece {
 }
 
 /// The parts of the display switches, in pv's order, with spaces between them.
-fn default_parts(display: &Display, is_sized: bool) -> Vec<Part> {
+fn default_parts(display: &Display, is_sized: bool, has_out: bool) -> Vec<Part> {
     let any = display.progress
         || display.timer
         || display.eta
@@ -205,6 +233,10 @@ fn default_parts(display: &Display, is_sized: bool) -> Vec<Part> {
         ((display.eta || !any) && is_sized, Part::Eta),
         (display.fineta && is_sized, Part::EtaClock),
         (display.last_written.is_some(), Part::LastWritten(display.last_written.unwrap_or(0))),
+        (has_out, Part::Text("->".to_owned())),
+        (has_out, Part::OutAmount),
+        (has_out, Part::OutRate),
+        (has_out, Part::Ratio),
     ];
     let mut parts = Vec::new();
     for part in wanted.into_iter().filter_map(|(wanted, part)| wanted.then_some(part)) {
@@ -247,6 +279,16 @@ fn eta_clock(reading: &Reading) -> String {
     }
 }
 
+/// How many times as much went in as came out, or the other way round: `3.41:1`, `1:2.50`.
+fn ratio(count: u64, out: u64) -> String {
+    let (count, out) = (count as f64, out as f64);
+    match count.min(out) > 0.0 {
+        false => "-:-".to_owned(),
+        true if count >= out => format!("{:.2}:1", count / out),
+        true => format!("1:{:.2}", out / count),
+    }
+}
+
 /// Rates as bars of eight heights, relative to the highest.
 fn sparkline(row: &[Option<f64>]) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -285,7 +327,7 @@ mod tests {
     }
 
     fn line(words: &[&str], reading: &Reading, columns: usize) -> String {
-        let look = Look::new(&display(words), false, reading.expected.is_some());
+        let look = Look::new(&display(words), false, reading.expected.is_some(), false);
         look.line(reading, &Beside::default(), columns)
     }
 
@@ -333,6 +375,40 @@ mod tests {
         let late = reading(1, Some(1 << 30));
         assert_eq!(line(&["-I"], &late, 80).len(), "FIN 2026-01-02 03:04:05".len());
         assert_eq!(line(&["-Ie"], &reading(0, Some(1)), 80), "ETA -:--:-- FIN --:--:--");
+    }
+
+    #[test]
+    fn colours_end_with_the_line() {
+        let half = reading(1 << 20, Some(2 << 20));
+        assert_eq!(line(&["-F", "%{sgr:red}%t"], &half, 80), "\x1b[31m0:00:02\x1b[0m");
+        assert_eq!(
+            line(&["-F", "%{sgr:bold,red}%t %b%{sgr:reset}"], &half, 9),
+            "\x1b[1;31m0:00:02 \x1b[0m"
+        );
+    }
+
+    #[test]
+    fn what_a_command_makes_of_it_has_a_ratio() {
+        let look = Look::new(&display(&["-b"]), false, false, true);
+        let (whole, out) = (reading(3 << 20, None), reading(1 << 20, None));
+        let beside = Beside { out: Some(out), ..Beside::default() };
+        let shown = "3.00MiB -> 1.00MiB [ 512KiB/s] 3.00:1";
+        assert_eq!(look.line(&whole, &beside, 80), shown);
+        assert_eq!(
+            (ratio(2, 5), ratio(0, 5), ratio(7, 7)),
+            ("1:2.50".into(), "-:-".into(), "1.00:1".into())
+        );
+    }
+
+    #[test]
+    fn a_name_comes_first_unless_the_format_has_a_place_for_it() {
+        let half = reading(1 << 20, Some(2 << 20));
+        let named = |words: &[&str]| {
+            let look = Look::new(&display(words), false, true, false).named("   3:x".to_owned());
+            look.line(&half, &Beside::default(), 40)
+        };
+        assert_eq!(named(&["-b"]), "      3:x: 1.00MiB");
+        assert_eq!(named(&["-F", "%b %N"]), "1.00MiB       3:x:");
     }
 
     #[test]

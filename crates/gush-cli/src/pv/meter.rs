@@ -55,6 +55,8 @@ const ROW: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Meter {
     window: Duration,
+    /// The count that the transfer began with.
+    first: u64,
     /// Times and counts, the oldest first; never empty.
     kept: VecDeque<(Duration, u64)>,
     /// Rates of the last minute, with their times.
@@ -77,14 +79,25 @@ pub struct Statistics {
 impl Meter {
     /// A meter of a transfer that begins now.
     pub fn new(window: Duration) -> Self {
+        Self::behind(window, 0)
+    }
+
+    /// A meter of a transfer that goes on now, behind the count `first`.
+    pub fn behind(window: Duration, first: u64) -> Self {
         Self {
             window,
-            kept: VecDeque::from([(Duration::ZERO, 0)]),
+            first,
+            kept: VecDeque::from([(Duration::ZERO, first)]),
             row: VecDeque::new(),
             most_rate: 0.0,
             swing: 0,
             statistics: Statistics::default(),
         }
+    }
+
+    /// From now on the average is that of another window.
+    pub fn set_window(&mut self, window: Duration) {
+        self.window = window;
     }
 
     /// A reading of `count` after `elapsed`.
@@ -119,7 +132,7 @@ impl Meter {
         if self.kept.back().is_some_and(|&(_, last)| last != count) {
             self.swing = (self.swing + 2) % 200;
         }
-        let rate = per_second(count, elapsed);
+        let rate = per_second(count.saturating_sub(self.first), elapsed);
         if self.statistics.number == 0 {
             self.statistics.add(rate);
         }
@@ -224,6 +237,14 @@ mod tests {
         assert_eq!(meter.read(1, 2 * S, None).swing, 2);
         assert_eq!(meter.read(1, 3 * S, None).swing, 2);
         assert_eq!(meter.end(2, 4 * S, None).swing, 4);
+    }
+
+    #[test]
+    fn what_was_there_before_has_no_rate() {
+        let mut meter = Meter::behind(S, 1000);
+        let reading = meter.read(1500, S, Some(2000));
+        assert_eq!((reading.rate, reading.average, reading.percent()), (500.0, 500.0, Some(75.0)));
+        assert_eq!(meter.end(2000, 2 * S, Some(2000)).rate, 500.0);
     }
 
     #[test]

@@ -1,29 +1,36 @@
 //! The moving: one input after the other, each by the engine.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gush::{Control, Errno, Mover, Progress, Side, hint_for};
+use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Side, hint_for};
 use gush_tree::quote;
-use rustix::fs::fdatasync;
+use rustix::fs::{SeekFrom, fdatasync, seek};
 
 use super::account::{Account, Early};
 use super::cut;
-use super::inputs::Input;
+use super::direct::Direct;
+use super::ending::lock;
+use super::inputs::{Input, left_bytes};
 use super::options::Options;
 use super::screen::Screen;
 use super::skip::Skips;
+use super::sparse;
 use super::status::Status;
 use crate::talk::{errno_text, os_text};
 
 /// One transfer of all inputs to one output.
 pub struct Moving<'a> {
     pub options: &'a Options,
+    /// Standard input without any.
+    pub files: &'a [OsString],
+    /// What of the inputs is still to be left out.
+    pub left_out_bytes: u64,
     pub account: Arc<Account>,
     pub screen: Arc<Mutex<Screen>>,
     pub output: Output,
@@ -91,13 +98,17 @@ const SYNC_EVERY: Duration = Duration::from_millis(100);
 impl Moving<'_> {
     /// Moves all inputs.
     pub fn run(&mut self) {
-        let options = self.options;
         let stdin = [OsStr::new("-").to_owned()];
-        let names = if options.files.is_empty() { &stdin } else { &options.files[..] };
+        let names: &[OsString] = if self.files.is_empty() { &stdin } else { self.files };
         for name in names {
             if self.move_named(name) == Then::End {
                 return;
             }
+        }
+        if self.left_out_bytes > 0 {
+            let missing = self.left_out_bytes;
+            self.say(format_args!("the input ended {missing} bytes before the end of --skip"));
+            self.status.add(Status::TRANSFER);
         }
     }
 
@@ -105,7 +116,9 @@ impl Moving<'_> {
         let input = match self.account.held_by(|| Input::open(name)) {
             Some(Ok(input)) => input,
             None => {
-                self.status.add(Status::SIGNAL);
+                if self.account.ended_early() == Some(Early::Signal) {
+                    self.status.add(Status::SIGNAL);
+                }
                 return Then::End;
             }
             Some(Err(error)) => {
@@ -120,7 +133,10 @@ impl Moving<'_> {
             self.status.add(Status::SAME_FILE);
             return Then::NextInput;
         }
-        self.move_one(name, &input)
+        let direct = self.options.direct_io.then(|| Direct::set(&input));
+        let then = self.move_one(name, &input);
+        drop(direct);
+        then
     }
 
     fn move_one(&mut self, name: &OsStr, input: &Input) -> Then {
@@ -130,10 +146,11 @@ impl Moving<'_> {
             if left == Some(0) {
                 return Then::End;
             }
-            let moved = match left {
+            let moved = self.leave_out(input).and_then(|()| match left {
                 Some(lines) if self.options.counts_lines() => cut::lines(self, input, lines),
+                left if self.makes_holes_of(input) => sparse::pass(self, input, left),
                 left => self.pass(input, left),
-            };
+            });
             let Err(halt) = moved else { return Then::NextInput };
             if self.account.cancel.is_cancelled() {
                 self.tell_early_end(&halt);
@@ -153,6 +170,41 @@ impl Moving<'_> {
                 }
             }
         }
+    }
+
+    /// Is every byte of the input to be looked at here, because the engine makes holes of files alone?
+    fn makes_holes_of(&self, input: &Input) -> bool {
+        let takes_holes = Endpoint::of(&self.output)
+            .is_ok_and(|end| end.kind() == Kind::File && !end.is_append());
+        let is_file = Endpoint::of(input).is_ok_and(|end| end.kind() == Kind::File);
+        self.options.sparse && takes_holes && !is_file
+    }
+
+    /// Leaves out what is still to be left out: by a seek, or by reading.
+    fn leave_out(&mut self, input: &Input) -> Result<(), Halt> {
+        let wanted = self.left_out_bytes;
+        if wanted == 0 {
+            return Ok(());
+        }
+        let left_out = match left_bytes(input) {
+            // Files of /proc have no size, and bytes all the same.
+            Some(left) if left > 0 => {
+                let bytes = left.min(wanted);
+                let moved = seek(input, SeekFrom::Current(bytes as i64));
+                moved.map(|_| bytes).map_err(|errno| Halt::by(Side::Source, errno))
+            }
+            _ => self.read_away(input, wanted),
+        };
+        self.left_out_bytes -= left_out?;
+        Ok(())
+    }
+
+    fn read_away(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
+        let nowhere = File::options().write(true).open("/dev/null");
+        let nowhere = nowhere.map_err(|_| Halt::by(Side::Target, Errno::NOENT))?;
+        let moved = Mover::new(input, &nowhere).length_bytes(most_bytes);
+        let moved = moved.cancelled_by(&self.account.cancel).run();
+        moved.map(|report| report.bytes).map_err(Halt::from)
     }
 
     /// What may still pass of a transfer that stops at its size.
@@ -188,6 +240,7 @@ impl Moving<'_> {
         let mut mover = Mover::new(source, output)
             .method(options.choice())
             .tuning(options.tuning())
+            .holes(if options.sparse { Holes::Make } else { Holes::default() })
             .throttled_by(&account.throttle)
             .cancelled_by(&account.cancel)
             .observe(&mut observer);
@@ -213,6 +266,16 @@ impl Moving<'_> {
         moved.map(drop).map_err(Halt::from)
     }
 
+    /// Tells why the moving of what a command writes has ended early.
+    pub fn tell_end(&mut self, halt: &Halt) {
+        match halt.side {
+            _ if self.account.cancel.is_cancelled() => self.tell_early_end(halt),
+            Side::Target if halt.errno == Some(Errno::PIPE) => {}
+            Side::Target => self.tell_failure("write failed", halt),
+            Side::Source => self.tell_failure("the command's output: read failed", halt),
+        }
+    }
+
     fn tell_early_end(&mut self, halt: &Halt) {
         match self.account.ended_early() {
             Some(Early::Stall) => {
@@ -224,6 +287,7 @@ impl Moving<'_> {
                 ));
                 self.status.add(Status::TRANSFER);
             }
+            Some(Early::Reader) => return,
             Some(Early::Signal) | None => self.status.add(Status::SIGNAL),
         }
         self.tell_loss(halt);
@@ -250,7 +314,7 @@ impl Moving<'_> {
     }
 
     pub fn say(&self, what: impl Display) {
-        self.screen.lock().unwrap_or_else(PoisonError::into_inner).say(what);
+        lock(&self.screen).say(what);
     }
 }
 

@@ -6,6 +6,10 @@ use std::time::Duration;
 use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
 use gush_link::address;
+use serde::{Deserialize, Serialize};
+
+use super::hash::Algorithm;
+use super::process::Target;
 
 use crate::size::{SizeError, memory_bytes, size_bytes};
 use crate::time::time;
@@ -24,6 +28,9 @@ pub struct Options {
     /// Files to copy; - is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub files: Vec<OsString>,
+    /// Run CMD with the input, and write what CMD writes; show both, and their ratio
+    #[arg(value_name = "CMD", last = true, value_hint = ValueHint::CommandWithArguments)]
+    pub command: Vec<OsString>,
 
     #[command(flatten)]
     pub display: Display,
@@ -68,9 +75,28 @@ pub struct Options {
     /// Count bytes once they are on the disk (fdatasync)
     #[arg(short = 'Y', long, help_heading = TRANSFER)]
     pub sync: bool,
+    /// Read and write past the page cache (O_DIRECT), where the file system can
+    #[arg(short = 'K', long, help_heading = TRANSFER)]
+    pub direct_io: bool,
+    /// Make holes of blocks of zeros, in an output that is a file
+    #[arg(short = 'O', long, help_heading = TRANSFER)]
+    pub sparse: bool,
     /// Write nothing: the input is read and thrown away
     #[arg(short = 'X', long, help_heading = TRANSFER)]
     pub discard: bool,
+    /// Store the whole input in FILE first, then write FILE out; - is a file that goes away
+    #[arg(short = 'U', long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
+    pub store_and_forward: Option<OsString>,
+
+    /// Move nothing: show how far descriptor FD of process PID is, or all its files; more operands are more of them
+    #[arg(short = 'd', long, value_name = "PID[:FD]", help_heading = OTHERS)]
+    pub watchfd: Option<Target>,
+    /// Give the gush pv with the number PID these display options, -L and -s
+    #[arg(short = 'R', long, value_name = "PID", value_parser = pid, conflicts_with_all = ["watchfd", "query"], help_heading = OTHERS)]
+    pub remote: Option<i32>,
+    /// Show the progress of the gush pv with the number PID
+    #[arg(short = 'Q', long, value_name = "PID", value_parser = pid, conflicts_with = "watchfd", help_heading = OTHERS)]
+    pub query: Option<i32>,
 
     /// Keep the number of this process in FILE meanwhile
     #[arg(short = 'P', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -82,6 +108,21 @@ pub struct Options {
     #[arg(short = 'V', long, action = ArgAction::Version)]
     version: Option<bool>,
 
+    /// Print progress as a line of JSON
+    #[arg(long, help_heading = BEYOND)]
+    pub json: bool,
+    /// Print a checksum of what has passed at the end
+    #[arg(long, value_name = "NAME", value_enum, help_heading = BEYOND)]
+    pub checksum: Option<Algorithm>,
+    /// Fail if the checksum is another than HEX
+    #[arg(long, value_name = "HEX", requires = "checksum", value_parser = hex, help_heading = BEYOND)]
+    pub expect: Option<String>,
+    /// Leave out the first SIZE bytes of the input
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes, help_heading = BEYOND)]
+    pub skip: Option<u64>,
+    /// Write SIZE bytes further on in the output, and keep what --output has before
+    #[arg(long, value_name = "SIZE", value_parser = size_bytes, help_heading = BEYOND)]
+    pub seek: Option<u64>,
     /// End with an error once no byte has moved for TIME
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = BEYOND)]
     pub stall_timeout: Option<Duration>,
@@ -90,8 +131,8 @@ pub struct Options {
     pub no_boost: bool,
 }
 
-/// What is shown, and how.
-#[derive(Clone, Debug, Parser)]
+/// What is shown, and how: also what `--remote` sends.
+#[derive(Clone, Debug, Parser, Serialize, Deserialize)]
 pub struct Display {
     /// Show a progress bar
     #[arg(short, long, help_heading = DISPLAY)]
@@ -195,7 +236,7 @@ impl Options {
 }
 
 /// How a bar is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Style {
     #[default]
     Plain,
@@ -205,7 +246,7 @@ pub enum Style {
 }
 
 /// The value of `--size`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Expected {
     Number(u64),
     /// As large as what is at this path.
@@ -232,6 +273,7 @@ pub const PV: &[&str] = &[
     "bytes",
     "cursor",
     "delay-start",
+    "direct-io",
     "discard",
     "error-skip-block",
     "eta",
@@ -251,24 +293,30 @@ pub const PV: &[&str] = &[
     "output",
     "pidfile",
     "progress",
+    "query",
     "quiet",
     "rate",
     "rate-limit",
+    "remote",
     "si",
     "size",
     "skip-errors",
+    "sparse",
     "stats",
     "stop-at-size",
+    "store-and-forward",
     "sync",
     "timer",
     "version",
     "wait",
+    "watchfd",
     "width",
 ];
 
 const DISPLAY: &str = "Display (-p -t -e -r -b unless one is given)";
 const OUTPUT: &str = "Output";
 const TRANSFER: &str = "Transfer";
+const OTHERS: &str = "Other processes";
 const BEYOND: &str = "Beyond pv";
 
 const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t time, %e time left, %I time of arrival, %r rate, \
@@ -276,12 +324,16 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
     %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \
     %{buffer-percent}, %{last-written}, %{previous-line}, %{name}, %{sgr:bold,red}; and gush's own %{sparkline}, the rates of the \
-    last minute.\n\n\
+    last minute, and with CMD %{out-bytes}, %{out-rate} and %{ratio}.\n\n\
     Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
-    16 (reading or writing failed), 32 (ended by a signal); 64 for a wrong command line, 1 where FILE of -P cannot be written.\n\n\
+    16 (reading or writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command \
+    line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless 0.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
     buffer of gush's. -c needs no reply of the terminal and no shared memory. With -E the status has the 16, since bytes are missing. \
-    -d, -K, -O, -Q, -R, -U and -x are missing.";
+    -d also ends where nobody has waited for the process yet, and takes no =NAME and no @LISTFILE. -R and -Q reach gush pv only, \
+    by a socket instead of a signal that would end another program; -R cannot change -B, -n, -q and --json, and keeps -8, -k, -s, -L, \
+    -i, -m and -w where it does not name them. -K, -O and -U are those of pv 1.11; -x is missing. After -- come files where \
+    the program is called pv, or POSIXLY_CORRECT is set; else a command.";
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.
 fn seconds(text: &str) -> Result<Duration, &'static str> {
@@ -293,6 +345,18 @@ fn columns(text: &str) -> Result<usize, &'static str> {
         Ok(number @ 1..=100_000) => Ok(number),
         _ => Err("not a number from 1 to 100000"),
     }
+}
+
+fn pid(text: &str) -> Result<i32, &'static str> {
+    match text.parse() {
+        Ok(number @ 1..) => Ok(number),
+        _ => Err("not the number of a process"),
+    }
+}
+
+fn hex(text: &str) -> Result<String, &'static str> {
+    let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("not a hexadecimal number") }
 }
 
 fn rate(text: &str) -> Result<u64, SizeError> {

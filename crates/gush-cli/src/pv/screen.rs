@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write, stderr};
 
 use rustix::process::getpgrp;
 use rustix::stdio::stderr as stderr_fd;
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{tcgetpgrp, tcgetwinsize};
 
 use super::slot::Slot;
 use crate::talk::{self, Talker};
@@ -30,6 +30,8 @@ pub struct Screen {
     is_terminal: bool,
     /// The columns of the line that is not ended yet.
     open_columns: Option<usize>,
+    /// The lines of a block, which the cursor is on top of.
+    block_lines: usize,
 }
 
 /// What is asked of the screen.
@@ -51,7 +53,7 @@ impl Screen {
             Wishes { cursor: true, .. } if is_terminal => Slot::take().map_or(Way::Over, Way::Slot),
             _ => Way::Over,
         };
-        Self { way, talker: talker.clone(), is_terminal, open_columns: None }
+        Self { way, talker: talker.clone(), is_terminal, open_columns: None, block_lines: 0 }
     }
 
     /// Will anything be shown?
@@ -88,6 +90,31 @@ impl Screen {
         }
     }
 
+    /// Shows `lines` in the place of the block before: as many as the terminal has rows, and none to remove the block.
+    pub fn show_block(&mut self, lines: &[String]) {
+        if !self.is_ours() {
+            return;
+        }
+        match &self.way {
+            Way::Nothing => {}
+            Way::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
+            Way::Over | Way::Slot(_) => {
+                let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
+                let lines = &lines[..lines.len().min(rows.max(2) - 1)];
+                let height = lines.len().max(self.block_lines);
+                let line = |at: usize| lines.get(at).map_or("", String::as_str);
+                let mut text: Vec<String> =
+                    (0..height).map(|at| format!("{}\x1b[K", line(at))).collect();
+                // Back to the top, so that the next block is drawn over this one.
+                if let (Some(last), Some(up @ 1..)) = (text.last_mut(), height.checked_sub(1)) {
+                    last.push_str(&format!("\r\x1b[{up}A"));
+                }
+                put(text.join("\r\n") + "\r");
+                self.block_lines = lines.len();
+            }
+        }
+    }
+
     /// Writes a message on a line of its own.
     pub fn say(&mut self, what: impl Display) {
         self.close();
@@ -100,8 +127,17 @@ impl Screen {
         put(format_args!("{line}\n"));
     }
 
-    /// Ends the line of progress, if one is open.
+    /// Shows nothing more, and leaves the line among those of several `pv -c` to others.
+    pub fn leave(&mut self) {
+        self.close();
+        self.way = Way::Nothing;
+    }
+
+    /// Ends the line of progress, if one is open, or removes the block.
     pub fn close(&mut self) {
+        if self.block_lines > 0 {
+            self.show_block(&[]);
+        }
         if self.open_columns.take().is_some() {
             put(format_args!("\n"));
         }

@@ -1,8 +1,10 @@
-//! What is remembered of the bytes that passed: lines counted, the last bytes, the last line.
+//! What is remembered of the bytes that passed: lines counted, the last bytes, the last line, a checksum.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use super::hash::{Algorithm, Hasher};
 
 /// The longest line that is remembered.
 const MOST_LINE_BYTES: usize = 4096;
@@ -69,6 +71,7 @@ pub struct Wanted {
     pub separator: u8,
     pub last_bytes: usize,
     pub last_line: bool,
+    pub checksum: Option<Algorithm>,
 }
 
 /// Shown the bytes in passing, asked by the display.
@@ -77,16 +80,18 @@ pub struct Observed {
     wanted: Wanted,
     lines: AtomicU64,
     seen: Mutex<Seen>,
+    hasher: Option<Mutex<Hasher>>,
 }
 
 impl Observed {
     pub fn new(wanted: Wanted) -> Self {
-        Self { wanted, lines: AtomicU64::new(0), seen: Mutex::default() }
+        let hasher = wanted.checksum.map(|algorithm| Mutex::new(algorithm.start()));
+        Self { wanted, lines: AtomicU64::new(0), seen: Mutex::default(), hasher }
     }
 
     /// Must the bytes be seen at all?
     pub fn is_needed(&self) -> bool {
-        self.wanted.lines || self.has_memory()
+        self.wanted.lines || self.has_memory() || self.hasher.is_some()
     }
 
     fn has_memory(&self) -> bool {
@@ -101,6 +106,15 @@ impl Observed {
         if self.has_memory() {
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
         }
+        if let Some(hasher) = &self.hasher {
+            hasher.lock().unwrap_or_else(PoisonError::into_inner).add(bytes);
+        }
+    }
+
+    /// The checksum so far, with its name.
+    pub fn checksum(&self) -> Option<(Algorithm, String)> {
+        let hasher = self.hasher.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some((self.wanted.checksum?, hasher.text()))
     }
 
     /// Lines that have ended.
@@ -119,7 +133,13 @@ mod tests {
     use proptest::prelude::*;
 
     fn observed(pieces: &[&[u8]]) -> Observed {
-        let wanted = Wanted { lines: true, separator: b'\n', last_bytes: 5, last_line: true };
+        let wanted = Wanted {
+            lines: true,
+            separator: b'\n',
+            last_bytes: 5,
+            last_line: true,
+            checksum: Some(Algorithm::Xxh3),
+        };
         let observed = Observed::new(wanted);
         pieces.iter().for_each(|piece| observed.show(piece));
         observed
@@ -147,6 +167,7 @@ mod tests {
             let whole = observed(&[&text]);
             let parts = observed(&[&text[..cut], &text[cut..]]);
             prop_assert_eq!(whole.lines(), parts.lines());
+            prop_assert_eq!(whole.checksum(), parts.checksum());
             prop_assert_eq!(whole.seen().last(5), parts.seen().last(5));
             prop_assert_eq!(whole.seen().last_line(50), parts.seen().last_line(50));
         }

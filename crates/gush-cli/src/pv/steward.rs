@@ -1,40 +1,73 @@
-//! The thread that shows progress. Moving never waits for this thread, and this thread never waits for the moving.
+//! The thread that shows progress, and answers who asks. Moving never waits for this thread, and this thread never waits
+//! for the moving.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gush::Rate;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 use rustix::stdio::stdout;
 
 use super::account::{Account, Early};
+use super::control::{Answer, Control, Request, State};
+use super::ending::lock;
+use super::json;
 use super::line::{Beside, Look, ROW_COLUMNS};
 use super::meter::{Meter, Reading};
+use super::options::{Display, Expected};
 use super::screen::Screen;
 
 /// When and what is shown.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub look: Look,
+    pub form: Form,
     pub columns: Option<usize>,
     pub interval: Duration,
     pub window: Duration,
     /// Nothing is shown before the first byte, and time counts from there.
     pub waits: bool,
     pub delay: Duration,
-    pub numeric: Option<Numeric>,
     pub statistics: bool,
     pub stall: Option<Duration>,
 }
 
+/// The form of a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Line,
+    Numbers(Numeric),
+    Json,
+}
+
 /// What a line of `--numeric` has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numeric {
     pub timer: bool,
     pub amount: bool,
     pub rate: bool,
+}
+
+impl Plan {
+    /// One reading as a line with this look.
+    pub fn line(&self, look: &Look, reading: &Reading, beside: &Beside, columns: usize) -> String {
+        match self.form {
+            Form::Line => look.line(reading, beside, columns),
+            Form::Numbers(numeric) => look.numbers(reading, numeric),
+            Form::Json => {
+                let out_bytes = beside.out.as_ref().map(|out| out.count);
+                json::line(look.name(), reading, look.unit, out_bytes)
+            }
+        }
+    }
+}
+
+/// The interval between two readings, in pv's own limits.
+pub fn bounded_interval(interval: Duration) -> Duration {
+    interval.clamp(Duration::from_millis(100), Duration::from_secs(600))
 }
 
 /// The thread, as long as it runs.
@@ -45,20 +78,28 @@ pub struct Steward {
 }
 
 impl Steward {
+    /// Shows the transfer of `account`; `out` is that of what a command makes of it.
+    ///
     /// # Errors
     /// That of eventfd(2), or `EAGAIN` where no thread can be started.
     pub fn start(
         plan: Plan,
         account: &Arc<Account>,
+        out: Option<&Arc<Account>>,
         screen: &Arc<Mutex<Screen>>,
     ) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+        let is_used = lock(screen).is_used();
         let mut show = Show {
             meter: Meter::new(plan.window),
+            out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
             plan,
             account: Arc::clone(account),
             screen: Arc::clone(screen),
-            stalled: (0, Instant::now()),
+            is_used,
+            control: Control::listen(),
+            stalled_bytes: 0,
+            stalled_for: Duration::ZERO,
         };
         let heard = Arc::clone(&bell);
         let thread = std::thread::Builder::new().name("gush-pv-display".into());
@@ -69,7 +110,7 @@ impl Steward {
     /// Lets the thread show the end, and waits for that.
     pub fn finish(self) {
         // The counter of a new eventfd has room for one.
-        let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
+        let _ = io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes()));
         let _ = self.thread.join();
     }
 }
@@ -78,17 +119,44 @@ struct Show {
     plan: Plan,
     meter: Meter,
     account: Arc<Account>,
+    out: Option<(Arc<Account>, Meter)>,
     screen: Arc<Mutex<Screen>>,
-    /// The count of the last change, and when that was.
-    stalled: (u64, Instant),
+    is_used: bool,
+    control: Option<Control>,
+    /// The count of the last change, and how long ago that was.
+    stalled_bytes: u64,
+    stalled_for: Duration,
+}
+
+/// Who or what has ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Woken {
+    Bell,
+    /// Somebody asks.
+    Asker,
+    Time,
 }
 
 impl Show {
     fn run(&mut self, bell: &OwnedFd) {
-        let mut due = self.plan.interval;
-        let slice = self.plan.stall.map_or(Duration::MAX, |_| SLICE);
-        while !has_rung(bell, due.saturating_sub(self.account.elapsed()).min(slice)) {
-            self.look_for_a_stall();
+        // Where nothing is shown, the thread sleeps until somebody asks.
+        let mut due = if self.is_used { self.plan.interval } else { Duration::MAX };
+        loop {
+            let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
+            let began = Instant::now();
+            let at_most = due.saturating_sub(self.account.elapsed()).min(slice);
+            match wait(bell, self.control.as_ref(), at_most) {
+                Woken::Bell => break,
+                Woken::Asker => {
+                    self.answer();
+                    if self.is_used {
+                        due = due.min(self.account.elapsed() + self.plan.interval);
+                    }
+                }
+                Woken::Time => {}
+            }
+            // A process that was stopped meanwhile has waited for one slice only.
+            self.look_for_a_stall(began.elapsed().min(slice));
             if self.account.elapsed() < due {
                 continue;
             }
@@ -103,8 +171,9 @@ impl Show {
     fn tick(&mut self) {
         let Some(elapsed) = self.elapsed() else { return };
         let reading = self.meter.read(self.account.count(), elapsed, self.account.expected());
+        let out = self.out.as_mut().map(|(out, meter)| meter.read(out.count(), elapsed, None));
         if self.account.elapsed() >= self.plan.delay {
-            self.show(&reading);
+            self.show(&reading, out);
         }
     }
 
@@ -113,10 +182,11 @@ impl Show {
         let wanted = elapsed.is_some() && self.account.elapsed() >= self.plan.delay;
         let elapsed = elapsed.unwrap_or_default();
         let reading = self.meter.end(self.account.count(), elapsed, self.account.expected());
+        let out = self.out.as_mut().map(|(out, meter)| meter.end(out.count(), elapsed, None));
         if wanted && self.account.ended_early() != Some(Early::Signal) {
-            self.show(&reading);
+            self.show(&reading, out);
         }
-        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut screen = lock(&self.screen);
         screen.close();
         if self.plan.statistics && screen.is_used() {
             screen.print(self.meter.statistics().line(self.plan.look.unit.name()));
@@ -132,32 +202,75 @@ impl Show {
         }
     }
 
-    fn show(&mut self, reading: &Reading) {
-        let mut screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
+    fn show(&mut self, reading: &Reading, out: Option<Reading>) {
+        if !self.is_used {
+            return;
+        }
+        let beside = self.beside(out);
+        let mut screen = lock(&self.screen);
         let columns = self.plan.columns.unwrap_or_else(|| screen.columns());
-        let line = match self.plan.numeric {
-            Some(numeric) => self.plan.look.numbers(reading, numeric),
-            None => self.plan.look.line(reading, &self.beside(), columns),
-        };
-        screen.show(&line);
+        screen.show(&self.plan.line(&self.plan.look, reading, &beside, columns));
     }
 
-    fn beside(&self) -> Beside {
+    fn beside(&self, out: Option<Reading>) -> Beside {
         let look = &self.plan.look;
         let has_memory = look.last_bytes() > 0 || look.has_last_line();
         Beside {
             buffer_percent: look.has_buffer().then(filled_percent).flatten(),
             seen: if has_memory { self.account.observed.seen() } else { Default::default() },
             row: if look.has_row() { self.meter.row(ROW_COLUMNS) } else { Vec::new() },
+            out,
         }
     }
 
-    fn look_for_a_stall(&mut self) {
+    fn answer(&mut self) {
+        let Some(control) = self.control.take() else { return };
+        // Who leaves before the answer has no answer.
+        let _ = control.answer(|request| match request {
+            Request::State => Answer::State(State {
+                elapsed: self.account.elapsed(),
+                count: self.account.count(),
+                expected: self.account.expected(),
+                counts_lines: self.plan.look.unit.lines,
+            }),
+            Request::Show(display) => {
+                self.change(*display);
+                Answer::Done
+            }
+        });
+        self.control = Some(control);
+    }
+
+    /// Shows progress as another command line wants. What that one does not say stays.
+    fn change(&mut self, mut display: Display) {
+        let unit = self.plan.look.unit;
+        if let Some(Expected::Number(number)) = display.size {
+            self.account.expect(Some(number).filter(|&number| number > 0));
+        }
+        if let Some(rate) = display.rate_limit {
+            self.account.throttle.set(Rate::bytes_per_second(rate));
+        }
+        if let Some(interval) = display.interval {
+            self.plan.interval = bounded_interval(interval);
+        }
+        if let Some(window) = display.average_rate_window {
+            self.meter.set_window(window);
+        }
+        self.plan.columns = display.width.or(self.plan.columns);
+        (display.bits, display.si) = (display.bits || unit.bits, display.si || unit.decimal);
+        let is_sized = self.account.expected().is_some();
+        self.plan.look = Look::new(&display, unit.lines, is_sized, self.out.is_some());
+    }
+
+    fn look_for_a_stall(&mut self, waited: Duration) {
         let Some(limit) = self.plan.stall else { return };
         let bytes = self.account.bytes();
-        if bytes != self.stalled.0 {
-            self.stalled = (bytes, Instant::now());
-        } else if self.stalled.1.elapsed() >= limit {
+        if bytes != self.stalled_bytes {
+            (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
+            return;
+        }
+        self.stalled_for += waited;
+        if self.stalled_for >= limit {
             self.account.end_early(Early::Stall);
         }
     }
@@ -166,11 +279,15 @@ impl Show {
 /// How often a stalled transfer is looked for.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Waits for the bell, at most so long.
-fn has_rung(bell: &OwnedFd, at_most: Duration) -> bool {
+/// Waits for the bell or for somebody who asks, at most so long.
+fn wait(bell: &OwnedFd, control: Option<&Control>, at_most: Duration) -> Woken {
     let at_most = Timespec::try_from(at_most).ok();
-    let mut fds = [PollFd::new(bell, PollFlags::IN)];
-    matches!(poll(&mut fds, at_most.as_ref()), Ok(1..))
+    let mut fds = vec![PollFd::new(bell, PollFlags::IN)];
+    fds.extend(control.map(|control| PollFd::new(control, PollFlags::IN)));
+    if !matches!(poll(&mut fds, at_most.as_ref()), Ok(1..)) {
+        return Woken::Time;
+    }
+    if fds[0].revents().is_empty() { Woken::Asker } else { Woken::Bell }
 }
 
 /// How full the pipe at standard output is; none where no pipe is there.

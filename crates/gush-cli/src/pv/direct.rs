@@ -1,0 +1,32 @@
+//! `-K`: a descriptor past the page cache, as long as it is used here.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use gush::{Endpoint, Kind};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::fcntl_dupfd_cloexec;
+
+/// An open file with O_DIRECT, which gets back the flags that it had: others may share it.
+#[derive(Debug)]
+pub struct Direct(Option<(OwnedFd, OFlags)>);
+
+impl Direct {
+    /// Where the file system has no such access, or no file is there, nothing changes.
+    pub fn set(fd: &impl AsFd) -> Self {
+        // On a pipe the flag keeps the limits of writes, which nobody has asked for (pipe(2)).
+        let is_file =
+            Endpoint::of(fd).is_ok_and(|end| matches!(end.kind(), Kind::File | Kind::Block));
+        let before = fcntl_getfl(fd).ok().filter(|flags| !flags.contains(OFlags::DIRECT));
+        let changed =
+            before.filter(|flags| is_file && fcntl_setfl(fd, *flags | OFlags::DIRECT).is_ok());
+        Self(changed.and_then(|flags| Some((fcntl_dupfd_cloexec(fd, 3).ok()?, flags))))
+    }
+}
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        if let Some((fd, flags)) = &self.0 {
+            let _ = fcntl_setfl(fd, *flags);
+        }
+    }
+}

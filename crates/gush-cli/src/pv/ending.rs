@@ -1,0 +1,125 @@
+//! Signals: the end of a transfer in order, and a stop from the terminal that nobody's clock counts.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+use gush::Errno;
+use gush_process::{Stop, Then as Fate};
+
+use super::account::{Account, Early};
+use super::screen::Screen;
+use super::status::Status;
+use crate::talk::{Talker, errno_text};
+
+/// What signals concern: accounts of transfers, the terminal, the file of `-P`.
+#[derive(Debug)]
+pub struct Ending {
+    accounts: Mutex<Vec<Arc<Account>>>,
+    screen: Arc<Mutex<Screen>>,
+    pid_file: OnceLock<PidFile>,
+}
+
+impl Ending {
+    /// Waits for signals from now on. No other thread may run yet.
+    ///
+    /// # Errors
+    /// `EAGAIN` where no thread can be started.
+    pub fn begin(screen: &Arc<Mutex<Screen>>) -> Result<Arc<Self>, Errno> {
+        let ending = Arc::new(Self {
+            accounts: Mutex::default(),
+            screen: Arc::clone(screen),
+            pid_file: OnceLock::new(),
+        });
+        // Without a display nothing has to know.
+        if lock(screen).is_used() {
+            let told = Arc::clone(&ending);
+            gush_process::on_stop(move |stop| told.stop(stop))?;
+        }
+        let asked = Arc::clone(&ending);
+        gush_process::on_each_termination(move |_| asked.end())?;
+        Ok(ending)
+    }
+
+    /// Signals concern this transfer, too.
+    pub fn concerns(&self, account: &Arc<Account>) {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(account));
+    }
+
+    /// Keeps the number of this process in the file `name` until [`Self::tidy`].
+    ///
+    /// # Errors
+    /// That of writing the file.
+    pub fn keep_pid_in(&self, name: &OsStr) -> io::Result<()> {
+        std::fs::write(name, format!("{}\n", std::process::id()))?;
+        let _ = self.pid_file.set(PidFile { name: Mutex::new(Some(name.to_owned())) });
+        Ok(())
+    }
+
+    /// Removes the file of [`Self::keep_pid_in`].
+    pub fn tidy(&self) {
+        if let Some(file) = self.pid_file.get() {
+            file.remove();
+        }
+    }
+
+    /// The first ending signal ends transfers in order, unless a call holds one; the second ends the process.
+    fn end(&self) -> Fate {
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_second = accounts.iter().any(|account| account.ended_early() == Some(Early::Signal));
+        accounts.iter().for_each(|account| account.end_early(Early::Signal));
+        let dies = is_second || accounts.is_empty() || accounts.iter().any(|one| one.is_held());
+        if !dies {
+            return Fate::GoOn;
+        }
+        self.leave_line();
+        self.tidy();
+        Fate::Die
+    }
+
+    fn stop(&self, stop: Stop) {
+        let begins = stop == Stop::Begins;
+        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        accounts.iter().for_each(|account| account.stop_clock(begins));
+        drop(accounts);
+        if begins {
+            self.leave_line();
+        }
+    }
+
+    /// Ends the line of progress, unless somebody is about to write there: a terminal may hold a writer for ever.
+    fn leave_line(&self) {
+        match self.screen.try_lock() {
+            Ok(mut screen) => screen.close(),
+            Err(TryLockError::Poisoned(screen)) => screen.into_inner().close(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
+}
+
+/// Tells why signals cannot be watched.
+pub fn untold(errno: Errno, talker: &Talker) -> Status {
+    talker.say(format_args!("signals cannot be watched: {}", errno_text(errno)));
+    Status::MISUSE
+}
+
+/// The screen, whoever has panicked while holding the lock.
+pub fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
+    screen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The file of `-P`, as long as the process runs.
+#[derive(Debug)]
+struct PidFile {
+    name: Mutex<Option<OsString>>,
+}
+
+impl PidFile {
+    fn remove(&self) {
+        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(name) = name {
+            // Who has removed the file already has done the work.
+            let _ = std::fs::remove_file(name);
+        }
+    }
+}

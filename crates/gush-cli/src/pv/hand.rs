@@ -1,0 +1,81 @@
+//! Moving by hand, where a command needs more than the engine's moves: waiting, and the rate limit.
+
+use std::time::Duration;
+
+use gush::{Errno, Limiter, Port, Rate, Side};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::account::Account;
+use super::moving::Halt;
+
+pub const BUFFER_BYTES: usize = 128 << 10;
+
+/// How long at most nobody looks whether the transfer is to end.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// Calls again until the call neither waits nor is interrupted.
+///
+/// # Errors
+/// That of the call; `ECANCELED` once the transfer is to end.
+pub fn unless_cancelled<T>(
+    account: &Account,
+    port: &mut Port<'_>,
+    events: PollFlags,
+    fd: &impl std::os::fd::AsFd,
+    mut call: impl FnMut(&mut Port<'_>) -> rustix::io::Result<T>,
+) -> rustix::io::Result<T> {
+    loop {
+        if account.cancel.is_cancelled() {
+            return Err(Errno::CANCELED);
+        }
+        match call(port) {
+            Err(Errno::AGAIN) => {
+                let slice = Timespec::try_from(SLICE).ok();
+                let _ = poll(&mut [PollFd::new(fd, events)], slice.as_ref());
+            }
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
+/// The rate limit, as the engine has it.
+#[derive(Debug)]
+pub struct Pace<'a> {
+    account: &'a Account,
+    limiter: Option<(Rate, Limiter)>,
+}
+
+impl<'a> Pace<'a> {
+    pub fn of(account: &'a Account) -> Self {
+        Self { account, limiter: None }
+    }
+
+    /// Waits until bytes may pass; answers how many of `wanted`.
+    ///
+    /// # Errors
+    /// `ECANCELED` once the transfer is to end.
+    pub fn allowance(&mut self, wanted: usize) -> Result<usize, Halt> {
+        loop {
+            let rate = self.account.throttle.get();
+            if self.limiter.as_ref().map(|(rate, _)| *rate) != rate {
+                self.limiter = rate.map(|rate| (rate, Limiter::new(rate)));
+            }
+            let Some((_, limiter)) = &mut self.limiter else { return Ok(wanted) };
+            match limiter.allowance() {
+                Ok(bytes) => return Ok(usize::try_from(bytes).unwrap_or(wanted).clamp(1, wanted)),
+                Err(pause) => std::thread::sleep(pause.min(SLICE)),
+            }
+            if self.account.cancel.is_cancelled() {
+                return Err(Halt::by(Side::Source, Errno::CANCELED));
+            }
+        }
+    }
+
+    /// So many bytes have passed.
+    pub fn spend(&mut self, bytes: usize) {
+        if let Some((_, limiter)) = &mut self.limiter {
+            limiter.spend(bytes as u64);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `--json`: each reading as a line for programs.
+
+use serde::Serialize;
+
+use super::figures::Unit;
+use super::meter::Reading;
+
+/// What a line has. Times are in seconds, rates in bytes or lines a second.
+#[derive(Debug, Default, Serialize)]
+struct Line<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'a str>,
+    elapsed_seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lines: Option<u64>,
+    expected: Option<u64>,
+    percent: Option<f64>,
+    rate: f64,
+    average_rate: f64,
+    left_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    out_bytes: Option<u64>,
+    ended: bool,
+}
+
+/// The line of `reading`, and of the bytes that a command has written, if one runs.
+pub fn line(name: Option<&str>, reading: &Reading, unit: Unit, out_bytes: Option<u64>) -> String {
+    let count = |lines| (unit.lines == lines).then_some(reading.count);
+    let line = Line {
+        name,
+        elapsed_seconds: reading.elapsed.as_secs_f64(),
+        bytes: count(false),
+        lines: count(true),
+        expected: reading.expected,
+        percent: reading.percent(),
+        rate: reading.rate,
+        average_rate: reading.average,
+        left_seconds: reading.left().map(|left| left.as_secs_f64()),
+        out_bytes,
+        ended: reading.ended,
+    };
+    // Numbers and one name always have a form in JSON.
+    serde_json::to_string(&line).unwrap_or_default()
+}
+
+/// The line of a checksum, behind the last reading.
+pub fn checksum(algorithm: &str, digest: &str) -> String {
+    serde_json::json!({ "checksum": algorithm, "digest": digest }).to_string()
+}

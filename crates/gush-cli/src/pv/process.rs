@@ -1,0 +1,206 @@
+//! The files that another process has open, as /proc tells (proc_pid_fdinfo(5)).
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
+
+use super::inputs;
+
+/// The value of `--watchfd`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub pid: i32,
+    /// All descriptors without one.
+    pub fd: Option<i32>,
+}
+
+impl FromStr for Target {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const FORM: &str = "not a process: write its number, or 1234:5 for its descriptor 5";
+        let (pid, fd) = match text.split_once(':') {
+            Some((pid, fd)) => (pid, Some(fd.parse().ok().filter(|fd| *fd >= 0).ok_or(FORM)?)),
+            None => (text, None),
+        };
+        let pid = pid.parse().ok().filter(|pid| *pid > 0).ok_or(FORM)?;
+        Ok(Self { pid, fd })
+    }
+}
+
+/// A process that may end, and whose number another may have then.
+#[derive(Debug)]
+pub struct Process {
+    pub pid: i32,
+    /// Readable once the process has ended (pidfd_open(2)); none where the kernel refuses.
+    handle: Option<OwnedFd>,
+}
+
+impl Process {
+    /// # Errors
+    /// `ESRCH` where no such process is.
+    pub fn find(pid: i32) -> io::Result<Self> {
+        let number = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+        let handle = match pidfd_open(number, PidfdFlags::empty()) {
+            Ok(handle) => Some(handle),
+            Err(error @ rustix::io::Errno::SRCH) => return Err(error.into()),
+            Err(_) => None,
+        };
+        match test_kill_process(number) {
+            Err(error @ rustix::io::Errno::SRCH) => Err(error.into()),
+            // A process of another user is one, too.
+            _ => Ok(Self { pid, handle }),
+        }
+    }
+
+    /// A process that nobody has waited for has ended, too.
+    pub fn has_ended(&self) -> bool {
+        match (&self.handle, Pid::from_raw(self.pid)) {
+            (Some(handle), _) => {
+                let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+                let mut fds = [PollFd::from_borrowed_fd(handle.as_fd(), PollFlags::IN)];
+                matches!(poll(&mut fds, Some(&now)), Ok(1..))
+            }
+            (None, Some(pid)) => test_kill_process(pid) == Err(rustix::io::Errno::SRCH),
+            (None, None) => true,
+        }
+    }
+
+    /// The numbers of its descriptors, in order.
+    ///
+    /// # Errors
+    /// `EACCES` where the process may not be looked at.
+    pub fn descriptors(&self) -> io::Result<Vec<i32>> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.pid))?;
+        let mut numbers: Vec<i32> =
+            entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+}
+
+/// Why a descriptor cannot be watched.
+#[derive(Debug)]
+pub enum Unwatched {
+    Unseen(io::Error),
+    /// Neither a regular file nor a block device: nothing there has a position.
+    NoFile(PathBuf),
+}
+
+/// A descriptor of another process.
+#[derive(Clone, Debug)]
+pub struct Descriptor {
+    link: PathBuf,
+    info: PathBuf,
+    /// What the descriptor leads to.
+    pub path: PathBuf,
+    /// Device, inode, and the mode that the descriptor was opened with.
+    identity: (u64, u64, u32),
+    /// The size of what is read there: what is written has none yet.
+    pub size_bytes: Option<u64>,
+}
+
+impl Descriptor {
+    /// # Errors
+    /// Why nothing can be watched there.
+    pub fn of(pid: i32, fd: i32) -> Result<Self, Unwatched> {
+        let link = PathBuf::from(format!("/proc/{pid}/fd/{fd}"));
+        let path = fs::read_link(&link).map_err(Unwatched::Unseen)?;
+        let identity = identity(&link).map_err(Unwatched::Unseen)?;
+        let file = fs::metadata(&link).map_err(Unwatched::Unseen)?;
+        let is_read_only = identity.2 & 0o200 == 0;
+        let size_bytes = match inputs::bytes_of(&link, &file) {
+            Ok(Some(bytes)) if is_read_only || !file.is_file() => Some(bytes),
+            Ok(Some(_)) => None,
+            Ok(None) => return Err(Unwatched::NoFile(path)),
+            // A device that may not be opened has a position all the same.
+            Err(_) => None,
+        };
+        let info = format!("/proc/{pid}/fdinfo/{fd}").into();
+        let size_bytes = size_bytes.filter(|&bytes| bytes > 0);
+        Ok(Self { link, info, path, identity, size_bytes })
+    }
+
+    /// Where the descriptor is in its file; none once it was closed, or leads elsewhere.
+    pub fn position(&self) -> Option<u64> {
+        if identity(&self.link).ok()? != self.identity {
+            return None;
+        }
+        let text = fs::read_to_string(&self.info).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+    }
+}
+
+/// What tells this open file from another: also a file of the same name, opened another way.
+fn identity(link: &Path) -> io::Result<(u64, u64, u32)> {
+    let file = fs::metadata(link)?;
+    // The mode of the link is how the file was opened.
+    let opened = fs::symlink_metadata(link)?.mode();
+    Ok((file.dev(), file.ino(), opened))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_target_is_a_process_or_one_of_its_descriptors() {
+        assert_eq!("12".parse(), Ok(Target { pid: 12, fd: None }));
+        assert_eq!("12:0".parse(), Ok(Target { pid: 12, fd: Some(0) }));
+        for odd in ["", "x", "0", "-1", "1:", "1:-1", "1:x", ":1", "1:2:3"] {
+            assert!(odd.parse::<Target>().is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_descriptor_has_a_position_until_it_is_closed() {
+        let own = i32::try_from(std::process::id()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut written = File::create(&path).unwrap();
+        written.write_all(b"some bytes").unwrap();
+        let watched = Descriptor::of(own, written.as_raw_fd()).unwrap();
+        assert_eq!((watched.size_bytes, watched.position()), (None, Some(10)));
+        let mut read = File::open(&path).unwrap();
+        let number = read.as_raw_fd();
+        let watched = Descriptor::of(own, number).unwrap();
+        assert_eq!((watched.size_bytes, watched.position()), (Some(10), Some(0)));
+        read.read_exact(&mut [0; 4]).unwrap();
+        assert_eq!(watched.position(), Some(4));
+        // Another file under the same number is another descriptor.
+        let mut replaced = OwnedFd::from(read);
+        rustix::io::dup3(&written, &mut replaced, rustix::io::DupFlags::CLOEXEC).unwrap();
+        assert_eq!(watched.position(), None);
+        assert_eq!(watched.path, path.canonicalize().unwrap());
+    }
+
+    #[test]
+    fn a_pipe_has_no_position() {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let refused = Descriptor::of(own, reader.as_raw_fd());
+        assert!(matches!(refused, Err(Unwatched::NoFile(_))), "{refused:?}");
+        assert!(matches!(Descriptor::of(own, 1_000_000), Err(Unwatched::Unseen(_))));
+    }
+
+    #[test]
+    fn a_process_that_nobody_waits_for_has_ended() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let process = Process::find(i32::try_from(child.id()).unwrap()).unwrap();
+        while !process.has_ended() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+        assert!(process.has_ended());
+    }
+}

@@ -1,0 +1,98 @@
+//! `-O`: blocks of zeros become holes of the output, whatever the input is.
+
+use gush::{Port, Side};
+use rustix::event::PollFlags;
+use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
+
+use super::hand::{BUFFER_BYTES, Pace, unless_cancelled};
+use super::inputs::Input;
+use super::moving::{Halt, Moving};
+
+/// The smallest block that file systems commonly allocate.
+const BLOCK_BYTES: usize = 4096;
+
+/// Moves everything, or at most `most_bytes`, into a file. Zeros over old content of the file are written.
+///
+/// # Errors
+/// What failed, on which side.
+pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), Halt> {
+    let halted = |side| move |errno| Halt::by(side, errno);
+    let at_target = halted(Side::Target);
+    let (account, output) = (&moving.account, &moving.output);
+    let mut source = Port::of(input).map_err(halted(Side::Source))?;
+    let mut target = Port::of(output).map_err(at_target)?;
+    let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
+    let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
+    let mut pace = Pace::of(account);
+    let mut buffer = vec![0; moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20)];
+    let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
+    while left_bytes > 0 {
+        let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer.len());
+        let most = pace.allowance(wanted)?;
+        let read = |source: &mut Port<'_>| source.read(&mut buffer[..most]);
+        let got = unless_cancelled(account, &mut source, PollFlags::IN, input, read)
+            .map_err(halted(Side::Source))?;
+        if got == 0 {
+            break;
+        }
+        let mut done = 0;
+        while done < got {
+            let run = first_run(&buffer[done..got], at_bytes);
+            let is_hole = run.is_hole && at_bytes >= old_bytes;
+            let bytes = &buffer[done..done + run.bytes];
+            let write = |target: &mut Port<'_>| target.write(bytes);
+            let put = match is_hole {
+                true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
+                false => unless_cancelled(account, &mut target, PollFlags::OUT, output, write),
+            };
+            let put = put.map_err(|errno| Halt {
+                lost_bytes: (got - done) as u64,
+                ..Halt::by(Side::Target, errno)
+            })?;
+            account.observed.show(&buffer[done..done + put]);
+            account.set_bytes(account.bytes() + put as u64);
+            pace.spend(put);
+            (done, at_bytes) = (done + put, at_bytes + put as u64);
+        }
+        left_bytes -= got as u64;
+    }
+    // A hole at the end is no write, and makes no file longer.
+    let size = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
+    if size < at_bytes { ftruncate(output, at_bytes).map_err(at_target) } else { Ok(()) }
+}
+
+/// Bytes that are all in blocks of zeros, or all in other blocks.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    bytes: usize,
+    is_hole: bool,
+}
+
+/// The first run of `bytes`, which go to the offset `at_bytes`. Of the two blocks at the ends, what is here counts: pieces
+/// come as long as a pipe gives them, and a block is held once a byte of it is written.
+fn first_run(bytes: &[u8], at_bytes: u64) -> Run {
+    let into_block = usize::try_from(at_bytes % BLOCK_BYTES as u64).unwrap_or(0);
+    let (head, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - into_block));
+    let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
+    let is_hole = is_zero(head);
+    let alike = rest.chunks(BLOCK_BYTES).take_while(|block| is_zero(block) == is_hole);
+    Run { bytes: head.len() + alike.map(<[u8]>::len).sum::<usize>(), is_hole }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_with_a_block_of_the_target() {
+        let run = |bytes, is_hole| Run { bytes, is_hole };
+        let mut bytes = vec![0; 3 * BLOCK_BYTES + 5];
+        assert_eq!(first_run(&bytes, 0), run(bytes.len(), true));
+        assert_eq!(first_run(&bytes[..7], 4095), run(7, true));
+        bytes[BLOCK_BYTES] = 1;
+        assert_eq!(first_run(&bytes, 8192), run(BLOCK_BYTES, true));
+        assert_eq!(first_run(&bytes, 1), run(BLOCK_BYTES - 1, true));
+        assert_eq!(first_run(&bytes[BLOCK_BYTES - 1..], 1), run(BLOCK_BYTES - 1, false));
+        assert_eq!(first_run(&bytes[BLOCK_BYTES..], 0), run(BLOCK_BYTES, false));
+    }
+}

@@ -1,0 +1,51 @@
+//! `-U`: everything is stored in a file first, and written out from there.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+use super::moving::{Output, shown};
+use super::status::Status;
+use super::transfer::{Setting, Stage, close};
+use crate::talk::os_text;
+
+/// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
+///
+/// # Errors
+/// The status of what went wrong before the first byte, told already.
+pub fn run(
+    setting: &Setting<'_>,
+    name: &OsStr,
+    output: Output,
+) -> Result<(Status, Output), Status> {
+    let unopened = |error: std::io::Error| {
+        setting.talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
+        Status::UNOPENED
+    };
+    let (file, path) = match name.as_encoded_bytes() {
+        b"-" => (own_file().map_err(unopened)?, None),
+        _ => (File::create(name).map_err(unopened)?, Some(name.to_owned())),
+    };
+    // The path of a file without a name needs a descriptor that stays open.
+    let kept = file.try_clone().map_err(unopened)?;
+    let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
+    let files = &setting.options.files;
+    let (mut status, stored) =
+        setting.transfer(files, setting.expected, Output::File(file), Stage::Store)?;
+    status.add(close(stored, setting.talker));
+    if status != Status::default() {
+        return Ok((status, output));
+    }
+    let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
+    setting.transfer(&[path], bytes, output, Stage::Forward)
+}
+
+/// A file whose name is gone already.
+fn own_file() -> std::io::Result<File> {
+    let path = std::env::temp_dir().join(format!("gush-pv-{}", std::process::id()));
+    let mut how = File::options();
+    let file = how.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}

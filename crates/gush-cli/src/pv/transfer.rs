@@ -1,0 +1,293 @@
+//! A transfer from the inputs to the output, from the command line to the status.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use gush::{Endpoint, Errno, Kind, Rate, Throttle};
+use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
+
+use super::account::Account;
+use super::direct::Direct;
+use super::ending::{self, Ending, lock};
+use super::line::Look;
+use super::moving::{Moving, Output, shown};
+use super::options::Options;
+use super::pipes::Pipes;
+use super::screen::Screen;
+use super::seen::{Observed, Wanted};
+use super::status::Status;
+use super::steward::Steward;
+use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
+use crate::talk::{Talker, errno_text, os_text};
+
+/// What the transfers of one command line share.
+pub struct Setting<'a> {
+    pub options: &'a Options,
+    pub talker: &'a Talker,
+    pub screen: Arc<Mutex<Screen>>,
+    pub ending: Arc<Ending>,
+    /// What the inputs hold, or are to hold.
+    pub expected: Option<u64>,
+    /// The output's device has so many bytes, and no more can be written.
+    pub device_bytes: Option<u64>,
+    pipes: Option<Pipes>,
+}
+
+/// A transfer from the inputs to the output, or one half of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Whole,
+    /// From the inputs to the file of `--store-and-forward`.
+    Store,
+    /// From that file to the output.
+    Forward,
+}
+
+/// Moves the inputs to the output.
+///
+/// # Errors
+/// The status of what went wrong before the first byte, told already.
+pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
+    let output = open_output(options, talker)?;
+    let setting = Setting::new(options, talker, Some(&output))?;
+    let moved = match &options.store_and_forward {
+        Some(name) => store::run(&setting, name, output),
+        None => setting.transfer(&options.files, setting.expected, output, Stage::Whole),
+    };
+    let (mut status, output) = moved?;
+    status.add(close(output, talker));
+    setting.end();
+    Ok(status)
+}
+
+/// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
+pub fn close(output: Output, talker: &Talker) -> Status {
+    if let Output::File(file) = output
+        && let Err(errno) = nix::unistd::close(OwnedFd::from(file))
+    {
+        return failed(talker, Status::UNCLOSED, format_args!("close failed: {}", errno.desc()));
+    }
+    Status::default()
+}
+
+fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
+    talker.say(what);
+    status
+}
+
+impl<'a> Setting<'a> {
+    /// # Errors
+    /// The status of what went wrong, told already.
+    pub fn new(
+        options: &'a Options,
+        talker: &'a Talker,
+        output: Option<&Output>,
+    ) -> Result<Self, Status> {
+        let expected = expected(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
+        let device_bytes = output.and_then(inputs::device_bytes).filter(|_| expected.is_none());
+        let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
+        let ending = Ending::begin(&screen).map_err(|errno| ending::untold(errno, talker))?;
+        let pipes = if options.no_boost { None } else { Some(Pipes::as_they_are()) };
+        if let Some(name) = &options.pidfile {
+            keep_pid(&ending, name, talker)?;
+        }
+        Ok(Self { options, talker, screen, ending, expected, device_bytes, pipes })
+    }
+
+    /// An account that signals concern.
+    pub fn account(&self, expected: Option<u64>, look: &Look, stage: Stage) -> Arc<Account> {
+        let options = self.options;
+        let observed = Observed::new(Wanted {
+            lines: options.counts_lines(),
+            separator: options.separator(),
+            last_bytes: look.last_bytes(),
+            last_line: look.has_last_line(),
+            checksum: options.checksum.filter(|_| stage != Stage::Store),
+        });
+        let throttle = Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second));
+        let account = Arc::new(Account::new(observed, options.counts_lines(), throttle));
+        account.expect(expected);
+        self.ending.concerns(&account);
+        account
+    }
+
+    /// A look of the display options; `name` stands in the place of that of `--name`.
+    pub fn look(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Look {
+        let mut display = self.options.display.clone();
+        display.name = name.map(str::to_owned).or(display.name);
+        Look::new(&display, self.options.counts_lines(), expected.is_some(), has_out)
+    }
+
+    /// Moves `files` to `output`, and shows that.
+    ///
+    /// # Errors
+    /// The status where the display cannot start, told already.
+    pub fn transfer(
+        &self,
+        files: &[OsString],
+        expected: Option<u64>,
+        output: Output,
+        stage: Stage,
+    ) -> Result<(Status, Output), Status> {
+        let expected = expected.or(self.device_bytes);
+        let name = (stage == Stage::Store).then_some("(input)");
+        let look = self.look(expected, name, false);
+        let account = self.account(expected, &look, stage);
+        let steward = Steward::start(plan(self.options, look), &account, None, &self.screen);
+        let steward = steward.map_err(|errno| self.unshown(errno))?;
+        let direct = self.options.direct_io.then(|| Direct::set(&output));
+        let mut moving = self.moving(files, &account, output);
+        if stage == Stage::Forward {
+            // What is to be left out is not in the file, nor what is behind the size.
+            (moving.left_out_bytes, moving.stops_at_size) = (0, false);
+        }
+        moving.run();
+        drop(direct);
+        steward.finish();
+        let Moving { output, mut status, .. } = moving;
+        status.add(self.tell_checksum(&account));
+        Ok((status, output))
+    }
+
+    pub fn moving<'b>(
+        &'b self,
+        files: &'b [OsString],
+        account: &Arc<Account>,
+        output: Output,
+    ) -> Moving<'b> {
+        Moving {
+            options: self.options,
+            files,
+            left_out_bytes: self.options.skip.unwrap_or(0),
+            account: Arc::clone(account),
+            screen: Arc::clone(&self.screen),
+            output,
+            status: Status::default(),
+            stops_at_size: self.options.stop_at_size || self.device_bytes.is_some(),
+            is_familiar: self.talker.is_familiar(),
+        }
+    }
+
+    pub fn unshown(&self, errno: Errno) -> Status {
+        let why = errno_text(errno);
+        failed(self.talker, Status::MISUSE, format_args!("progress cannot be shown: {why}"))
+    }
+
+    /// Prints the checksum, if one was asked for, and compares.
+    pub fn tell_checksum(&self, account: &Account) -> Status {
+        let Some((algorithm, digest)) = account.observed.checksum() else {
+            return Status::default();
+        };
+        let mut screen = lock(&self.screen);
+        screen.print(match self.options.json {
+            true => json::checksum(algorithm.name(), &digest),
+            false => format!("{} {digest}", algorithm.name()),
+        });
+        match &self.options.expect {
+            Some(expected) if *expected != digest => {
+                let name = algorithm.name();
+                screen.say(format_args!(
+                    "the {name} of these bytes is {digest}, and {expected} was expected (--expect)"
+                ));
+                Status::TRANSFER
+            }
+            _ => Status::default(),
+        }
+    }
+
+    /// Pipes have their sizes again, and the file of `-P` goes.
+    pub fn end(self) {
+        drop(self.pipes);
+        lock(&self.screen).leave();
+        self.ending.tidy();
+    }
+}
+
+/// Standard output, `--output`, or /dev/null for `--discard`.
+///
+/// # Errors
+/// The status, told already.
+pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status> {
+    let fail = |status, what: String| failed(talker, status, what);
+    let name = match (&options.output, options.discard) {
+        (_, true) => OsStr::new("/dev/null"),
+        (Some(name), false) => name,
+        (None, false) if gush_process::was_closed(1) => {
+            let why = errno_text(Errno::BADF);
+            return Err(fail(Status::TRANSFER, format!("write failed: {why}")));
+        }
+        (None, false) => {
+            let output = Output::Stdout;
+            let sought = options.seek.map_or(Ok(()), |bytes| seek_on(&output, bytes));
+            return sought
+                .map(|()| output)
+                .map_err(|why| fail(Status::TRANSFER, format!("standard output: --seek: {why}")));
+        }
+    };
+    // Opening would empty the input.
+    if let Some(input) = input_at(options, name) {
+        let what = format!("input file is output file: {}", shown(input));
+        return Err(fail(Status::SAME_FILE, what));
+    }
+    let keeps = options.seek.is_some();
+    let file = File::options().write(true).create(true).truncate(!keeps).open(name);
+    let file = file
+        .map_err(|error| fail(Status::UNOPENED, format!("{}: {}", shown(name), os_text(&error))))?;
+    let output = Output::File(file);
+    if let Some(bytes) = options.seek {
+        let cut = cut_behind(&output, bytes).and_then(|()| seek_on(&output, bytes));
+        cut.map_err(|why| fail(Status::TRANSFER, format!("{}: --seek: {why}", shown(name))))?;
+    }
+    Ok(output)
+}
+
+/// What is in the file behind so many bytes goes.
+fn cut_behind(output: &Output, bytes: u64) -> Result<(), String> {
+    match Endpoint::of(output).map(|end| end.kind()) {
+        Ok(Kind::File) => rustix::fs::ftruncate(output, bytes).map_err(errno_text),
+        _ => Ok(()),
+    }
+}
+
+fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
+    if Endpoint::of(output).is_ok_and(|end| end.is_append()) {
+        return Err("opened for appending, where every byte is written at the end".to_owned());
+    }
+    let offset = i64::try_from(bytes).map_err(|_| errno_text(Errno::INVAL))?;
+    seek(output, SeekFrom::Current(offset)).map(drop).map_err(errno_text)
+}
+
+/// The input that is the regular file `name`.
+fn input_at<'a>(options: &'a Options, name: &OsStr) -> Option<&'a OsStr> {
+    let output = stat(name).ok()?;
+    let stdin = || std::iter::once(OsStr::new("-")).filter(|_| options.files.is_empty());
+    let mut inputs = options.files.iter().map(OsString::as_os_str).chain(stdin());
+    inputs.find(|input| {
+        let input = match input.as_encoded_bytes() {
+            b"-" => fstat(rustix::stdio::stdin()),
+            _ => stat(*input),
+        };
+        input.is_ok_and(|input| is_same_file(&input, &output))
+    })
+}
+
+fn is_same_file(one: &Stat, other: &Stat) -> bool {
+    FileType::from_raw_mode(one.st_mode) == FileType::RegularFile
+        && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// What the options or the inputs say about the size.
+fn expected(options: &Options) -> Result<Option<u64>, String> {
+    // Lines of files are not known without reading them.
+    if options.display.size.is_some() || options.counts_lines() {
+        return asked_size(&options.display);
+    }
+    let stdin = [OsString::from("-")];
+    let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
+    let total = inputs::total_bytes(files.iter().map(OsString::as_os_str));
+    let skipped = options.skip.unwrap_or(0);
+    Ok(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0))
+}

@@ -1,0 +1,129 @@
+//! `pv -- CMD`: what goes into a command, and what comes out.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::sync::Arc;
+
+use gush::Throttle;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::account::{Account, Early};
+use super::moving::{Moving, Output};
+use super::options::Options;
+use super::plan;
+use super::seen::{Observed, Wanted};
+use super::status::Status;
+use super::steward::Steward;
+use super::transfer::{Setting, Stage, close, open_output};
+use crate::talk::{Talker, os_text};
+
+/// Runs the command with the inputs as its standard input, and moves what it writes to the output.
+///
+/// The status is that of the command; with a command that succeeded, that of what else failed.
+pub fn run(options: &Options, talker: &Talker) -> ExitCode {
+    match wrapped(options, talker) {
+        Ok(status) => status,
+        Err(status) => status.into(),
+    }
+}
+
+fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
+    if options.store_and_forward.is_some() {
+        talker.say("-U cannot be used with a command: store its output by -o");
+        return Err(Status::MISUSE);
+    }
+    let output = open_output(options, talker)?;
+    let setting = Setting::new(options, talker, None)?;
+    let child = match start(options) {
+        Ok(child) => child,
+        Err(error) => {
+            let name = gush_tree::quote::if_needed(options.command[0].as_ref());
+            talker.say(format_args!("{name}: {}", os_text(&error)));
+            setting.end();
+            // As env(1) and timeout(1) say it.
+            let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+            return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
+        }
+    };
+    let look = setting.look(setting.expected, None, true);
+    let into = setting.account(setting.expected, &look, Stage::Whole);
+    let out = Arc::new(account_of_output(options));
+    setting.ending.concerns(&out);
+    let steward = Steward::start(plan(options, look), &into, Some(&out), &setting.screen);
+    let steward = steward.map_err(|errno| setting.unshown(errno))?;
+    let Moved { ended, output, mut status } = move_both(&setting, child, &into, &out, output);
+    steward.finish();
+    status.add(setting.tell_checksum(&into));
+    status.add(close(output, talker));
+    setting.end();
+    Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
+        Ok((Some(code @ 1..), _)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
+        // As a shell tells the signal that has ended a command.
+        Ok((None, Some(signal))) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(255)),
+        _ => status.into(),
+    })
+}
+
+fn start(options: &Options) -> io::Result<Child> {
+    let mut command = Command::new(&options.command[0]);
+    command.args(&options.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    gush_process::unblocked(&mut command);
+    command.spawn()
+}
+
+/// What a command writes is counted, and neither limited nor remembered.
+fn account_of_output(options: &Options) -> Account {
+    let (lines, separator) = (options.counts_lines(), options.separator());
+    let observed = Observed::new(Wanted { lines, separator, ..Wanted::default() });
+    Account::new(observed, lines, Throttle::new(None))
+}
+
+/// What has become of the command, of the output, and of everything else.
+struct Moved {
+    ended: io::Result<ExitStatus>,
+    output: Output,
+    status: Status,
+}
+
+/// Feeds the command from a thread, and empties it from this one, until it has ended.
+fn move_both(
+    setting: &Setting<'_>,
+    mut child: Child,
+    into: &Arc<Account>,
+    out: &Arc<Account>,
+    output: Output,
+) -> Moved {
+    let stdin = child.stdin.take().map(OwnedFd::from);
+    let stdout = child.stdout.take().map(OwnedFd::from);
+    std::thread::scope(|scope| {
+        let feeding = stdin.map(|stdin| {
+            scope.spawn(move || {
+                let input = Output::File(File::from(stdin));
+                let mut moving = setting.moving(&setting.options.files, into, input);
+                moving.run();
+                // The command sees the end of its input now.
+                moving.status
+            })
+        });
+        let mut emptying = setting.moving(&[], out, output);
+        if let Some(Err(halt)) = stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
+            emptying.tell_end(&halt);
+        }
+        // A command whose output nobody takes is to see that.
+        drop(stdout);
+        if out.ended_early() == Some(Early::Signal) {
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+        // The output may be closed, and the command still read.
+        let ended = child.wait();
+        into.end_early(Early::Reader);
+        let Moving { output, mut status, .. } = emptying;
+        if let Some(Ok(fed)) = feeding.map(|feeding| feeding.join()) {
+            status.add(fed);
+        }
+        Moved { ended, output, status }
+    })
+}

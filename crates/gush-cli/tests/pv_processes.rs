@@ -1,0 +1,294 @@
+//! `gush pv` and other processes: their files (-d), and another `gush pv` (-R, -Q).
+
+mod common;
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+use common::link::eventually;
+use common::{copied_gush, gush, nobody, noise, skipped};
+use tempfile::TempDir;
+
+/// A number that no process has: above the largest pid_max.
+const NOBODY: &str = "2147483646";
+
+fn pv(args: &[&str]) -> Command {
+    let mut command = gush();
+    command.arg("pv").args(args);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A running `gush pv`, and the lines that it says.
+struct Running {
+    child: Child,
+    said: BufReader<std::process::ChildStderr>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(child.stderr.take().unwrap());
+        Self { child, said }
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Reads lines until one is this one.
+    fn says(&mut self, wanted: &str) {
+        let mut all = String::new();
+        loop {
+            let before = all.len();
+            let read = self.said.read_line(&mut all).unwrap();
+            assert!(read > 0, "no line {wanted:?} in {all:?}");
+            if all[before..].trim_end() == wanted {
+                return;
+            }
+        }
+    }
+
+    /// Reads until all of these have been drawn.
+    fn draws(&mut self, wanted: &[&str]) {
+        let (mut all, mut piece) = (String::new(), [0; 4096]);
+        while !wanted.iter().all(|word| all.contains(word)) {
+            let bytes = self.said.read(&mut piece).unwrap();
+            assert!(bytes > 0, "not all of {wanted:?} in {all:?}");
+            all.push_str(&String::from_utf8_lossy(&piece[..bytes]));
+        }
+    }
+
+    /// Waits for the end; answers the status and what was written.
+    fn ends(mut self) -> (Option<i32>, Vec<u8>) {
+        let mut written = Vec::new();
+        self.child.stdout.take().unwrap().read_to_end(&mut written).unwrap();
+        let mut rest = Vec::new();
+        self.said.read_to_end(&mut rest).unwrap();
+        (self.child.wait().unwrap().code(), written)
+    }
+}
+
+#[test]
+fn a_descriptor_is_watched_until_it_is_closed() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 1000]).unwrap();
+    let target = format!("{}:{}", std::process::id(), file.as_raw_fd());
+    let mut watching = Running::start(pv(&["-d", &target, "-n", "-b", "-i", "0.1"]));
+    watching.says("1000");
+    file.seek(SeekFrom::Start(70)).unwrap();
+    watching.says("70");
+    drop(file);
+    assert_eq!(watching.ends(), (Some(0), Vec::new()));
+}
+
+#[test]
+fn what_is_read_has_a_size_and_what_is_written_gets_one_by_an_option() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("file");
+    fs::write(&path, [1; 400]).unwrap();
+    let mut read = File::open(&path).unwrap();
+    read.read_exact(&mut [0; 100]).unwrap();
+    let mut written = File::options().append(true).open(&path).unwrap();
+    written.write_all(b"x").unwrap();
+    // The position of a file that is appended to is behind its last byte.
+    for (file, words, percent) in [(&read, &[][..], "24"), (&written, &["-s", "802"], "50")] {
+        let target = format!("{}:{}", std::process::id(), file.as_raw_fd());
+        let args = [&["-d", &target, "-n", "-i", "0.1"], words].concat();
+        let mut watching = Running::start(pv(&args));
+        watching.says(percent);
+        watching.child.kill().unwrap();
+        watching.ends();
+    }
+}
+
+#[test]
+fn all_files_of_a_process_are_watched_until_it_ends() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), noise(3000, 1)).unwrap();
+    let mut shell = Command::new("bash")
+        .args(["-c", "exec 7<source 8>target; head -c 1000 <&7 >/dev/null; read line"])
+        .current_dir(dir.path())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = shell.id().to_string();
+    let mut watching =
+        Running::start(pv(&["-d", &pid, "-f", "-p", "-b", "-i", "0.1", "-w", "900"]));
+    let path = |name: &str| dir.path().canonicalize().unwrap().join(name).display().to_string();
+    let (source, target) =
+        (format!("   7:{}:", path("source")), format!("   8:{}:", path("target")));
+    watching.draws(&[&source, &target]);
+    // The shell may start to read before or after the first look.
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    assert_eq!(watching.ends(), (Some(0), Vec::new()));
+}
+
+#[test]
+fn several_descriptors_of_several_processes_are_watched() {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[7; 1500]).unwrap();
+    let own = format!("{}:{}", std::process::id(), file.as_raw_fd());
+    let mut other =
+        Command::new("sleep").arg("600").stdin(file.try_clone().unwrap()).spawn().unwrap();
+    let second = format!("{}:0", other.id());
+    let mut watching = Running::start(pv(&["-d", &own, &second, "--json", "-i", "0.1"]));
+    watching.draws(&[&format!("\"name\":\"{own}:"), &format!("\"name\":\"{second}:")]);
+    drop(file);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(watching.ends().0, Some(0));
+}
+
+#[test]
+fn what_cannot_be_watched_is_told() {
+    let (reader, _writer) = std::io::pipe().unwrap();
+    let own = std::process::id();
+    let pipe = format!("{own}:{}", reader.as_raw_fd());
+    let closed = format!("{own}:1000000");
+    for (args, status, words) in [
+        (&["-d", NOBODY][..], 2, "pid 2147483646: No such process\n"),
+        (&["-d", "2147483646:1"], 2, "pid 2147483646: No such process\n"),
+        (&["-d", &closed], 2, ": fd 1000000: No such file or directory\n"),
+        (&["-d", &pipe], 2, "]: not a regular file or block device\n"),
+        (&["-d", "x"], 64, "invalid --watchfd 'x': not a process"),
+        (&["-d", &closed, "file"], 64, "gush: pv: file: not a process"),
+        (&["-d", &closed, "-R", "1"], 64, "--watchfd"),
+    ] {
+        let output = pv(args).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {}", said(&output));
+        assert!(said(&output).contains(words), "{args:?}: {}", said(&output));
+    }
+}
+
+#[test]
+fn another_users_process_may_not_be_seen() {
+    let uid = match nobody() {
+        Ok(uid) => uid,
+        Err(why) => return skipped(&why),
+    };
+    let dir = TempDir::new().unwrap();
+    let program = copied_gush(dir.path());
+    open_to_all(dir.path());
+    for target in [std::process::id().to_string(), format!("{}:0", std::process::id())] {
+        let mut command = Command::new(&program);
+        command.args(["pv", "-d", &target]).uid(uid).gid(uid).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let words = "Permission denied (only its own user and root may watch a process)\n";
+        assert!(said(&output).ends_with(words), "{}", said(&output));
+    }
+}
+
+fn open_to_all(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Asks the running one until it answers: its socket is there soon after its start.
+fn answers(args: &[&str]) {
+    let mut last = String::new();
+    eventually("an answer", || {
+        let output = pv(args).output().unwrap();
+        last = said(&output);
+        assert!(output.status.success() || last.contains("no gush pv"), "{last}");
+        output.status.success()
+    });
+}
+
+#[test]
+fn a_running_transfer_gets_another_rate() {
+    let bytes = noise(3_000_000, 5);
+    let mut command = pv(&["-q", "-L", "1"]);
+    command.stdin(Stdio::piped());
+    let mut slow = Running::start(command);
+    let mut input = slow.child.stdin.take().unwrap();
+    let fed = bytes.clone();
+    let feeder = std::thread::spawn(move || input.write_all(&fed).unwrap());
+    answers(&["-R", &slow.pid(), "-L", "1G"]);
+    let (status, written) = slow.ends();
+    feeder.join().unwrap();
+    assert_eq!(status, Some(0));
+    assert!(written == bytes, "{} bytes", written.len());
+}
+
+#[test]
+fn a_running_transfer_is_shown_in_another_form() {
+    let mut command = pv(&["-f", "-F", "before", "-i", "600"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    answers(&["-R", &running.pid(), "-F", "%N%b of 10", "-N", "name", "-i", "0.1", "-s", "10"]);
+    running.draws(&["     name:0.00 B of 10"]);
+    running.child.stdin.as_mut().unwrap().write_all(b"bytes").unwrap();
+    running.draws(&["     name:5.00 B of 10"]);
+    answers(&["-R", &running.pid(), "-e"]);
+    running.draws(&["ETA "]);
+    drop(running.child.stdin.take());
+    assert_eq!(running.ends(), (Some(0), b"bytes".to_vec()));
+}
+
+#[test]
+fn a_running_transfer_is_shown_elsewhere() {
+    let mut command = pv(&["-q", "-s", "20"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    answers(&["-R", &running.pid()]);
+    let mut bytes = Running::start(pv(&["-Q", &running.pid(), "-n", "-b", "-i", "0.1"]));
+    bytes.says("0");
+    running.child.stdin.as_mut().unwrap().write_all(b"bytes").unwrap();
+    bytes.says("5");
+    let mut percent = Running::start(pv(&["-Q", &running.pid(), "-n", "-i", "0.1"]));
+    percent.says("25");
+    drop(running.child.stdin.take());
+    assert_eq!(running.ends(), (Some(0), b"bytes".to_vec()));
+    assert_eq!(bytes.ends().0, Some(0));
+    assert_eq!(percent.ends().0, Some(0));
+}
+
+#[test]
+fn who_cannot_be_asked_is_told() {
+    let own = std::process::id().to_string();
+    for option in ["-R", "-Q"] {
+        for (pid, words) in [
+            (NOBODY, "pid 2147483646: No such process\n"),
+            (&own, ": no gush pv of this number runs (pv itself cannot be asked by gush pv)\n"),
+        ] {
+            let output = pv(&[option, pid]).output().unwrap();
+            assert_eq!(output.status.code(), Some(1), "{option} {pid}: {}", said(&output));
+            assert!(said(&output).ends_with(words), "{option} {pid}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn nobody_else_may_ask() {
+    let uid = match nobody() {
+        Ok(uid) => uid,
+        Err(why) => return skipped(&why),
+    };
+    let dir = TempDir::new().unwrap();
+    let program = copied_gush(dir.path());
+    open_to_all(dir.path());
+    let mut command = pv(&["-q"]);
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command);
+    answers(&["-R", &running.pid()]);
+    for option in ["-R", "-Q"] {
+        let mut command = Command::new(&program);
+        command.args(["pv", option, &running.pid()]).uid(uid).gid(uid).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        let words = ": it ended, or belongs to another user\n";
+        assert!(said(&output).ends_with(words), "{}", said(&output));
+    }
+    drop(running.child.stdin.take());
+    assert_eq!(running.ends().0, Some(0));
+}
