@@ -110,8 +110,18 @@ pub fn write_line(line: &str) -> io::Result<()> {
     write_out(format!("{line}\n").as_bytes())
 }
 
+/// Dies of SIGPIPE if `error` says that nobody reads any more, as GNU's programs do. Returns after any other error, and
+/// where the signal was ignored when the program started.
+///
+/// The signal itself comes too early: splice(2) raises it before it has looked for anything to move.
+pub fn die_if_nobody_reads(error: &io::Error) {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        gush_process::die_of_sigpipe();
+    }
+}
+
 /// Writes to standard output. Rust puts /dev/null in the place of a closed standard output, which is an error
-/// here.
+/// here. Where nobody reads any more the program dies of SIGPIPE, also if it ignores the signal itself.
 ///
 /// # Errors
 /// The OS error of write(2); `EBADF` if standard output was closed.
@@ -120,8 +130,7 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
         return Err(Errno::BADF.into());
     }
     let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes)?;
-    stdout.flush()
+    stdout.write_all(bytes).and_then(|()| stdout.flush()).inspect_err(die_if_nobody_reads)
 }
 
 /// The OS error's text alone, without the number that Rust adds.

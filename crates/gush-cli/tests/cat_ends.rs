@@ -316,6 +316,29 @@ fn a_reader_that_left_ends_it_silently_by_sigpipe() {
 }
 
 #[test]
+fn of_nothing_nobody_need_read() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("empty"), "").unwrap();
+    // A pipe without a writer, a device, a file, and a file behind them.
+    let ended = || Stdio::from(io::pipe().unwrap().0);
+    for flag in WAYS {
+        for operands in [&["-"][..], &["/dev/null"], &["empty"], &["-", "/dev/null", "empty"]] {
+            for first in ["", "trap '' PIPE; "] {
+                let (ours, theirs) = io::pipe().unwrap();
+                drop(ours);
+                let gush = env!("CARGO_BIN_EXE_gush");
+                let script = format!("{first}exec \"$0\" cat \"$@\"");
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &script, gush, flag]).args(operands).current_dir(&dir);
+                let output = shell.stdin(ended()).stdout(theirs).output().unwrap();
+                assert!(output.status.success(), "{flag} {operands:?} {first}: {output:?}");
+                assert_eq!(said(&output), "", "{flag} {operands:?} {first}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_limit_holds_back_and_loses_nothing() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("source");

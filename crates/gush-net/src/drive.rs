@@ -288,10 +288,7 @@ impl Driver {
             flow.rest(&mut shelf);
         }
         SHELF.set(Some(shelf));
-        match ready!(moved) {
-            Err(failure) if self.has_nothing_for_nobody(&failure, source, target) => {}
-            moved => moved?,
-        }
+        ready!(moved)?;
         self.is_at_end = true;
         if let Some(proof) = &mut self.proof {
             let is_proper = ready!(proof.0.as_mut().poll(cx));
@@ -306,26 +303,6 @@ impl Driver {
             Some(expected_bytes) => Poll::Ready(Err(Failure::Cut(expected_bytes))),
             None => Poll::Ready(Ok(())),
         }
-    }
-
-    /// Did a splice into a pipe fail because nobody reads there, with nothing to be moved? splice(2) answers EPIPE before it
-    /// looks at the source (`splice_file_to_pipe` and `splice_pipe_to_pipe` of fs/splice.c), where a read would have
-    /// found the end.
-    fn has_nothing_for_nobody(
-        &self,
-        failure: &Failure,
-        source: &Source<'_, '_>,
-        target: &Target<'_, '_>,
-    ) -> bool {
-        let (Failure::Flow(error), Source::Tap(source), Target::Tap(target)) =
-            (failure, source, target)
-        else {
-            return false;
-        };
-        error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)
-            && target.kind() == Kind::Pipe
-            && self.passed().in_flight_bytes == 0
-            && source.has_ended()
     }
 
     /// Tells the target that no more comes.

@@ -131,17 +131,6 @@ impl<'a> Tap<'a> {
         matches!(self.kind(), Kind::File | Kind::Block) || self.unread_bytes() > 0
     }
 
-    /// Has a socket or pipe ended, with nothing left to be read?
-    pub(crate) fn has_ended(&self) -> bool {
-        let tells_so = |told: PollFlags| {
-            told.intersects(PollFlags::IN | PollFlags::HUP) && !told.contains(PollFlags::ERR)
-        };
-        matches!(self.kind(), Kind::Stream | Kind::Pipe)
-            && gush::poll_now(&self.fd(), PollFlags::IN).is_ok_and(tells_so)
-            // Asked last: bytes that come meanwhile count too.
-            && ioctl_fionread(self.fd()).is_ok_and(|bytes| bytes == 0)
-    }
-
     /// How many bytes have come, and wait to be read. A file has received nothing.
     pub(crate) fn unread_bytes(&self) -> u64 {
         match self.kind() {
@@ -216,13 +205,8 @@ impl<'a> Tap<'a> {
         cx: &mut Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let stance = self.shape.stance;
-        let mut port = stance.port(self.fd());
-        self.poll_call(cx, Interest::READABLE, || match port.read(room) {
-            // Of a pseudo-terminal's master: the slave has been closed.
-            Err(Errno::IO) if stance.is_master() => Ok(0),
-            answer => answer,
-        })
+        let mut port = self.shape.stance.port(self.fd());
+        self.poll_call(cx, Interest::READABLE, || port.read(room))
     }
 
     /// Writes as much as there is room for.

@@ -95,14 +95,7 @@ pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags>
 #[derive(Clone, Copy, Debug)]
 pub struct Port<'fd> {
     pub(crate) fd: BorrowedFd<'fd>,
-    pub(crate) at: Option<u64>,
-    pub(crate) kind: Kind,
-    can_idle: bool,
-    nonblocking: bool,
-    append: bool,
-    direct: bool,
-    /// The descriptor refused the call that never waits (see [`Port::must_poll_from_now_on`]).
-    waits: bool,
+    manner: Manner,
 }
 
 /// A [`Port`] without the descriptor: how to touch the descriptor, and at which offset.
@@ -114,14 +107,15 @@ pub(crate) struct Manner {
     nonblocking: bool,
     append: bool,
     direct: bool,
+    is_master: bool,
+    /// The descriptor refused the call that never waits (see [`Port::must_poll_from_now_on`]).
     waits: bool,
 }
 
 impl Manner {
     /// The port again, on the same descriptor.
     pub(crate) fn on(self, fd: BorrowedFd<'_>) -> Port<'_> {
-        let Self { at, kind, can_idle, nonblocking, append, direct, waits } = self;
-        Port { fd, at, kind, can_idle, nonblocking, append, direct, waits }
+        Port { fd, manner: self }
     }
 
     /// What the descriptor is.
@@ -131,8 +125,16 @@ impl Manner {
 
     /// A descriptor of a known kind, used at its own position; no call is made.
     pub(crate) fn known(kind: Kind, nonblocking: bool) -> Self {
-        let can_idle = kind.can_idle();
-        Self { at: None, kind, can_idle, nonblocking, append: false, direct: false, waits: false }
+        Self {
+            at: None,
+            kind,
+            can_idle: kind.can_idle(),
+            nonblocking,
+            append: false,
+            direct: false,
+            is_master: false,
+            waits: false,
+        }
     }
 
     pub(crate) fn at(self, offset: u64) -> Self {
@@ -159,6 +161,11 @@ impl Manner {
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
+
+    /// Is this the master of a pseudo-terminal?
+    pub(crate) fn is_master(&self) -> bool {
+        self.is_master
+    }
 }
 
 impl<'fd> Port<'fd> {
@@ -184,49 +191,64 @@ impl<'fd> Port<'fd> {
     /// ```
     #[must_use]
     pub fn at(self, offset: u64) -> Self {
-        Self { at: Some(offset), ..self }
+        Self { manner: self.manner.at(offset), ..self }
     }
 
     /// The port without the descriptor, which the owner may close.
     pub(crate) fn manner(&self) -> Manner {
-        let Self { at, kind, can_idle, nonblocking, append, direct, waits, .. } = *self;
-        Manner { at, kind, can_idle, nonblocking, append, direct, waits }
+        self.manner
     }
 
     /// What the descriptor is.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.manner.kind
+    }
+
+    /// The offset of the next call, if not the descriptor's own position.
+    pub(crate) fn offset(&self) -> Option<u64> {
+        self.manner.at
+    }
+
+    /// The same, for a call that moves the offset on by itself.
+    pub(crate) fn offset_mut(&mut self) -> Option<&mut u64> {
+        self.manner.at.as_mut()
+    }
+
+    pub(crate) fn go_to(&mut self, offset: Option<u64>) {
+        self.manner.at = offset;
     }
 
     pub(crate) fn new(endpoint: &Endpoint<'fd>, at: Option<u64>) -> Self {
-        Self {
-            fd: endpoint.fd(),
+        let (fd, kind) = (endpoint.fd(), endpoint.kind());
+        let manner = Manner {
             at,
-            kind: endpoint.kind(),
+            kind,
             can_idle: endpoint.can_idle(),
             nonblocking: endpoint.is_nonblocking(),
             append: endpoint.is_append(),
             direct: endpoint.is_direct(),
+            is_master: kind == Kind::Terminal && file::is_terminal_master(fd),
             waits: false,
-        }
+        };
+        Self { fd, manner }
     }
 
     pub(crate) fn nowait(&self) -> Nowait {
-        match self.kind {
+        match self.manner.kind {
             // Also where it is non-blocking: `send` with MSG_NOSIGNAL raises no SIGPIPE.
-            Kind::Stream if !self.waits => Nowait::Socket,
+            Kind::Stream if !self.manner.waits => Nowait::Socket,
             // No plain read tells that it has cut a datagram.
             Kind::Datagram => Nowait::Socket,
-            _ if self.nonblocking => Nowait::Plain,
-            Kind::Pipe if !self.waits => Nowait::Pipe,
+            _ if self.manner.nonblocking => Nowait::Plain,
+            Kind::Pipe if !self.manner.waits => Nowait::Pipe,
             _ => Nowait::Plain,
         }
     }
 
     /// Must be polled first, because no flag keeps the calls from waiting.
     fn needs_poll(&self) -> bool {
-        !self.nonblocking && self.nowait() == Nowait::Plain && self.can_idle
+        !self.manner.nonblocking && self.nowait() == Nowait::Plain && self.manner.can_idle
     }
 
     /// Was the call that never waits refused? Then the descriptor is polled from here on, and read and
@@ -239,9 +261,9 @@ impl<'fd> Port<'fd> {
     /// EBADF is about the descriptor and no flag: it is not open for this direction.
     fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
         let of_flag = is_refusal(errno) && errno != Errno::BADF;
-        let learned = self.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
-        let learned = learned && self.kind != Kind::Datagram;
-        self.waits |= learned;
+        let learned = self.manner.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
+        let learned = learned && self.manner.kind != Kind::Datagram;
+        self.manner.waits |= learned;
         learned
     }
 
@@ -257,14 +279,18 @@ impl<'fd> Port<'fd> {
             Ok(0) if !buf.is_empty() && self.is_seqpacket() == Ok(true) && !self.has_ended() => {
                 Err(Errno::INTR)
             }
+            // The slave has been closed (pty(7)).
+            Err(Errno::IO) if self.manner.is_master => Ok(0),
             answer => answer,
         }
     }
 
     fn read_once(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let got = match (self.at, self.nowait()) {
+        let got = match (self.manner.at, self.nowait()) {
             (Some(at), _) => data::pread(self.fd, buf, at),
-            (None, Nowait::Socket) if self.kind == Kind::Datagram => data::recv_whole(self.fd, buf),
+            (None, Nowait::Socket) if self.manner.kind == Kind::Datagram => {
+                data::recv_whole(self.fd, buf)
+            }
             (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::read_nowait(self.fd, buf),
             (None, Nowait::Plain) => {
@@ -274,7 +300,7 @@ impl<'fd> Port<'fd> {
         };
         let got = match got {
             Err(errno) if self.must_poll_from_now_on(errno) => return self.read_once(buf),
-            Err(Errno::INVAL) if self.direct => {
+            Err(Errno::INVAL) if self.manner.direct => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
             }
             got => got,
@@ -293,7 +319,7 @@ impl<'fd> Port<'fd> {
     /// ```
     #[must_use]
     pub fn next_datagram_bytes(&self) -> Option<io::Result<usize>> {
-        (self.kind == Kind::Datagram).then(|| match data::recv_size(self.fd) {
+        (self.manner.kind == Kind::Datagram).then(|| match data::recv_size(self.fd) {
             // Asked once more: see `has_ended`.
             Ok(0) if self.is_seqpacket() == Ok(true) => match data::recv_size(self.fd) {
                 Err(Errno::AGAIN) => Ok(0),
@@ -308,7 +334,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// That of getsockopt(2).
     pub(crate) fn is_seqpacket(&self) -> io::Result<bool> {
-        let is_socket = self.kind == Kind::Datagram;
+        let is_socket = self.manner.kind == Kind::Datagram;
         Ok(is_socket && socket::type_of(self.fd)? == SocketType::SEQPACKET)
     }
 
@@ -322,12 +348,49 @@ impl<'fd> Port<'fd> {
         hung_up && unread_bytes(self.fd).unwrap_or(0) == 0
     }
 
+    /// Has the source ended? 0 is the end, 1 is something to be read. Nothing is taken.
+    ///
+    /// A pipe has ended where nobody writes and nothing is inside (`pipe_read` of `fs/pipe.c`).
+    ///
+    /// # Errors
+    /// `EAGAIN` where nothing is there yet; `EOPNOTSUPP` where only a `read` tells, as of a terminal or a device.
+    pub(crate) fn look_for_end(&self) -> io::Result<usize> {
+        let mut byte = [0];
+        match self.manner.kind {
+            Kind::Pipe => {
+                // Asked first: behind a hang-up no byte comes any more.
+                let hung_up =
+                    crate::sys::pipe::poll_now(self.fd, PollFlags::IN)?.contains(PollFlags::HUP);
+                match (unread_bytes(self.fd)?, hung_up) {
+                    (0, true) => Ok(0),
+                    (0, false) => Err(Errno::AGAIN),
+                    _ => Ok(1),
+                }
+            }
+            Kind::Stream => data::peek_nowait(self.fd, &mut byte),
+            Kind::File | Kind::Block | Kind::Pseudo => {
+                let at = match self.manner.at {
+                    Some(at) => at,
+                    None => {
+                        file::seek(self.fd, SeekFrom::Current(0)).map_err(|_| Errno::OPNOTSUPP)?
+                    }
+                };
+                match data::pread(self.fd, &mut byte, at) {
+                    // O_DIRECT takes aligned pieces only.
+                    Err(Errno::INVAL | Errno::SPIPE) => Err(Errno::OPNOTSUPP),
+                    answer => answer,
+                }
+            }
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
     /// Writes once, without waiting; answers how many bytes were taken.
     ///
     /// # Errors
     /// `EAGAIN` when there is no room now; else the kernel's answer.
     pub fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
-        let put = match (self.at, self.nowait()) {
+        let put = match (self.manner.at, self.nowait()) {
             (Some(at), _) => data::pwrite(self.fd, buf, at),
             (None, Nowait::Socket) => data::send_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::write_nowait(self.fd, buf),
@@ -338,7 +401,7 @@ impl<'fd> Port<'fd> {
         };
         let put = match put {
             Err(errno) if self.must_poll_from_now_on(errno) => return self.write(buf),
-            Err(Errno::INVAL) if self.direct && !self.append => {
+            Err(Errno::INVAL) if self.manner.direct && !self.manner.append => {
                 self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
             }
             put => put,
@@ -359,9 +422,9 @@ impl<'fd> Port<'fd> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
         crate::sys::pipe::splice(
             self.fd,
-            self.at.as_mut(),
+            self.offset_mut(),
             target.fd,
-            target.at.as_mut(),
+            target.offset_mut(),
             most,
             flags,
         )
@@ -377,16 +440,16 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
-        let most = match target.kind {
+        let most = match target.manner.kind {
             Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
             _ => most,
         };
-        file::sendfile(self.fd, self.at.as_mut(), target.fd, most)
+        file::sendfile(self.fd, self.offset_mut(), target.fd, most)
     }
 
     /// How many bytes a file has behind its position, if it has any, and says so.
     fn left_bytes(&self) -> Option<usize> {
-        let at = match self.at {
+        let at = match self.manner.at {
             Some(at) => at,
             None => file::seek(self.fd, SeekFrom::Current(0)).ok()?,
         };
@@ -403,11 +466,11 @@ impl<'fd> Port<'fd> {
         len: usize,
     ) -> io::Result<usize> {
         let nowait = self.nowait();
-        let len = match (self.at, nowait) {
+        let len = match (self.manner.at, nowait) {
             (None, Nowait::Plain) => self.unwaited_bytes(len)?,
             _ => len,
         };
-        match window.write(offset, len, self.fd, self.at, nowait) {
+        match window.write(offset, len, self.fd, self.manner.at, nowait) {
             Err(errno) if self.must_poll_from_now_on(errno) => {
                 self.write_window(window, offset, len)
             }
@@ -423,14 +486,16 @@ impl<'fd> Port<'fd> {
         call: impl FnOnce(BorrowedFd<'_>, u64) -> io::Result<usize>,
     ) -> io::Result<usize> {
         let twin = file::reopen(self.fd, access)?;
-        let at = match self.at {
+        let at = match self.manner.at {
             Some(at) => at,
             None => file::seek(self.fd, SeekFrom::Current(0))?,
         };
         let moved = call(twin.as_fd(), at)?;
         // The bytes have moved. A position that does not follow is not used any more.
-        if self.at.is_none() && file::seek(self.fd, SeekFrom::Start(at + moved as u64)).is_err() {
-            self.at = Some(at);
+        if self.manner.at.is_none()
+            && file::seek(self.fd, SeekFrom::Start(at + moved as u64)).is_err()
+        {
+            self.manner.at = Some(at);
         }
         Ok(moved)
     }
@@ -442,7 +507,7 @@ impl<'fd> Port<'fd> {
             return Ok(len);
         }
         self.ready_or_again(PollFlags::OUT)?;
-        Ok(if self.kind == Kind::Pipe { len.min(rustix::pipe::PIPE_BUF) } else { len })
+        Ok(if self.manner.kind == Kind::Pipe { len.min(rustix::pipe::PIPE_BUF) } else { len })
     }
 
     fn ready_or_again(&self, events: PollFlags) -> io::Result<()> {
@@ -456,7 +521,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// As poll(2).
     pub fn is_readable(&self) -> io::Result<bool> {
-        if !self.can_idle || self.kind == Kind::Pipe {
+        if !self.manner.can_idle || self.manner.kind == Kind::Pipe {
             return Ok(true);
         }
         is_ready(self.fd, PollFlags::IN)
@@ -467,14 +532,14 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// As poll(2).
     pub fn is_writable(&self) -> io::Result<bool> {
-        if !self.can_idle {
+        if !self.manner.can_idle {
             return Ok(true);
         }
         is_ready(self.fd, PollFlags::OUT)
     }
 
-    fn advance(&mut self, bytes: usize) {
-        if let Some(at) = &mut self.at {
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        if let Some(at) = &mut self.manner.at {
             *at += bytes as u64;
         }
     }

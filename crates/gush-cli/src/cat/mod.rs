@@ -19,7 +19,7 @@ use rustix::fs::{Stat, fstat};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 
 use crate::args;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, die_if_nobody_reads, errno_text, os_text};
 use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;
@@ -35,6 +35,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         Ok(options) => options,
         Err(status) => return status,
     };
+    // A reader that has left is told by EPIPE, and only of bytes that there are.
+    gush_process::ignore_sigpipe();
     let talker = Talker::new(as_name);
     let target = rustix::stdio::stdout();
     let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
@@ -55,7 +57,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Err(Failure::Output) => return ExitCode::FAILURE,
         }
     }
-    match show.finish().and_then(|()| closed(target)) {
+    match show.finish().and_then(|()| closed(target)).inspect_err(die_if_nobody_reads) {
         Ok(()) => status,
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
     }
@@ -85,6 +87,9 @@ struct Cat<'a> {
 impl Cat<'_> {
     fn one(&self, name: &OsStr, show: &mut Show<'_>) -> Result<(), Failure> {
         let outcome = self.show(name, show);
+        if let Err(Trouble::Target { error, .. }) = &outcome {
+            die_if_nobody_reads(error);
+        }
         account::tell(self.options, name, &outcome, self.talker);
         outcome.map(|_| ()).map_err(|trouble| self.complain(name, trouble))
     }
@@ -111,9 +116,11 @@ impl Cat<'_> {
             }
             Trouble::Target { delivered_bytes, lost_bytes, error, hint } => {
                 // Under GNU cat's name the message is GNU cat's alone.
-                let hint = hint.filter(|_| !talker.is_familiar());
+                let tells_more = !talker.is_familiar();
+                let hint = hint.filter(|_| tells_more);
                 let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();
                 let after = match delivered_bytes {
+                    _ if !tells_more => String::new(),
                     0 => String::new(),
                     _ => format!(
                         " after {delivered_bytes} bytes of {}",
@@ -121,6 +128,7 @@ impl Cat<'_> {
                     ),
                 };
                 let lost = match lost_bytes {
+                    _ if !tells_more => String::new(),
                     0 => String::new(),
                     _ => format!("; {lost_bytes} more were read and not delivered"),
                 };

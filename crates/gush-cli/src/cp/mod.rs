@@ -14,7 +14,7 @@ use gush_tree::{
 use rustix::fs::FileType;
 
 use crate::args;
-use crate::talk::Talker;
+use crate::talk::{Talker, die_if_nobody_reads};
 
 mod attributes;
 mod choice;
@@ -41,6 +41,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
         ExitCode::FAILURE
     };
+    // The reader of a FIFO that has left is told by EPIPE, and only of bytes that there are.
+    gush_process::ignore_sigpipe();
     let mut settings = match Settings::read(&words) {
         Ok(settings) => settings,
         Err(text) => return misuse(text),
@@ -183,5 +185,8 @@ fn timed<'t>(
 ) -> bool {
     let start = Instant::now();
     let result = copy(teller);
+    if let Some(error) = result.as_ref().err().and_then(Error::io_error) {
+        die_if_nobody_reads(error);
+    }
     teller.ended(names, start.elapsed().as_secs_f64(), options, &result)
 }

@@ -265,6 +265,26 @@ fn a_reader_that_has_gone_is_an_error_of_the_target() {
     play(cases, 500);
 }
 
+/// splice(2) answers EPIPE before it looks at the source; a `read` would have found the end.
+#[test]
+fn where_nothing_is_to_be_moved_nobody_need_read() {
+    let sources = [S::File, S::Pipe, S::Fifo, S::UnixStream, S::Tcp, S::Seqpacket];
+    let targets = [T::Pipe, T::Fifo, T::UnixStream, T::Seqpacket, T::UnixDatagram]
+        .map(|to| (to, Fate::Proven));
+    let cases = sources.into_iter().flat_map(|from| targets.map(|(to, end)| (from, to, end)));
+    let cases = cases.map(|(from, to, end)| Case {
+        delivers: Some(0),
+        ..Case::new(from, To::Kind(to), Scene::NoReader, 0, end)
+    });
+    play(cases, 100);
+    let named = [S::File, S::Pipe, S::UnixStream].map(|from| Case {
+        delivers: Some(0),
+        choice: Choice::Only(MethodName::Splice),
+        ..Case::new(from, To::Kind(T::Pipe), Scene::NoReader, 0, Fate::Proven)
+    });
+    play(named, 10);
+}
+
 #[test]
 fn a_reader_that_goes_in_the_middle_leaves_every_byte_accounted_for() {
     let sources = [S::File, S::Pipe, S::UnixStream, S::Tcp, S::Seqpacket];

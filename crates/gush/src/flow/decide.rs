@@ -57,6 +57,7 @@ impl Flow {
             return Next::Do(Op::Punch(self.zeros_bytes));
         }
         match self.course {
+            Course::Deserted => return Next::Do(Op::AskEnd),
             Course::Over => return Next::Ended(End::Proven),
             _ if left_bytes == 0 => return Next::Ended(End::Limit),
             _ if may_take_bytes == 0 => return Next::Throttled,

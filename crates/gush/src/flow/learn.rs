@@ -2,6 +2,7 @@
 
 use rustix::io::{self, Errno};
 
+use super::way::Way;
 use super::{Course, Eye, Failure, Flow, MOST_FALSE_ENDS, Moved, Op, SHORT_PART, Sides};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
@@ -16,7 +17,7 @@ impl Flow {
     #[must_use]
     pub fn clears(&self, op: Op) -> Option<Side> {
         match op {
-            Op::Measure | Op::Read(_) | Op::Ready(Side::Source) => Some(Side::Source),
+            Op::Measure | Op::AskEnd | Op::Read(_) | Op::Ready(Side::Source) => Some(Side::Source),
             Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => Some(Side::Target),
             // The pipe is empty, so only the source is meant; a stream may be at its urgent mark.
             Op::Fill(_) if self.source.kind() != Kind::Stream => Some(Side::Source),
@@ -31,6 +32,10 @@ impl Flow {
         if !matches!(op, Op::Ready(_)) {
             self.ready = Sides::default();
         }
+        if op == Op::AskEnd {
+            self.learn_look(answer);
+            return Moved::default();
+        }
         match answer {
             Ok(bytes) => self.learn_bytes(op, bytes, eye),
             Err(Errno::INTR) => {
@@ -41,10 +46,6 @@ impl Flow {
             Err(Errno::AGAIN) if !op.is_private() => {
                 self.learn_again(op);
                 Moved::default()
-            }
-            // The slave of a pseudo-terminal was closed (pty(7)).
-            Err(Errno::IO) if matches!(op, Op::Read(_)) && self.source.is_master() => {
-                self.learn_bytes(op, 0, eye)
             }
             Err(errno) => self.learn_error(op, errno),
         }
@@ -73,8 +74,29 @@ impl Flow {
         }
     }
 
+    /// The target has no reader any more: has the source something for one?
+    fn learn_look(&mut self, answer: io::Result<usize>) {
+        self.course = match answer {
+            Ok(0) => Course::Over,
+            // Only a `read` tells. Its bytes, if there are any, meet the same error.
+            Err(Errno::OPNOTSUPP) => Course::Doubt,
+            Err(Errno::INTR) => Course::Deserted,
+            Ok(_) | Err(_) => {
+                let call = match self.ways.now() {
+                    Way::Sendfile => Call::Sendfile,
+                    _ => Call::Splice,
+                };
+                return self.fail_for_good(Fault { call, side: Side::Target, errno: Errno::PIPE });
+            }
+        };
+    }
+
     fn learn_error(&mut self, op: Op, errno: Errno) -> Moved {
         let fault = op.fault(errno, self);
+        if matches!(op, Op::Direct(_) | Op::Sendfile(_)) && errno == Errno::PIPE {
+            self.course = Course::Deserted;
+            return Moved::default();
+        }
         if let Op::Punch(_) = op {
             self.makes_holes = false;
             // What ended the flow before the last hole was to be made stays the cause.
@@ -134,6 +156,7 @@ impl Flow {
 
     fn learn_bytes(&mut self, op: Op, bytes: usize, eye: &mut dyn Eye) -> Moved {
         match op {
+            Op::AskEnd => Moved::default(),
             Op::Ready(side) => {
                 self.learn_ready(side);
                 Moved::default()
@@ -229,7 +252,7 @@ impl Flow {
         match self.course {
             Course::Take => self.bulk = bytes >= self.short_bytes as usize,
             // There is more than was said.
-            Course::Doubt | Course::Over => self.expected_bytes = None,
+            Course::Doubt | Course::Deserted | Course::Over => self.expected_bytes = None,
         }
         self.course = Course::Take;
         if bytes > 0 || self.target.takes_empty() {

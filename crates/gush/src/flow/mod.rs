@@ -25,6 +25,9 @@
 //! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   short `read`, whose bytes, if there are any, are delivered. Terminals are excepted: their splice is a read, so
 //!   its 0 is an end, and so is EIO from the master of a pseudo-terminal (pty(7)).
+//! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before it looks at
+//!   the source (`splice_file_to_pipe` of `fs/splice.c`), where a `read` might find the end: the source is asked, without
+//!   taking anything where a look can tell.
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
 //!   `write` before the next way begins.
 //! - *[`Next::Wait`] comes only after an `EAGAIN` about this side alone*, so that a driver may
@@ -73,6 +76,8 @@ enum Course {
     Take,
     /// A call other than `read` answered 0, or `EAGAIN` with both sides ready: a `read` must decide.
     Doubt,
+    /// The target has no reader: the end, if the source has nothing more.
+    Deserted,
     /// A `read` answered 0.
     Over,
 }

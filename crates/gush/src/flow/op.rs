@@ -24,6 +24,8 @@ const DISCARD_BYTES: usize = 4096;
 pub enum Op {
     /// How large is the next datagram? A look only (`MSG_PEEK` and `MSG_TRUNC`, recv(2)).
     Measure,
+    /// Has the source ended? A look only, where the kind has one: 0 is the end.
+    AskEnd,
     /// Source to buffer.
     Read(usize),
     /// Buffer to target.
@@ -53,7 +55,9 @@ impl Op {
     #[must_use]
     pub fn touches(self) -> (bool, bool) {
         match self {
-            Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Ready(Side::Source) => (true, false),
+            Op::Measure | Op::AskEnd | Op::Read(_) | Op::Fill(_) | Op::Ready(Side::Source) => {
+                (true, false)
+            }
             Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => (false, true),
             Op::Direct(_) | Op::Sendfile(_) => (true, true),
             Op::Spill | Op::Lend | Op::Discard => (false, false),
@@ -76,7 +80,7 @@ impl Op {
             Op::Write => Call::Write,
             Op::Fill(_) | Op::Empty | Op::Direct(_) => Call::Splice,
             Op::Sendfile(_) => Call::Sendfile,
-            Op::Ready(_) => Call::Poll,
+            Op::Ready(_) | Op::AskEnd => Call::Poll,
         }
     }
 
@@ -89,11 +93,13 @@ impl Op {
     /// The side of an error, as far as the call tells.
     fn blames(self, errno: Errno, source: Kind, target: Kind) -> Side {
         match self {
-            Op::Measure | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => Side::Source,
+            Op::Measure | Op::AskEnd | Op::Read(_) | Op::Fill(_) | Op::Spill | Op::Discard => {
+                Side::Source
+            }
             Op::Write | Op::Lend | Op::Empty | Op::Punch(_) => Side::Target,
             Op::Ready(side) => side,
-            // A pipe has no medium and no peer that resets; only its reader can have gone.
-            Op::Direct(_) if source != Kind::Pipe && errno != Errno::PIPE => Side::Source,
+            // A pipe has no medium and no peer that resets. Only its reader can have gone: see `learn_look`.
+            Op::Direct(_) if source != Kind::Pipe => Side::Source,
             // A socket or a pipe has no medium: the file could not be read.
             Op::Sendfile(_)
                 if errno == Errno::IO
@@ -181,6 +187,7 @@ impl Flow {
             Op::Measure => {
                 self.source.call(fds.source, |port| port.next_datagram_bytes().unwrap_or(Ok(0)))
             }
+            Op::AskEnd => self.source.call(fds.source, |port| port.look_for_end()),
             Op::Read(most) => {
                 let Some(memory) = self.hand.room(most) else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| port.read(memory))
@@ -253,7 +260,6 @@ mod tests {
             (Op::Sendfile(1), Errno::PIPE, Kind::File, Kind::Stream, Side::Target),
             (Op::Sendfile(1), Errno::IO, Kind::File, Kind::File, Side::Target),
             (Op::Direct(1), Errno::IO, Kind::File, Kind::Pipe, Side::Source),
-            (Op::Direct(1), Errno::PIPE, Kind::File, Kind::Pipe, Side::Target),
             (Op::Direct(1), Errno::CONNRESET, Kind::Pipe, Kind::Stream, Side::Target),
         ];
         for (op, errno, source, target, side) in cases {

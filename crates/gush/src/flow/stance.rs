@@ -26,7 +26,6 @@ use crate::sys::{self, Call};
 pub struct Stance {
     pub(super) manner: Manner,
     ends_at_zero: bool,
-    is_master: bool,
     is_in_memory: bool,
     /// The most bytes of one splice, if this is a pipe.
     part_bytes: Option<usize>,
@@ -53,13 +52,12 @@ impl Stance {
 
     fn of_port(port: &Port<'_>) -> io::Result<Self> {
         let ends_at_zero = port.kind() != Kind::Datagram || port.is_seqpacket()?;
-        let is_master = port.kind() == Kind::Terminal && sys::file::is_terminal_master(port.fd);
         let part_bytes = match port.kind() {
             Kind::Pipe => sys::pipe::pipe_size(port.fd).ok().map(part_of_pipe),
             _ => None,
         };
         let manner = port.manner();
-        Ok(Self { manner, ends_at_zero, is_master, is_in_memory: false, part_bytes })
+        Ok(Self { manner, ends_at_zero, is_in_memory: false, part_bytes })
     }
 
     /// An end of a move, at an offset or at its own position.
@@ -75,7 +73,7 @@ impl Stance {
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
         let ends_at_zero = kind != Kind::Datagram;
-        Self { manner, ends_at_zero, is_master: false, is_in_memory: false, part_bytes: None }
+        Self { manner, ends_at_zero, is_in_memory: false, part_bytes: None }
     }
 
     /// A side without a descriptor, such as a TLS stream: its bytes pass through memory alone, and the driver answers for it,
@@ -139,10 +137,10 @@ impl Stance {
         self.ends_at_zero
     }
 
-    /// Is this the master of a pseudo-terminal, whose end is EIO (pty(7))?
+    /// Is this the master of a pseudo-terminal? Of its end [`Port::read`] makes a 0.
     #[must_use]
     pub fn is_master(&self) -> bool {
-        self.is_master
+        self.manner.is_master()
     }
 
     /// The most bytes of one splice from here to `target`. From pipe to pipe whole slots change hands, which takes no

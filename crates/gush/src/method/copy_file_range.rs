@@ -51,9 +51,9 @@ impl Range for Copying<'_> {
         let (source, target) = (self.source.fd, self.target.fd);
         let answer = sys::file::copy_file_range(
             source,
-            self.source.at.as_mut(),
+            self.source.offset_mut(),
             target,
-            self.target.at.as_mut(),
+            self.target.offset_mut(),
             len,
         );
         match answer {

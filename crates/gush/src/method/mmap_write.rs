@@ -57,7 +57,7 @@ impl Range for Writing<'_> {
     }
 
     fn reposition(&mut self, pair: &Pair<'_>) -> bool {
-        self.target.at = pair.target_at;
+        self.target.go_to(pair.target_at);
         self.source.reposition(pair)
     }
 }

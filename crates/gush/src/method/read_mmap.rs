@@ -56,11 +56,11 @@ impl Range for Reading<'_> {
             Ok(next) => next,
             Err(step) => return step,
         };
-        let Some(at) = self.source.at else { return Step::Dry };
+        let Some(at) = self.source.offset() else { return Step::Dry };
         match window.pread(offset, len, self.source.fd, at) {
             Ok(0) => Step::End,
             Ok(got) => {
-                self.source.at = Some(at + got as u64);
+                self.source.advance(got);
                 self.target.filled(got)
             }
             Err(Errno::FAULT) => target_fault(Call::Pread),
@@ -69,7 +69,7 @@ impl Range for Reading<'_> {
     }
 
     fn reposition(&mut self, pair: &Pair<'_>) -> bool {
-        self.source.at = pair.source_at;
+        self.source.go_to(pair.source_at);
         self.target.reposition(pair)
     }
 }

@@ -113,14 +113,14 @@ impl Pipe {
     /// The call of [`Pipe::fill`] alone: the caller counts by [`Pipe::put`].
     pub(crate) fn splice_in(&self, source: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let to = self.write_end.as_fd();
-        sys::pipe::splice(source.fd, source.at.as_mut(), to, None, most, SpliceFlags::NONBLOCK)
+        sys::pipe::splice(source.fd, source.offset_mut(), to, None, most, SpliceFlags::NONBLOCK)
     }
 
     /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
         let from = self.read_end.as_fd();
-        sys::pipe::splice(from, None, target.fd, target.at.as_mut(), most, SpliceFlags::NONBLOCK)
+        sys::pipe::splice(from, None, target.fd, target.offset_mut(), most, SpliceFlags::NONBLOCK)
     }
 
     /// The call of [`Pipe::read_out`] alone: the caller counts by [`Pipe::gone`].

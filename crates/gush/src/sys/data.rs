@@ -69,6 +69,14 @@ pub(crate) fn recv_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usiz
     })
 }
 
+/// A look at the next bytes of a stream, which stay in the socket.
+pub(crate) fn peek_nowait(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    sized(Call::Recv, buf.len(), |len| {
+        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
+        rustix::net::recv(fd, &mut buf[..len], flags).map(|(got, _)| got)
+    })
+}
+
 /// Takes one datagram; EMSGSIZE where `buf` was too small, and the rest is lost (recv(2),
 /// `MSG_TRUNC`).
 pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {

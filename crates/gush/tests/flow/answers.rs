@@ -82,26 +82,28 @@ fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_told() {
 /// EIO is an end where the other side of a pseudo-terminal was closed, and an error elsewhere.
 #[test]
 fn only_the_master_of_a_terminal_ends_with_eio() {
-    let master = rustix::pty::openpt(rustix::pty::OpenptFlags::RDWR).expect("a pseudo-terminal");
-    let plain = Stance::known(Kind::Terminal, true);
-    for (source, ends) in [(Stance::of(&master).expect("a terminal"), true), (plain, false)] {
-        assert_eq!(source.is_master(), ends);
-        let target = Stance::known(Kind::Stream, true);
-        let mut flow = Flow::between(source, target, &Terms::default()).expect("a way");
-        let mut shelf = shelf();
-        let read = loop {
-            match due(&mut flow, &mut shelf) {
-                Op::Ready(side) => drop(flow.learn(Op::Ready(side), Ok(0), &mut ())),
-                op => break op,
-            }
-        };
-        flow.learn(read, Err(Errno::IO), &mut ());
-        if ends {
-            assert_eq!(flow.next(u64::MAX, &mut shelf), Next::Ended(End::Proven));
-        } else {
-            assert_eq!(failed(&mut flow, &mut shelf), (Call::Read, Side::Source, Errno::IO));
+    let flags = rustix::pty::OpenptFlags::RDWR | rustix::pty::OpenptFlags::NOCTTY;
+    let master = rustix::pty::openpt(flags).expect("a pseudo-terminal");
+    rustix::pty::unlockpt(&master).expect("a slave");
+    let name = rustix::pty::ptsname(&master, Vec::new()).expect("its name");
+    let (read_write, none) = (rustix::fs::OFlags::RDWR, rustix::fs::Mode::empty());
+    let slave = rustix::fs::open(name, read_write | rustix::fs::OFlags::NOCTTY, none);
+    drop(slave.expect("a slave"));
+    assert_eq!(rustix::io::read(&master, &mut [0; 8]), Err(Errno::IO), "the kernel's own answer");
+    assert_eq!(gush::Port::of(&master).expect("a terminal").read(&mut [0; 8]), Ok(0));
+
+    let terminal = Stance::known(Kind::Terminal, true);
+    let target = Stance::known(Kind::Stream, true);
+    let mut flow = Flow::between(terminal, target, &Terms::default()).expect("a way");
+    let mut shelf = shelf();
+    let read = loop {
+        match due(&mut flow, &mut shelf) {
+            Op::Ready(side) => drop(flow.learn(Op::Ready(side), Ok(0), &mut ())),
+            op => break op,
         }
-    }
+    };
+    flow.learn(read, Err(Errno::IO), &mut ());
+    assert_eq!(failed(&mut flow, &mut shelf), (Call::Read, Side::Source, Errno::IO));
 }
 
 /// Data, then zeros up to the end: of a file to a file, where zeros become holes.

@@ -74,6 +74,8 @@ struct Account {
     empty_datagram: bool,
     /// A `read` answered 0, and that is an end here.
     end_seen: bool,
+    /// The target has no reader, as a call answered that can have been made before the source was looked at.
+    deserted: bool,
     /// The side that the last answer showed to be not ready.
     unready: Option<Side>,
     /// The sides that poll(2) has just found ready.
@@ -166,8 +168,10 @@ impl Account {
                 assert!(self.makes_holes && zeros > 0, "{story}: no hole is to be made");
                 assert!(zeros <= self.zeros_ahead() as u64, "{story}: data becomes a hole");
             }
+            Op::AskEnd => assert!(self.deserted, "{story}: the target has a reader"),
             Op::Ready(_) => {}
         }
+        assert!(!self.deserted || op == Op::AskEnd, "{story}: {op:?} without asking for the end");
         if self.makes_holes && op == Op::Write {
             assert!(self.run_bytes(target) > 0, "{story}: zeros are written");
         }
@@ -186,6 +190,10 @@ impl Account {
         if !is_passing || answer == Ok(0) && matches!(op, Op::Write) {
             self.cause = self.cause.or(Some(op));
         }
+        self.deserted = match op {
+            Op::Direct(_) | Op::Sendfile(_) => answer == Err(Errno::PIPE),
+            _ => op == Op::AskEnd && answer == Err(Errno::INTR),
+        };
         match op {
             Op::Ready(Side::Source) => self.polled[0] = answer.is_ok(),
             Op::Ready(Side::Target) => self.polled[1] = answer.is_ok(),
@@ -244,6 +252,7 @@ impl Account {
                 self.zeros.drain(..bytes);
                 self.holes += bytes as u64;
             }
+            Op::AskEnd => self.end_seen |= answer == Ok(0),
             Op::Ready(_) => {}
         }
         // A terminal's end is typed, and the splice that answers 0 has taken it.
@@ -290,7 +299,7 @@ fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Te
         Op::Discard => account.lent,
         Op::Empty if account.lent > 0 => account.in_buf.min(account.lent),
         Op::Empty | Op::Spill => account.in_pipe,
-        Op::Ready(_) => 1,
+        Op::Ready(_) | Op::AskEnd => 1,
         Op::Punch(zeros) => zeros as usize,
         Op::Measure => 30,
     }
@@ -409,6 +418,8 @@ fn given(answer: Answer, op: Op, most: usize, source: &Stance) -> Result<usize, 
         }
         // fallocate(2) makes the whole hole.
         (Op::Punch(_), Answer::Short | Answer::One | Answer::Zero) => Ok(most),
+        // Of what is neither a pipe, a stream nor a file.
+        (Op::AskEnd, Answer::Refused) => Err(Errno::OPNOTSUPP),
         // poll(2) with a timeout of 0 is ready or not.
         (Op::Ready(_), Answer::Full | Answer::Short | Answer::One) => Ok(0),
         (Op::Ready(_), Answer::Zero | Answer::Again) => Err(Errno::AGAIN),
@@ -427,6 +438,11 @@ fn answer_of_pipe(most: usize) -> Result<usize, Errno> {
 /// something, or a message that was cut.
 fn check_failure(failure: &Failure, story: &Story<'_>) {
     let (op, answer) = *story.steps.last().expect("a flow does not begin with a failure");
+    if op == Op::AskEnd {
+        let Failure::Fault(fault) = failure else { panic!("{story}: {failure:?}") };
+        assert_eq!((fault.side, fault.errno), (Side::Target, Errno::PIPE), "{story}");
+        return;
+    }
     let drained = story.steps.iter().any(|&(op, _)| matches!(op, Op::Spill | Op::Lend));
     let is_error = matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
     // A message that a write cut, or one that does not fit what is left or the pipe.

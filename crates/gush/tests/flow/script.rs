@@ -17,10 +17,12 @@ pub enum Answer {
     Refused,
     /// EIO.
     Error,
+    /// EPIPE: the target has no reader.
+    Deserted,
 }
 
 impl Answer {
-    pub const ALL: [Answer; 8] = [
+    pub const ALL: [Answer; 9] = [
         Answer::Full,
         Answer::Short,
         Answer::One,
@@ -29,6 +31,7 @@ impl Answer {
         Answer::Interrupted,
         Answer::Refused,
         Answer::Error,
+        Answer::Deserted,
     ];
 
     /// The answer to a call that may move at most `most` bytes.
@@ -42,6 +45,7 @@ impl Answer {
             Answer::Interrupted => Err(Errno::INTR),
             Answer::Refused => Err(Errno::INVAL),
             Answer::Error => Err(Errno::IO),
+            Answer::Deserted => Err(Errno::PIPE),
         }
     }
 }
@@ -66,7 +70,8 @@ impl Script {
             55..70 => Answer::One,
             70..76 => Answer::Zero,
             76..90 => Answer::Again,
-            90..98 => Answer::Interrupted,
+            90..97 => Answer::Interrupted,
+            97 => Answer::Deserted,
             98 => Answer::Refused,
             _ => Answer::Error,
         };

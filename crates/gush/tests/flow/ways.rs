@@ -288,6 +288,11 @@ fn a_failed_splice_is_blamed_on_the_side_that_can_have_failed() {
             other => panic!("{other:?}"),
         };
         flow.learn(op, Err(errno), &mut ());
+        if errno == Errno::PIPE {
+            // The source has something to be read.
+            assert_eq!(flow.next(u64::MAX, &mut shelf()), Next::Do(Op::AskEnd));
+            flow.learn(Op::AskEnd, Ok(1), &mut ());
+        }
         match flow.next(u64::MAX, &mut shelf()) {
             Next::Failed(failure) => match *failure {
                 Failure::Fault(fault) => fault.side,
