@@ -124,6 +124,8 @@ pub struct Error {
     forward: Passed,
     back: Passed,
     io: Option<io::Error>,
+    /// The engine's remedy, where it has one.
+    hint: Option<&'static str>,
 }
 
 impl Error {
@@ -135,13 +137,14 @@ impl Error {
 
     /// The flow of one direction failed.
     pub(crate) fn of_flow(error: gush::Error, way: Way) -> Self {
-        let io = error.errno().map(io::Error::from);
-        match (error.call(), error.side(), io) {
+        let (io, hint) = (error.errno().map(io::Error::from), error.hint());
+        let told = match (error.call(), error.side(), io) {
             (Some(call), Some(side), Some(io)) if !error.is_refused() => {
                 Self::failed(call.name(), End::of(way, side), io)
             }
             (_, _, io) => Self::new(Cause::Refused(error), io),
-        }
+        };
+        Self { hint, ..told }
     }
 
     pub(crate) fn truncated(end: End, expected_bytes: u64) -> Self {
@@ -153,7 +156,7 @@ impl Error {
     }
 
     fn new(cause: Cause, io: Option<io::Error>) -> Self {
-        Self { cause, forward: Passed::default(), back: Passed::default(), io }
+        Self { cause, forward: Passed::default(), back: Passed::default(), io, hint: None }
     }
 
     pub(crate) fn after(mut self, forward: Passed, back: Passed) -> Self {
@@ -219,7 +222,7 @@ impl Error {
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         use io::ErrorKind::{
-            BrokenPipe, ConnectionRefused, ConnectionReset, StorageFull, TimedOut, UnexpectedEof,
+            BrokenPipe, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
         };
         if self.is_refused() {
             return Some("choose another method, or auto, which falls back by itself");
@@ -233,18 +236,10 @@ impl Error {
             TimedOut => Some("the peer no longer answers; is the network up?"),
             ConnectionRefused => Some("nobody receives at that port"),
             UnexpectedEof => Some("the peer was cut off before it had said that it was done"),
-            StorageFull => {
-                Some("the target is full: free some space on its file system, if it is a file")
-            }
-            _ if self.io.as_ref().and_then(io::Error::raw_os_error) == Some(EMSGSIZE) => {
-                Some("the message is larger than one datagram of that socket may be")
-            }
-            _ => None,
+            _ => self.hint,
         }
     }
 }
-
-const EMSGSIZE: i32 = gush::Errno::MSGSIZE.raw_os_error();
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

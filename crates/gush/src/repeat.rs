@@ -13,7 +13,7 @@ use crate::kernel::is_refusal;
 use crate::pipe::{self, Reservoir};
 use crate::port::{Port, Side};
 use crate::sys::Call;
-use crate::wait::{SLICE, Wait, Waiter};
+use crate::wait::{self, Wait, Waiter};
 
 /// A write out of memory has at least so many bytes, in whole patterns.
 const WRITE_BYTES: usize = 128 << 10;
@@ -100,7 +100,7 @@ impl<'a> Repeat<'a> {
                 Ok(bytes) => written_bytes += bytes as u64,
                 Err((_, Errno::INTR)) => {}
                 Err((call, Errno::AGAIN)) => {
-                    let slice = self.cancel.map(|_| SLICE);
+                    let slice = wait::longest(self.cancel.is_some());
                     waiter
                         .for_side(endpoint.fd(), Side::Target, slice)
                         .map_err(|errno| failed((call, errno)).after(written_bytes, 0))?;

@@ -17,7 +17,7 @@ use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
 use crate::sys::Call;
-use crate::wait::{SLICE, Wait, Waiter};
+use crate::wait::{self, Wait, Waiter};
 
 /// A target that failed.
 ///
@@ -53,10 +53,7 @@ impl Loss {
     /// The kernel's answer, where the failure is the kernel's.
     #[must_use]
     pub fn errno(&self) -> Option<Errno> {
-        match &self.failure {
-            Failure::Fault(fault) => Some(fault.errno),
-            Failure::Refused(refusal) | Failure::FalseEnd(refusal) => refusal.errno,
-        }
+        self.failure.errno()
     }
 }
 
@@ -372,7 +369,7 @@ impl<'a> Tee<'a> {
             sides.push(who);
             polled.push(PollFd::from_borrowed_fd(fd, events));
         });
-        let slice = self.cancel.map(|_| SLICE).into_iter().chain(stalls.left()).min();
+        let slice = wait::longest(self.cancel.is_some()).into_iter().chain(stalls.left()).min();
         waiter.for_any(&mut polled, slice).map_err(|errno| Fault {
             call: Call::Poll,
             side: Side::Source,

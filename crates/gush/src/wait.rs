@@ -46,6 +46,11 @@ const MOST_SKIPPED: u32 = 63;
 /// How long a wait may last before a watched move asks observer and canceller again (invariant 7).
 pub(crate) const SLICE: Duration = Duration::from_millis(50);
 
+/// The longest wait: a slice where somebody is to be asked in between.
+pub(crate) fn longest(is_watched: bool) -> Option<Duration> {
+    is_watched.then_some(SLICE)
+}
+
 /// How the wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {

@@ -3,7 +3,7 @@
 use rustix::io::{self, Errno};
 
 use super::way::Way;
-use super::{Course, Eye, Failure, Flow, MOST_FALSE_ENDS, Moved, Op, SHORT_PART, Sides};
+use super::{Course, Eye, Failure, Flow, Moved, Op, SHORT_PART, Sides};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::is_refusal;
@@ -129,7 +129,7 @@ impl Flow {
 
     /// The way is refused: the next one begins, or, where bytes are in the pipe, plain writes deliver them.
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
-        self.false_ends = 0;
+        self.false_ends.forget();
         self.course = Course::Take;
         self.spills = matches!(op, Op::Lend | Op::Empty);
         if std::mem::take(&mut self.lends) || op == Op::Lend {
@@ -174,7 +174,7 @@ impl Flow {
                     pipe.put(bytes);
                 }
                 self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
-                self.false_ends = 0;
+                self.false_ends.forget();
                 self.took(bytes, MethodName::Splice)
             }
             Op::Lend | Op::Empty if bytes == 0 => {
@@ -225,7 +225,7 @@ impl Flow {
                 Moved::default()
             }
             Op::Direct(_) | Op::Sendfile(_) => {
-                self.false_ends = 0;
+                self.false_ends.forget();
                 let method = self.ways.now().method();
                 let taken_bytes = self.took(bytes, method).taken_bytes;
                 Moved { taken_bytes, ..self.delivered(bytes, method) }
@@ -286,11 +286,10 @@ impl Flow {
         if self.source.kind() == Kind::Terminal {
             // The end was typed, and this call has taken it: a `read` would wait for more.
             self.course = Course::Over;
-        } else if self.false_ends == MOST_FALSE_ENDS && !may_be_often {
+        } else if !self.false_ends.add() && !may_be_often {
             let fault = Fault { call: op.call(), side: Side::Source, errno: Errno::IO };
             return self.refuse(op, Refusal::false_end(self.ways.now().method()), fault);
         } else {
-            self.false_ends = MOST_FALSE_ENDS.min(self.false_ends + 1);
             self.course = Course::Doubt;
         }
         Moved::default()

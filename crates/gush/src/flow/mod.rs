@@ -24,7 +24,7 @@
 //!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
 //! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   short `read`, whose bytes, if there are any, are delivered. Terminals are excepted: their splice is a read, so
-//!   its 0 is an end, and so is EIO from the master of a pseudo-terminal (pty(7)).
+//!   its 0 is an end.
 //! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before it looks at
 //!   the source (`splice_file_to_pipe` of `fs/splice.c`), where a `read` might find the end: the source is asked, without
 //!   taking anything where a look can tell.
@@ -59,7 +59,7 @@ pub use next::{End, Eye, Failure, Moved, Next};
 pub use op::{Fds, Op};
 pub use stance::Stance;
 pub use terms::Terms;
-pub(crate) use way::gains_by_own_pipe;
+pub(crate) use way::{gains_by_own_pipe, splices_directly};
 
 use hand::Hand;
 use way::{Way, Ways};
@@ -135,7 +135,7 @@ pub struct Flow {
     /// A method was asked for by name.
     named: bool,
     /// How often in turn this way said "nothing more" where a `read` found bytes.
-    false_ends: u8,
+    false_ends: FalseEnds,
     /// The side to wait for, to be told once.
     wait: Option<Side>,
     /// Sides to be polled, because a call that concerns both answered `EAGAIN`.
@@ -154,6 +154,31 @@ pub struct Flow {
     taken_bytes: u64,
     delivered_bytes: u64,
     failed: Option<Box<Failure>>,
+}
+
+/// How often in turn a way said "nothing more" where a `read` finds bytes, as at the end of a file that grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FalseEnds(u8);
+
+impl FalseEnds {
+    const MOST: u8 = 8;
+
+    /// One more; answers whether the way is still to be believed.
+    pub(crate) fn add(&mut self) -> bool {
+        let is_believed = self.0 < Self::MOST;
+        self.0 += u8::from(is_believed);
+        is_believed
+    }
+
+    /// Was there one since bytes last moved?
+    pub(crate) fn any(self) -> bool {
+        self.0 > 0
+    }
+
+    /// Bytes have moved.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// None, one or both of the two sides.
@@ -196,8 +221,6 @@ const NO_PIPE: &str =
     "no pipe can be had: the user's pages for pipes or the descriptors are used up";
 /// The size of the pieces in which bytes leave a pipe by plain writes.
 const SPILL_BYTES: usize = 64 << 10;
-/// So often a way may say "nothing more" where a `read` finds bytes, as at the end of a file that grows.
-const MOST_FALSE_ENDS: u8 = 8;
 /// A splice of less than this part of a short message's limit moved a short message: the next one
 /// goes through memory again. Well below the limit, so that a stream in between does not change its way
 /// with every piece.
@@ -241,7 +264,7 @@ impl Flow {
             rereads: terms.rereads,
             bulk: false,
             named: terms.choice != Choice::Auto,
-            false_ends: 0,
+            false_ends: FalseEnds::default(),
             wait: None,
             ask: Sides::default(),
             ready: Sides::default(),

@@ -1,5 +1,7 @@
 //! The words of a flow: the due call, the meaning of an answer, the end.
 
+use rustix::io::Errno;
+
 use super::Op;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -52,6 +54,7 @@ pub enum End {
 ///     }
 /// };
 /// assert_eq!(failure.to_string(), "write failed on the target: ENOSPC");
+/// assert_eq!(failure.errno(), Some(gush::Errno::NOSPC));
 /// assert_eq!(gush::Error::from(*failure).errno(), Some(gush::Errno::NOSPC));
 /// # Ok::<(), std::io::Error>(())
 /// ```
@@ -69,6 +72,15 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// The kernel's answer, where the failure is the kernel's.
+    #[must_use]
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Failure::Fault(fault) => Some(fault.errno),
+            Failure::Refused(refusal) | Failure::FalseEnd(refusal) => refusal.errno,
+        }
+    }
+
     pub(super) fn is_of_source(&self) -> bool {
         matches!(self, Failure::Fault(fault) if fault.side == Side::Source)
     }

@@ -6,6 +6,7 @@ use rustix::io::{self, Errno};
 
 use super::Op;
 use crate::endpoint::{Endpoint, Kind};
+use crate::method::flags_against_splices;
 use crate::mover::Choice;
 use crate::port::{Manner, Port, Side};
 use crate::sys::{self, Call};
@@ -210,11 +211,13 @@ impl Stance {
         let by_name = terms.choice != Choice::Auto && !terms.never_held;
         if by_name {
             // The kernel says for itself.
-            None
-        } else if side == Side::Target && self.manner.is_append() {
-            Some("the target was opened with O_APPEND")
-        } else if side == Side::Target && self.manner.is_direct() {
-            Some("the target was opened with O_DIRECT, and a stream's pieces are not aligned")
+            return None;
+        }
+        let (appends, is_direct) = (self.manner.is_append(), self.manner.is_direct());
+        if side == Side::Target
+            && let Some((why, _)) = flags_against_splices(appends, is_direct, true)
+        {
+            Some(why)
         } else if terms.never_held && self.kind() == Kind::Stream && !self.manner.is_nonblocking() {
             Some("the socket is shared with other processes and has no O_NONBLOCK")
         } else {

@@ -35,10 +35,7 @@ impl Way {
             MethodName::Sendfile => Way::Sendfile,
             MethodName::Vmsplice => Way::Lent,
             MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Way::Piped,
-            // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
-            MethodName::Splice if kinds.contains(&Kind::Pipe) && !source.keeps_boundaries() => {
-                Way::Direct
-            }
+            MethodName::Splice if splices_directly(kinds) => Way::Direct,
             MethodName::Splice if choice == Choice::Auto && kinds == [Kind::Stream; 2] => {
                 Way::Adaptive
             }
@@ -68,6 +65,12 @@ impl Way {
 /// while it copies; from a pipe of the flow's own the slots change hands at once.
 pub(crate) fn gains_by_own_pipe([source, target]: [Kind; 2]) -> bool {
     matches!(source, Kind::File | Kind::Block) && target == Kind::Pipe
+}
+
+/// Is one of the two a pipe that splice(2) can use as it is? One that is not empty can have room for a part of a
+/// datagram only: datagrams go through a pipe of the flow's own.
+pub(crate) fn splices_directly(kinds: [Kind; 2]) -> bool {
+    kinds.contains(&Kind::Pipe) && kinds[0] != Kind::Datagram
 }
 
 /// The ways to try, in order.

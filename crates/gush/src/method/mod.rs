@@ -497,14 +497,33 @@ fn is_aligned_for_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refu
     Ok(())
 }
 
-/// A splice out of a pipe into an O_DIRECT file takes aligned pieces only: a stream's may be odd.
-fn splices_fit_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
-    is_aligned_for_direct(method, pair)?;
-    if pair.target.is_direct() && !pair.source.has_offsets() {
-        let why = "the target has O_DIRECT, and a stream's pieces are not aligned";
-        return Err(Refusal::because(method, why));
+/// Why the flags of a target rule out splices there, and the kernel's answer to one: with O_APPEND EINVAL
+/// (`do_splice_from` of `fs/splice.c`), but only once the bytes are in a pipe; with O_DIRECT a piece must be aligned, and
+/// those of a stream may be odd.
+pub(crate) fn flags_against_splices(
+    appends: bool,
+    is_direct: bool,
+    from_stream: bool,
+) -> Option<(&'static str, Option<Errno>)> {
+    const DIRECT: &str =
+        "the target was opened with O_DIRECT, and a stream's pieces are not aligned";
+    match (appends, is_direct && from_stream) {
+        (true, _) => Some(("the target was opened with O_APPEND", Some(Errno::INVAL))),
+        (false, true) => Some((DIRECT, None)),
+        (false, false) => None,
     }
-    Ok(())
+}
+
+/// Refuses a target whose flags, or whose piece, splice(2) would refuse half-way.
+fn takes_splices(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+    let from_stream = !pair.source.has_offsets();
+    match flags_against_splices(pair.target.is_append(), pair.target.is_direct(), from_stream) {
+        Some((why, errno)) => {
+            let call = errno.map(|_| Call::Splice);
+            Err(Refusal { method, call, errno, why: why.into() })
+        }
+        None => is_aligned_for_direct(method, pair),
+    }
 }
 
 /// A budget as the length of one system call.

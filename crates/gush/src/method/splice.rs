@@ -5,12 +5,10 @@
 //! not been consumed yet. A target with O_APPEND, and /dev/full, answer EINVAL (splice(2),
 //! `do_splice_from` of `fs/splice.c`).
 
-use rustix::io::Errno;
-
 use super::streamed::{Means, Streamed};
-use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, splices_fit_direct};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, takes_splices};
 use crate::endpoint::Kind;
-use crate::flow::{Terms, gains_by_own_pipe};
+use crate::flow::{Terms, gains_by_own_pipe, splices_directly};
 use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
@@ -31,18 +29,16 @@ impl Method for Splice {
     }
 
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
-        takes_splices(self.name(), pair)?;
-        splices_fit_direct(self.name(), pair)
+        takes_splices(self.name(), pair)
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
-        let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
         let call_bytes = setup.buffer_or(usize::MAX);
         let ends = [pair.source, pair.target];
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);
-        // A pipe that is not empty can have room for a part of a datagram only: that goes through one of ours.
-        let direct =
-            ends.iter().any(|end| end.kind() == Kind::Pipe) && pair.source.kind() != Kind::Datagram;
+        let kinds = ends.map(|end| end.kind());
+        let direct = splices_directly(kinds);
+        let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
         let pipe = if direct {
             let named_bytes = setup.pipe_is_named.then_some(pipe_bytes);
             let pipe_bytes = pipe::asked_bytes(named_bytes, pipe_bytes);
@@ -51,7 +47,7 @@ impl Method for Splice {
             }
             // What is filled once gains nothing.
             let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > pipe::USUAL_BYTES as u64);
-            (is_long && gains_by_own_pipe(ends.map(|end| end.kind())))
+            (is_long && gains_by_own_pipe(kinds))
                 .then(|| Pipe::new(pipe_bytes).ok())
                 .flatten()
                 .filter(|pipe| pipe.capacity_bytes() >= LEAST_OWN_BYTES)
@@ -62,14 +58,4 @@ impl Method for Splice {
         let means = Means { pipe, pipe_bytes, ..Means::default() };
         Ok(Start::Flow(Box::new(Streamed::new(self.name(), pair, setup, terms, means)?)))
     }
-}
-
-/// A target with O_APPEND answers EINVAL, but only once bytes are in the private pipe: it is refused
-/// before.
-pub(super) fn takes_splices(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
-    if !pair.target.is_append() {
-        return Ok(());
-    }
-    let why = "splice into a target with O_APPEND".into();
-    Err(Refusal { method, call: Some(Call::Splice), errno: Some(Errno::INVAL), why })
 }

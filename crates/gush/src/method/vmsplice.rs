@@ -5,9 +5,8 @@
 //! With GIFT start and length must be page-aligned: the last piece is rounded up, and the surplus is
 //! drained from the pipe, never delivered (vmsplice(2)).
 
-use super::splice::takes_splices;
 use super::streamed::{Means, Streamed};
-use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, splices_fit_direct};
+use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, takes_splices};
 use crate::flow::Terms;
 use crate::kernel::{Kernel, Vmsplice as Ability, page_bytes};
 use crate::pipe::Pipe;
@@ -30,7 +29,6 @@ impl Method for Vmsplice {
 
     fn serves(&self, pair: &Pair<'_>, kernel: &Kernel) -> Result<(), Refusal> {
         takes_splices(self.name(), pair)?;
-        splices_fit_direct(self.name(), pair)?;
         match kernel.vmsplice() {
             Ability::Absent(errno) => Err(Refusal::by_kernel(self.name(), Call::Vmsplice, errno)),
             Ability::Copies | Ability::ZeroCopy => Ok(()),

@@ -13,7 +13,7 @@ use super::{Holes, Observer};
 use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::flow::{End, Eye, Failure, Next, Op};
+use crate::flow::{End, Eye, Failure, FalseEnds, Next, Op};
 use crate::kernel::{Kernel, is_refusal};
 use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
 use crate::port::Side;
@@ -202,7 +202,7 @@ impl<'a> Move<'a> {
 
     /// Moves up to the goal, or the end, by one method on this thread.
     pub(super) fn move_by(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
-        let mut doubted_at = None;
+        let mut false_ends = FalseEnds::default();
         loop {
             let tally = Tally::begin();
             let pair = self.pair(name.method().traits(), goal)?;
@@ -210,7 +210,7 @@ impl<'a> Move<'a> {
             match name.method().start(&pair, &self.setup)? {
                 Start::Flow(streamed) => return self.move_by_flow(name, &pair, *streamed, &tally),
                 Start::Range(range) => {
-                    if self.move_by_range(name, range, goal, &mut doubted_at, &tally)? {
+                    if self.move_by_range(name, range, goal, &mut false_ends, &tally)? {
                         return Ok(());
                     }
                 }

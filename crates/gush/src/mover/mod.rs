@@ -105,6 +105,9 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 /// positions, which are left behind the last byte moved, also after a failure. With an offset the
 /// descriptor's position is not used, and is at the end as it was.
 ///
+/// A pipe whose reader has left raises SIGPIPE, as with `write`. A process that ignores the signal, as Rust's programs do
+/// from the start, gets `EPIPE`, and only where there are bytes to be lost.
+///
 /// ```
 /// use gush::{Choice, Control, MethodName, Mover};
 /// use std::io::Write;

@@ -12,6 +12,7 @@ use super::drive::{Halt, Move};
 use super::space::OpenEnd;
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::flow::FalseEnds;
 use crate::method::{MethodName, Range, Refusal, Step, Traits};
 use crate::port::{Port, Side};
 use crate::report::MethodUse;
@@ -38,11 +39,11 @@ impl<'a> Move<'a> {
         name: MethodName,
         mut range: Box<dyn Range + Send + 'a>,
         goal: Option<u64>,
-        doubted_at: &mut Option<u64>,
+        false_ends: &mut FalseEnds,
         tally: &Tally,
     ) -> Result<bool, Halt> {
         let (before_bytes, mut steps) = (self.cursor.moved_bytes, 0);
-        let outcome = self.copy_and_prove(name, range.as_mut(), goal, doubted_at, &mut steps);
+        let outcome = self.copy_and_prove(name, range.as_mut(), goal, false_ends, &mut steps);
         drop(range);
         let bytes = self.cursor.moved_bytes - before_bytes;
         self.cursor.positions_lag |= bytes > 0;
@@ -53,20 +54,19 @@ impl<'a> Move<'a> {
         outcome
     }
 
-    /// A method that reports the end twice at one place before the end is refused: `doubted_at` keeps
-    /// the place between the two.
+    /// Invariant: `false_ends` counts those at the cursor's place.
     fn copy_and_prove(
         &mut self,
         name: MethodName,
         range: &mut dyn Range,
         goal: Option<u64>,
-        doubted_at: &mut Option<u64>,
+        false_ends: &mut FalseEnds,
         steps: &mut u64,
     ) -> Result<bool, Halt> {
         let traits = name.method().traits();
         let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
         let is_sized = self.cursor.source_at().is_some();
-        let doubts = *doubted_at == Some(self.cursor.moved_bytes);
+        let (before_bytes, doubts) = (self.cursor.moved_bytes, false_ends.any());
         if doubts && known_bytes == 0 && traits.needs_target_size {
             return Err(self.false_end(name));
         }
@@ -78,6 +78,9 @@ impl<'a> Move<'a> {
             };
             reached = self.move_range(name, range, most_bytes, goal, steps)?;
         }
+        if self.cursor.moved_bytes > before_bytes {
+            false_ends.forget();
+        }
         self.cursor.ended |= reached == Reached::End;
         if reached == Reached::Cut || self.cursor.is_at(goal) {
             return Ok(self.cursor.is_at(goal));
@@ -86,8 +89,7 @@ impl<'a> Move<'a> {
         if self.cursor.ended {
             return Ok(true);
         }
-        let at = self.cursor.moved_bytes;
-        if reached != Reached::Goal && doubted_at.replace(at) == Some(at) {
+        if reached != Reached::Goal && !false_ends.add() {
             return Err(self.false_end(name));
         }
         let looked = self.ends.source.look_at_size();

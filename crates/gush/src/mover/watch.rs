@@ -11,7 +11,7 @@ use crate::cancel::Cancel;
 use crate::method::MethodName;
 use crate::port::Side;
 use crate::progress::{Brake, Control, Pace, Progress};
-use crate::wait::{SLICE, Wait, Waiter, Woken};
+use crate::wait::{self, SLICE, Wait, Waiter, Woken};
 
 /// The observer, the canceller and the rate of one move.
 pub(super) struct Watch<'a> {
@@ -50,7 +50,7 @@ impl<'a> Watch<'a> {
     }
 
     fn slice(&self) -> Option<Duration> {
-        self.is_watched().then_some(SLICE)
+        wait::longest(self.is_watched())
     }
 
     pub(super) fn is_cancelled(&self) -> bool {

@@ -4,7 +4,7 @@ use gush::flow::{Stance, Terms};
 use gush::{Choice, Kind, MethodName};
 
 use crate::fan_model;
-use crate::script::{self, Script};
+use crate::script::{self, Answer, Script};
 
 /// Sources and targets whose rules differ, with the terms that lead to each way.
 fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
@@ -65,7 +65,10 @@ fn fans() -> Vec<(&'static str, Stance, Vec<Stance>, Terms)> {
 /// Every sequence of `depth` answers, on every fan.
 fn every_script(depth: usize) -> u64 {
     let played = |(name, source, targets, terms): (_, _, Vec<_>, _)| {
-        script::every(depth, |script| fan_model::play(name, source, &targets, &terms, script, None))
+        let answers = Answer::ALL.len() - 1;
+        script::every(depth, answers, |script| {
+            fan_model::play(name, source, &targets, &terms, script, None)
+        })
     };
     fans().into_iter().map(played).sum()
 }

@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use gush::flow::{Fds, Flow, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::Pool;
 use gush::{Choice, Errno, Kind, MethodName};
-use script::Script;
+use script::{Answer, Script};
 
 /// The pairs of ports whose rules differ, with the terms that lead to each way.
 fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
@@ -117,7 +117,9 @@ fn pairs() -> Vec<(&'static str, Stance, Stance, Terms)> {
 /// Every sequence of `depth` answers, on every pair.
 fn every_script(depth: usize) -> u64 {
     let played = |(name, source, target, terms)| {
-        script::every(depth, |script| model::play(name, source, target, &terms, script))
+        script::every(depth, Answer::ALL.len(), |script| {
+            model::play(name, source, target, &terms, script)
+        })
     };
     pairs().into_iter().map(played).sum()
 }

@@ -22,6 +22,7 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// `Deserted` last: only a flow makes something else of it than of any error.
     pub const ALL: [Answer; 9] = [
         Answer::Full,
         Answer::Short,
@@ -89,8 +90,9 @@ impl Script {
     }
 }
 
-/// Plays every sequence of `depth` answers; `play` tells how many of them it took. Answers how many it played.
-pub fn every(depth: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
+/// Plays every sequence of `depth` of these answers, the first ones of [`Answer::ALL`]; `play` tells how many of them it
+/// took. Answers how many it played.
+pub fn every(depth: usize, answers: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
     let mut scripts = 0;
     let mut digits = vec![0; depth];
     loop {
@@ -99,7 +101,7 @@ pub fn every(depth: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
         // Answers behind the last one that was asked for make no difference: skip them all.
         let last = used.clamp(1, depth);
         digits[last..].fill(0);
-        let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < Answer::ALL.len()) else {
+        let Some(at) = (0..last).rev().find(|&at| digits[at] + 1 < answers) else {
             return scripts;
         };
         digits[at] += 1;
