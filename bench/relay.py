@@ -48,6 +48,8 @@ def main():
     parser.add_argument("--without", default="", help="contenders to leave out, by name")
     parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
     parser.add_argument("--load", default="", help="the load example; built from this checkout without it")
+    parser.add_argument("--also", action="append", default=[], metavar="NAME=PROGRAM",
+                        help="one more gush, such as the one before a change")
     parser.add_argument("--relay", action="append", default=[], metavar="NAME=COMMAND",
                         help="one more relay, with {listen} and {connect} for the ports")
     options = parser.parse_args()
@@ -241,10 +243,15 @@ class Bench:
         # Loops in C that do nothing but splice, or receive and send: bare.c.
         self.bare = build_bare(work) if shutil.which("cc") else None
 
+    def links(self, *words):
+        """{name: command line} of gush link, and of each other gush that --also names."""
+        others = dict(extra.split("=", 1) for extra in self.options.also)
+        programs = {"gush link": self.gush} | {f"{name} link": program for name, program in others.items()}
+        return {name: [program, "link", *words] for name, program in programs.items()}
+
     def relays(self):
         """{name: command line for (listen, connect)}; gush link first."""
-        link = [self.gush, "link", "tcp-listen:127.0.0.1:{listen},fork,reuseaddr,backlog=4096", "tcp:127.0.0.1:{connect}"]
-        relays = {"gush link": link}
+        relays = self.links("tcp-listen:127.0.0.1:{listen},fork,reuseaddr,backlog=4096", "tcp:127.0.0.1:{connect}")
         for extra in self.options.relay:
             name, command = extra.split("=", 1)
             relays[name] = shlex.split(command)
@@ -264,8 +271,8 @@ class Bench:
 
     def with_only(self, *names):
         """Of the relays that are always there, those of these names; and all that --relay added."""
-        added = {extra.split("=", 1)[0] for extra in self.options.relay}
-        return {name: argv for name, argv in self.relays().items() if name in (*names, "gush link") or name in added}
+        added = {extra.split("=", 1)[0] for extra in self.options.relay} | set(self.links())
+        return {name: argv for name, argv in self.relays().items() if name in names or name in added}
 
     def start(self, argv):
         listen, connect = free_port(), free_port()
@@ -489,7 +496,7 @@ def drain(connection):
 def file_out(bench):
     path, size = source(bench), bench.options.file_size
     port = free_port()
-    contenders = {"gush link": [bench.gush, "link", "-u", str(path), f"tcp-listen:127.0.0.1:{port},reuseaddr"]}
+    contenders = bench.links("-u", str(path), f"tcp-listen:127.0.0.1:{port},reuseaddr")
     if shutil.which("nginx"):
         config = bench.work / "nginx.conf"
         config.write_text(NGINX.format(work=bench.work, listen=port))
@@ -519,7 +526,7 @@ def file_out(bench):
 def file_in(bench):
     target, size = bench.work / "target", bench.options.file_size
     port = free_port()
-    contenders = {"gush link": [bench.gush, "link", "-u", f"tcp-listen:127.0.0.1:{port},reuseaddr", f"file:{target},create,trunc"]}
+    contenders = bench.links("-u", f"tcp-listen:127.0.0.1:{port},reuseaddr", f"file:{target},create,trunc")
     if shutil.which("socat"):
         contenders["socat -b 262144"] = [
             "socat", "-u", "-b", "262144",

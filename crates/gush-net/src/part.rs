@@ -14,7 +14,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::conduit::Conduit;
 
-/// How often a socket is asked for its unacknowledged bytes: no event tells of an acknowledgement.
+/// The first and the longest pause between two looks at a socket's unacknowledged bytes: no event tells of an
+/// acknowledgement. Each pause is twice the one before, also while bytes arrive: a thousand connections that are looked at
+/// every millisecond take a fifth of a relay's processor time.
 const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 /// Bytes that nobody wants are read and dropped in pieces of so many.
 const DROPPED_BYTES: usize = 16 << 10;
@@ -164,7 +166,7 @@ async fn see_off(
             return Err(Unsent::Failed(errno.into()));
         }
         if bytes < left_bytes {
-            (left_bytes, pause) = (bytes, LOOKS[0]);
+            left_bytes = bytes;
             (progress, heard) = (Instant::now(), Instant::now());
         }
         if bytes == 0 && ended {
