@@ -38,7 +38,7 @@ fn messages_name_the_path_what_failed_and_the_os_error() {
         (["a", "no/b"], "no/b: cannot create: No such file or directory"),
         (["a", "b/"], "b/: cannot create: Not a directory"),
         (["a", "a/b"], "a/b: cannot stat: Not a directory"),
-        (["d", "b"], "d: omitting directory: directories are not copied yet"),
+        (["d", "b"], "d: omitting directory: -r copies directories"),
         (
             ["a", "dangling"],
             "dangling: not written through a dangling symbolic link \
@@ -123,7 +123,7 @@ fn one_failure_does_not_stop_the_others() {
     fs::write(dir.path().join("b"), "b").unwrap();
     fs::create_dir(dir.path().join("d")).unwrap();
     fs::create_dir(dir.path().join("sub")).unwrap();
-    let output = cp(dir.path(), &["-a", "no", "sub", "b", "d"]);
+    let output = cp(dir.path(), &["-dp", "no", "sub", "b", "d"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(stderr(&output).lines().count(), 2);
     assert_eq!(fs::read(dir.path().join("d/b")).unwrap(), b"b");

@@ -137,7 +137,7 @@ impl Backup {
             return false;
         }
         let name = target.sibling(&simple);
-        Place { dir: target.dir, name: &name, shown: &name }
+        Place::below(target.dir, &name, &name)
             .stat(true)
             .is_ok_and(|stat| same_file(&stat, source_stat))
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::Stat;
 
-use crate::Error;
+use crate::{Done, Error};
 
 /// The listener of a copy. Every method has a default, and `()` ignores all events.
 ///
@@ -19,6 +19,18 @@ use crate::Error;
 pub trait Events: Send {
     /// The target is about to be made; `backup` is the new name of the existing target.
     fn starts(&mut self, _source: &Path, _target: &Path, _backup: Option<&Path>) {}
+
+    /// The source is a directory, and all that is in it comes next.
+    fn enters_tree(&mut self, _source: &Path, _target: &Path) {}
+
+    /// An entry of a tree was copied, or failed, or is a directory now complete. The tree's root is none of its entries.
+    fn entry_ended(&mut self, _source: &Path, _target: &Path, _result: &Result<Done, Error>) {}
+
+    /// Does anyone look at [`starts`](Self::starts), and at entries that end well? Asked once a tree; failed entries are
+    /// told always.
+    fn wants_entries(&self) -> bool {
+        true
+    }
 
     /// A directory of `--parents` was made after one of the source.
     fn made_directory(&mut self, _source: &Path, _target: &Path) {}

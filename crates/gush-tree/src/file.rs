@@ -1,19 +1,21 @@
 //! One file's whole story: the checks, the room for the target, and the module that copies.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gush::{Refusals, Report};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
 
+use crate::already_copied::{AlreadyCopied, Earlier, Turn};
 use crate::error::Error;
 use crate::events::Events;
-use crate::memory::Memory;
 use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options};
+use crate::overwriting::Look;
 use crate::place::{FileId, Place, kind, same_file};
-use crate::room::Look;
+use crate::tree::{self, Dir, Operands};
 use crate::{links, open, regular, special};
 
 /// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
@@ -35,7 +37,8 @@ use crate::{links, open, regular, special};
 pub struct Copier<'o> {
     options: &'o Options,
     refusals: Refusals,
-    memory: Memory,
+    copied: AlreadyCopied,
+    operands: Operands,
 }
 
 /// The outcome of a successful copy.
@@ -56,7 +59,7 @@ pub struct Done {
     /// Everything required was preserved. If not, [`Events::warns`] told what is missing.
     pub complete: bool,
     /// The file made or written, for later names of the same source.
-    made: Option<FileId>,
+    pub(crate) made: Option<FileId>,
 }
 
 /// How the target was made.
@@ -70,12 +73,14 @@ pub enum Action {
     SymbolicLinked,
     /// A special file of the same kind and device number.
     Recreated,
+    /// A directory was made, or filled if it was there.
+    Directory,
     /// Nothing was made: the target is the source already, or is not to be replaced.
     Skipped,
 }
 
 impl Done {
-    fn new(action: Action) -> Self {
+    pub(crate) fn new(action: Action) -> Self {
         Self {
             action,
             report: None,
@@ -95,6 +100,10 @@ pub(crate) struct Job<'a> {
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: Stat,
     pub(crate) target: Place<'a>,
+    /// The directory that the operands are copied to.
+    pub(crate) base: BorrowedFd<'a>,
+    /// The source is an entry of a tree, not an operand.
+    pub(crate) in_tree: bool,
     /// The file at the target, if the copy writes into or replaces this file.
     pub(crate) existing: Option<Stat>,
     /// The target's name is taken, and the file there gives way when the new file is whole.
@@ -112,7 +121,12 @@ impl<'o> Copier<'o> {
     /// A copier for one source.
     #[must_use]
     pub fn new(options: &'o Options) -> Self {
-        Self { options, refusals: Refusals::default(), memory: Memory::default() }
+        Self {
+            options,
+            refusals: Refusals::default(),
+            copied: AlreadyCopied::default(),
+            operands: Operands::default(),
+        }
     }
 
     /// A copier for several sources in one directory, which refuses to overwrite its own earlier copies.
@@ -134,10 +148,13 @@ impl<'o> Copier<'o> {
     /// ```
     #[must_use]
     pub fn for_several(options: &'o Options) -> Self {
-        Self { memory: Memory::of_several(), ..Self::new(options) }
+        Self { copied: AlreadyCopied::of_several(), ..Self::new(options) }
     }
 
-    /// Copies one file.
+    /// Copies one file; with [`Options::recursive`] also a directory and all that is in it.
+    ///
+    /// Entries of a directory that fail are told to [`Events::entry_ended`], the others are copied, and [`Done::complete`]
+    /// is `false`.
     ///
     /// # Errors
     /// When the target could not be made, or not completed. A new target may then hold the bytes
@@ -192,37 +209,76 @@ impl<'o> Copier<'o> {
         let follow = options.dereference != Dereference::Never;
         let source_stat =
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
+        let common =
+            Common { options, refusals: &self.refusals, copied: &self.copied, base: target.dir };
         if kind(&source_stat) == FileType::Directory {
-            let text = "omitting directory: directories are not copied yet";
-            return Err(Error::refusal(source.shown, text));
+            if !options.recursive {
+                let text = "omitting directory: -r copies directories";
+                return Err(Error::refusal(source.shown, text));
+            }
+            return tree::copy(&common, &mut self.operands, (source, &source_stat), target, events);
         }
-        if self.memory.was_named_before(options, &source, &source_stat) {
+        if self.copied.was_named_before(options, &source, &source_stat) {
             events.warns(&Error::refusal(
                 source.shown,
                 "warning: source file specified more than once",
             ));
             return Ok(Done::new(Action::Skipped));
         }
-        let look =
-            Look { options, memory: &self.memory, source, source_stat: &source_stat, target };
+        common.copy_file((source, source_stat), (target, is_new), None, events)
+    }
+}
+
+/// What all copies of one command have in common, on any thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Common<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) refusals: &'a Refusals,
+    pub(crate) copied: &'a AlreadyCopied,
+    /// The directory that the operands are copied to.
+    pub(crate) base: BorrowedFd<'a>,
+}
+
+impl Common<'_> {
+    /// Copies one file that is no directory. `dir` is the directory in a tree, and `None` for an operand.
+    pub(crate) fn copy_file(
+        &self,
+        (source, source_stat): (Place<'_>, Stat),
+        (target, is_new): (Place<'_>, bool),
+        dir: Option<&Arc<Dir>>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let options = self.options;
+        let follow = options.dereference != Dereference::Never;
+        let made_before = match dir {
+            Some(_) => None,
+            None => Some(self.copied),
+        };
+        let look = Look { options, made_before, source, source_stat: &source_stat, target };
         let Some(room) = look.make_room(is_new, events)? else {
             return Ok(Done::new(Action::Skipped));
         };
-        self.memory.check_link_just_made(options, &source, &target)?;
+        if let Some(made_before) = made_before {
+            made_before.check_link_just_made(options, &source, &target)?;
+        }
         events.starts(source.shown, target.shown, room.backup.as_deref());
-        let earlier = self.memory.earlier(&source_stat, &target);
         let job = Job {
             options,
             source,
             source_stat,
             target,
+            base: self.base,
+            in_tree: dir.is_some(),
             existing: room.existing,
             displaces: room.displaces,
-            refusals: &self.refusals,
+            refusals: self.refusals,
         };
-        let result = match earlier {
-            Some(earlier) => links::again(&job, &earlier).map(|()| Done::new(Action::HardLinked)),
-            None => make(&job, follow, events),
+        let turn = self.copied.turn(options, &source_stat, (dir, &target));
+        let result = match &turn {
+            Turn::Again(earlier) => {
+                links::again(&job, earlier).map(|()| Done::new(Action::HardLinked))
+            }
+            Turn::First(_) | Turn::Alone => make(&job, follow, events),
         };
         // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
@@ -237,10 +293,17 @@ impl<'o> Copier<'o> {
                 Err(Error::refusal(target.shown, text))
             }
             Ok(done) => {
-                self.memory.remember_target(&target);
-                if let (Some(made), true) = (done.made, done.complete) {
-                    let is_link = done.action == Action::SymbolicLinked;
-                    self.memory.remember_copy(options, &source_stat, &target, (made, is_link));
+                if let Some(made_before) = made_before {
+                    made_before.remember_target(&target);
+                }
+                if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
+                    claim.made(Earlier {
+                        dir: dir.cloned(),
+                        name: target.name.into(),
+                        shown: target.shown.into(),
+                        file,
+                        is_link: done.action == Action::SymbolicLinked,
+                    });
                 }
                 Ok(Done { backup: room.backup, ..done })
             }

@@ -32,35 +32,37 @@
 #[cfg(test)]
 use gush_test as _;
 
+mod already_copied;
 mod atomic;
 mod backup;
 mod data;
+mod destination;
 mod error;
 mod events;
 mod file;
 mod links;
-mod memory;
 mod metadata;
-mod name;
+mod new_directory;
 mod open;
 mod options;
+mod overwriting;
 mod parents;
 mod place;
 pub mod quote;
 mod regular;
 mod remedy;
-mod room;
 mod same;
 mod special;
 mod stable;
+mod tree;
 mod xattr;
 
 pub use atomic::remove_temporaries;
 pub use backup::{Backup, BackupControl};
+pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
 pub use events::{Events, Question};
 pub use file::{Action, Copier, Done};
-pub use name::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use options::{
     Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
     Xattrs,

@@ -6,16 +6,23 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, CWD, Mode, OFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use crate::already_copied::Earlier;
 use crate::atomic;
 use crate::error::Error;
 use crate::file::Job;
-use crate::memory::Earlier;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
 
 /// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
 pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
-    let first = Place { dir: job.target.dir, name: &earlier.name, shown: &earlier.shown };
+    let held = match &earlier.dir {
+        Some(dir) => {
+            Some(dir.target_from(job.base).map_err(|errno| dir.lost(&earlier.shown, errno))?)
+        }
+        None => None,
+    };
+    let dir = held.as_ref().map_or(job.base, AsFd::as_fd);
+    let first = Place::below(dir, &earlier.name, &earlier.shown);
     let what = || format!("cannot create hard link to {}", quote::always(first.shown));
     let failed = |errno| Error::os(job.target.shown, what(), errno);
     let flags = if earlier.is_link { OFlags::NOFOLLOW } else { OFlags::empty() };
@@ -63,7 +70,8 @@ pub(crate) fn hard(
 
 /// Makes `target` a symbolic link to the source's name (`-s`).
 pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
-    let text = job.source.name;
+    // In a tree the name alone is the last component.
+    let text = job.source.shown;
     if !text.is_absolute() && !is_in_current_directory(&job.target) {
         return Err(Error::refusal(
             job.target.shown,

@@ -6,14 +6,14 @@
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, CWD, Gid, Mode, Stat, Timespec, Timestamps, Uid};
+use rustix::fs::{self, AtFlags, CWD, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid};
 use rustix::io::{self, Errno, retry_on_intr};
 use rustix::process;
 
 use crate::error::Error;
 use crate::events::Events;
 use crate::options::{Label, ModeRule, Options, Preserve, Xattrs};
-use crate::place::{Place, proc_path};
+use crate::place::{Place, kind, proc_path};
 use crate::xattr::{self, Holder};
 
 /// Set-user-id, set-group-id and sticky. With another owner these bits are useless or dangerous.
@@ -220,7 +220,11 @@ impl Transfer<'_> {
             ModeRule::Keep => self.keep_mode(bits),
             ModeRule::Fresh if self.created => {
                 drop_acl(&self.target.holder())?;
-                self.target.set_mode(0o666 & !umask())
+                let all = match kind(self.source_stat) {
+                    FileType::Directory | FileType::Socket => 0o777,
+                    _ => 0o666,
+                };
+                self.target.set_mode(all & !umask())
             }
             _ if self.provisional_bits == 0 => Ok(()),
             // The umask may withhold all bits withheld on purpose, but a lent bit must go.
@@ -229,6 +233,27 @@ impl Transfer<'_> {
     }
 
     fn keep_mode(&self, bits: u32) -> io::Result<()> {
+        self.keep_access_list(bits)?;
+        if kind(self.source_stat) == FileType::Directory {
+            self.keep_default_list()?;
+        }
+        self.target.set_mode(bits)
+    }
+
+    /// A directory's default list, which a new directory may have got from its parent.
+    fn keep_default_list(&self) -> io::Result<()> {
+        let target = self.target.holder();
+        match self.source.holder().get(xattr::DEFAULT_ACL) {
+            Ok(list) => target.set(xattr::DEFAULT_ACL, &list),
+            Err(errno) if xattr::is_absence(errno) => match target.remove(xattr::DEFAULT_ACL) {
+                Err(errno) if !xattr::is_absence(errno) => Err(errno),
+                _ => Ok(()),
+            },
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn keep_access_list(&self, bits: u32) -> io::Result<()> {
         match self.source.holder().get(xattr::ACL) {
             Ok(acl) => {
                 if let Err(errno) = self.target.holder().set(xattr::ACL, &acl) {
@@ -242,7 +267,7 @@ impl Transfer<'_> {
             Err(errno) if xattr::is_absence(errno) => drop_acl(&self.target.holder())?,
             Err(errno) => return Err(errno),
         }
-        self.target.set_mode(bits)
+        Ok(())
     }
 }
 

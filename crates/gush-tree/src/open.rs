@@ -21,8 +21,13 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
         _ => OFlags::empty(),
     };
     refuse_closed(&place, "cannot open for reading")?;
+    // A FIFO that took a file's name would be waited for. A regular file does not care.
+    let no_wait = match kind(&job.source_stat) {
+        FileType::RegularFile if job.in_tree => OFlags::NONBLOCK,
+        _ => OFlags::empty(),
+    };
     let fd = place
-        .open(OFlags::RDONLY | no_follow, Mode::empty())
+        .open(OFlags::RDONLY | no_follow | no_wait, Mode::empty())
         .map_err(|errno| Error::os(place.shown, "cannot open for reading", errno))?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
@@ -173,6 +178,9 @@ pub(crate) fn cannot_replace(job: &Job<'_>, errno: Errno) -> Error {
 }
 
 pub(crate) fn cannot_write(job: &Job<'_>, errno: Errno) -> Error {
+    if errno == Errno::XDEV && job.target.bounds.is_some() {
+        return remedy::out_of_bounds(&job.target);
+    }
     let error = Error::os(job.target.shown, "cannot open for writing", errno);
     match errno {
         Errno::ACCESS | Errno::PERM | Errno::TXTBSY => match remedy::for_writing(&job.target) {
@@ -202,6 +210,11 @@ pub(crate) fn close(job: &Job<'_>, fd: OwnedFd) -> Result<(), Error> {
 
 /// Puts the directory entry on stable storage.
 pub(crate) fn sync_directory(job: &Job<'_>) -> Result<(), Error> {
-    let synced = job.target.open_parent().and_then(|dir| retry_on_intr(|| fs::fsync(dir.as_fd())));
-    synced.map_err(|errno| Error::os(job.target.shown, "cannot sync its directory", errno))
+    sync_parent(&job.target)
+}
+
+/// Puts the entry of a directory on stable storage.
+pub(crate) fn sync_parent(place: &Place<'_>) -> Result<(), Error> {
+    let synced = place.open_parent().and_then(|dir| retry_on_intr(|| fs::fsync(dir.as_fd())));
+    synced.map_err(|errno| Error::os(place.shown, "cannot sync its directory", errno))
 }

@@ -49,6 +49,14 @@ pub struct Options {
     /// change; stores through a shared mapping may change neither. Only a regular file that is no file of procfs or sysfs
     /// has such times: any other source is refused.
     pub stable: bool,
+    /// Copy directories with all that is in them.
+    pub recursive: bool,
+    /// Make a directory of another file system than its parent's, and leave its entries out.
+    pub one_file_system: bool,
+    /// A symbolic link to a directory counts as this directory where a tree is copied to.
+    pub keep_directory_symlink: bool,
+    /// In a tree, write through no symbolic link that leads out of the tree copied to.
+    pub confine: bool,
     /// How the engine moves the bytes.
     pub moving: Moving,
 }
@@ -71,6 +79,10 @@ impl Default for Options {
             sync: false,
             verify: false,
             stable: false,
+            recursive: false,
+            one_file_system: false,
+            keep_directory_symlink: false,
+            confine: true,
             moving: Moving::default(),
         }
     }
@@ -247,7 +259,8 @@ pub struct Moving {
     pub isolated: bool,
     /// The treatment of holes and zeros.
     pub holes: gush::Holes,
-    /// Threads for one file; 0 lets the engine choose.
+    /// Threads for one large file, and for the entries of a tree; 0 means the engine's choice, and in a tree one a
+    /// processor.
     pub threads: usize,
     /// Sizes and advice.
     pub tuning: gush::Tuning,

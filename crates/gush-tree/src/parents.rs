@@ -5,12 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, FileType, Mode, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::events::Events;
 use crate::metadata::{Handle, Transfer, umask};
+use crate::new_directory::{self, DIRECTORY};
 use crate::options::{ModeRule, Options, Xattrs};
 use crate::place::{Place, kind};
 
@@ -38,9 +39,6 @@ use crate::place::{Place, kind};
 pub struct Parents {
     waiting: Vec<Waiting>,
 }
-
-/// The open flags for a directory: with O_PATH a directory may be held without the right to read.
-const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
 
 #[derive(Debug)]
 struct Waiting {
@@ -72,7 +70,7 @@ impl Parents {
             return Ok(parents);
         };
         let shown = dir_shown.join(above);
-        match (Place { dir, name: above, shown: &shown }).stat(true) {
+        match Place::below(dir, above, &shown).stat(true) {
             Ok(stat) if kind(&stat) == FileType::Directory => return Ok(parents),
             Ok(_) => return Err(Error::refusal(&shown, "exists but is not a directory")),
             Err(_) => {}
@@ -85,11 +83,8 @@ impl Parents {
             below.push(component);
             original.push(component);
             let shown = dir_shown.join(&below);
-            let place = Place {
-                dir: parent.as_ref().map_or(dir, |fd| fd.as_fd()),
-                name: Path::new(&component),
-                shown: &shown,
-            };
+            let above = parent.as_ref().map_or(dir, |fd| fd.as_fd());
+            let place = Place::below(above, Path::new(&component), &shown);
             let found = match place.open(DIRECTORY, Mode::empty()) {
                 Ok(fd) if !keeps_any => {
                     parent = Some(Arc::new(fd));
@@ -146,10 +141,9 @@ impl Parents {
                 provisional_bits: 0,
             }
             .apply(events);
-            if let (Some(bits), true) =
-                (waiting.restore_bits, options.preserve.mode != ModeRule::Keep)
-                && let Err(errno) = target.set_mode(bits)
-            {
+            let restored =
+                new_directory::restore(target, options.preserve.mode, waiting.restore_bits);
+            if let Err(errno) = restored {
                 events.warns(&Error::os(&waiting.shown, "cannot preserve permissions", errno));
                 complete = false;
             }
@@ -178,26 +172,10 @@ fn make_directory(
     let preserve = &options.preserve;
     let bits = source.st_mode & 0o7777;
     let withheld = match (preserve.owner, preserve.mode) {
-        (true, _) => bits & 0o077,
-        (false, ModeRule::Keep) => bits & 0o022,
-        _ => 0,
+        (false, ModeRule::Umask | ModeRule::Fresh) => 0,
+        _ => new_directory::withheld_bits(preserve, bits),
     };
-    let asked = if preserve.mode == ModeRule::Fresh { 0o777 } else { bits } & !withheld;
-    retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::from_bits_retain(asked)))
-        .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
-    // Do not follow a link that took the directory's name.
-    let fd = place
-        .open(DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
-        .map_err(|errno| Error::os(place.shown, "cannot open the new directory", errno))?;
-    let made = retry_on_intr(|| fs::fstat(&fd))
-        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
-    let made_bits = made.st_mode & 0o7777;
-    if made_bits & 0o700 != 0o700 {
-        Handle::Pinned { fd: fd.as_fd(), is_link: false }
-            .set_mode(made_bits | 0o700)
-            .map_err(|errno| Error::os(place.shown, "cannot set permissions", errno))?;
-    }
-    let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
-    let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
-    Ok((fd, restore_bits))
+    let asked = if preserve.mode == ModeRule::Fresh { 0o777 } else { bits };
+    let made = new_directory::make(place, asked, withheld, umask)?;
+    Ok((made.fd, made.restore_bits))
 }

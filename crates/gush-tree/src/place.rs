@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
 /// A file's present or future place: a name below a directory, and the path as the user wrote it.
@@ -26,6 +26,33 @@ pub struct Place<'a> {
     pub name: &'a Path,
     /// The path as the user wrote it.
     pub shown: &'a Path,
+    /// In a tree: what a symbolic link with this name may not lead out of.
+    pub(crate) bounds: Option<Bounds<'a>>,
+}
+
+/// The root of a tree, and the path from there to one entry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds<'a> {
+    pub(crate) root: BorrowedFd<'a>,
+    pub(crate) path: &'a Path,
+}
+
+impl Bounds<'_> {
+    /// Opens the entry and follows its links, as long as none of them leads out of the root. Without openat2(2), which
+    /// came with Linux 5.6, no link is followed.
+    fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        // The kernel answers EAGAIN where a rename anywhere leaves it in doubt about `..` (openat2(2)).
+        const MOST_TRIES: usize = 1000;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = 0;
+        loop {
+            match retry_on_intr(|| fs::openat2(self.root, self.path, flags, mode, resolve)) {
+                Err(Errno::AGAIN) if tries < MOST_TRIES => tries += 1,
+                Err(Errno::NOSYS) => return Err(Errno::XDEV),
+                other => return other,
+            }
+        }
+    }
 }
 
 /// A file's identity under all its names: device and inode.
@@ -53,17 +80,54 @@ impl<'a> Place<'a> {
     /// A path that starts from the current directory, or from the root.
     #[must_use]
     pub fn here(path: &'a Path) -> Self {
-        Self { dir: CWD, name: path, shown: path }
+        Self::below(CWD, path, path)
+    }
+
+    /// A name below an open directory.
+    ///
+    /// ```
+    /// use std::{fs::File, os::fd::AsFd, path::Path};
+    /// use gush_tree::Place;
+    ///
+    /// let etc = File::open("/etc")?;
+    /// let place = Place::below(etc.as_fd(), Path::new("passwd"), Path::new("/etc/passwd"));
+    /// assert_eq!(place.name, Path::new("passwd"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn below(dir: BorrowedFd<'a>, name: &'a Path, shown: &'a Path) -> Self {
+        Self { dir, name, shown, bounds: None }
     }
 
     pub(crate) fn stat(&self, follow: bool) -> io::Result<Stat> {
-        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-        retry_on_intr(|| fs::statat(self.dir, self.name, flags))
+        let look = |flags| retry_on_intr(|| fs::statat(self.dir, self.name, flags));
+        match self.bounds.filter(|_| follow) {
+            Some(bounds) => match look(AtFlags::SYMLINK_NOFOLLOW)? {
+                link if kind(&link) == FileType::Symlink => {
+                    let end = bounds.open(OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+                    retry_on_intr(|| fs::fstat(&end))
+                }
+                found => Ok(found),
+            },
+            None if follow => look(AtFlags::empty()),
+            None => look(AtFlags::SYMLINK_NOFOLLOW),
+        }
     }
 
     pub(crate) fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
-        retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode))
+        let open = |flags| retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode));
+        match self.bounds.filter(|_| !flags.contains(OFlags::NOFOLLOW)) {
+            // O_PATH with O_NOFOLLOW opens a link itself.
+            Some(bounds) if flags.contains(OFlags::PATH) => bounds.open(flags, mode),
+            // Most names are no links. Of one, O_DIRECTORY says that it is no directory.
+            Some(bounds) => match open(flags | OFlags::NOFOLLOW) {
+                Err(Errno::LOOP) => bounds.open(flags, mode),
+                Err(Errno::NOTDIR) if flags.contains(OFlags::DIRECTORY) => bounds.open(flags, mode),
+                opened => opened,
+            },
+            None => open(flags),
+        }
     }
 
     pub(crate) fn unlink(&self) -> io::Result<()> {
@@ -133,14 +197,14 @@ impl<'a> Place<'a> {
     }
 
     pub(crate) fn open_parent(&self) -> io::Result<OwnedFd> {
-        Place { dir: self.dir, name: self.parent(), shown: self.shown }
+        Place::below(self.dir, self.parent(), self.shown)
             .open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
     }
 
     /// Are the two places spellings of one directory entry?
     pub(crate) fn is_same_entry(&self, other: &Place<'_>) -> bool {
         let parent_id = |place: &Place<'_>| -> Result<FileId, Errno> {
-            let parent = Place { dir: place.dir, name: place.parent(), shown: place.shown };
+            let parent = Place::below(place.dir, place.parent(), place.shown);
             parent.stat(true).map(|stat| FileId::of(&stat))
         };
         self.name.file_name() == other.name.file_name()

@@ -290,6 +290,11 @@ fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
     if !open::is_link(job) {
         return Ok(None);
     }
+    if job.target.bounds.is_some() {
+        let text = "not replaced: a symbolic link in the target's tree";
+        return Err(Error::refusal(job.target.shown, text)
+            .hinting("without --atomic the file behind the link is written in place"));
+    }
     let failed = |errno| Error::os(job.target.shown, "cannot follow", errno);
     let end: OwnedFd = job.target.open(OFlags::PATH, Mode::empty()).map_err(failed)?;
     let path =

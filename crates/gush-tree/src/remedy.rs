@@ -27,6 +27,12 @@ pub(crate) fn not_changed(
     }
 }
 
+/// The error of a target in a tree that is a symbolic link out of this tree.
+pub(crate) fn out_of_bounds(place: &Place<'_>) -> Error {
+    Error::refusal(place.shown, "not written through a symbolic link out of the target's tree")
+        .hinting("--remove-destination replaces the link, --no-confine follows it")
+}
+
 /// A hint for a file that cannot be opened for writing; `-f` only if `-f` could remove the file.
 pub(crate) fn for_writing(place: &Place<'_>) -> Option<&'static str> {
     let file = about(place, AtFlags::empty()).ok()?;

@@ -8,12 +8,13 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 /// The attribute of POSIX access control lists.
 pub(crate) const ACL: &CStr = c"system.posix_acl_access";
+/// The attribute of the access control list that new files in a directory get.
+pub(crate) const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 /// The attribute of SELinux labels.
 pub(crate) const LABEL: &CStr = c"security.selinux";
 
 /// Attributes that grant access: copied with the mode, never as plain attributes.
-const PERMISSIONS: [&CStr; 4] =
-    [ACL, c"system.posix_acl_default", c"system.nfs4_acl", c"system.richacl"];
+const PERMISSIONS: [&CStr; 4] = [ACL, DEFAULT_ACL, c"system.nfs4_acl", c"system.richacl"];
 
 /// A file whose attributes are read or written.
 #[derive(Clone, Debug)]

@@ -27,6 +27,7 @@ pub const GNU: &[&str] = &[
     "force",
     "help",
     "interactive",
+    "keep-directory-symlink",
     "link",
     "no-clobber",
     "no-dereference",
@@ -124,11 +125,20 @@ fn placement() -> Vec<Arg> {
         flag("parents", "Make the full source name under DIRECTORY"),
         // An abbreviation that was unambiguous before there was --stable.
         flag("strip-trailing-slashes", "Remove trailing slashes from each SOURCE").alias("st"),
-        flag("recursive", "Copy directories (not supported yet), make special files anew")
+        flag("recursive", "Copy directories with all that is in them, make special files anew")
             .short('R')
             .visible_short_alias('r'),
         flag("copy-contents", "With -R, read special files instead of making them anew"),
-        flag("one-file-system", "Stay on this file system").short('x'),
+        flag("one-file-system", "With -R, leave out what is in directories of other file systems")
+            .short('x'),
+        flag(
+            "keep-directory-symlink",
+            "With -R, take a symbolic link to a directory, where a directory is to be made, for this directory",
+        ),
+        flag(
+            "no-confine",
+            "With -R, write through symbolic links that lead out of the tree copied to, as GNU cp does",
+        ),
         flag("no-dereference", "Never follow symbolic links in SOURCE").short('P'),
         flag("dereference", "Always follow symbolic links in SOURCE").short('L'),
         Arg::new("H")
@@ -207,7 +217,7 @@ fn moving() -> Vec<Arg> {
             "NAME",
             "Move the bytes by this method or fail: auto, reflink, splice, ...",
         ),
-        value("threads", "N", "Threads for one large file (0: the engine's choice). Of a copy that is killed, the more threads the \
+        value("threads", "N", "Threads for one large file, and for the entries of a tree (0: the engine's choice, and one a processor). Of a copy that is killed, the more threads the \
              more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
             .value_parser(crate::size::threads),
         value("limit", "RATE", "Move at most RATE bytes a second"),
@@ -233,7 +243,7 @@ fn telling() -> Vec<Arg> {
         ),
         flag(
             "json",
-            "Print one JSON object for each file, failed ones too, on standard output, which then cannot be DEST; the \
+            "Print one JSON object for each file and directory, failed ones too, on standard output, which then cannot be DEST; the \
              lines of -v go to standard error",
         ),
         Arg::new("help").long("help").help("Print help").action(ArgAction::Help),

@@ -19,7 +19,8 @@ pub struct Record {
     action: &'static str,
     bytes: u64,
     hole_bytes: u64,
-    seconds: f64,
+    /// `null` for the entries of a tree.
+    seconds: Option<f64>,
     /// The method that moved most bytes.
     method: Option<&'static str>,
     methods: Vec<Method>,
@@ -68,7 +69,7 @@ impl Record {
     /// The record of one copy.
     pub fn new(
         (source, target): (&Path, &Path),
-        seconds: f64,
+        seconds: Option<f64>,
         warnings: Vec<String>,
         result: &Result<Done, Error>,
     ) -> Self {
@@ -107,6 +108,7 @@ impl Record {
             Action::HardLinked => "hard-linked",
             Action::SymbolicLinked => "symbolic-linked",
             Action::Recreated => "recreated",
+            Action::Directory => "directory",
             Action::Skipped => "skipped",
         };
         self.verified = done.verified;

@@ -1,4 +1,4 @@
-//! `gush cp`: GNU cp's command line for files, and promises beyond it.
+//! `gush cp`: GNU cp's command line for files and trees, and promises beyond it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +67,11 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         let why = crate::talk::errno_text(errno);
         return talker.fail(format_args!("cannot watch for signals: {why}"));
     }
-    let mut teller = Teller::new(as_name, &talker, &settings.telling);
+    if settings.options.recursive {
+        // A deep tree takes two descriptors for many of its levels.
+        gush_process::raise_descriptor_limit();
+    }
+    let mut teller = Teller::new(as_name, &talker, &settings);
     let copied = match &destination {
         Destination::File { path, missing } => to_file(&settings, path, *missing, &mut teller),
         Destination::Directory { path, dir } => {
@@ -115,7 +119,7 @@ fn to_file(settings: &Settings, target: &Path, missing: bool, teller: &mut Telle
     };
     let (from, to) = (Place::here(source), Place::here(target));
     let mut copier = Copier::new(options);
-    timed(options, (source, target), teller, |teller| match missing && aside.is_none() {
+    timed((source, target), teller, |teller| match missing && aside.is_none() {
         true => copier.copy_to_new(from, to, teller),
         false => copier.copy(from, to, teller),
     })
@@ -153,8 +157,8 @@ fn into_directory(
         let source = source_name(settings, operand);
         let name = settings.naming.name_below(source);
         let shown = path.join(name);
-        let target = Place { dir, name, shown: &shown };
-        all_well &= timed(options, (source, &shown), teller, |teller| {
+        let target = Place::below(dir, name, &shown);
+        all_well &= timed((source, &shown), teller, |teller| {
             let parents = match settings.naming.parents {
                 true => Parents::make(options, (dir, path), source, name, teller)?,
                 false => Parents::default(),
@@ -178,7 +182,6 @@ fn source_name<'a>(settings: &Settings, operand: &'a Path) -> &'a Path {
 }
 
 fn timed<'t>(
-    options: &Options,
     names: (&Path, &Path),
     teller: &mut Teller<'t>,
     copy: impl FnOnce(&mut Teller<'t>) -> Result<Done, Error>,
@@ -188,5 +191,5 @@ fn timed<'t>(
     if let Some(error) = result.as_ref().err().and_then(Error::io_error) {
         die_if_nobody_reads(error);
     }
-    teller.ended(names, start.elapsed().as_secs_f64(), options, &result)
+    teller.ended(names, Some(start.elapsed().as_secs_f64()), &result)
 }

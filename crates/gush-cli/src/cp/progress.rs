@@ -1,8 +1,12 @@
 //! The progress bar, and progress lines in the place of a bar if there is no terminal.
+//!
+//! For trees there is one line for all: files and bytes so far, since several files are under way at once.
 
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gush::Progress;
@@ -22,6 +26,27 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 pub struct Display {
     kind: Kind,
     name: String,
+    /// The sums over all files, from the first tree on.
+    sums: Option<Sums>,
+}
+
+#[derive(Debug)]
+struct Sums {
+    files: u64,
+    bytes: u64,
+    /// The bytes so far of the file that each thread copies.
+    under_way: HashMap<ThreadId, u64>,
+    began: Instant,
+}
+
+impl Sums {
+    fn text(&self, name: &str) -> String {
+        let bytes = self.bytes + self.under_way.values().sum::<u64>();
+        let rate = bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-3);
+        let (files, bytes, rate) = (self.files, HumanBytes(bytes), HumanBytes(rate as u64));
+        let plural = if files == 1 { "" } else { "s" };
+        format!("{files} file{plural}, {bytes}, {rate}/s: {name}")
+    }
 }
 
 #[derive(Debug)]
@@ -29,6 +54,12 @@ enum Kind {
     Nothing,
     Bar(Option<ProgressBar>),
     Lines { talker: Talker, last: Option<Instant> },
+}
+
+impl Kind {
+    fn is_wanted(&self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
 }
 
 impl Display {
@@ -39,11 +70,21 @@ impl Display {
             When::Always => Kind::Lines { talker: talker.clone(), last: None },
             When::Auto | When::Never => Kind::Nothing,
         };
-        Self { kind, name: String::new() }
+        Self { kind, name: String::new(), sums: None }
     }
 
     pub fn is_wanted(&self) -> bool {
-        !matches!(self.kind, Kind::Nothing)
+        self.kind.is_wanted()
+    }
+
+    /// Begins with a tree: from now on sums are shown.
+    pub fn begin_tree(&mut self) {
+        self.sums.get_or_insert_with(|| Sums {
+            files: 0,
+            bytes: 0,
+            under_way: HashMap::new(),
+            began: Instant::now(),
+        });
     }
 
     /// Begins with another file.
@@ -51,13 +92,24 @@ impl Display {
         if self.is_wanted() {
             self.name = quote::if_needed(source).to_string();
         }
-        if let Kind::Lines { last, .. } = &mut self.kind {
+        if let Kind::Lines { last, .. } = &mut self.kind
+            && self.sums.is_none()
+        {
             *last = None;
         }
     }
 
     /// Ends with a file, which has so many bytes or failed. The bar makes room for messages.
     pub fn end(&mut self, done_bytes: Option<u64>) {
+        if let Some(sums) = &mut self.sums {
+            if self.kind.is_wanted() {
+                sums.under_way.remove(&thread::current().id());
+                sums.files += u64::from(done_bytes.is_some());
+                sums.bytes += done_bytes.unwrap_or(0);
+                self.show_sums();
+            }
+            return;
+        }
         match &mut self.kind {
             Kind::Nothing => {}
             Kind::Bar(bar) => {
@@ -74,7 +126,50 @@ impl Display {
         }
     }
 
+    /// Makes room for a message.
+    pub fn give_way(&mut self) {
+        if let Kind::Bar(bar) = &mut self.kind
+            && let Some(bar) = bar.take()
+        {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Ends with the last file.
+    pub fn finish(&mut self) {
+        self.give_way();
+        if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
+            talker.say(sums.text("done"));
+        }
+    }
+
+    fn show_sums(&mut self) {
+        let Some(sums) = &self.sums else { return };
+        match &mut self.kind {
+            Kind::Nothing => {}
+            Kind::Bar(bar) if bar.is_some() || sums.began.elapsed() >= SHOWN_AFTER => {
+                let bar = bar.get_or_insert_with(|| {
+                    let style = ProgressStyle::with_template("{msg}");
+                    ProgressBar::no_length()
+                        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+                });
+                bar.set_message(talk::shortened(&sums.text(&self.name), talk::columns()));
+            }
+            Kind::Bar(_) => {}
+            Kind::Lines { talker, last } => {
+                if last.unwrap_or(sums.began).elapsed() >= LINE_EVERY {
+                    *last = Some(Instant::now());
+                    talker.say(sums.text(&self.name));
+                }
+            }
+        }
+    }
+
     pub fn show(&mut self, progress: &Progress) {
+        if let Some(sums) = &mut self.sums {
+            sums.under_way.insert(thread::current().id(), progress.bytes);
+            return self.show_sums();
+        }
         match &mut self.kind {
             Kind::Nothing => {}
             Kind::Bar(bar) if bar.is_some() || progress.elapsed >= SHOWN_AFTER => {

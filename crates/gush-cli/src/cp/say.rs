@@ -9,7 +9,7 @@ use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
 
 use super::json::Record;
 use super::progress;
-use super::settings::Telling;
+use super::settings::{Settings, Telling};
 use crate::talk::{Talker, os_text, write_line};
 
 /// Tells the user of one copy after the other.
@@ -17,6 +17,7 @@ use crate::talk::{Talker, os_text, write_line};
 pub struct Teller<'a> {
     talker: &'a Talker,
     telling: &'a Telling,
+    options: &'a Options,
     asks_as: String,
     display: progress::Display,
     /// The warnings of the present file, for its JSON record.
@@ -26,8 +27,10 @@ pub struct Teller<'a> {
 }
 
 impl<'a> Teller<'a> {
-    pub fn new(as_name: &str, talker: &'a Talker, telling: &'a Telling) -> Self {
+    pub fn new(as_name: &str, talker: &'a Talker, settings: &'a Settings) -> Self {
+        let Settings { telling, options, .. } = settings;
         Self {
+            options,
             asks_as: as_name.replace(' ', ": "),
             talker,
             telling,
@@ -37,12 +40,11 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// Tells how one copy ended; `true` if the file is complete.
+    /// Tells how one copy ended; `true` if the file is complete. `seconds` is unknown for the entries of a tree.
     pub fn ended(
         &mut self,
         (source, target): (&Path, &Path),
-        seconds: f64,
-        options: &Options,
+        seconds: Option<f64>,
         result: &Result<Done, Error>,
     ) -> bool {
         let report = result.as_ref().ok().and_then(|done| done.report.as_ref());
@@ -50,6 +52,7 @@ impl<'a> Teller<'a> {
         if let Err(error) = result
             && !error.is_declined()
         {
+            self.display.give_way();
             self.talker.say(error);
         }
         if let Ok(done) = result {
@@ -57,7 +60,7 @@ impl<'a> Teller<'a> {
                 self.line(format_args!("skipped {}", quote::always(target)));
             }
             if let Some(report) = &done.report {
-                self.explain(source, options, report, done);
+                self.explain(source, report, done);
             }
         }
         if self.telling.json {
@@ -70,17 +73,18 @@ impl<'a> Teller<'a> {
     }
 
     /// `true` if all lines could be written.
-    pub fn finish(self) -> bool {
+    pub fn finish(mut self) -> bool {
+        self.display.finish();
         !self.out_failed
     }
 
-    fn explain(&mut self, source: &Path, options: &Options, report: &Report, done: &Done) {
+    fn explain(&mut self, source: &Path, report: &Report, done: &Done) {
         if self.telling.debug {
-            self.line(debug_line(options, report));
+            self.line(debug_line(self.options, report));
         }
         if self.telling.explain {
             self.talker.say_lines(source, report.explain());
-            let notes = unused_threads(options, report).into_iter().chain(verification(done));
+            let notes = unused_threads(self.options, report).into_iter().chain(verification(done));
             notes.for_each(|note| self.talker.say_lines(source, note));
         }
     }
@@ -103,6 +107,19 @@ impl<'a> Teller<'a> {
 }
 
 impl Events for Teller<'_> {
+    fn enters_tree(&mut self, _source: &Path, _target: &Path) {
+        self.display.begin_tree();
+    }
+
+    fn entry_ended(&mut self, source: &Path, target: &Path, result: &Result<Done, Error>) {
+        self.ended((source, target), None, result);
+    }
+
+    fn wants_entries(&self) -> bool {
+        let Telling { verbose, explain, json, .. } = *self.telling;
+        verbose || explain || json || self.display.is_wanted()
+    }
+
     fn starts(&mut self, source: &Path, target: &Path, backup: Option<&Path>) {
         self.display.begin(source);
         if self.telling.verbose {
@@ -137,6 +154,7 @@ impl Events for Teller<'_> {
     }
 
     fn warns(&mut self, warning: &Error) {
+        self.display.give_way();
         self.talker.say(warning);
         if self.telling.json {
             self.warnings.push(warning.to_string());

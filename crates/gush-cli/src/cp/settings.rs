@@ -105,6 +105,10 @@ impl Settings {
                 "--stable needs data to copy: it excludes --attributes-only, -l and -s".into()
             );
         }
+        options.recursive = recursive;
+        options.one_file_system = words.has("one-file-system");
+        options.keep_directory_symlink = words.has("keep-directory-symlink");
+        options.confine = !words.has("no-confine");
         options.moving = moving(words)?;
         Ok(Self {
             options,

@@ -58,6 +58,29 @@ pub const SITUATIONS: &[Situation] = &[
     ("onto a FIFO", "echo a >a; mkfifo b", &["-R", "--remove-destination", "a", "b"]),
 ];
 
+pub const TREES: &[Situation] = &[
+    ("a directory without -R", "mkdir a; echo a >a/f", &["a", "b"]),
+    ("a tree", "mkdir -p a/b; echo a >a/b/f; ln -s f a/b/l", &["-R", "a", "d"]),
+    (
+        "a tree onto a tree",
+        "mkdir -p a/b d/a/b; echo a >a/b/f; echo old >d/a/b/f; chmod 700 d/a/b",
+        &["-R", "a", "d"],
+    ),
+    ("a tree onto a file", "mkdir a; echo a >a/f; echo old >b", &["-R", "a", "b"]),
+    ("a tree onto a link", "mkdir a d; echo a >a/f; ln -s d b", &["-R", "-T", "a", "b"]),
+    ("a tree with a file for a directory", "mkdir -p a/b d/a; touch d/a/b", &["-R", "a", "d"]),
+    ("a tree with a directory for a file", "mkdir -p a d/a/b; touch a/b", &["-R", "a", "d"]),
+    ("a tree onto itself", "mkdir a; echo a >a/f", &["-R", "-T", "a", "a"]),
+    ("a tree below a link", "mkdir -p x/a d; echo a >x/a/f; ln -s x l", &["-R", "l/a", "d"]),
+    ("a linked tree", "mkdir -p x d; echo a >x/f; ln -s x l", &["-R", "l", "d"]),
+    ("a tree with a FIFO", "mkdir -p a d; mkfifo -m 640 a/p; chmod 710 a", &["-R", "a", "d"]),
+    (
+        "a tree onto a link within",
+        "mkdir -p a d/a; echo a >a/f; echo old >d/a/g; ln -s g d/a/f",
+        &["-R", "a", "d"],
+    ),
+];
+
 /// Run without privileges.
 pub const AS_NOBODY: &[Situation] = &[
     (
@@ -174,6 +197,13 @@ pub const OPTIONS: &[&[&str]] = &[
 /// What GNU cp 9.1 says, and gush for it.
 pub const SENTENCES: &[Sentence] = &[
     ("cp: cannot stat '%a': %e", "cp: %a: cannot stat: %e"),
+    (
+        "cp: -r not specified; omitting directory '%a'",
+        "cp: %a: omitting directory: -r copies directories",
+    ),
+    ("cp: cannot create directory '%a': %e", "cp: %a: cannot make directory: %e"),
+    ("cp: cannot access '%a': %e", "cp: %a: cannot list: %e"),
+    ("cp: cannot copy cyclic symbolic link '%a'", "cp: %a: cannot copy cyclic symbolic link"),
     ("cp: cannot open '%a' for reading: %e", "cp: %a: cannot open for reading: %e"),
     ("cp: cannot create regular file '%a': %e", "cp: %a: cannot create: %e"),
     ("cp: cannot create regular file '%a': %e", "cp: %a: cannot open for writing: %e"),

@@ -12,7 +12,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use cases::{Case, DATA, LINKING, METADATA, PLAIN, REPLACING, VARYING};
+use cases::{Case, DATA, LINKING, METADATA, PLAIN, REPLACING, TREES, VARYING};
 use common::as_gnu::agree;
 use common::{gnu, gush, nobody, not_applicable, skipped};
 use crossed::{DIFFERENCES, OPTIONS, SENTENCES, SITUATIONS, Situation};
@@ -43,9 +43,20 @@ fn data_and_holes_are_gnus() {
 }
 
 #[test]
+fn trees_are_gnus() {
+    compare_all(TREES);
+}
+
+#[test]
 fn every_situation_with_every_set_of_options_is_gnus() {
     let compared = cross(SITUATIONS, OPTIONS, None, &[]);
     assert!(compared.is_none_or(|cases| cases > 2000), "{compared:?}");
+}
+
+#[test]
+fn every_tree_with_every_set_of_options_is_gnus() {
+    let compared = cross(crossed::TREES, OPTIONS, None, &[]);
+    assert!(compared.is_none_or(|cases| cases > 600), "{compared:?}");
 }
 
 #[test]
@@ -122,6 +133,7 @@ fn cross(
         );
         let made = Command::new("bash").args(["-c", &script]).current_dir(template.path()).status();
         assert!(made.unwrap().success(), "{title}");
+        let is_tree = operands.contains(&"-R");
         for set in options {
             let words = [*set, &["-v"], operands].concat();
             let differs = |(option, situation, _): &&(&str, &str, &str)| {
@@ -143,7 +155,7 @@ fn cross(
             // Who declines ends with 1 since GNU cp 9.2.
             let declined = their_words.ends_with("? ");
             let same = (declined || theirs.status.code() == ours.status.code())
-                && theirs.stdout == ours.stdout
+                && lines(&theirs.stdout, is_tree) == lines(&ours.stdout, is_tree)
                 && their_tree == our_tree;
             let agreed = agree(SENTENCES, &their_words, &our_words);
             if !same || agreed.is_err() {
@@ -198,7 +210,7 @@ fn missing_tool(script: &str) -> Option<&'static str> {
     })
 }
 
-fn compare(cp: &Path, (_, script, arguments): &Case) -> Result<(), String> {
+fn compare(cp: &Path, (title, script, arguments): &Case) -> Result<(), String> {
     let (theirs, their_tree) = run(Command::new(cp), script, arguments);
     let mut command = gush();
     command.arg("cp");
@@ -212,7 +224,8 @@ fn compare(cp: &Path, (_, script, arguments): &Case) -> Result<(), String> {
     };
     expect("status", &theirs.status.code(), &ours.status.code());
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    expect("stdout", &text(&theirs.stdout), &text(&ours.stdout));
+    let is_tree = TREES.iter().any(|(tree, ..)| title == tree);
+    expect("stdout", &lines(&theirs.stdout, is_tree), &lines(&ours.stdout, is_tree));
     expect("stderr is empty", &theirs.stderr.is_empty(), &ours.stderr.is_empty());
     let names: std::collections::BTreeSet<_> = their_tree.keys().chain(our_tree.keys()).collect();
     for name in names {
@@ -224,6 +237,16 @@ fn compare(cp: &Path, (_, script, arguments): &Case) -> Result<(), String> {
     difference +=
         &format!("  GNU said  {}  gush said {}", text(&theirs.stderr), text(&ours.stderr));
     Err(difference)
+}
+
+/// The lines of a tree come in any order.
+fn lines(output: &[u8], is_tree: bool) -> Vec<String> {
+    let mut lines: Vec<_> =
+        String::from_utf8_lossy(output).split_inclusive('\n').map(str::to_owned).collect();
+    if is_tree {
+        lines.sort();
+    }
+    lines
 }
 
 fn run(

@@ -1,4 +1,4 @@
-//! Room for a target: the treatment of a file already at the target.
+//! Overwriting: the treatment of a file already at the target.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use rustix::fs::{self, Access, AtFlags, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
+use crate::already_copied::AlreadyCopied;
 use crate::backup::BackupControl;
 use crate::error::Error;
 use crate::events::{Events, Question};
-use crate::memory::Memory;
 use crate::options::{Dereference, Options, Update};
 use crate::place::{Place, kind};
 use crate::quote;
@@ -52,7 +52,8 @@ impl Room {
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a> {
     pub(crate) options: &'a Options,
-    pub(crate) memory: &'a Memory,
+    /// What earlier operands made; nothing inside a tree.
+    pub(crate) made_before: Option<&'a AlreadyCopied>,
     pub(crate) source: Place<'a>,
     pub(crate) source_stat: &'a Stat,
     pub(crate) target: Place<'a>,
@@ -93,6 +94,7 @@ impl Look<'_> {
                 .stat(false)
                 .map(Some)
                 .map_err(|errno| Error::os(target.shown, "cannot stat", errno)),
+            Err(Errno::XDEV) if target.bounds.is_some() => Err(remedy::out_of_bounds(&target)),
             Err(errno) => Err(Error::os(target.shown, "cannot stat", errno)),
         }
     }
@@ -187,7 +189,7 @@ impl Look<'_> {
             .backup
             .as_ref()
             .is_some_and(|backup| backup.control == BackupControl::Numbered);
-        !keeps_all && self.memory.has_made(&self.target, stat)
+        !keeps_all && self.made_before.is_some_and(|made| made.has_made(&self.target, stat))
     }
 }
 

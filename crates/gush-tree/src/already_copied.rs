@@ -1,0 +1,189 @@
+//! What a command has copied already: sources named twice, targets just made, and the first copy of each file with
+//! several names.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FileType, Stat};
+
+use crate::error::Error;
+use crate::options::{Dereference, Make, Options};
+use crate::place::{FileId, Place, kind};
+use crate::quote;
+use crate::tree::Dir;
+
+/// The sources and targets so far. Several threads may ask and tell.
+#[derive(Debug, Default)]
+pub(crate) struct AlreadyCopied {
+    several: Option<Mutex<Several>>,
+    /// The first copy of each source that may have more names, for `--preserve=links`.
+    linked: Mutex<HashMap<FileId, First>>,
+    /// Told whenever a first copy has ended.
+    ended: Condvar,
+}
+
+/// An earlier successful copy: name and file.
+#[derive(Clone, Debug)]
+pub(crate) struct Earlier {
+    /// The directory in a tree; `None` is the directory that the operands are copied to.
+    pub(crate) dir: Option<Arc<Dir>>,
+    pub(crate) name: PathBuf,
+    /// The name as the user wrote it.
+    pub(crate) shown: PathBuf,
+    pub(crate) file: FileId,
+    /// The copy is itself a symbolic link, not to be followed.
+    pub(crate) is_link: bool,
+}
+
+#[derive(Debug)]
+enum First {
+    UnderWay,
+    Made(Earlier),
+}
+
+/// The files already named or made, so that several sources do not overwrite each other.
+#[derive(Debug, Default)]
+struct Several {
+    /// The names of each source.
+    sources: HashMap<FileId, Vec<PathBuf>>,
+    targets: HashSet<(FileId, PathBuf)>,
+}
+
+/// Who copies a source by this name?
+pub(crate) enum Turn<'c> {
+    /// This name is copied, and no later name waits for the copy.
+    Alone,
+    /// This name is the first: other threads that come to another name wait.
+    First(Claim<'c>),
+    /// Another name was copied earlier.
+    Again(Earlier),
+}
+
+/// The first copy of a source with several names, under way. Dropped without [`made`](Self::made), the copy has
+/// failed, and the next name is the first.
+pub(crate) struct Claim<'c> {
+    copied: &'c AlreadyCopied,
+    source: FileId,
+}
+
+impl Claim<'_> {
+    /// The copy is whole: other names of the source become names of this copy.
+    pub(crate) fn made(self, earlier: Earlier) {
+        lock(&self.copied.linked).insert(self.source, First::Made(earlier));
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut linked = lock(&self.copied.linked);
+        if let Some(First::UnderWay) = linked.get(&self.source) {
+            linked.remove(&self.source);
+        }
+        drop(linked);
+        self.copied.ended.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl AlreadyCopied {
+    /// For a command with several sources. A single source needs no such memory.
+    pub(crate) fn of_several() -> Self {
+        Self { several: Some(Mutex::default()), ..Self::default() }
+    }
+
+    /// Was this entry of a directory a source before, in any spelling (`a`, `./a`, `d/../a`)? Another link to the same
+    /// file is another source.
+    pub(crate) fn was_named_before(
+        &self,
+        options: &Options,
+        source: &Place<'_>,
+        stat: &Stat,
+    ) -> bool {
+        let Some(several) = &self.several else { return false };
+        let mut several = lock(several);
+        let names = several.sources.entry(FileId::of(stat)).or_default();
+        let is_known = names.iter().any(|name| Place { name, ..*source }.is_same_entry(source));
+        if !is_known {
+            names.push(source.name.to_path_buf());
+        }
+        is_known && options.backup.is_none()
+    }
+
+    /// Did this command make the file now at the target?
+    pub(crate) fn has_made(&self, target: &Place<'_>, stat: &Stat) -> bool {
+        self.several.as_ref().is_some_and(|several| {
+            lock(several).targets.contains(&(FileId::of(stat), target.name.to_path_buf()))
+        })
+    }
+
+    /// Refuses a copy through a symbolic link made by this command.
+    pub(crate) fn check_link_just_made(
+        &self,
+        options: &Options,
+        source: &Place<'_>,
+        target: &Place<'_>,
+    ) -> Result<(), Error> {
+        if self.several.is_none() || options.backup.is_some() {
+            return Ok(());
+        }
+        match target.stat(false) {
+            Ok(stat) if kind(&stat) == FileType::Symlink && self.has_made(target, &stat) => {
+                let (from, to) = (quote::always(source.shown), quote::always(target.shown));
+                let text = format!("will not copy {from} through just-created symlink {to}");
+                Err(Error::about_both(target.shown, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn remember_target(&self, target: &Place<'_>) {
+        if let Some(several) = &self.several
+            && let Ok(stat) = target.stat(false)
+        {
+            lock(several).targets.insert((FileId::of(&stat), target.name.to_path_buf()));
+        }
+    }
+
+    /// Whether the source is copied by this name, or linked to an earlier copy. Waits while another thread makes the
+    /// first copy.
+    pub(crate) fn turn(
+        &self,
+        options: &Options,
+        source: &Stat,
+        (dir, target): (Option<&Arc<Dir>>, &Place<'_>),
+    ) -> Turn<'_> {
+        let may_return = source.st_nlink > 1 || options.dereference != Dereference::Never;
+        let links = options.preserve.links && options.make != Make::HardLink;
+        let several = self.several.is_some() || options.recursive;
+        if !(several && links && may_return) {
+            return Turn::Alone;
+        }
+        let id = FileId::of(source);
+        let mut linked = lock(&self.linked);
+        loop {
+            match linked.get(&id) {
+                None => break,
+                Some(First::UnderWay) => {
+                    linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
+                }
+                Some(First::Made(first)) => {
+                    let same_dir = match (&first.dir, dir) {
+                        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+                        (None, None) => true,
+                        _ => false,
+                    };
+                    return match same_dir && first.name == target.name {
+                        true => Turn::Alone,
+                        false => Turn::Again(first.clone()),
+                    };
+                }
+            }
+        }
+        linked.insert(id, First::UnderWay);
+        Turn::First(Claim { copied: self, source: id })
+    }
+}

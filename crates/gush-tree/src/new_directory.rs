@@ -1,0 +1,73 @@
+//! A directory made for a copy: closed to others until complete, and writable for this process meanwhile.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::io::retry_on_intr;
+
+use crate::error::Error;
+use crate::metadata::Handle;
+use crate::options::{ModeRule, Preserve};
+use crate::place::Place;
+use crate::tree::dir;
+
+/// The open flags for a directory: with O_PATH a directory may be held without the right to read.
+pub(crate) const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY);
+
+/// A directory just made.
+#[derive(Debug)]
+pub(crate) struct NewDirectory {
+    pub(crate) fd: OwnedFd,
+    /// `false` if the directory is held by `O_PATH`.
+    pub(crate) is_readable: bool,
+    pub(crate) stat: Stat,
+    /// The final mode, if the directory was made with another one.
+    pub(crate) restore_bits: Option<u32>,
+}
+
+/// The permissions of `source_bits` that others get only when the directory is complete.
+pub(crate) fn withheld_bits(preserve: &Preserve, source_bits: u32) -> u32 {
+    source_bits & if preserve.owner { 0o077 } else { 0o022 }
+}
+
+/// Makes one directory with `bits` less `withheld`.
+pub(crate) fn make(
+    place: &Place<'_>,
+    bits: u32,
+    withheld: u32,
+    umask: impl FnOnce() -> u32,
+) -> Result<NewDirectory, Error> {
+    let asked = Mode::from_bits_retain(bits & !withheld);
+    retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
+        .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
+    // Do not follow a link that took the directory's name.
+    let (fd, is_readable) = dir::open(place, false)
+        .map_err(|errno| Error::os(place.shown, "cannot open the new directory", errno))?;
+    let stat = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
+    let made_bits = stat.st_mode & 0o7777;
+    if made_bits & 0o700 != 0o700 {
+        let handle = match is_readable {
+            true => Handle::Open(fd.as_fd()),
+            false => Handle::Pinned { fd: fd.as_fd(), is_link: false },
+        };
+        handle
+            .set_mode(made_bits | 0o700)
+            .map_err(|errno| Error::os(place.shown, "cannot set permissions", errno))?;
+    }
+    let wanted = if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) };
+    let restore_bits = (wanted != made_bits || made_bits & 0o700 != 0o700).then_some(wanted);
+    Ok(NewDirectory { fd, is_readable, stat, restore_bits })
+}
+
+/// Gives a directory the final mode that [`NewDirectory::restore_bits`] tells, unless its mode is preserved.
+pub(crate) fn restore(
+    target: Handle<'_>,
+    mode: ModeRule,
+    bits: Option<u32>,
+) -> rustix::io::Result<()> {
+    match bits.filter(|_| mode != ModeRule::Keep) {
+        Some(bits) => target.set_mode(bits),
+        None => Ok(()),
+    }
+}

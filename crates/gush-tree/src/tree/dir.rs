@@ -1,0 +1,314 @@
+//! One directory of a tree under way: the pair of source and target, held by descriptors.
+//!
+//! Every entry is reached from its directory's descriptors by one name, so neither the length of a path nor the renaming
+//! of a directory above matters. A deep directory that only waits for its subdirectories is let go, and reopened
+//! from the nearest directory above that is still held: device and inode show that the directory is the same.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{self, Mode, OFlags, Stat};
+use rustix::io::{self, Errno, retry_on_intr};
+
+use super::entering::Entered;
+use crate::error::Error;
+use crate::metadata::Handle;
+use crate::place::{FileId, Place};
+
+/// Directories less deep than this are held until they are complete.
+const SHALLOW: usize = 64;
+/// Of the deeper ones, one in so many is held: the descriptors of a tree thousands deep fit in usual limits (getrlimit(2))
+/// and reopening one directory opens this many at most.
+const HELD_EVERY: usize = 16;
+
+/// The descriptors of one directory on both sides.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    source: OwnedFd,
+    /// `false` where the source could be held by `O_PATH` alone: its entries cannot be read.
+    pub(crate) is_readable: bool,
+    target: OwnedFd,
+    /// The target could be held by `O_PATH` alone.
+    target_is_path: bool,
+}
+
+impl Pair {
+    pub(crate) fn source(&self) -> BorrowedFd<'_> {
+        self.source.as_fd()
+    }
+
+    pub(crate) fn target(&self) -> BorrowedFd<'_> {
+        self.target.as_fd()
+    }
+
+    pub(crate) fn source_handle(&self) -> Handle<'_> {
+        handle(self.source(), !self.is_readable)
+    }
+
+    pub(crate) fn target_handle(&self) -> Handle<'_> {
+        handle(self.target(), self.target_is_path)
+    }
+
+    pub(crate) fn new(source: (OwnedFd, bool), target: (OwnedFd, bool)) -> Self {
+        Self {
+            source: source.0,
+            is_readable: source.1,
+            target: target.0,
+            target_is_path: !target.1,
+        }
+    }
+}
+
+fn handle(fd: BorrowedFd<'_>, is_path: bool) -> Handle<'_> {
+    match is_path {
+        true => Handle::Pinned { fd, is_link: false },
+        false => Handle::Open(fd),
+    }
+}
+
+/// Opens a directory for reading, or by `O_PATH` where reading is not permitted. `true` if it can be read.
+pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool)> {
+    let no_follow = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let flags = OFlags::DIRECTORY | no_follow;
+    match place.open(OFlags::RDONLY | flags, Mode::empty()) {
+        Ok(fd) => Ok((fd, true)),
+        Err(Errno::ACCESS | Errno::PERM) => {
+            place.open(OFlags::PATH | flags, Mode::empty()).map(|fd| (fd, false))
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Opens the directory that was `expected`, or fails with ESTALE.
+fn again(
+    above: BorrowedFd<'_>,
+    name: &OsStr,
+    follow: bool,
+    expected: &Stat,
+) -> io::Result<(OwnedFd, bool)> {
+    let name = Path::new(name);
+    let opened = open(&Place::below(above, name, name), follow)?;
+    let found = retry_on_intr(|| fs::fstat(&opened.0))?;
+    match FileId::of(&found) == FileId::of(expected) {
+        true => Ok(opened),
+        false => Err(Errno::STALE),
+    }
+}
+
+/// The target of a directory.
+pub(crate) enum Target {
+    Held(Arc<Pair>),
+    Opened(OwnedFd),
+}
+
+impl AsFd for Target {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Held(pair) => pair.target(),
+            Self::Opened(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// A directory of the tree, from the making of the target until all entries are copied.
+#[derive(Debug)]
+pub(crate) struct Dir {
+    parent: Option<Arc<Dir>>,
+    depth: usize,
+    /// The name in the parent; of the root, the target's name in the directory of the operands.
+    pub(crate) name: OsString,
+    pub(crate) source_stat: Stat,
+    pub(crate) target_stat: Stat,
+    /// The target was made by this command: its names are free.
+    pub(crate) is_new: bool,
+    pub(crate) restore_bits: Option<u32>,
+    pub(crate) follows: Follows,
+    held: Mutex<Option<Arc<Pair>>>,
+    /// The listing, the batches of files given to other threads, and the subdirectories, as far as not yet complete.
+    waits_for: AtomicUsize,
+}
+
+/// Which links led to a directory: to be followed again if the directory is reopened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Follows {
+    pub(crate) source: bool,
+    pub(crate) target: bool,
+}
+
+/// A new [`Dir`].
+pub(crate) struct Start {
+    pub(crate) parent: Option<Arc<Dir>>,
+    pub(crate) name: OsString,
+    pub(crate) pair: Pair,
+    pub(crate) source_stat: Stat,
+    pub(crate) target_stat: Stat,
+    pub(crate) is_new: bool,
+    pub(crate) restore_bits: Option<u32>,
+    pub(crate) follows: Follows,
+}
+
+impl Start {
+    pub(crate) fn of(
+        parent: Option<Arc<Dir>>,
+        name: OsString,
+        source_stat: Stat,
+        entered: Entered,
+    ) -> Self {
+        let Entered { pair, target_stat, is_new, restore_bits, follows } = entered;
+        Self { parent, name, pair, source_stat, target_stat, is_new, restore_bits, follows }
+    }
+}
+
+impl Dir {
+    /// A directory that waits for its listing.
+    pub(crate) fn start(start: Start) -> Arc<Self> {
+        let Start { parent, name, pair, source_stat, target_stat, is_new, restore_bits, follows } =
+            start;
+        Arc::new(Self {
+            depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
+            parent,
+            name,
+            source_stat,
+            target_stat,
+            is_new,
+            restore_bits,
+            follows,
+            held: Mutex::new(Some(Arc::new(pair))),
+            waits_for: AtomicUsize::new(1),
+        })
+    }
+
+    pub(crate) fn parent(&self) -> Option<&Arc<Self>> {
+        self.parent.as_ref()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Pair>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The descriptors, reopened if they were let go.
+    ///
+    /// # Errors
+    /// ESTALE if another directory has the name by now.
+    pub(crate) fn pair(&self) -> io::Result<Arc<Pair>> {
+        let mut below = vec![self];
+        let mut pair = loop {
+            let dir = below[below.len() - 1];
+            let held = dir.held().clone();
+            match (held, &dir.parent) {
+                (Some(pair), _) => {
+                    below.pop();
+                    break pair;
+                }
+                (None, Some(parent)) => below.push(parent),
+                // The root is let go only when the whole tree is complete.
+                (None, None) => return Err(Errno::STALE),
+            }
+        };
+        for dir in below.into_iter().rev() {
+            pair = Arc::new(dir.reopen(&pair)?);
+        }
+        Ok(pair)
+    }
+
+    /// The target, also when the directory is complete and its descriptors are let go. The root is a name in `base`.
+    ///
+    /// # Errors
+    /// ESTALE if another directory has the name by now.
+    pub(crate) fn target_from(&self, base: BorrowedFd<'_>) -> io::Result<Target> {
+        let mut below = Vec::new();
+        let mut next = Some(self);
+        let mut target = None;
+        while let Some(dir) = next {
+            if let Some(pair) = dir.held().clone() {
+                target = Some(Target::Held(pair));
+                break;
+            }
+            below.push(dir);
+            next = dir.parent.as_deref();
+        }
+        for dir in below.into_iter().rev() {
+            let above = target.as_ref().map_or(base, AsFd::as_fd);
+            let opened = again(above, &dir.name, dir.follows.target, &dir.target_stat)?;
+            target = Some(Target::Opened(opened.0));
+        }
+        target.ok_or(Errno::STALE)
+    }
+
+    fn reopen(&self, above: &Pair) -> io::Result<Pair> {
+        let Self { name, follows, .. } = self;
+        Ok(Pair::new(
+            again(above.source(), name, follows.source, &self.source_stat)?,
+            again(above.target(), name, follows.target, &self.target_stat)?,
+        ))
+    }
+
+    /// The listing is done: a deep directory lets its descriptors go until its subdirectories need them.
+    pub(crate) fn rest(&self) {
+        if self.depth >= SHALLOW && !self.depth.is_multiple_of(HELD_EVERY) {
+            *self.held() = None;
+        }
+    }
+
+    /// The directory is complete.
+    pub(crate) fn let_go(&self) {
+        *self.held() = None;
+    }
+
+    pub(crate) fn waits_for_more(&self, things: usize) {
+        self.waits_for.fetch_add(things, Ordering::Relaxed);
+    }
+
+    /// One of the things waited for is done; `true` if that was the last.
+    pub(crate) fn is_complete_now(&self) -> bool {
+        self.waits_for.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Is the source one of the directories on the way to this one, or this one?
+    pub(crate) fn is_within(&self, source: &Stat) -> bool {
+        let mut dir = Some(self);
+        while let Some(at) = dir {
+            if FileId::of(&at.source_stat) == FileId::of(source) {
+                return true;
+            }
+            dir = at.parent.as_deref();
+        }
+        false
+    }
+
+    /// The names from the root to this directory.
+    pub(crate) fn path(&self) -> Vec<&OsStr> {
+        let mut names = Vec::with_capacity(self.depth);
+        let mut dir = self;
+        while let Some(parent) = &dir.parent {
+            names.push(dir.name.as_os_str());
+            dir = parent;
+        }
+        names.reverse();
+        names
+    }
+
+    /// The error of a directory that could not be reopened.
+    pub(crate) fn lost(&self, shown: &Path, errno: Errno) -> Error {
+        match errno {
+            Errno::STALE => Error::refusal(
+                shown,
+                "not copied: its directory was moved or replaced while being copied",
+            ),
+            errno => Error::os(shown, "cannot open its directory again", errno),
+        }
+    }
+}
+
+impl Drop for Dir {
+    /// A chain of parents thousands long is let go one after the other, not by recursion.
+    fn drop(&mut self) {
+        let mut parent = self.parent.take();
+        while let Some(dir) = parent {
+            parent = Arc::into_inner(dir).and_then(|mut dir| dir.parent.take());
+        }
+    }
+}

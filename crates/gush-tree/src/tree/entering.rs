@@ -1,0 +1,135 @@
+//! Entering a directory: both sides opened, the target made if missing.
+
+use rustix::fs::{self, FileType, Stat};
+use rustix::io::{Errno, retry_on_intr};
+
+use super::dir::{self, Follows, Pair};
+use crate::destination::strip_trailing_slashes;
+use crate::error::Error;
+use crate::events::Events;
+use crate::new_directory;
+use crate::options::{Dereference, Make, Options, Update};
+use crate::place::{Place, kind, same_file};
+use crate::quote;
+
+/// A directory to be copied.
+pub(crate) struct Entrance<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) source: Place<'a>,
+    pub(crate) source_stat: &'a Stat,
+    pub(crate) target: Place<'a>,
+    /// The directory of the target was made by this command: the name is free.
+    pub(crate) is_new: bool,
+}
+
+/// What a directory's target is.
+pub(crate) enum Existing {
+    Nothing,
+    /// A directory to copy into; a symbolic link may lead there.
+    Directory {
+        stat: Stat,
+        is_link: bool,
+    },
+    /// The source, which the options leave as it is.
+    Itself,
+}
+
+/// A directory open on both sides.
+pub(crate) struct Entered {
+    pub(crate) pair: Pair,
+    pub(crate) target_stat: Stat,
+    pub(crate) is_new: bool,
+    pub(crate) restore_bits: Option<u32>,
+    pub(crate) follows: Follows,
+}
+
+impl Entrance<'_> {
+    /// Opens the source and the target, which is made unless [`existing`](Self::existing) found a directory.
+    pub(crate) fn enter(
+        &self,
+        existing: &Existing,
+        umask: impl FnOnce() -> u32,
+        events: &mut dyn Events,
+    ) -> Result<Entered, Error> {
+        let source = self.open_source()?;
+        let mut follows =
+            Follows { source: self.options.dereference != Dereference::Never, target: false };
+        let Existing::Directory { stat: target_stat, is_link } = existing else {
+            // The name of a directory to be made may end in a slash, behind which a link would be followed.
+            let target = Place { name: strip_trailing_slashes(self.target.name), ..self.target };
+            let preserve = &self.options.preserve;
+            let bits = self.source_stat.st_mode & 0o7777;
+            let withheld = new_directory::withheld_bits(preserve, bits);
+            let made = new_directory::make(&target, bits, withheld, umask)?;
+            events.starts(self.source.shown, self.target.shown, None);
+            return Ok(Entered {
+                pair: Pair::new(source, (made.fd, made.is_readable)),
+                target_stat: made.stat,
+                is_new: true,
+                restore_bits: made.restore_bits,
+                follows,
+            });
+        };
+        follows.target = *is_link;
+        let opened = dir::open(&self.target, *is_link)
+            .map_err(|errno| Error::os(self.target.shown, "cannot open the directory", errno))?;
+        let found = retry_on_intr(|| fs::fstat(&opened.0))
+            .map_err(|errno| Error::os(self.target.shown, "cannot stat", errno))?;
+        if !same_file(&found, target_stat) {
+            let text = "skipped: it was replaced while being copied to";
+            return Err(Error::refusal(self.target.shown, text));
+        }
+        Ok(Entered {
+            pair: Pair::new(source, opened),
+            target_stat: found,
+            is_new: false,
+            restore_bits: None,
+            follows,
+        })
+    }
+
+    fn open_source(&self) -> Result<(std::os::fd::OwnedFd, bool), Error> {
+        let shown = self.source.shown;
+        let follow = self.options.dereference != Dereference::Never;
+        let opened = dir::open(&self.source, follow)
+            .map_err(|errno| Error::os(shown, "cannot open the directory", errno))?;
+        let found = retry_on_intr(|| fs::fstat(&opened.0))
+            .map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+        match same_file(&found, self.source_stat) {
+            true => Ok(opened),
+            false => Err(Error::refusal(shown, "skipped: it was replaced while being copied")),
+        }
+    }
+
+    /// The directory at the target. Everything else there is an error.
+    pub(crate) fn existing(&self) -> Result<Existing, Error> {
+        let target = self.target;
+        if self.is_new {
+            return Ok(Existing::Nothing);
+        }
+        let found = match target.stat(false) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Ok(Existing::Nothing),
+            Err(errno) => return Err(Error::os(target.shown, "cannot stat", errno)),
+        };
+        let (stat, is_link) = match kind(&found) {
+            FileType::Symlink if self.options.keep_directory_symlink => match target.stat(true) {
+                Ok(end) if kind(&end) == FileType::Directory => (end, true),
+                _ => (found, false),
+            },
+            _ => (found, false),
+        };
+        let (from, to) = (quote::always(self.source.shown), quote::always(target.shown));
+        let both = |text: String| Err(Error::about_both(target.shown, text));
+        if same_file(&stat, self.source_stat) {
+            if self.options.make == Make::HardLink || self.options.update == Update::None {
+                return Ok(Existing::Itself);
+            }
+            return both(format!("{from} and {to} are the same file"));
+        }
+        if kind(&stat) != FileType::Directory {
+            return both(format!("cannot overwrite non-directory {to} with directory {from}"));
+        }
+        Ok(Existing::Directory { stat, is_link })
+    }
+}

@@ -1,0 +1,109 @@
+//! Trees: a directory and all that is in it.
+//!
+//! A [`Walk`](walk::Walk) takes tasks from a queue, on as many threads as asked for: list a directory, copy a batch of
+//! files, enter a subdirectory. Each file is copied as an operand would be, by the descriptors of its directory. A
+//! directory gets its attributes when all below are complete.
+
+mod batch;
+pub(crate) mod dir;
+mod entering;
+mod listener;
+mod queue;
+mod shown;
+mod walk;
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Stat;
+
+pub(crate) use dir::Dir;
+use dir::Start;
+use entering::{Entrance, Existing};
+
+use crate::destination::strip_trailing_slashes;
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::{Action, Common, Done};
+use crate::metadata::umask;
+use crate::open;
+use crate::options::{Dereference, Options};
+use crate::place::{FileId, Place};
+use crate::quote;
+
+/// The directories among the operands so far.
+#[derive(Debug, Default)]
+pub(crate) struct Operands {
+    /// The first target of each source: its name, and the name as the user wrote it.
+    sources: HashMap<FileId, (PathBuf, PathBuf)>,
+    /// The targets: whoever finds one of them in a source would copy a directory into itself.
+    targets: HashSet<FileId>,
+}
+
+impl Operands {
+    /// Remembers an operand. `false` if the same directory was copied to the same target before.
+    fn remember(
+        &mut self,
+        options: &Options,
+        (source, stat): (&Place<'_>, &Stat),
+        target: &Place<'_>,
+        events: &mut dyn Events,
+    ) -> Result<bool, Error> {
+        let Some((name, shown)) = self.sources.get(&FileId::of(stat)) else {
+            let names = (target.name.to_path_buf(), target.shown.to_path_buf());
+            self.sources.insert(FileId::of(stat), names);
+            return Ok(true);
+        };
+        if (Place { name, ..*target }).is_same_entry(target) {
+            let text = "warning: source directory specified more than once";
+            events.warns(&Error::refusal(source.shown, text));
+            return Ok(false);
+        }
+        match options.dereference {
+            Dereference::Never => Err(twice(target, shown)),
+            Dereference::Named | Dereference::Always => Ok(true),
+        }
+    }
+}
+
+fn twice(target: &Place<'_>, earlier: &Path) -> Error {
+    let (new, old) = (quote::always(target.shown), quote::always(earlier));
+    let text = format!("will not create hard link {new} to directory {old}");
+    Error::about_both(target.shown, text)
+}
+
+/// Copies a directory that the user named.
+pub(crate) fn copy(
+    common: &Common<'_>,
+    operands: &mut Operands,
+    (source, source_stat): (Place<'_>, &Stat),
+    target: Place<'_>,
+    events: &mut dyn Events,
+) -> Result<Done, Error> {
+    let options = common.options;
+    let entrance = Entrance { options, source, source_stat, target, is_new: false };
+    let existing = entrance.existing()?;
+    if let Existing::Itself = existing {
+        return Ok(Done::new(Action::Skipped));
+    }
+    if !operands.remember(options, (&source, source_stat), &target, events)? {
+        return Ok(Done::new(Action::Skipped));
+    }
+    let entered = entrance.enter(&existing, umask, events)?;
+    events.enters_tree(source.shown, target.shown);
+    operands.targets.insert(FileId::of(&entered.target_stat));
+    let name = strip_trailing_slashes(target.name);
+    let root = Dir::start(Start::of(None, name.into(), *source_stat, entered));
+    // Below, only -L follows links.
+    let mut below = options.clone();
+    if below.dereference == Dereference::Named {
+        below.dereference = Dereference::Never;
+    }
+    let common = Common { options: &below, ..*common };
+    let complete =
+        walk::Walk::new(&common, operands, root, (source.shown, target.shown), events).run();
+    if options.sync {
+        open::sync_parent(&target)?;
+    }
+    Ok(Done { complete, ..Done::new(Action::Directory) })
+}

@@ -1,0 +1,99 @@
+//! The work left in a tree, for several threads.
+//!
+//! The last task added is taken first: the tree is walked depth first, so few directories are under way at once.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::batch::Batch;
+use super::dir::{Dir, Pair};
+
+/// A part of the work.
+pub(crate) enum Task {
+    /// Copy these files of a directory.
+    Files(Arc<Dir>, Batch),
+    /// Copy these subdirectories: one is taken, and the rest goes back.
+    Directories(Arc<Dir>, Batch),
+    /// List the directory from where the descriptors, if any, have come to.
+    List(Arc<Dir>, Option<Arc<Pair>>),
+}
+
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    tasks: Vec<Task>,
+    /// Threads at work on a task.
+    busy: usize,
+    /// Threads that wait for a task.
+    idle: usize,
+    /// All threads.
+    threads: usize,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A queue with the first task, for the thread that made it.
+    pub(crate) fn start(first: Task) -> Self {
+        let state = State { tasks: vec![first], threads: 1, ..State::default() };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Adds a task; `true` if the caller shall start one more thread, `most` in all.
+    pub(crate) fn add(&self, task: Task, most: usize) -> bool {
+        let mut state = self.lock();
+        state.tasks.push(task);
+        let wants_thread = state.idle == 0 && state.threads < most;
+        if wants_thread {
+            state.threads += 1;
+        }
+        let has_idle = state.idle > 0;
+        drop(state);
+        if has_idle {
+            self.changed.notify_one();
+        }
+        wants_thread
+    }
+
+    /// A thread asked for by [`add`](Self::add) could not be started.
+    pub(crate) fn leave(&self) {
+        self.lock().threads -= 1;
+    }
+
+    /// The next task, or `None` once all work is done. The task is under way until `Busy` is dropped.
+    pub(crate) fn take(&self) -> Option<(Task, Busy<'_>)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop() {
+                state.busy += 1;
+                return Some((task, Busy(self)));
+            }
+            if state.busy == 0 {
+                return None;
+            }
+            state.idle += 1;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
+        }
+    }
+}
+
+/// A task under way. Dropped when all that it leads to has been added, also by a panic.
+pub(crate) struct Busy<'q>(&'q Queue);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.busy -= 1;
+        let all_done = state.busy == 0 && state.tasks.is_empty();
+        drop(state);
+        if all_done {
+            self.0.changed.notify_all();
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Copies of trees by the library: what arrives, and what is told.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use gush_test as _;
+use gush_tree::{
+    Action, Copier, Dereference, Done, Error, Events, ModeRule, Options, Place, Specials,
+};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::path::Arg;
+
+fn recursive() -> Options {
+    let mut options = Options::default();
+    options.recursive = true;
+    options.dereference = Dereference::Never;
+    options.specials = Specials::Recreate;
+    options
+}
+
+fn archive(threads: usize) -> Options {
+    let mut options = recursive();
+    options.moving.threads = threads;
+    options.preserve.mode = ModeRule::Keep;
+    options.preserve.owner = true;
+    options.preserve.times = true;
+    options.preserve.links = true;
+    options
+}
+
+/// Everything that was told.
+#[derive(Default)]
+struct Told {
+    ended: Vec<(PathBuf, Result<Action, String>)>,
+    warnings: Vec<String>,
+}
+
+impl Events for Told {
+    fn entry_ended(&mut self, source: &Path, _target: &Path, result: &Result<Done, Error>) {
+        let result = result.as_ref().map(|done| done.action).map_err(ToString::to_string);
+        self.ended.push((source.to_path_buf(), result));
+    }
+
+    fn warns(&mut self, warning: &Error) {
+        self.warnings.push(warning.to_string());
+    }
+}
+
+fn copy(options: &Options, source: &Path, target: &Path) -> (Result<Done, Error>, Told) {
+    let mut told = Told::default();
+    let result = Copier::new(options).copy(Place::here(source), Place::here(target), &mut told);
+    (result, told)
+}
+
+fn entries(root: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(root).unwrap().to_path_buf());
+            if fs::symlink_metadata(&path).unwrap().is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_directory_is_refused_unless_directories_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (result, _) = copy(&Options::default(), dir.path(), &dir.path().join("copy"));
+    assert!(result.unwrap_err().to_string().ends_with("omitting directory: -r copies directories"));
+}
+
+#[test]
+fn each_entry_is_told_once_and_the_root_is_the_result() {
+    for threads in [1, 4] {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+        fs::create_dir_all(source.join("x/y")).unwrap();
+        fs::write(source.join("f"), "f").unwrap();
+        fs::write(source.join("x/g"), "g").unwrap();
+        symlink("nowhere", source.join("x/y/l")).unwrap();
+        let (result, mut told) = copy(&archive(threads), &source, &target);
+        let done = result.unwrap();
+        assert!(done.complete);
+        assert_eq!(done.action, Action::Directory);
+        told.ended.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected = [
+            ("f", Action::Copied),
+            ("x", Action::Directory),
+            ("x/g", Action::Copied),
+            ("x/y", Action::Directory),
+            ("x/y/l", Action::SymbolicLinked),
+        ];
+        let expected: Vec<_> =
+            expected.into_iter().map(|(name, action)| (source.join(name), Ok(action))).collect();
+        assert_eq!(told.ended, expected);
+        assert!(told.warnings.is_empty(), "{:?}", told.warnings);
+        assert_eq!(entries(&source), entries(&target));
+    }
+}
+
+#[test]
+fn an_entry_that_fails_is_told_and_the_others_are_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    for name in ["ok", "taken", "z"] {
+        fs::create_dir_all(source.join(name)).unwrap();
+        fs::write(source.join(name).join("f"), name).unwrap();
+    }
+    fs::create_dir(&target).unwrap();
+    fs::write(target.join("taken"), "a file").unwrap();
+    let (result, told) = copy(&archive(2), &source, &target);
+    assert!(!result.unwrap().complete);
+    let failed: Vec<_> = told.ended.iter().filter(|(_, result)| result.is_err()).collect();
+    let (from, to) = (source.join("taken"), target.join("taken"));
+    let text = format!(
+        "cannot overwrite non-directory '{}' with directory '{}'",
+        to.display(),
+        from.display()
+    );
+    assert_eq!(failed, [&(from, Err(text))]);
+    assert_eq!(fs::read_to_string(target.join("ok/f")).unwrap(), "ok");
+    assert_eq!(fs::read_to_string(target.join("z/f")).unwrap(), "z");
+    assert_eq!(fs::read_to_string(to).unwrap(), "a file");
+}
+
+#[test]
+fn a_flat_directory_is_shared_by_threads_and_nothing_comes_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    for number in 0..5_000 {
+        fs::write(source.join(format!("file-{number}")), number.to_string()).unwrap();
+    }
+    let (result, told) = copy(&archive(4), &source, &target);
+    assert!(result.unwrap().complete);
+    assert_eq!(told.ended.len(), 5_000);
+    for number in 0..5_000 {
+        let text = fs::read_to_string(target.join(format!("file-{number}"))).unwrap();
+        assert_eq!(text, number.to_string());
+    }
+    assert_eq!(entries(&target).len(), 5_000);
+}
+
+#[test]
+fn names_of_one_file_stay_names_of_one_file_on_any_number_of_threads() {
+    for threads in [1, 2, 8] {
+        let dir = tempfile::tempdir().unwrap();
+        let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+        for part in 0..10 {
+            fs::create_dir_all(source.join(part.to_string())).unwrap();
+        }
+        for file in 0..50 {
+            let first = source.join(format!("0/{file}"));
+            fs::write(&first, file.to_string()).unwrap();
+            for part in 1..10 {
+                fs::hard_link(&first, source.join(format!("{part}/{file}"))).unwrap();
+            }
+        }
+        let (result, told) = copy(&archive(threads), &source, &target);
+        assert!(result.unwrap().complete);
+        let made = |action| told.ended.iter().filter(|(_, done)| *done == Ok(action)).count();
+        assert_eq!((made(Action::Copied), made(Action::HardLinked)), (50, 450));
+        for file in 0..50 {
+            let about = |part: i32| fs::metadata(target.join(format!("{part}/{file}"))).unwrap();
+            assert!((0..10).all(|part| about(part).ino() == about(0).ino()));
+            assert_eq!(about(0).nlink(), 10);
+            assert_eq!(
+                fs::read_to_string(target.join(format!("9/{file}"))).unwrap(),
+                file.to_string()
+            );
+        }
+    }
+}
+
+fn open(dir: impl AsFd, name: impl Arg, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+    openat(dir, name, flags, Mode::RUSR)
+}
+
+/// Makes a chain of directories, each in the one before, with a file at the end.
+fn chain(root: &Path, name: &str, depth: usize) {
+    fs::create_dir(root).unwrap();
+    let mut at = open(CWD, root, OFlags::DIRECTORY).unwrap();
+    for _ in 0..depth {
+        mkdirat(&at, name, Mode::RWXU).unwrap();
+        at = open(&at, name, OFlags::DIRECTORY).unwrap();
+    }
+    let end = open(&at, "end", OFlags::CREATE | OFlags::WRONLY).unwrap();
+    rustix::io::write(&end, b"the end").unwrap();
+}
+
+/// The depth of a chain, and what its end holds. The chain is removed.
+fn unchain(root: &Path, name: &str) -> (usize, String) {
+    let mut depth = 0;
+    let mut text = String::new();
+    loop {
+        let top = open(CWD, root, OFlags::DIRECTORY).unwrap();
+        if open(&top, name, OFlags::DIRECTORY).is_err() {
+            let end = open(&top, "end", OFlags::RDONLY).unwrap();
+            fs::File::from(end).read_to_string(&mut text).unwrap();
+            unlinkat(&top, "end", AtFlags::empty()).unwrap();
+            unlinkat(CWD, root, AtFlags::REMOVEDIR).unwrap();
+            return (depth, text);
+        }
+        depth += 1;
+        // The rest of the chain moves one level up, whatever its length.
+        let aside = root.with_extension("aside");
+        renameat(&top, name, CWD, &aside).unwrap();
+        unlinkat(CWD, root, AtFlags::REMOVEDIR).unwrap();
+        renameat(CWD, &aside, CWD, root).unwrap();
+    }
+}
+
+#[test]
+fn a_tree_thousands_deep_is_copied_beyond_the_longest_path() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    let name = "a directory with a long name";
+    chain(&source, name, 2_000);
+    let (result, told) = copy(&archive(2), &source, &target);
+    assert!(result.unwrap().complete, "{:?}", told.warnings);
+    assert_eq!(unchain(&source, name), (2_000, "the end".to_owned()));
+    assert_eq!(unchain(&target, name), (2_000, "the end".to_owned()));
+}
+
+#[test]
+fn names_that_are_no_text_are_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    let odd = OsStr::from_bytes(b"\xff \n\x80");
+    fs::create_dir_all(source.join(odd)).unwrap();
+    fs::write(source.join(odd).join(odd), "odd").unwrap();
+    assert!(copy(&archive(2), &source, &target).0.unwrap().complete);
+    assert_eq!(fs::read_to_string(target.join(odd).join(odd)).unwrap(), "odd");
+}
+
+#[test]
+fn a_link_out_of_the_target_is_written_through_only_if_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target, outside] = ["a", "b", "outside"].map(|name| dir.path().join(name));
+    for root in [&source, &target] {
+        fs::create_dir_all(root.join("d")).unwrap();
+    }
+    fs::write(source.join("d/f"), "new").unwrap();
+    fs::write(&outside, "guarded").unwrap();
+    for link in [Path::new("../../outside"), outside.as_path()] {
+        symlink(link, target.join("d/f")).unwrap();
+        let mut options = recursive();
+        let (result, told) = copy(&options, &source, &target);
+        assert!(!result.unwrap().complete);
+        let text = format!(
+            "{}: not written through a symbolic link out of the target's tree \
+             (--remove-destination replaces the link, --no-confine follows it)",
+            target.join("d/f").display()
+        );
+        assert!(told.ended.contains(&(source.join("d/f"), Err(text))), "{:?}", told.ended);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "guarded");
+        options.confine = false;
+        assert!(copy(&options, &source, &target).0.unwrap().complete);
+        assert_eq!(fs::read_to_string(&outside).unwrap(), "new");
+        fs::write(&outside, "guarded").unwrap();
+        fs::remove_file(target.join("d/f")).unwrap();
+    }
+}
+
+#[test]
+fn a_link_within_the_target_is_written_through() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    for root in [&source, &target] {
+        fs::create_dir_all(root.join("d")).unwrap();
+    }
+    fs::write(source.join("d/f"), "new").unwrap();
+    fs::write(target.join("other"), "old").unwrap();
+    symlink("../other", target.join("d/f")).unwrap();
+    assert!(copy(&recursive(), &source, &target).0.unwrap().complete);
+    assert_eq!(fs::read_to_string(target.join("other")).unwrap(), "new");
+    assert!(fs::symlink_metadata(target.join("d/f")).unwrap().is_symlink());
+}
+
+#[test]
+fn a_linked_directory_in_the_target_is_entered_only_if_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("d")).unwrap();
+    fs::write(source.join("d/f"), "new").unwrap();
+    fs::create_dir_all(target.join("real")).unwrap();
+    symlink("real", target.join("d")).unwrap();
+    let mut options = recursive();
+    assert!(!copy(&options, &source, &target).0.unwrap().complete);
+    assert!(!target.join("real/f").exists());
+    options.keep_directory_symlink = true;
+    assert!(copy(&options, &source, &target).0.unwrap().complete);
+    assert_eq!(fs::read_to_string(target.join("real/f")).unwrap(), "new");
+}
