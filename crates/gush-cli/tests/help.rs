@@ -72,6 +72,7 @@ fn help_of_lab_is_as_agreed() {
     agrees_with_golden(&["lab", "export", "--help"], "lab-export.txt");
     agrees_with_golden(&["lab", "import", "--help"], "lab-import.txt");
     agrees_with_golden(&["lab", "report", "--help"], "lab-report.txt");
+    agrees_with_golden(&["lab", "run", "--help"], "lab-run.txt");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::runner::Conditions;
 /// and pinning are not the next one's; the runner takes the cases of a round in turn.
 pub trait Case {
     /// The suite it belongs to.
-    fn suite(&self) -> &'static str;
+    fn suite(&self) -> &str;
 
     /// Its name, unique in the suite.
     fn name(&self) -> &str;

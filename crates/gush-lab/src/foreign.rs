@@ -1,4 +1,4 @@
-//! What only C has: its streams, whole files mapped at once, the page cache asked, the kernel's own test.
+//! What only C has: its streams, whole files mapped at once, the page cache asked, the kernel's own test, wait4(2).
 //!
 //! The one room of these suites with `unsafe`; everything that the engine can do is left to the engine.
 #![allow(unsafe_code)]
@@ -8,11 +8,15 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::ExitStatus;
 use std::ptr::{self, NonNull};
 
 use libc::{c_int, c_void};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::runner::Usage;
 
 /// A stream of the C library (fopen(3)), closed when dropped.
 struct Stream(NonNull<libc::FILE>);
@@ -176,6 +180,42 @@ fn mincore(file: &File) -> io::Result<u64> {
         return Err(io::Error::last_os_error());
     }
     Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64)
+}
+
+/// Takes an ended child away: how it ended, and what it used together with the children that it waited for (wait4(2)).
+///
+/// Blocks for as long as the child runs.
+pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
+    let child = libc::pid_t::try_from(child).map_err(io::Error::other)?;
+    let mut status: c_int = 0;
+    // SAFETY: a structure of numbers, of which each may be zero.
+    let mut used: libc::rusage = unsafe { std::mem::zeroed() };
+    loop {
+        // SAFETY: the kernel writes one number and one structure, which both live longer than the call.
+        let answer = unsafe { libc::wait4(child, &raw mut status, 0, &raw mut used) };
+        if answer == child {
+            return Ok((ExitStatus::from_raw(status), usage(&used)));
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+fn usage(used: &libc::rusage) -> Usage {
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
+    Usage {
+        user_s: seconds(used.ru_utime),
+        system_s: seconds(used.ru_stime),
+        // The kernel counts it in KiB (getrusage(2)).
+        peak_bytes: count(used.ru_maxrss) << 10,
+        minor_faults: count(used.ru_minflt),
+        major_faults: count(used.ru_majflt),
+        switches: count(used.ru_nvcsw),
+        preemptions: count(used.ru_nivcsw),
+    }
 }
 
 /// `struct gup_test` (`mm/gup_test.h`).

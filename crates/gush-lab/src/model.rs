@@ -21,6 +21,7 @@ use serde_json::Value;
 /// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, whatever backs them), `drop_ns_per_page` |
 /// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
 /// | `relay` | `peer`, `connections`, `cpu_s_per_gib` |
+/// | `run`, and those of case files | `command`, `parameter NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count) |
 ///
 /// ```
 /// let measured = gush_lab::model::Measured { gib_per_s: Some(4.5), ..Default::default() }

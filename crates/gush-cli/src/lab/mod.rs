@@ -9,6 +9,7 @@ mod limit;
 mod once;
 mod report;
 mod reporting;
+mod run;
 mod screen;
 mod session;
 mod suites;
@@ -46,6 +47,7 @@ enum Part {
     Export(export::Options),
     Import(import::Options),
     Report(report::Options),
+    Run(Box<run::Options>),
 }
 
 /// The arguments: a suite with its own, or one of the commands that are written by hand.
@@ -92,5 +94,6 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Part::Export(options) => export::run(&options),
         Part::Import(options) => import::run(&options),
         Part::Report(options) => report::run(&options),
+        Part::Run(options) => run::run(&options),
     }
 }

@@ -7,10 +7,13 @@ use gush_lab::runner::Event;
 
 use crate::talk::{Talker, columns, shortened, write_line};
 
+/// Says of a round, counted from 1, how far the run is.
+pub type Outlook = Box<dyn Fn(u32) -> String>;
+
 /// Standard output for figures, standard error for talk.
 pub struct Screen {
     talker: Talker,
-    rounds: u32,
+    outlook: Outlook,
     shows_progress: bool,
     write_error: Option<io::Error>,
 }
@@ -18,8 +21,9 @@ pub struct Screen {
 impl Screen {
     /// A screen for a run of so many rounds.
     pub fn new(talker: Talker, rounds: u32) -> Self {
+        let outlook: Outlook = Box::new(move |round| format!("round {round} of {rounds}"));
         let shows_progress = io::stderr().is_terminal();
-        Self { talker, rounds, shows_progress, write_error: None }
+        Self { talker, outlook, shows_progress, write_error: None }
     }
 
     /// Shows an event, and returns its sample if there is one.
@@ -45,10 +49,20 @@ impl Screen {
         self.clear();
         let line = match round {
             0 => format!("warming up: {case}"),
-            _ => format!("round {round} of {}: {case}", self.rounds),
+            _ => format!("{}: {case}", (self.outlook)(round)),
         };
         // A line that wraps cannot be cleared.
         self.talker.print(shortened(&line, columns().saturating_sub(1)));
+    }
+
+    /// Shows what `outlook` says from now on.
+    pub fn set_outlook(&mut self, outlook: Outlook) {
+        self.outlook = outlook;
+    }
+
+    /// Could a line not be printed?
+    pub fn is_broken(&self) -> bool {
+        self.write_error.is_some()
     }
 
     /// Removes the line of progress.

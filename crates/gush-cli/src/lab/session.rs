@@ -10,7 +10,7 @@ use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::machine;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
-use gush_lab::runner::{Conditions, End, Runner, interrupt};
+use gush_lab::runner::{Conditions, Course, End, Event, Outcome, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
 use gush_tree::quote;
@@ -80,13 +80,18 @@ pub struct Session {
 impl Session {
     /// Looks at the machine, and warns of doubtful figures.
     pub fn begin(talker: Talker, keep: &Keep) -> Self {
+        Self::begin_under(talker, keep, Conditions::look)
+    }
+
+    /// As [`begin`](Self::begin), under conditions that `look` finds.
+    pub fn begin_under(talker: Talker, keep: &Keep, look: impl FnOnce() -> Conditions) -> Self {
         if let Err(error) = interrupt::watch() {
             talker.say(format_args!(
                 "cannot watch for signals: {}; an interrupt will lose the samples",
                 os_text(&error)
             ));
         }
-        let conditions = Conditions::look();
+        let conditions = look();
         let watch = Watch::begin();
         let warnings = watch.before(&conditions);
         say_all(&talker, &warnings);
@@ -155,14 +160,39 @@ impl Session {
         rounds: u32,
         limits: Limits,
         screen: &mut Screen,
-        mut show: impl FnMut(&mut Screen, &Sample),
+        show: impl FnMut(&mut Screen, &Sample),
     ) {
         self.store();
         self.wanted += cases.len() * rounds as usize;
-        let mut recording = self.recording.take();
         let Limits { time, end } = limits;
-        let runner = Runner { conditions: &self.conditions, rounds, time, end };
-        let outcome = runner.run(cases, |event| {
+        let conditions = self.conditions.clone();
+        let runner = Runner { conditions: &conditions, rounds, time, end };
+        self.take(cases, |tell| runner.run(cases, tell), screen, show);
+    }
+
+    /// Measures `cases` in rounds as `course` has them, and passes every sample to `show`.
+    pub fn measure_on(
+        &mut self,
+        cases: &[Box<dyn Case>],
+        course: &mut dyn Course,
+        screen: &mut Screen,
+        show: impl FnMut(&mut Screen, &Sample),
+    ) {
+        self.store();
+        let conditions = self.conditions.clone();
+        let runner = Runner { conditions: &conditions, rounds: u32::MAX, time: None, end: None };
+        self.take(cases, |tell| runner.run_on(course, cases, tell), screen, show);
+    }
+
+    fn take(
+        &mut self,
+        cases: &[Box<dyn Case>],
+        run: impl FnOnce(&mut dyn FnMut(Event<'_>)) -> Outcome,
+        screen: &mut Screen,
+        mut show: impl FnMut(&mut Screen, &Sample),
+    ) {
+        let mut recording = self.recording.take();
+        let outcome = run(&mut |event| {
             let Some(sample) = screen.tell(event) else { return };
             show(screen, sample);
             if let Some(Err(error)) = recording.as_mut().map(|recording| recording.add(sample)) {
@@ -256,11 +286,10 @@ impl Ended {
 
         say_all(&self.talker, &self.warnings);
         if self.run.interrupted {
-            self.talker.say(format_args!(
-                "interrupted: {} samples of {} were taken",
-                self.run.samples.len(),
-                self.wanted
-            ));
+            let taken = self.run.samples.len();
+            // How many rounds a course has is known in the end.
+            let of = if self.wanted > 0 { format!(" of {}", self.wanted) } else { String::new() };
+            self.talker.say(format_args!("interrupted: {taken} samples{of} were taken"));
         }
         if let Some(store) = self.store.as_ref().filter(|_| self.is_kept) {
             self.talker.say(format_args!(

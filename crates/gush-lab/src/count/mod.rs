@@ -18,7 +18,7 @@ mod trace;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 
 use crate::Error;
 use fds::{Files, Kind};
@@ -44,6 +44,32 @@ pub struct Count {
     pub in_all: Calls,
 }
 
+/// `command` as a process that lets itself be traced first: `gush lab once --traced command -- WORDS`, with `gush` as
+/// the program.
+#[must_use]
+pub fn gated(gush: &Path, command: &Command) -> Command {
+    let mut gated = Command::new(gush);
+    gated.args(["lab", "once", "--traced", "command", "--"]);
+    gated.arg(command.get_program()).args(command.get_args());
+    gated
+}
+
+/// Counts the calls of a [gated](gated) command and of all processes that it starts, from its `execve` on: how it ended, and
+/// the calls by name.
+///
+/// # Errors
+/// Why it could not be traced.
+pub fn of_tree(command: Command) -> Result<(ExitStatus, Calls), Error> {
+    let mut calls = Calls::new();
+    let output = trace::run(command, None, |_, stop| match stop {
+        trace::Stop::Executed => add(&mut calls, "execve"),
+        trace::Stop::Calls(number, arguments) => {
+            add(&mut calls, &calls::of(number, &arguments).name);
+        }
+    })?;
+    Ok((output.status, calls))
+}
+
 /// Counts the calls of `program lab once WORDS`, which copies `source` to `target`.
 ///
 /// The traced process and its tracer share a processor: every call stops the one and wakes the other,
@@ -60,6 +86,7 @@ pub fn of(
 ) -> Result<Count, Error> {
     let mut command = Command::new(program);
     command.args(["lab", "once", "--traced"]).args(words);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut files = Files::new(source, target);
     let mut count = Count::default();
     let output = trace::run(command, processor, |pid, call| match call {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output};
 use std::thread;
 
 use nix::errno::Errno;
@@ -27,7 +27,9 @@ pub(super) enum Stop {
     Calls(u64, [u64; 6]),
 }
 
-/// Runs `command`, whose process enters the gate, and tells of its stops, thread by thread.
+/// Runs `command`, whose process enters the gate, and tells of the stops of all its threads and children.
+///
+/// What it prints into pipes is read after its end: little enough to fit.
 pub(super) fn run(
     command: Command,
     processor: Option<usize>,
@@ -48,7 +50,6 @@ pub(super) fn run(
 }
 
 fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Error> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child =
         command.spawn().map_err(|error| Error::failed("cannot start the traced process", error))?;
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
@@ -144,6 +145,8 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             | Options::PTRACE_O_TRACEEXEC
             | Options::PTRACE_O_TRACESECCOMP
             | Options::PTRACE_O_TRACECLONE
+            | Options::PTRACE_O_TRACEFORK
+            | Options::PTRACE_O_TRACEVFORK
             | Options::PTRACE_O_EXITKILL;
         ptrace::setoptions(self.leader, options)
     }
@@ -176,7 +179,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
         Ok(())
     }
 
-    /// What it printed; little enough to have fitted into the pipes.
+    /// What it printed into pipes.
     fn output(mut self) -> Result<Output, Error> {
         let read = |from: Option<&mut dyn Read>| {
             let mut bytes = Vec::new();

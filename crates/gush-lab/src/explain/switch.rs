@@ -81,7 +81,7 @@ struct Recorded {
 }
 
 impl Case for Recorded {
-    fn suite(&self) -> &'static str {
+    fn suite(&self) -> &str {
         self.case.suite()
     }
 

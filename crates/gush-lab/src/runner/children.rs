@@ -3,13 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, Output};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open,
+    pidfd_send_signal, waitid,
+};
 
-use super::interrupt;
-use crate::{Error, once};
+use super::{Usage, interrupt};
+use crate::{Error, foreign, once};
 
 static RUNNING: Mutex<Vec<Weak<OwnedFd>>> = Mutex::new(Vec::new());
 
@@ -31,6 +36,7 @@ fn running() -> MutexGuard<'static, Vec<Weak<OwnedFd>>> {
 pub struct Running {
     child: Option<Child>,
     name: String,
+    leads_group: bool,
     // A descriptor, because a number could be another process's by the time of the signal.
     _handle: Option<Arc<OwnedFd>>,
 }
@@ -60,6 +66,18 @@ pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Runni
 /// # Errors
 /// [`Error::Failed`] when it cannot be started, [`Error::Refused`] once the run was interrupted.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
+    spawn(command, false)
+}
+
+/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all that it started.
+///
+/// # Errors
+/// As [`start`].
+pub fn start_group(command: &mut Command) -> Result<Running, Error> {
+    spawn(command.process_group(0), true)
+}
+
+fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut running = running();
     if interrupt::requested() {
@@ -73,7 +91,7 @@ pub fn start(command: &mut Command) -> Result<Running, Error> {
         .map(Arc::new);
     running.retain(|handle| handle.strong_count() > 0);
     running.extend(handle.iter().map(Arc::downgrade));
-    Ok(Running { child: Some(child), name, _handle: handle })
+    Ok(Running { child: Some(child), name, leads_group, _handle: handle })
 }
 
 /// Kills every process that [`start`] started and nobody has waited for.
@@ -101,10 +119,52 @@ impl Running {
             .wait_with_output()
             .map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))
     }
+
+    /// Waits for the end: when that was, how the process ended, and what it used together with the children that it
+    /// waited for. Its pipes are closed here.
+    ///
+    /// # Errors
+    /// What waiting answers.
+    pub fn finish_used(mut self) -> Result<(Instant, ExitStatus, Usage), Error> {
+        let ended = self.wait_for_end();
+        let ended_at = Instant::now();
+        if interrupt::requested() {
+            self.end_group();
+        }
+        let number = self.child().id();
+        // Taken away here, and not by whoever drops the child.
+        drop(self.child.take());
+        let used = ended.and_then(|()| foreign::wait4(number));
+        let (status, usage) =
+            used.map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))?;
+        Ok((ended_at, status, usage))
+    }
+
+    fn pid(&self) -> Option<Pid> {
+        let child = self.child.as_ref()?;
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Waits, and leaves the ended process where it is: its number stays its own.
+    fn wait_for_end(&self) -> std::io::Result<()> {
+        let Some(pid) = self.pid() else { return Ok(()) };
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options))?;
+        Ok(())
+    }
+
+    /// Kills the group of a leader that nobody has waited for yet, so the group's number is still its own.
+    fn end_group(&self) {
+        if let Some(pid) = self.pid().filter(|_| self.leads_group) {
+            // Fails only when all of them are gone.
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
+        self.end_group();
         if let Some(mut child) = self.child.take() {
             // Both fail only when it is gone already.
             let _ = child.kill();

@@ -3,6 +3,7 @@
 pub mod children;
 mod conditions;
 pub mod interrupt;
+mod usage;
 
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use crate::case::Case;
 use crate::model::{Failure, Sample};
 
 pub use conditions::Conditions;
+pub use usage::{Usage, start_bytes};
 
 /// What happens while cases run.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +55,21 @@ pub struct Outcome {
     pub failures: Vec<Failure>,
     /// Whether that is all that was asked for.
     pub end: End,
+}
+
+/// The course of a run: whether another round is wanted.
+pub trait Course {
+    /// Shall `round` begin, after `samples`?
+    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool;
+}
+
+/// All rounds.
+struct Whole;
+
+impl Course for Whole {
+    fn goes_on(&mut self, _round: u32, _samples: &[Sample]) -> bool {
+        true
+    }
 }
 
 /// How to run cases.
@@ -98,10 +115,24 @@ impl Runner<'_> {
     /// A case that fails is told of once, and left out from then on. An [`interrupt`] ends the run
     /// at the next opportunity, with what there is.
     pub fn run(&self, cases: &[Box<dyn Case>], tell: impl FnMut(Event<'_>)) -> Outcome {
+        self.run_on(&mut Whole, cases, tell)
+    }
+
+    /// As [`run`](Self::run), with the number of rounds left to `course`; more rounds than
+    /// [`rounds`](Self::rounds) are never taken.
+    pub fn run_on(
+        &self,
+        course: &mut dyn Course,
+        cases: &[Box<dyn Case>],
+        tell: impl FnMut(Event<'_>),
+    ) -> Outcome {
         let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: End::Whole };
         let mut pass = Pass { runner: self, begun: Instant::now(), outcome, tell };
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
         for round in 0..=self.rounds {
+            if round > 0 && !course.goes_on(round, &pass.outcome.samples) {
+                break;
+            }
             if let Err(end) = pass.round(&mut left, round) {
                 pass.outcome.end = end;
                 break;

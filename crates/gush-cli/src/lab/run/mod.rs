@@ -1,0 +1,252 @@
+//! `gush lab run`: any commands as contenders.
+
+mod options;
+
+use std::cell::{Cell, OnceCell};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use gush_lab::Error;
+use gush_lab::contend::{self, Absent, Pace, Paced, Standing, show};
+use gush_lab::csv::{field, figure};
+use gush_lab::model::{Run, Sample};
+use gush_lab::runner::{Conditions, Course};
+use gush_lab::transfer;
+use gush_tree::quote;
+use serde_json::Value;
+
+use super::reporting;
+use super::screen::{Outlook, Screen};
+use super::session::{Ended, Session};
+use crate::files::takes_text_in_its_directory;
+use crate::talk::{Talker, os_text};
+use options::Bout;
+pub use options::Options;
+
+pub fn run(options: &Options) -> ExitCode {
+    let talker = Talker::new("gush lab run");
+    match compare(options, &talker) {
+        Ok(status) => status,
+        Err(why) => talker.fail(why),
+    }
+}
+
+fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
+    let told = |error: Error| error.told();
+    let files = options.exports().map(|(path, _)| path);
+    let named = files.into_iter().flatten().chain(&options.report).filter(|path| !is_stdout(path));
+    for path in named {
+        takes_text_in_its_directory(path)?;
+    }
+    let bouts = options.bouts().map_err(told)?;
+    for bout in &bouts {
+        bout.comparison.check().map_err(told)?;
+        options.pace(1, bout.runs).map_err(told)?;
+    }
+    // A reader that leaves is an error of writing: the files are removed, and the cleanups run.
+    gush_process::ignore_sigpipe();
+    let mut session = Session::begin_under(talker.clone(), &options.keep, any_processor);
+    let mut screen = Screen::new(talker.clone(), 0);
+    let mut standings = Vec::new();
+    if options.csv {
+        screen.print(CSV_HEADER);
+    }
+    for bout in &bouts {
+        if session.is_interrupted() || screen.is_broken() {
+            break;
+        }
+        standings.push(measure(bout, options, talker, &mut session, &mut screen));
+    }
+    let ended = session.end();
+    if options.json {
+        screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
+    }
+    conclude(options, talker, &ended, &standings, screen)
+}
+
+/// Contenders run where the kernel puts them.
+fn any_processor() -> Conditions {
+    Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() }
+}
+
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn outlook(pace: Pace) -> Outlook {
+    let begun = OnceCell::new();
+    Box::new(move |round| {
+        let begun: &Instant = begun.get_or_init(Instant::now);
+        let of = if pace.least == pace.most { format!(" of {}", pace.most) } else { String::new() };
+        match pace.left(round, begun.elapsed()) {
+            Some(left) => format!("round {round}{of}, about {} s left", left.as_secs() + 1),
+            None => format!("round {round}{of}"),
+        }
+    })
+}
+
+/// A course that ends when nobody reads the samples any more.
+struct WhileRead<'a> {
+    course: Paced,
+    is_broken: &'a Cell<bool>,
+}
+
+impl Course for WhileRead<'_> {
+    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
+        !self.is_broken.get() && self.course.goes_on(round, samples)
+    }
+}
+
+/// Measures one comparison, and shows its figures.
+fn measure(
+    bout: &Bout,
+    options: &Options,
+    talker: &Talker,
+    session: &mut Session,
+    screen: &mut Screen,
+) -> Vec<Standing> {
+    let Bout { title, comparison, runs, aims } = bout;
+    let contest = comparison.contest().and_then(|contest| {
+        let pace = options.pace(contest.cases.len(), *runs)?;
+        Ok((contest, pace))
+    });
+    let (contest, pace) = match contest {
+        Ok(ready) => ready,
+        Err(error) => {
+            session.leave_out(&comparison.suite, &error);
+            return Vec::new();
+        }
+    };
+    if let (Some(title), true) = (title, options.shows_tables()) {
+        screen.print(&format!("\n{title}"));
+    }
+    for Absent { label, program } in &contest.absent {
+        talker.say(format_args!("{label}: {program} is not installed: left out"));
+    }
+    contest.notes.iter().for_each(|note| talker.say(note));
+    screen.set_outlook(outlook(pace));
+    let is_broken = Cell::new(false);
+    let course = Paced::new(pace, contest.baseline());
+    let mut course = WhileRead { course, is_broken: &is_broken };
+    session.expect(&contest.cases);
+    session.measure_on(&contest.cases, &mut course, screen, |screen, sample| {
+        if options.csv {
+            screen.print(&csv_row(sample));
+            is_broken.set(screen.is_broken());
+        }
+    });
+    let agreement = contest.agreement();
+    contest.end(|error| talker.say(error.told()));
+    let Run { cases, samples, failures, .. } = session.run();
+    let standings = contend::standings(&comparison.suite, cases, samples, failures);
+    if options.shows_tables() && !standings.is_empty() {
+        screen.print(show::table(&standings).trim_end());
+        let aims = aims.iter().filter_map(|aim| aim.told(&standings));
+        contend::sentences(&standings).into_iter().chain(aims).for_each(|line| screen.print(&line));
+    }
+    match agreement {
+        Ok(Some(line)) if options.shows_tables() => screen.print(&line),
+        Ok(_) => {}
+        Err(error) => talker.say(error.told()),
+    }
+    standings
+}
+
+const CSV_HEADER: &str =
+    "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,output";
+
+fn csv_row(sample: &Sample) -> String {
+    let Sample { case, round, measured, .. } = sample;
+    let fact = |name: &str| match measured.facts.get(name) {
+        None => String::new(),
+        Some(Value::String(text)) => field(text),
+        Some(value) => field(&value.to_string()),
+    };
+    let [peak, status, output] = ["peak_bytes", "status", "output"].map(fact);
+    let [wall, user, system, speed] =
+        [measured.wall_s, measured.user_s, measured.system_s, measured.gib_per_s].map(figure);
+    let status = if status.is_empty() { "0" } else { &status };
+    let (case, bytes) = (field(case), measured.bytes);
+    format!("{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{output}")
+}
+
+/// Writes the files, tells of regressions, and gives the exit status.
+fn conclude(
+    options: &Options,
+    talker: &Talker,
+    ended: &Ended,
+    standings: &[Vec<Standing>],
+    mut screen: Screen,
+) -> Result<ExitCode, String> {
+    let all: Vec<Standing> = standings.iter().flatten().cloned().collect();
+    let mut unwritten = Vec::new();
+    for (path, export) in options.exports() {
+        let Some(path) = path else { continue };
+        if is_stdout(path) {
+            screen.print(export(&all).trim_end());
+        } else if let Err(error) = gush_lab::put::whole(path, &export(&all)) {
+            unwritten.push(format!(
+                "{}: cannot write: {}",
+                quote::if_needed(path),
+                os_text(&error)
+            ));
+        }
+    }
+    if let Some(path) = &options.report {
+        match reporting::after(ended, Some(path)) {
+            Ok(path) => talker.say(format_args!("report: {}", quote::if_needed(&path))),
+            Err(why) => unwritten.push(why),
+        }
+    }
+    let status = ended.last_words(screen);
+    unwritten.iter().for_each(|why| talker.say(why));
+    if !unwritten.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    match options.fail_if_slower.filter(|_| status == ExitCode::SUCCESS) {
+        Some(margin) => judged(standings, margin, talker),
+        None => Ok(status),
+    }
+}
+
+/// Tells of the contenders that are slower than the first of their comparison.
+///
+/// # Errors
+/// Why that cannot be said.
+fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<ExitCode, String> {
+    /// Everything was measured, and a contender is slower than permitted.
+    const SLOWER: u8 = 2;
+
+    let mut status = ExitCode::SUCCESS;
+    for standings in standings {
+        if let Some(why) = undecided(standings) {
+            return Err(why);
+        }
+        for one in contend::regressions(standings, margin) {
+            let Some(times) = one.times_first else { continue };
+            talker.say(format_args!(
+                "{} is slower than {} by more than {:.1} %: it takes {:.2} times as long (95 %: {:.2} … {:.2})",
+                one.label,
+                standings[0].label,
+                margin * 100.0,
+                times.value.recip(),
+                times.high.recip(),
+                times.low.recip()
+            ));
+            status = ExitCode::from(SLOWER);
+        }
+    }
+    Ok(status)
+}
+
+/// The reason why nobody can say whether a contender is slower, if there is one.
+fn undecided(standings: &[Standing]) -> Option<String> {
+    let least = gush_lab::stats::FEWEST_SAMPLES;
+    if standings.len() < 2 {
+        return Some("--fail-if-slower needs two contenders that were measured".to_owned());
+    }
+    let is_short = standings.iter().any(|one| one.rounds.len() < least);
+    is_short
+        .then(|| format!("--fail-if-slower needs at least {least} rounds: give a larger --runs"))
+}

@@ -1,0 +1,386 @@
+//! The options of `gush lab run`, and the comparisons that they ask for.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use gush_lab::Error;
+use gush_lab::contend::{
+    Aim, Block, CaseFile, Comparison, Entry, Input, Output, Pace, Parameter, Shell, Standing,
+    export,
+};
+use gush_tree::quote;
+
+use super::super::session::Keep;
+use super::super::suites::this_program;
+use crate::size::{self, size_bytes};
+use crate::time::time;
+
+/// Measure any commands side by side, in shuffled rounds, and compare their outputs
+#[derive(Debug, Parser)]
+#[command(
+    max_term_width = 100,
+    after_help = "In a COMMAND {in} is the input, {out} a path for the output, {dir} a directory for whatever --setup \
+                  makes, {gush} this program, and {NAME} a parameter. A shell starts the commands only if one of them needs one. Every {out} is compared: a contender that \
+                  writes something else than the first is out.\n\n\
+                  gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
+                  gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
+                  gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\
+                  The exit status is 1 if a contender failed, and 2 if all went well and --fail-if-slower found a slower \
+                  one."
+)]
+pub struct Options {
+    /// The commands, of which the first is the measure of the others; or a file of comparisons (.toml)
+    #[arg(value_name = "COMMAND|FILE", required = true)]
+    commands: Vec<String>,
+    /// Only these comparisons of the file
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Give {NAME} in commands this value; replaces a variable of the file
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Name a command; once for each of the first ones, {NAME} for a parameter
+    #[arg(short, long, value_name = "NAME")]
+    name: Vec<String>,
+    /// Make an input of SIZE random bytes, or use the file or directory PATH
+    #[arg(long, value_name = "SIZE|PATH", value_parser = input)]
+    input: Option<Input>,
+    /// Give the input to the commands on standard input
+    #[arg(long)]
+    stdin: bool,
+    /// Make files in DIR, on the file system to be measured
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Reckon the throughput with SIZE bytes, instead of those of the input
+    #[arg(long, value_name = "SIZE", value_parser = size::some_bytes)]
+    bytes: Option<u64>,
+    /// Give the parameter {VAR} each of the values in turn: 1,2,4
+    #[arg(short = 'L', long, value_names = ["VAR", "VALUES"], num_args = 2)]
+    parameter_list: Vec<String>,
+    /// Give the parameter {VAR} the numbers from MIN to MAX
+    #[arg(short = 'P', long, value_names = ["VAR", "MIN", "MAX"], num_args = 3)]
+    parameter_scan: Vec<String>,
+    /// The steps of --parameter-scan
+    #[arg(short = 'D', long, value_name = "STEP", default_value = "1")]
+    parameter_step_size: String,
+    /// Take exactly N rounds
+    #[arg(short, long, visible_alias = "rounds", value_name = "N", value_parser = at_least_one())]
+    runs: Option<u32>,
+    /// Take at least N rounds [default: 10]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one(), conflicts_with = "runs")]
+    min_runs: Option<u32>,
+    /// Take at most N rounds [default: 500]
+    #[arg(short = 'M', long, value_name = "N", value_parser = at_least_one(), conflicts_with = "runs")]
+    max_runs: Option<u32>,
+    /// Begin no round after TIME, once the least number is taken [default: 3s for each contender]
+    #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "runs")]
+    time: Option<Duration>,
+    /// Run each contender N times before the first round [default: 1]
+    #[arg(short, long, value_name = "N")]
+    warmup: Option<u32>,
+    /// Let a sample be N runs in a row, for commands of a millisecond [default: 1]
+    #[arg(long, value_name = "N", value_parser = at_least_one())]
+    repeat: Option<u32>,
+    /// Run COMMAND once for each contender, before all rounds
+    #[arg(short, long, value_name = "COMMAND")]
+    setup: Option<String>,
+    /// Run COMMAND before each sample; given several times, once for each contender
+    #[arg(short, long, value_name = "COMMAND")]
+    prepare: Vec<String>,
+    /// Run COMMAND after each sample
+    #[arg(long, value_name = "COMMAND")]
+    conclude: Option<String>,
+    /// Run COMMAND once for each contender, after all rounds and after an interrupt
+    #[arg(short, long, value_name = "COMMAND")]
+    cleanup: Option<String>,
+    /// Let SHELL start all commands; none for no shell
+    #[arg(short = 'S', long, value_name = "SHELL")]
+    shell: Option<String>,
+    /// Start all commands without a shell, as --shell none
+    #[arg(short = 'N', conflicts_with = "shell")]
+    no_shell: bool,
+    /// Measure commands that fail, too
+    #[arg(short, long)]
+    ignore_failure: bool,
+    /// Where standard output goes: compared with the others', dropped behind a pipe, or shown
+    #[arg(long, value_name = "WHERE", default_value = "null")]
+    output: Where,
+    /// Compare outputs with the file or directory PATH, or {in}, instead of the first contender's
+    #[arg(long, value_name = "PATH", conflicts_with = "no_compare")]
+    expect: Option<String>,
+    /// Compare no outputs
+    #[arg(long)]
+    no_compare: bool,
+    /// Leave {out} of the run before in its place
+    #[arg(long)]
+    keep_out: bool,
+    /// Count system calls, in one run of each contender that is not timed
+    #[arg(long)]
+    count_calls: bool,
+    /// End with status 2 if a contender is surely slower than the first by more than PERCENT
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    pub fail_if_slower: Option<f64>,
+    /// Write a table to the file PATH, or to standard output for -
+    #[arg(long, value_name = "PATH")]
+    export_markdown: Option<PathBuf>,
+    /// Write comma-separated values to the file PATH, with the columns of hyperfine first
+    #[arg(long, value_name = "PATH")]
+    export_csv: Option<PathBuf>,
+    /// Write JSON to the file PATH, with the fields of hyperfine
+    #[arg(long, value_name = "PATH")]
+    export_json: Option<PathBuf>,
+    /// Print every sample as comma-separated values
+    #[arg(long)]
+    pub csv: bool,
+    /// Print the whole run as JSON, as gush lab export does
+    #[arg(long, conflicts_with = "csv")]
+    pub json: bool,
+    /// Write a report of this run and earlier ones to the file PATH
+    #[arg(long, value_name = "PATH")]
+    pub report: Option<PathBuf>,
+    #[command(flatten)]
+    pub keep: Keep,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Where {
+    Null,
+    Pipe,
+    Check,
+    Inherit,
+}
+
+fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
+/// A text that is a size is one; `./1G` is a path.
+fn input(text: &str) -> Result<Input, String> {
+    match size_bytes(text) {
+        Ok(0) => Err("an input of no bytes cannot be measured".to_owned()),
+        Ok(bytes) => Ok(Input::Bytes(bytes)),
+        Err(size::SizeError::NotASize) => Ok(Input::Path(text.into())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn percent(text: &str) -> Result<f64, &'static str> {
+    match text.strip_suffix('%').unwrap_or(text).parse::<f64>() {
+        Ok(percent) if (0.0..=1000.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err("must be a number from 0 to 1000, with or without %"),
+    }
+}
+
+/// One comparison of this run.
+pub struct Bout {
+    /// Its name in a file, and what it is about.
+    pub title: Option<String>,
+    pub comparison: Comparison,
+    /// The rounds that the file asks for.
+    pub runs: Option<u32>,
+    pub aims: Vec<Aim>,
+}
+
+impl Options {
+    /// The comparisons, in order.
+    ///
+    /// # Errors
+    /// What makes no sense, as a sentence.
+    pub fn bouts(&self) -> Result<Vec<Bout>, Error> {
+        let is_file = |text: &&String| text.ends_with(".toml") && Path::new(text).is_file();
+        match self.commands.iter().find(is_file) {
+            Some(path) if self.commands.len() == 1 => self.of_file(Path::new(path)),
+            Some(path) => Err(Error::refused(format!(
+                "{path} is a file of comparisons: no command can stand beside"
+            ))),
+            None => {
+                if let Some(name) = self.only.first() {
+                    return Err(Error::refused(format!(
+                        "--only {name} is for files of comparisons"
+                    )));
+                }
+                let comparison = self.comparison()?;
+                Ok(vec![Bout { title: None, comparison, runs: None, aims: Vec::new() }])
+            }
+        }
+    }
+
+    /// The comparisons of the file at `path`, with what the command line has in place of theirs.
+    fn of_file(&self, path: &Path) -> Result<Vec<Bout>, Error> {
+        if let Some(option) = self.of_commands() {
+            return Err(Error::refused(format!(
+                "{option} says nothing of a file of comparisons: write it into the file"
+            )));
+        }
+        let shown = quote::if_needed(path);
+        let text = fs::read_to_string(path)
+            .map_err(|error| Error::failed(format!("cannot read {shown}"), error))?;
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let size_of = |text: &str| size_bytes(text).map_err(|error| error.to_string());
+        let CaseFile { blocks } = CaseFile::read(&stem, &text, &size_of)
+            .map_err(|error| Error::refused(format!("{shown} {}", error.told())))?;
+        let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
+        if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
+            return Err(Error::refused(format!(
+                "{shown} has no comparison '{unknown}'; there are {}",
+                known.join(", ")
+            )));
+        }
+        let is_wanted = |block: &Block| self.only.is_empty() || self.only.contains(&block.name);
+        blocks.into_iter().filter(is_wanted).map(|block| self.bout(block)).collect()
+    }
+
+    fn bout(&self, block: Block) -> Result<Bout, Error> {
+        let Block { name, about, mut comparison, runs, aims } = block;
+        comparison.gush = Some(this_program()?);
+        comparison.variables.extend(self.variables()?);
+        if comparison.dir.as_os_str().is_empty() {
+            comparison.dir.clone_from(&self.dir);
+        }
+        comparison.input = self.input.clone().or(comparison.input);
+        comparison.bytes = self.bytes.or(comparison.bytes);
+        comparison.warmups = self.warmup.unwrap_or(comparison.warmups);
+        comparison.repeat = self.repeat.unwrap_or(comparison.repeat);
+        comparison.counts_calls = self.count_calls;
+        let title = if about.is_empty() { name } else { format!("{name}: {about}") };
+        Ok(Bout { title: Some(title), comparison, runs, aims })
+    }
+
+    /// An option that describes commands of the command line, if one was given.
+    fn of_commands(&self) -> Option<&'static str> {
+        let given = [
+            ("--name", !self.name.is_empty()),
+            ("--stdin", self.stdin),
+            ("--parameter-list", !self.parameter_list.is_empty()),
+            ("--parameter-scan", !self.parameter_scan.is_empty()),
+            ("--setup", self.setup.is_some()),
+            ("--prepare", !self.prepare.is_empty()),
+            ("--conclude", self.conclude.is_some()),
+            ("--cleanup", self.cleanup.is_some()),
+            ("--shell", self.shell.is_some() || self.no_shell),
+            ("--ignore-failure", self.ignore_failure),
+            ("--output", !matches!(self.output, Where::Null)),
+            ("--expect", self.expect.is_some()),
+            ("--no-compare", self.no_compare),
+            ("--keep-out", self.keep_out),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+
+    fn comparison(&self) -> Result<Comparison, Error> {
+        let Self { commands, name, prepare, .. } = self;
+        if name.len() > commands.len() {
+            return Err(Error::refused(format!(
+                "{} names for {} commands: give one --name for each",
+                name.len(),
+                commands.len()
+            )));
+        }
+        if prepare.len() > 1 && prepare.len() != commands.len() {
+            return Err(Error::refused(format!(
+                "{} --prepare for {} commands: give one for all, or one for each",
+                prepare.len(),
+                commands.len()
+            )));
+        }
+        let own_prepare = |place: usize| prepare.get(place).filter(|_| prepare.len() > 1).cloned();
+        let entry = |(place, command): (usize, &String)| Entry {
+            command: command.clone(),
+            name: name.get(place).cloned(),
+            prepare: own_prepare(place),
+            ..Entry::default()
+        };
+        let usual = Comparison::default();
+        Ok(Comparison {
+            entries: commands.iter().enumerate().map(entry).collect(),
+            parameters: self.parameters()?,
+            gush: Some(this_program()?),
+            variables: self.variables()?,
+            dir: self.dir.clone(),
+            input: self.input.clone(),
+            bytes: self.bytes,
+            setup: self.setup.clone(),
+            prepare: prepare.first().filter(|_| prepare.len() == 1).cloned(),
+            conclude: self.conclude.clone(),
+            cleanup: self.cleanup.clone(),
+            shell: self.shell()?,
+            warmups: self.warmup.unwrap_or(usual.warmups),
+            repeat: self.repeat.unwrap_or(usual.repeat),
+            ignores_failures: self.ignore_failure,
+            output: match self.output {
+                Where::Null => Output::Null,
+                Where::Pipe => Output::Pipe,
+                Where::Check => Output::Check,
+                Where::Inherit => Output::Inherit,
+            },
+            is_input_piped: self.stdin,
+            keeps_output: self.keep_out,
+            ignores_output: self.no_compare,
+            expected: self.expect.clone(),
+            counts_calls: self.count_calls,
+            ..usual
+        })
+    }
+
+    fn variables(&self) -> Result<BTreeMap<String, String>, Error> {
+        let pair = |text: &String| match text.split_once('=') {
+            Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(Error::refused(format!("--set {text}: write NAME=VALUE"))),
+        };
+        self.set.iter().map(pair).collect()
+    }
+
+    fn parameters(&self) -> Result<Vec<Parameter>, Error> {
+        let lists = self.parameter_list.chunks(2).map(|pair| Parameter::list(&pair[0], &pair[1]));
+        let step = &self.parameter_step_size;
+        let scan = |scan: &[String]| Parameter::scan(&scan[0], &scan[1], &scan[2], step);
+        lists.chain(self.parameter_scan.chunks(3).map(scan)).collect()
+    }
+
+    fn shell(&self) -> Result<Shell, Error> {
+        match self.shell.as_deref() {
+            None if self.no_shell => Ok(Shell::None),
+            None => Ok(Shell::Auto),
+            Some(text) => Shell::read(text),
+        }
+    }
+
+    /// The rounds of a comparison of so many contenders, whose file asks for `runs`.
+    ///
+    /// # Errors
+    /// Limits that contradict each other.
+    pub fn pace(&self, contenders: usize, runs: Option<u32>) -> Result<Pace, Error> {
+        let is_open = self.min_runs.is_some() || self.max_runs.is_some() || self.time.is_some();
+        if let Some(runs) = self.runs.or(runs.filter(|_| !is_open)) {
+            return Ok(Pace::fixed(runs));
+        }
+        let usual = Pace::usual(contenders);
+        let least = self.min_runs.unwrap_or(usual.least.min(self.max_runs.unwrap_or(u32::MAX)));
+        let most = self.max_runs.unwrap_or(usual.most.max(least));
+        if least > most {
+            return Err(Error::refused(format!(
+                "--min-runs {least} is more than --max-runs {most}"
+            )));
+        }
+        Ok(Pace { least, most, time: self.time.unwrap_or(usual.time) })
+    }
+
+    /// The files to write, and their writers.
+    pub fn exports(&self) -> [(Option<&PathBuf>, Export); 3] {
+        [
+            (self.export_markdown.as_ref(), export::markdown as Export),
+            (self.export_csv.as_ref(), export::csv),
+            (self.export_json.as_ref(), export::json),
+        ]
+    }
+
+    /// Standard output is for tables, and not for samples or the run.
+    pub fn shows_tables(&self) -> bool {
+        !self.csv && !self.json
+    }
+}
+
+/// Writes standings for another program.
+pub type Export = fn(&[Standing]) -> String;

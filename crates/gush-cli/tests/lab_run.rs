@@ -1,0 +1,461 @@
+//! `gush lab run`: any commands side by side.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{gush, not_applicable};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// `gush lab run` with its files in `dir`, and its run nowhere.
+fn lab(dir: &Path) -> Command {
+    let mut command = gush();
+    command.args(["lab", "run", "--no-store", "--dir"]).arg(dir);
+    command
+}
+
+fn ended(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// What is left in `dir`.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn contenders_are_measured_compared_and_stored() {
+    let dir = TempDir::new().unwrap();
+    let db = dir.path().join("lab.jsonl");
+    let store = |words: &[&str]| {
+        let (status, out, said) = ended(gush().arg("lab").args(words).arg("--db").arg(&db));
+        assert_eq!(status, Some(0), "{words:?}: {said}");
+        out
+    };
+    let here = dir.path().to_str().unwrap();
+    let run =
+        ["run", "--dir", here, "--input", "64K", "-r", "3", "cp {in} {out}", "dd if={in} of={out}"];
+    let out = store(&run);
+    assert!(out.starts_with("contender "), "{out}");
+    assert!(out.contains("\ncp {in} {out} ") && out.contains("\ndd if={in} of={out} "), "{out}");
+    assert!(out.contains("3 rounds, too few to be sure of anything"), "{out}");
+    assert!(out.contains("Every output was compared: 65536 bytes, blake3 "), "{out}");
+    assert!(out.contains("…, equal to the input\n"), "{out}");
+    assert_eq!(names(dir.path()), ["lab.jsonl"], "files are left behind");
+
+    let shown: Value = serde_json::from_str(&store(&["history", "last", "--json"])).unwrap();
+    assert_eq!((&shown["state"], &shown["samples"]), (&"whole".into(), &6.into()));
+    let figures = shown["figures"].as_array().unwrap();
+    let cases: Vec<&Value> = figures.iter().map(|figure| &figure["case"]).collect();
+    assert_eq!(cases, ["cp {in} {out}", "dd if={in} of={out}"], "the first is the measure");
+    assert_eq!(
+        (&figures[0]["suite"], &figures[0]["baseline"], &figures[1]["baseline"]),
+        (&"run".into(), &Value::Null, &"cp {in} {out}".into())
+    );
+    store(&run);
+    let compared: Value =
+        serde_json::from_str(&store(&["compare", "last~1", "last", "--json"])).unwrap();
+    assert_eq!(compared["cases"].as_array().unwrap().len(), 2, "{compared}");
+}
+
+#[test]
+fn a_wrong_answer_never_wins() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    command.args(["--input", "64K", "-r", "5"]);
+    command.args(["cp {in} {out}", "head -c 10 {in} >{out}", "cat {in} >{out}"]);
+    let (status, out, said) = ended(&mut command);
+    assert_eq!(status, Some(1), "{said}");
+    let why = "head -c 10 {in} >{out}: wrong output: it differs from that of cp {in} {out}: 10 bytes instead of 65536";
+    assert!(said.contains(why), "{said}");
+    assert!(said.contains("sh starts the commands, because one of them needs a shell"), "{said}");
+    assert!(!out.contains("head"), "who is out is in no figure: {out}");
+    let (status, out, _) = ended(command.arg("--no-compare"));
+    assert_eq!(status, Some(0));
+    assert!(out.contains("head -c 10") && !out.contains("compared"), "{out}");
+}
+
+#[test]
+fn the_expected_output_is_held_against_all() {
+    let dir = TempDir::new().unwrap();
+    let run =
+        |words: &[&str]| ended(lab(dir.path()).args(["--input", "4K", "-r", "1"]).args(words));
+    let (status, _, said) = run(&["--expect", "{in}", "head -c 10 {in} >{out}", "cp {in} {out}"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("it differs from that of the input: 10 bytes instead of 4096"), "{said}");
+    assert!(!said.contains("cp {in} {out}: wrong"), "{said}");
+    let (status, out, said) = run(&["--stdin", "--output", "check", "cat", "cat -"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.contains("4096 bytes") && out.contains("equal to the input"), "{out}");
+    let (_, _, said) = run(&["--output", "check", "cat {in} /proc/sys/kernel/random/uuid"]);
+    assert!(said.contains("its output changes from run to run (--no-compare "), "{said}");
+}
+
+#[test]
+fn directories_are_inputs_and_outputs_too() {
+    let dir = TempDir::new().unwrap();
+    let tree = dir.path().join("tree");
+    fs::create_dir_all(tree.join("sub")).unwrap();
+    fs::write(tree.join("sub/file"), "12345").unwrap();
+    let mut command = lab(dir.path());
+    command.arg("--input").arg(&tree).args(["-r", "2", "cp -r {in} {out}", "cp -a {in} {out}"]);
+    let (status, out, said) = ended(&mut command);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.contains("5 bytes") && out.contains("equal to the input"), "{out}");
+    assert_eq!(names(dir.path()), ["tree"]);
+}
+
+#[test]
+fn a_contender_that_fails_is_out_unless_told_otherwise() {
+    let dir = TempDir::new().unwrap();
+    let commands = ["true", "sh -c 'echo because >&2; exit 7'", "no-such-program-at-all"];
+    let (status, out, said) = ended(lab(dir.path()).args(["-r", "1", "-N"]).args(commands));
+    assert_eq!(status, Some(1));
+    assert!(said.contains(": ended with status 7: because\n"), "{said}");
+    assert!(said.contains("no-such-program-at-all is not installed: left out"), "{said}");
+    assert!(out.contains("\ntrue ") && !out.contains("exit 7"), "{out}");
+    let ignoring = ["-r", "2", "-i", "--export-json", "-", "false", "sh -c 'kill -9 $$'"];
+    let (status, out, said) = ended(lab(dir.path()).args(ignoring));
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out[out.find("{\n").unwrap()..]).unwrap();
+    assert_eq!(json["results"][0]["exit_codes"], serde_json::json!([1, 1]));
+    assert_eq!(json["results"][1]["exit_codes"], serde_json::json!([null, null]));
+}
+
+#[test]
+fn commands_around_run_as_often_as_promised() {
+    let dir = TempDir::new().unwrap();
+    let log = dir.path().join("log");
+    let say = |what: &str| format!("echo {what} >>{}", log.display());
+    let mut command = lab(dir.path());
+    command.args(["-r", "3", "-w", "2", "--setup", &say("setup"), "--prepare", &say("prepare")]);
+    command.args(["--conclude", &say("conclude"), "--cleanup", &say("cleanup")]);
+    let (status, _, said) = ended(command.args([&say("a"), &say("b")]));
+    assert_eq!(status, Some(0), "{said}");
+    let text = fs::read_to_string(&log).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let count = |what| lines.iter().filter(|line| **line == what).count();
+    assert_eq!(
+        ["setup", "a", "b", "prepare", "conclude", "cleanup"].map(count),
+        [2, 5, 5, 10, 10, 2]
+    );
+    assert_eq!(lines.len(), 34);
+    // What surrounds a command is beside each of its runs.
+    for run in lines.windows(3).filter(|three| ["a", "b"].contains(&three[1])) {
+        assert_eq!((run[0], run[2]), ("prepare", "conclude"));
+    }
+    assert_eq!(lines[32..], ["cleanup", "cleanup"]);
+    let (status, _, said) = ended(lab(dir.path()).args(["-r", "1", "--setup", "exit 3", "true"]));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("true: setup 'exit 3' ended with status 3"), "{said}");
+}
+
+#[test]
+fn parameters_make_a_contender_of_every_choice() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "-L", "word", "a,b", "-P", "n", "1", "2", "-D", "0.5"]);
+    command.args(["echo {word} {n}", "true {word}", "true", "--csv"]);
+    let (status, out, said) = ended(&mut command);
+    assert_eq!(status, Some(0), "{said}");
+    let mut labels: Vec<&str> =
+        out.lines().skip(1).map(|row| row.split(',').next().unwrap()).collect();
+    labels.sort_unstable();
+    let expected = [
+        "echo a 1.0",
+        "echo a 1.5",
+        "echo a 2.0",
+        "echo b 1.0",
+        "echo b 1.5",
+        "echo b 2.0",
+        "true",
+        "true a",
+        "true b",
+    ];
+    assert_eq!(labels, expected);
+    let (_, out, _) = ended(
+        lab(dir.path())
+            .args(["-r", "1", "-n", "sleeper", "-L", "s", "0,0.0"])
+            .args(["sleep {s}", "--csv"]),
+    );
+    assert!(out.contains("\n\"sleeper, s=0\",1,"), "{out}");
+}
+
+#[test]
+fn a_sample_tells_what_its_command_used() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "--input", "1M", "--repeat", "3", "--json"]);
+    let (status, out, said) = ended(command.args(["cat {in}", "dd if={in} of=/dev/null bs=1M"]));
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let samples = json["runs"][0]["samples"].as_array().unwrap();
+    assert_eq!(samples.len(), 2);
+    for sample in samples {
+        assert_eq!(sample["bytes"], 1 << 20);
+        assert!(
+            sample["wall_s"].as_f64().unwrap() > 0.0 && sample["gib_per_s"].as_f64().unwrap() > 0.0
+        );
+        let processor_s = sample["user_s"].as_f64().unwrap() + sample["system_s"].as_f64().unwrap();
+        assert!(processor_s > 0.0, "the process and its execve take time: {sample}");
+        let facts = &sample["facts"];
+        assert!(facts["peak_bytes"].is_u64() || facts["peak_at_most_bytes"].is_u64(), "{facts}");
+        assert!(facts["minor_faults"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn the_largest_memory_of_a_command_is_told() {
+    let dir = TempDir::new().unwrap();
+    // dd holds one block of 200 MiB.
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "--json", "dd if=/dev/zero of=/dev/null bs=200M count=1"]);
+    let (status, out, said) = ended(&mut command);
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    let peak = json["runs"][0]["samples"][0]["facts"]["peak_bytes"].as_u64();
+    assert!(peak.is_some_and(|bytes| (200 << 20..260 << 20).contains(&bytes)), "{peak:?}");
+}
+
+#[test]
+fn system_calls_are_counted_through_pipelines() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    command.args(["-r", "1", "--count-calls", "--json", "--shell", "sh"]);
+    let (status, out, said) =
+        ended(command.args(["/bin/true | /bin/true", "/bin/true; /bin/true"]));
+    if said.contains("cannot be counted") || said.contains("cannot trace") {
+        return not_applicable(&said);
+    }
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    for sample in json["runs"][0]["samples"].as_array().unwrap() {
+        let calls = &sample["facts"]["syscalls"];
+        assert_eq!(calls["execve"], 3, "a shell and two programs: {calls}");
+    }
+}
+
+#[test]
+fn a_slower_contender_is_status_2_if_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = lab(dir.path());
+        ended(command.args(["-r", "5", "-w", "0", "--fail-if-slower", "5%"]).args(words))
+    };
+    let (status, out, said) = run(&["true", "sleep 1"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("sleep 1 is slower than true by more than 5.0 %: it takes "), "{said}");
+    assert!(out.contains("true is ") && out.contains(" times as fast as sleep 1 (95 %: "), "{out}");
+    let (status, _, said) = run(&["sleep 1", "true"]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, _, said) = run(&["true"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("needs two contenders"), "{said}");
+    let (status, _, said) = run(&["true", "true x", "-r", "4"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("needs at least 5 rounds"), "{said}");
+}
+
+#[test]
+fn exports_are_written_for_other_programs() {
+    let dir = TempDir::new().unwrap();
+    let file = |name: &str| dir.path().join(name);
+    let mut command = lab(dir.path());
+    command.args(["-r", "2", "echo 'a|b'", "true"]);
+    command.arg("--export-markdown").arg(file("t.md")).arg("--export-csv").arg(file("t.csv"));
+    let (status, _, said) = ended(command.arg("--export-json").arg(file("t.json")));
+    assert_eq!(status, Some(0), "{said}");
+    let read = |name: &str| fs::read_to_string(file(name)).unwrap();
+    assert!(read("t.md").contains("\n| `echo 'a\\|b'` | "), "{}", read("t.md"));
+    assert!(read("t.csv").starts_with("command,mean,stddev,median,user,system,min,max,"));
+    assert!(read("t.csv").contains("\necho 'a|b',0."), "{}", read("t.csv"));
+    let json: Value = serde_json::from_str(&read("t.json")).unwrap();
+    assert_eq!(json["results"][1]["command"], "true");
+    assert_eq!(json["results"][1]["times"].as_array().unwrap().len(), 2);
+    let mut command = lab(dir.path());
+    let (status, _, said) = ended(command.args(["true", "--export-json", "/nowhere/at/all.json"]));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("cannot be written: /nowhere/at is no directory"), "{said}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    let dir = TempDir::new().unwrap();
+    let witness = dir.path().join("ran");
+    let touch = format!("touch {}", witness.display());
+    for (words, why) in [
+        (&["cp {in} {out}"][..], "{in} needs --input"),
+        (&["--input", "1K", "true"], "no command reads the input"),
+        (
+            &["--input", "/nowhere/at/all", "cat {in}"],
+            "cannot use '/nowhere/at/all' as input: No such file",
+        ),
+        (&["-L", "x", "1,2", "true"], "no command names the parameter {x}"),
+        (&["-L", "out", "1,2", "true {out}"], "{out} has a meaning already"),
+        (&["-n", "a", "-n", "b", "-n", "c", "true"], "3 names for 2 commands"),
+        (&["-m", "9", "-M", "3", "true"], "--min-runs 9 is more than --max-runs 3"),
+        (&["echo 'a"], "a quote without its end"),
+        (&["--only", "x", "true"], "--only x is for files of comparisons"),
+        (&["--set", "x", "true"], "--set x: write NAME=VALUE"),
+    ] {
+        let (status, _, said) = ended(lab(dir.path()).arg(&touch).args(words));
+        assert_eq!(status, Some(1), "{words:?}");
+        assert!(said.contains(why), "{words:?}: {said}");
+        assert!(!witness.exists(), "{words:?} let something run");
+    }
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+/// Waits until `is_so`, for at most a minute.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let (pid_file, cleaned) = (dir.path().join("pid"), dir.path().join("cleaned"));
+    // A child of the shell, which nobody kills by killing the shell.
+    let endless =
+        format!("sleep 100000 & echo $! >{0}.new; mv {0}.new {0}; wait", pid_file.display());
+    let mut lab = lab(dir.path());
+    lab.args(["--input", "64K", "--cleanup"]).arg(format!("touch {}", cleaned.display()));
+    lab.args(["-r", "3", &endless, "cat {in}"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut lab = lab.spawn().unwrap();
+    wait_until("the command has started", || pid_file.exists());
+    let sleeper = fs::read_to_string(&pid_file).unwrap().trim().to_owned();
+    kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+    assert!(said.contains("interrupted: 0 samples were taken"), "{said}");
+    assert!(cleaned.exists(), "{said}");
+    // Where nobody takes it away, it stays as a zombie.
+    wait_until("the shell's child has ended", || {
+        let status = fs::read_to_string(format!("/proc/{sleeper}/status")).unwrap_or_default();
+        !status.contains("\nState:") || status.contains("\nState:\tZ")
+    });
+    assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let mut lab = lab(dir.path());
+    lab.args(["--input", "64K", "-r", "1000000", "--csv", "cat {in}", "cat {in} {in}"]);
+    let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("contender,round,wall_s,"));
+    assert!(lines.next().unwrap().unwrap().starts_with("cat {in}"));
+    drop(lines);
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("write error: Broken pipe"), "{said}");
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_file_of_comparisons_is_run_in_one_go() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("cases.toml");
+    let text = r#"
+        [variables]
+        tool = "no-such-program-at-all"
+
+        [[comparison]]
+        name = "copy"
+        about = "a file of 64 KiB"
+        input = "64K"
+        runs = 2
+        [[comparison.contender]]
+        name = "cp"
+        command = "cp {in} {out}"
+        [[comparison.contender]]
+        name = "dd"
+        command = "dd if={in} of={out}"
+        [[comparison.contender]]
+        name = "tool"
+        command = "{tool} {in} {out}"
+        optional = true
+        [[comparison.aim]]
+        contender = "dd"
+        beside = ["cp", "tool"]
+        times = 0.000001
+
+        [[comparison]]
+        name = "read"
+        input = "4K"
+        runs = 1
+        [[comparison.contender]]
+        command = "cat {in} | {tool} -c"
+        needs = ["{tool}"]
+        optional = true
+        [[comparison.contender]]
+        command = "wc -c <{in}"
+    "#;
+    fs::write(&file, text).unwrap();
+    let run = |words: &[&str]| ended(lab(dir.path()).arg(&file).args(words));
+    let (status, out, said) = run(&[]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("tool: no-such-program-at-all is not installed: left out"), "{said}");
+    assert!(out.contains("copy: a file of 64 KiB\ncontender") && out.contains("\nread\n"), "{out}");
+    assert!(out.contains("aim: dd at least 0.000001 times as fast as cp: "), "{out}");
+    assert!(out.contains(", reached\n") && out.contains("\nwc -c <{in} "), "{out}");
+    let (_, out, _) = run(&["--only", "read", "--set", "tool=wc", "--csv", "-r", "2"]);
+    assert_eq!(
+        out.lines().filter(|line| line.starts_with("cat {in} | {tool} -c,")).count(),
+        2,
+        "{out}"
+    );
+    let (status, _, said) = run(&["--only", "nope"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");
+    let (status, _, said) = run(&["--prepare", "true"]);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("--prepare says nothing of a file of comparisons"), "{said}");
+    assert_eq!(names(dir.path()), ["cases.toml"]);
+}
+
+#[test]
+fn the_case_files_of_bench_work() {
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench");
+    let dir = TempDir::new().unwrap();
+    for (name, only) in [
+        ("cat.toml", "pair,three,counted"),
+        ("copy.toml", "cached,small,pipe"),
+        ("pv.toml", "file,to-file"),
+        ("tee.toml", "file"),
+        ("yes.toml", ""),
+    ] {
+        // Without a name that there is, the file is read, and nothing runs.
+        let (status, _, said) = ended(lab(dir.path()).arg(bench.join(name)).args(["--only", "?"]));
+        assert_eq!(status, Some(1));
+        assert!(said.contains(" has no comparison '?'; there are "), "{name}: {said}");
+        for part in only.split(',').filter(|part| !part.is_empty()) {
+            let mut command = lab(dir.path());
+            command.arg(bench.join(name)).args(["--only", part, "-r", "1", "-w", "1"]);
+            let (status, out, said) = ended(command.args(["--repeat", "1", "--input", "64K"]));
+            assert_eq!(status, Some(0), "{name}, {part}: {said}");
+            assert!(out.contains("\ngush"), "{name}, {part}: {out}");
+        }
+    }
+    let start = ["--only", "start", "-r", "1", "--repeat", "1"];
+    let (status, out, said) = ended(lab(dir.path()).arg(bench.join("cat.toml")).args(start));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.contains("\nGNU ") && out.contains("\ngush "), "{out}");
+    assert_eq!(names(dir.path()), Vec::<String>::new());
+}

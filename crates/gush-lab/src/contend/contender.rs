@@ -1,0 +1,532 @@
+//! One command as a case.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::rc::Rc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::MemfdFlags;
+
+use super::parameter::Values;
+use super::place::Place;
+use super::template::{filled, names};
+use super::{Comparison, Content, Entry, Output, start};
+use crate::case::Case;
+use crate::count::Calls;
+use crate::model::{Described, Measured};
+use crate::runner::{Conditions, Usage, children, start_bytes};
+use crate::{Error, count, once};
+
+/// What all contenders of a comparison share.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) rules: Comparison,
+    pub(super) shell: Option<Vec<String>>,
+    pub(super) place: Place,
+    /// The first contender's label, once it is known.
+    pub(super) baseline: OnceCell<String>,
+    /// The right output: as told, or the first one that there was.
+    pub(super) expected: RefCell<Option<Expected>>,
+}
+
+/// An output that all others have to equal.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// Whose output, or which file.
+    pub(super) from: String,
+    pub(super) content: Content,
+}
+
+/// The commands around a contender's own.
+#[derive(Clone, Debug)]
+pub(super) struct Sides {
+    pub(super) setup: Option<String>,
+    pub(super) prepare: Option<String>,
+    pub(super) conclude: Option<String>,
+    pub(super) cleanup: Option<String>,
+}
+
+impl Sides {
+    fn all(&mut self) -> [&mut Option<String>; 4] {
+        [&mut self.setup, &mut self.prepare, &mut self.conclude, &mut self.cleanup]
+    }
+
+    /// Does one of them name `{name}`?
+    pub(super) fn name(&self, name: &str) -> bool {
+        let all = [&self.setup, &self.prepare, &self.conclude, &self.cleanup];
+        all.into_iter().flatten().any(|text| names(text, name))
+    }
+}
+
+/// The longest name of a case in an export.
+const LONGEST_LABEL: usize = 120;
+
+/// The label of an entry with these values: its name, or its command.
+pub(super) fn label(entry: &Entry, values: &Values) -> String {
+    let value_of =
+        |name: &str| values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
+    let Some(name) = &entry.name else { return plain(&filled(&entry.command, value_of)) };
+    let mut label = filled(name, value_of);
+    for (parameter, value) in values.iter().filter(|(parameter, _)| !names(name, parameter)) {
+        label += &format!(", {parameter}={value}");
+    }
+    plain(&label)
+}
+
+/// One line without control characters, shortened in the middle.
+fn plain(text: &str) -> String {
+    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
+    let line = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let letters: Vec<char> = line.chars().collect();
+    if letters.len() <= LONGEST_LABEL {
+        return line;
+    }
+    let kept = LONGEST_LABEL / 2 - 1;
+    let [start, end] = [&letters[..kept], &letters[letters.len() - kept..]];
+    start.iter().chain(['…'].iter()).chain(end).collect()
+}
+
+/// The label of one more contender that would have the same.
+pub(super) fn numbered(label: &str, number: u32) -> String {
+    format!("{label} ({number})")
+}
+
+/// A command with its values.
+#[derive(Debug)]
+pub(super) struct Contender {
+    label: String,
+    command: String,
+    sides: Sides,
+    values: Values,
+    needs: Vec<String>,
+    is_optional: bool,
+    ring: Rc<Ring>,
+    is_set_up: Cell<bool>,
+    calls: OnceCell<Calls>,
+}
+
+impl Contender {
+    pub(super) fn new(
+        entry: &Entry,
+        label: String,
+        sides: &Sides,
+        values: Values,
+        ring: Rc<Ring>,
+    ) -> Self {
+        let fill = |text: &str| {
+            filled(text, |name| {
+                values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone())
+            })
+        };
+        let mut sides = sides.clone();
+        for text in sides.all().into_iter().flatten() {
+            *text = fill(text);
+        }
+        Self {
+            label,
+            command: fill(&entry.command),
+            sides,
+            needs: entry.needs.iter().map(|program| fill(program)).collect(),
+            is_optional: entry.is_optional,
+            values,
+            ring,
+            is_set_up: Cell::new(false),
+            calls: OnceCell::new(),
+        }
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn is_optional(&self) -> bool {
+        self.is_optional
+    }
+
+    /// The first program that is missing before the setup: one that the contender needs, or its own, which a setup may make.
+    pub(super) fn missing_program(&self) -> Option<String> {
+        let text_of = |name: &str| self.value_of(name).and_then(|value| value.into_string().ok());
+        let mut needed = self.needs.iter().map(|text| filled(text, text_of));
+        needed
+            .find(|program| start::found(Path::new(program)).is_none())
+            .or_else(|| self.missing_own().filter(|_| self.sides.setup.is_none()))
+    }
+
+    /// The program that is started, if nobody finds it. Which programs a shell starts is not known.
+    fn missing_own(&self) -> Option<String> {
+        if self.ring.shell.is_some() {
+            return None;
+        }
+        let words = start::words(&self.command, |name| self.value_of(name)).ok()?;
+        let program = words[0].to_string_lossy().into_owned();
+        start::found(Path::new(&program)).is_none().then_some(program)
+    }
+
+    fn rules(&self) -> &Comparison {
+        &self.ring.rules
+    }
+
+    fn value_of(&self, name: &str) -> Option<OsString> {
+        let place = &self.ring.place;
+        match name {
+            "in" => place.input().map(Into::into),
+            "out" => Some(place.output().into()),
+            "dir" => Some(place.own_dir().into()),
+            name => {
+                let variable = self.rules().variables.get(name).map(OsString::from);
+                let own = || self.rules().gush.clone().filter(|_| name == "gush");
+                variable.or_else(|| own().map(PathBuf::into_os_string))
+            }
+        }
+    }
+
+    /// Runs a command beside the contender's own, and takes no time for it.
+    fn side(&self, what: &str, text: Option<&String>) -> Result<(), Error> {
+        let Some(text) = text else { return Ok(()) };
+        let (mut command, said) = self.side_process(text)?;
+        let (_, status, _) = children::start_group(&mut command)?.finish_used()?;
+        succeeded(status, &said).map_err(|why| Error::refused(format!("{what} '{text}' {why}")))
+    }
+
+    fn side_process(&self, text: &str) -> Result<(Command, File), Error> {
+        let shell = self.rules().shell.words_for([text]);
+        let mut command = start::process(text, shell.as_deref(), |name| self.value_of(name))?;
+        let said = scrap()?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy_of(&said)?);
+        Ok((command, said))
+    }
+
+    /// Runs the cleanup, also after an interrupt; only of a contender that was set up.
+    pub(super) fn clean_up(&self) -> Result<(), Error> {
+        let Some(text) = self.sides.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
+            return Ok(());
+        };
+        let (mut command, said) = self.side_process(text)?;
+        let status = command
+            .status()
+            .map_err(|error| Error::failed(format!("cannot start cleanup '{text}'"), error))?;
+        succeeded(status, &said).map_err(|why| Error::refused(format!("cleanup '{text}' {why}")))
+    }
+
+    /// The command once: its time, what it used, and how it ended.
+    fn once(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
+        let shell = self.ring.shell.as_deref();
+        let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
+        let said = self.wire(&mut command)?;
+        let begun = Instant::now();
+        let mut running = children::start_group(&mut command)?;
+        // The copies of descriptors in here would keep a pipe open.
+        drop(command);
+        if let Some(mut printed) = running.child().stdout.take() {
+            // A process that outlives the command may hold the pipe for ever: nobody waits for this thread.
+            thread::spawn(move || io::copy(&mut printed, &mut io::sink()));
+        }
+        let (ended, status, usage) = running.finish_used()?;
+        if !self.rules().ignores_failures {
+            succeeded(status, &said).map_err(Error::refused)?;
+        }
+        Ok((ended - begun, usage, status))
+    }
+
+    /// Gives `command` its standard descriptors; answers the file that takes its messages.
+    fn wire(&self, command: &mut Command) -> Result<File, Error> {
+        let said = scrap()?;
+        let input = self.ring.place.input().filter(|_| self.rules().is_input_piped);
+        match input {
+            Some(path) => command.stdin(
+                File::open(path).map_err(|error| Error::failed("cannot open the input", error))?,
+            ),
+            None => command.stdin(Stdio::null()),
+        };
+        match self.rules().output {
+            Output::Inherit => return Ok(said),
+            Output::Null => command.stdout(Stdio::null()),
+            Output::Pipe => command.stdout(Stdio::piped()),
+            Output::Check => {
+                let file = File::create(self.ring.place.printed());
+                command.stdout(file.map_err(|error| {
+                    Error::failed("cannot make a file for standard output", error)
+                })?)
+            }
+        };
+        command.stderr(copy_of(&said)?);
+        Ok(said)
+    }
+
+    /// Where the command leaves what is compared.
+    fn answer_path(&self) -> Option<PathBuf> {
+        let Comparison { ignores_output, output, .. } = *self.rules();
+        if ignores_output {
+            None
+        } else if names(&self.command, "out") {
+            Some(self.ring.place.output())
+        } else {
+            (output == Output::Check).then(|| self.ring.place.printed())
+        }
+    }
+
+    /// The output, if it is the right one.
+    fn answer(&self) -> Result<Option<Content>, Error> {
+        let Some(path) = self.answer_path() else { return Ok(None) };
+        let content = Content::of(&path)?;
+        let mut expected = self.ring.expected.borrow_mut();
+        match &*expected {
+            None => {
+                *expected = Some(Expected { from: self.label.clone(), content: content.clone() });
+            }
+            Some(Expected { content: right, .. }) if *right == content => {}
+            Some(Expected { from, .. }) if *from == self.label => {
+                return Err(Error::refused(
+                    "its output changes from run to run (--no-compare measures it nevertheless)",
+                ));
+            }
+            Some(Expected { from, content: right }) => {
+                let how = if right.bytes == content.bytes {
+                    format!("{} bytes, and not the same", content.bytes)
+                } else {
+                    format!("{} bytes instead of {}", content.bytes, right.bytes)
+                };
+                return Err(Error::refused(format!(
+                    "wrong output: it differs from that of {from}: {how} (--no-compare measures it nevertheless)"
+                )));
+            }
+        }
+        Ok(Some(content))
+    }
+
+    /// A whole sample, with everything around the clock.
+    fn sample(&self) -> Result<Measured, Error> {
+        if !self.rules().keeps_output {
+            self.ring.place.clear()?;
+        }
+        self.side("prepare", self.sides.prepare.as_ref())?;
+        // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
+        let _ = std::fs::write("/proc/self/clear_refs", "5");
+        let repeat = self.rules().repeat.max(1);
+        let (mut wall, mut used) = (Duration::ZERO, Usage::default());
+        let mut last = ExitStatus::default();
+        for _ in 0..repeat {
+            let (time, usage, status) = self.once()?;
+            (wall, used, last) = (wall + time, used.and(usage), status);
+        }
+        let answer = self.answer()?;
+        self.side("conclude", self.sides.conclude.as_ref())?;
+        Ok(self.measured(wall, used, last, answer.as_ref()))
+    }
+
+    fn measured(
+        &self,
+        wall: Duration,
+        used: Usage,
+        status: ExitStatus,
+        answer: Option<&Content>,
+    ) -> Measured {
+        let Comparison { bytes, repeat, .. } = *self.rules();
+        let runs = f64::from(repeat.max(1));
+        let bytes = bytes.or_else(|| self.ring.place.input_bytes()).unwrap_or(0);
+        let wall_s = wall.as_secs_f64() / runs;
+        let each = |count: u64| count / u64::from(repeat.max(1));
+        let mut measured = Measured {
+            gib_per_s: once::gib_per_s(bytes, wall_s),
+            wall_s: Some(wall_s),
+            user_s: Some(used.user_s / runs),
+            system_s: Some(used.system_s / runs),
+            bytes,
+            ..Measured::default()
+        }
+        .with("command", plain_text(&self.command))
+        .with("minor_faults", each(used.minor_faults))
+        .with("major_faults", each(used.major_faults))
+        .with("switches", each(used.switches))
+        .with("preemptions", each(used.preemptions));
+        let floor_bytes = start_bytes().unwrap_or(0);
+        let peak = if used.peak_bytes > floor_bytes { "peak_bytes" } else { "peak_at_most_bytes" };
+        measured = measured.with(peak, used.peak_bytes);
+        for (parameter, value) in &self.values {
+            measured = measured.with(&format!("parameter {parameter}"), plain_text(value));
+        }
+        if let Some(code) = status.code().filter(|&code| code != 0) {
+            measured = measured.with("status", code);
+        }
+        if let Some(signal) = status.signal() {
+            measured = measured.with("signal", signal);
+        }
+        if let Some(content) = answer {
+            measured = measured.with("output", content.short());
+        }
+        if let Some(calls) = self.calls.get() {
+            let numbers = calls.iter().map(|(name, &count)| (name.clone(), count.into()));
+            measured = measured.with("syscalls", numbers.collect::<serde_json::Map<_, _>>());
+        }
+        measured
+    }
+
+    /// Counts the system calls in a run of its own, which no clock sees.
+    fn count_calls(&self) -> Result<(), Error> {
+        let Some(gush) = self.rules().gush.as_deref() else { return Ok(()) };
+        let shell = self.ring.shell.as_deref();
+        let untraced = start::process(&self.command, shell, |name| self.value_of(name))?;
+        let mut command = count::gated(gush, &untraced);
+        let said = self.wire(&mut command)?;
+        if self.rules().output == Output::Pipe {
+            command.stdout(Stdio::null());
+        }
+        self.ring.place.clear()?;
+        self.side("prepare", self.sides.prepare.as_ref())?;
+        let (status, calls) = count::of_tree(command)?;
+        self.side("conclude", self.sides.conclude.as_ref())?;
+        if !self.rules().ignores_failures {
+            succeeded(status, &said)
+                .map_err(|why| Error::refused(format!("while its calls were counted, it {why}")))?;
+        }
+        // Empty before: a case is prepared once.
+        let _ = self.calls.set(calls);
+        Ok(())
+    }
+}
+
+/// A contender's turns in the rounds.
+pub(super) struct Turn(pub(super) Rc<Contender>);
+
+impl Case for Turn {
+    fn suite(&self) -> &str {
+        &self.0.ring.rules.suite
+    }
+
+    fn name(&self) -> &str {
+        &self.0.label
+    }
+
+    fn described(&self) -> Described {
+        let Contender { label, command, sides, values, ring, .. } = &*self.0;
+        let rules = &ring.rules;
+        let mut described =
+            Described::new(&rules.suite, label).with("command", plain_text(command));
+        if let Some(baseline) = ring.baseline.get() {
+            described = described.against(baseline.as_str());
+        }
+        if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
+            described.unit = "1/s".to_owned();
+        }
+        for (name, value) in values {
+            described = described.with(name, plain_text(value));
+        }
+        let texts =
+            [("setup", &sides.setup), ("prepare", &sides.prepare), ("conclude", &sides.conclude)];
+        for (name, text) in texts {
+            if let Some(text) = text {
+                described = described.with(name, plain_text(text));
+            }
+        }
+        if let Some(bytes) = ring.place.input_bytes() {
+            described = described.with("input_bytes", bytes);
+        }
+        if let Some(bytes) = rules.bytes {
+            described = described.with("bytes", bytes);
+        }
+        described
+            .with(
+                "shell",
+                ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
+            )
+            .with("file_system", ring.place.file_system())
+            .with("repeat", rules.repeat)
+            .with("keep_out", rules.keeps_output)
+    }
+
+    fn prepare(&self, _conditions: &Conditions) -> Result<(), Error> {
+        let contender = &self.0;
+        let left_out = |program: Option<String>| match program {
+            Some(program) => Err(Error::refused(format!("{program} is not installed: left out"))),
+            None => Ok(()),
+        };
+        left_out(contender.missing_program())?;
+        contender.is_set_up.set(true);
+        contender.side("setup", contender.sides.setup.as_ref())?;
+        left_out(contender.missing_own())?;
+        if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
+    }
+
+    fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
+        (0..self.0.rules().warmups).try_for_each(|_| self.0.sample().map(drop))
+    }
+
+    fn measure(&self, _conditions: &Conditions) -> Result<Measured, Error> {
+        self.0.sample()
+    }
+}
+
+/// A file without a name, in memory, for what a process says.
+fn scrap() -> Result<File, Error> {
+    let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
+    made.map(File::from)
+        .map_err(|errno| Error::failed("cannot make a file for standard error", errno))
+}
+
+fn copy_of(file: &File) -> Result<Stdio, Error> {
+    let copy = file.try_clone();
+    copy.map(Stdio::from).map_err(|error| Error::failed("cannot duplicate a descriptor", error))
+}
+
+/// How a process ended, and its last words, unless it succeeded.
+fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
+    if status.success() {
+        return Ok(());
+    }
+    let how = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, Some(signal)) => format!("was ended by signal {signal}"),
+        (None, None) => status.to_string(),
+    };
+    Err(match last_line(said) {
+        Some(line) => format!("{how}: {line}"),
+        None => how,
+    })
+}
+
+/// The last line that is not empty, of the last 4 KiB.
+fn last_line(mut said: &File) -> Option<String> {
+    const TAIL_BYTES: u64 = 4096;
+    let bytes = said.metadata().ok()?.len();
+    said.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).ok()?;
+    let mut tail = Vec::new();
+    said.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
+    let text = String::from_utf8_lossy(&tail).into_owned();
+    text.lines().rev().map(plain).find(|line| !line.is_empty())
+}
+
+/// `text` without the characters that an export refuses.
+fn plain_text(text: &str) -> String {
+    text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(command: &str, name: Option<&str>) -> Entry {
+        Entry { command: command.into(), name: name.map(Into::into), ..Entry::default() }
+    }
+
+    #[test]
+    fn labels_tell_the_values() {
+        let values: Values = vec![("n".into(), "4".into()), ("m".into(), "x".into())];
+        assert_eq!(label(&entry("a {n} {in}", None), &values), "a 4 {in}");
+        assert_eq!(label(&entry("a {n}", Some("it")), &values), "it, n=4, m=x");
+        assert_eq!(label(&entry("a {n}", Some("it {n}")), &values), "it 4, m=x");
+    }
+
+    #[test]
+    fn labels_are_one_short_line() {
+        assert_eq!(plain("a\n  b\x1b[31m\tc"), "a b [31m c");
+        let long = plain(&"é".repeat(1000));
+        assert!(long.chars().count() < LONGEST_LABEL && long.contains('…'));
+    }
+}

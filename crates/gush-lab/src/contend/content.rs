@@ -1,0 +1,148 @@
+//! What a command has written: the digest of a file, or of a directory with all that is in it.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::Error;
+
+/// A file's or directory's content.
+///
+/// ```
+/// use gush_lab::contend::Content;
+/// # let dir = tempfile::tempdir()?;
+/// std::fs::write(dir.path().join("a"), "same")?;
+/// std::fs::write(dir.path().join("b"), "same")?;
+/// let [a, b] = ["a", "b"].map(|name| Content::of(&dir.path().join(name)));
+/// assert_eq!(a?, b?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// The blake3 hash in hexadecimal: of a file's bytes; of a directory's names, kinds, bytes and link targets.
+    pub digest: String,
+    /// The bytes of all files.
+    pub bytes: u64,
+}
+
+impl Content {
+    /// Reads what is at `path`; a symbolic link there is followed, those inside of a directory are not.
+    ///
+    /// # Errors
+    /// What cannot be read, and why.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let cannot = |error| cannot_read(path, error);
+        if fs::metadata(path).map_err(cannot)?.is_dir() {
+            let mut tree = Tree { hasher: blake3::Hasher::new(), bytes: 0 };
+            tree.directory(path)?;
+            return Ok(Self { digest: tree.hasher.finalize().to_string(), bytes: tree.bytes });
+        }
+        let (digest, bytes) = of_file(path)?;
+        Ok(Self { digest, bytes })
+    }
+
+    /// The first digits of the digest, enough to tell two contents apart.
+    #[must_use]
+    pub fn short(&self) -> &str {
+        &self.digest[..16]
+    }
+}
+
+fn cannot_read(path: &Path, error: io::Error) -> Error {
+    Error::failed(format!("cannot read '{}'", path.display()), error)
+}
+
+fn of_file(path: &Path) -> Result<(String, u64), Error> {
+    let file = File::open(path).map_err(|error| cannot_read(path, error))?;
+    let digest = gush::digest_of(&file)
+        .map_err(|error| Error::refused(format!("cannot read '{}': {error}", path.display())))?;
+    let bytes = file.metadata().map_err(|error| cannot_read(path, error))?.len();
+    Ok((digest.to_string(), bytes))
+}
+
+struct Tree {
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Tree {
+    fn directory(&mut self, path: &Path) -> Result<(), Error> {
+        let cannot = |error| cannot_read(path, error);
+        let entries = fs::read_dir(path).map_err(cannot)?;
+        let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(cannot)?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        self.part(&entries.len().to_le_bytes());
+        for entry in entries {
+            self.part(entry.file_name().as_bytes());
+            let (path, kind) = (entry.path(), entry.file_type().map_err(cannot)?);
+            if kind.is_dir() {
+                self.part(b"directory");
+                self.directory(&path)?;
+            } else if kind.is_symlink() {
+                self.part(b"link");
+                let target = fs::read_link(&path).map_err(|error| cannot_read(&path, error))?;
+                self.part(target.as_os_str().as_bytes());
+            } else if kind.is_file() {
+                self.part(b"file");
+                let (digest, bytes) = of_file(&path)?;
+                self.part(digest.as_bytes());
+                self.bytes += bytes;
+            } else {
+                self.part(b"special");
+            }
+        }
+        Ok(())
+    }
+
+    /// With its length before it: no two lists of parts run into the same bytes.
+    fn part(&mut self, bytes: &[u8]) {
+        self.hasher.update(&bytes.len().to_le_bytes());
+        self.hasher.update(bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+
+    fn tree(dir: &Path, name: &str, change: impl Fn(&Path)) -> PathBuf {
+        let path = dir.join(name);
+        fs::create_dir_all(path.join("sub")).unwrap();
+        fs::write(path.join("sub/file"), "text").unwrap();
+        symlink("sub/file", path.join("link")).unwrap();
+        change(&path);
+        path
+    }
+
+    #[test]
+    fn directories_differ_by_names_kinds_bytes_and_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let content = |path: &Path| Content::of(path).unwrap();
+        let one = content(&tree(dir.path(), "one", |_| ()));
+        assert_eq!(one, content(&tree(dir.path(), "same", |_| ())));
+        assert_eq!(one.bytes, 4);
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 5] = [
+            ("text", |path| fs::write(path.join("sub/file"), "tex").unwrap()),
+            ("more", |path| fs::write(path.join("more"), "").unwrap()),
+            ("name", |path| fs::rename(path.join("link"), path.join("other")).unwrap()),
+            ("empty", |path| fs::create_dir(path.join("sub/empty")).unwrap()),
+            ("link", |path| {
+                fs::remove_file(path.join("link")).unwrap();
+                symlink("elsewhere", path.join("link")).unwrap();
+            }),
+        ];
+        for (name, change) in changes {
+            assert_ne!(one.digest, content(&tree(dir.path(), name, change)).digest, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_there_is_told_with_its_path() {
+        let said = Content::of(Path::new("/nowhere/at/all")).unwrap_err().told();
+        assert_eq!(said, "cannot read '/nowhere/at/all': No such file or directory");
+    }
+}

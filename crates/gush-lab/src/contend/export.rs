@@ -1,0 +1,178 @@
+//! Standings for other programs: Markdown, CSV and JSON with the names that hyperfine gives its columns and fields.
+//!
+//! Fields that hyperfine has are there under its names and in its units (seconds, bytes); more come after them.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Standing, show};
+use crate::csv;
+
+/// A table in Markdown.
+#[must_use]
+pub fn markdown(standings: &[Standing]) -> String {
+    let mut text = String::from(
+        "| Command | Median | 95 % interval | Times the first | 95 % interval | User | System | Memory | GiB/s |\n\
+         |:---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
+    );
+    for one in standings {
+        let (times, interval) = one.times_first.map_or_else(
+            || ("1".to_owned(), String::new()),
+            |times| {
+                (format!("{:.2}", times.value), format!("{:.2} to {:.2}", times.low, times.high))
+            },
+        );
+        let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
+        text += &format!(
+            "| {} | {} | {} to {} | {times} | {interval} | {} | {} | {} | {} |\n",
+            code(&one.label) + &escaped(&out),
+            show::time(one.median_s.value),
+            show::time(one.median_s.low),
+            show::time(one.median_s.high),
+            show::time(one.user_s),
+            show::time(one.system_s),
+            one.peak_bytes.map_or_else(String::new, show::bytes),
+            one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}")),
+        );
+    }
+    text
+}
+
+/// `text` as code in a cell, whatever is in it.
+fn code(text: &str) -> String {
+    let fence = if text.contains('`') { "``" } else { "`" };
+    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('|', "\\|").replace('<', "&lt;")
+}
+
+/// The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
+#[must_use]
+pub fn csv(standings: &[Standing]) -> String {
+    let mut text = String::from(
+        "command,mean,stddev,median,user,system,min,max,median_low,median_high,times_first,times_first_low,\
+         times_first_high,memory_bytes,gib_per_s,system_calls,samples,failure\n",
+    );
+    for one in standings {
+        let figure = |value: f64| format!("{value:.9}");
+        let maybe = |value: Option<f64>| value.map(figure).unwrap_or_default();
+        let times = one.times_first;
+        let whole = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+        let fields = [
+            csv::field(&one.label),
+            figure(one.mean_s),
+            maybe(one.deviation_s),
+            figure(one.median_s.value),
+            figure(one.user_s),
+            figure(one.system_s),
+            figure(one.range_s[0]),
+            figure(one.range_s[1]),
+            figure(one.median_s.low),
+            figure(one.median_s.high),
+            maybe(times.map(|times| times.value)),
+            maybe(times.map(|times| times.low)),
+            maybe(times.map(|times| times.high)),
+            whole(one.peak_bytes),
+            maybe(one.gib_per_s),
+            whole(one.calls),
+            one.rounds.len().to_string(),
+            csv::field(one.failure.as_deref().unwrap_or_default()),
+        ];
+        text += &fields.join(",");
+        text.push('\n');
+    }
+    text
+}
+
+#[derive(Serialize)]
+struct Results<'a> {
+    results: Vec<One<'a>>,
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    command: &'a str,
+    mean: f64,
+    stddev: Option<f64>,
+    median: f64,
+    user: f64,
+    system: f64,
+    min: f64,
+    max: f64,
+    times: Vec<f64>,
+    exit_codes: &'a [Option<i64>],
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    parameters: Map<String, Value>,
+    median_interval: [f64; 2],
+    times_first: Option<f64>,
+    times_first_interval: Option<[f64; 2]>,
+    peak_bytes: Option<u64>,
+    gib_per_s: Option<f64>,
+    system_calls: Option<u64>,
+    failure: Option<&'a str>,
+}
+
+/// One JSON document: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
+#[must_use]
+pub fn json(standings: &[Standing]) -> String {
+    fn one(standing: &Standing) -> One<'_> {
+        let times = standing.times_first;
+        let parameter = |(name, value): &(String, String)| (name.clone(), value.clone().into());
+        One {
+            command: &standing.label,
+            mean: standing.mean_s,
+            stddev: standing.deviation_s,
+            median: standing.median_s.value,
+            user: standing.user_s,
+            system: standing.system_s,
+            min: standing.range_s[0],
+            max: standing.range_s[1],
+            times: standing.rounds.iter().map(|&(_, seconds)| seconds).collect(),
+            exit_codes: &standing.statuses,
+            parameters: standing.parameters.iter().map(parameter).collect(),
+            median_interval: [standing.median_s.low, standing.median_s.high],
+            times_first: times.map(|times| times.value),
+            times_first_interval: times.map(|times| [times.low, times.high]),
+            peak_bytes: standing.peak_bytes,
+            gib_per_s: standing.gib_per_s,
+            system_calls: standing.calls,
+            failure: standing.failure.as_deref(),
+        }
+    }
+    let results = Results { results: standings.iter().map(one).collect() };
+    let mut text = serde_json::to_string_pretty(&results).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standing::{of, tests::samples};
+    use super::*;
+
+    #[test]
+    fn names_with_bars_quotes_and_commas_stay_in_their_cells() {
+        let standings = of("run", &[], &samples("cat a | wc -c, \"b\"", &[0.5; 5]), &[]);
+        assert!(markdown(&standings).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
+        let csv = csv(&standings);
+        let row = csv.lines().nth(1).unwrap();
+        assert!(row.starts_with("\"cat a | wc -c, \"\"b\"\"\",0.500000000,0.000000000,"), "{row}");
+    }
+
+    #[test]
+    fn hyperfines_fields_are_there() {
+        let all = [samples("a", &[0.2; 5]), samples("b", &[0.1; 5])].concat();
+        let json: Value = serde_json::from_str(&json(&of("run", &[], &all, &[]))).unwrap();
+        let second = &json["results"][1];
+        for field in ["mean", "stddev", "median", "user", "system", "min", "max"] {
+            assert!(second[field].is_number(), "{field}");
+        }
+        assert_eq!(second["times"].as_array().unwrap().len(), 5);
+        assert_eq!(second["exit_codes"], serde_json::json!([0, 0, 0, 0, 0]));
+        assert_eq!(second["times_first"], 2.0);
+        assert_eq!(json["results"][0]["times_first"], Value::Null);
+    }
+}

@@ -1,0 +1,311 @@
+//! Case files: comparisons written down as TOML, to be run again.
+//!
+//! ```toml
+//! [variables]                         # {NAME} in commands; --set NAME=VALUE replaces a value
+//! uutils = "target/uutils/bin/cat"
+//!
+//! [[comparison]]
+//! name = "counted"
+//! about = "a file to wc -c"
+//! input = "1G"
+//!
+//! [[comparison.contender]]
+//! name = "GNU"
+//! command = "cat {in} | wc -c"
+//!
+//! [[comparison.contender]]
+//! name = "uutils"
+//! command = "{uutils} {in} | wc -c"
+//! needs = ["{uutils}"]                # a program that is looked for first
+//! optional = true                     # left out without it, and no failure
+//!
+//! [[comparison.aim]]
+//! contender = "uutils"
+//! beside = ["GNU"]                    # the fastest of these that was measured
+//! times = 1.5                         # at least so many times as fast
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing, standing};
+use crate::Error;
+
+/// What a case file says.
+#[derive(Debug)]
+pub struct CaseFile {
+    /// The comparisons, in order.
+    pub blocks: Vec<Block>,
+}
+
+/// One comparison of a case file.
+#[derive(Debug)]
+pub struct Block {
+    /// Its name.
+    pub name: String,
+    /// What is compared, in a few words.
+    pub about: String,
+    /// The comparison, without what only the caller knows.
+    pub comparison: Comparison,
+    /// The number of rounds, if it says one.
+    pub runs: Option<u32>,
+    /// What is aimed at.
+    pub aims: Vec<Aim>,
+}
+
+/// How fast a contender is to be beside others.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct Aim {
+    /// The contender.
+    pub contender: String,
+    /// The others: the fastest of them counts.
+    pub beside: Vec<String>,
+    /// At least so many times as fast.
+    pub times: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default)]
+    variables: BTreeMap<String, String>,
+    comparison: Vec<Written>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    #[serde(default)]
+    about: String,
+    input: Option<String>,
+    bytes: Option<String>,
+    dir: Option<PathBuf>,
+    #[serde(default)]
+    parameters: BTreeMap<String, Vec<String>>,
+    setup: Option<String>,
+    prepare: Option<String>,
+    conclude: Option<String>,
+    cleanup: Option<String>,
+    shell: Option<String>,
+    warmup: Option<u32>,
+    runs: Option<u32>,
+    repeat: Option<u32>,
+    #[serde(default)]
+    stdin: bool,
+    #[serde(default)]
+    keep_out: bool,
+    #[serde(default)]
+    no_compare: bool,
+    #[serde(default)]
+    ignore_failure: bool,
+    #[serde(default)]
+    output: WrittenOutput,
+    expect: Option<String>,
+    contender: Vec<WrittenEntry>,
+    #[serde(default)]
+    aim: Vec<Aim>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum WrittenOutput {
+    #[default]
+    Null,
+    Pipe,
+    Check,
+    Inherit,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenEntry {
+    name: Option<String>,
+    command: String,
+    prepare: Option<String>,
+    #[serde(default)]
+    needs: Vec<String>,
+    #[serde(default)]
+    optional: bool,
+}
+
+impl CaseFile {
+    /// Reads the text of a case file called `stem`; `size_of` reads sizes as the user writes them.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the place of what cannot be understood.
+    ///
+    /// ```
+    /// use gush_lab::contend::{CaseFile, Input};
+    /// let text = "[[comparison]]\nname = 'one'\ninput = '7'\n[[comparison.contender]]\ncommand = 'cp {in} {out}'\n";
+    /// let size_of = |text: &str| text.parse::<u64>().map_err(|error| error.to_string());
+    /// let file = CaseFile::read("copies", text, &size_of)?;
+    /// assert_eq!(file.blocks[0].comparison.suite, "copies/one");
+    /// assert_eq!(file.blocks[0].comparison.input, Some(Input::Bytes(7)));
+    /// # Ok::<(), gush_lab::Error>(())
+    /// ```
+    pub fn read(
+        stem: &str,
+        text: &str,
+        size_of: &dyn Fn(&str) -> Result<u64, String>,
+    ) -> Result<Self, Error> {
+        let Document { variables, comparison } = toml::from_str(text)
+            .map_err(|error| Error::refused(format!("cannot be understood: {error}")))?;
+        let block = |written| Block::of(stem, written, &variables, size_of);
+        let blocks = comparison.into_iter().map(block).collect::<Result<Vec<Block>, Error>>()?;
+        for (place, block) in blocks.iter().enumerate() {
+            if blocks[..place].iter().any(|other| other.name == block.name) {
+                return Err(Error::refused(format!("two comparisons are called {}", block.name)));
+            }
+        }
+        Ok(Self { blocks })
+    }
+}
+
+impl Block {
+    fn of(
+        stem: &str,
+        written: Written,
+        variables: &BTreeMap<String, String>,
+        size_of: &dyn Fn(&str) -> Result<u64, String>,
+    ) -> Result<Self, Error> {
+        let Written { name, about, runs, .. } = written;
+        let wrong = |why: String| Error::refused(format!("comparison {name}: {why}"));
+        let size = |text: String| size_of(&text).map_err(wrong);
+        let parameters = written
+            .parameters
+            .into_iter()
+            .map(|(own, values)| Parameter::of(&own, values))
+            .collect::<Result<_, _>>()
+            .map_err(|error| wrong(error.told()))?;
+        let entries: Vec<Entry> = written.contender.into_iter().map(Entry::from).collect();
+        for aim in &written.aim {
+            let is_there =
+                |label: &&String| entries.iter().any(|entry| entry.name.as_ref() == Some(*label));
+            if let Some(nobody) =
+                [&aim.contender].into_iter().chain(&aim.beside).find(|label| !is_there(label))
+            {
+                return Err(wrong(format!("an aim names '{nobody}', and no contender does")));
+            }
+        }
+        let usual = Comparison::default();
+        let shell = written.shell.as_deref().map_or(Ok(Shell::Auto), Shell::read);
+        let shell = shell.map_err(|error| wrong(error.told()))?;
+        let comparison = Comparison {
+            suite: format!("{stem}/{name}"),
+            entries,
+            parameters,
+            variables: variables.clone(),
+            dir: written.dir.unwrap_or_default(),
+            // A text that is no size is a path.
+            input: written
+                .input
+                .map(|text| size_of(&text).map_or_else(|_| Input::Path(text.into()), Input::Bytes)),
+            bytes: written.bytes.map(size).transpose()?,
+            setup: written.setup,
+            prepare: written.prepare,
+            conclude: written.conclude,
+            cleanup: written.cleanup,
+            shell,
+            warmups: written.warmup.unwrap_or(usual.warmups),
+            repeat: written.repeat.unwrap_or(usual.repeat),
+            ignores_failures: written.ignore_failure,
+            output: match written.output {
+                WrittenOutput::Null => Output::Null,
+                WrittenOutput::Pipe => Output::Pipe,
+                WrittenOutput::Check => Output::Check,
+                WrittenOutput::Inherit => Output::Inherit,
+            },
+            is_input_piped: written.stdin,
+            keeps_output: written.keep_out,
+            ignores_output: written.no_compare,
+            expected: written.expect,
+            ..usual
+        };
+        Ok(Self { name, about, comparison, runs, aims: written.aim })
+    }
+}
+
+impl From<WrittenEntry> for Entry {
+    fn from(written: WrittenEntry) -> Self {
+        let WrittenEntry { name, command, prepare, needs, optional } = written;
+        Self { command, name, prepare, needs, is_optional: optional }
+    }
+}
+
+impl Aim {
+    /// What the standings say of the aim, as a sentence; `None` where one side was not measured.
+    #[must_use]
+    pub fn told(&self, standings: &[Standing]) -> Option<String> {
+        let measured =
+            |label: &str| standings.iter().find(|one| one.label == label && one.failure.is_none());
+        let own = measured(&self.contender)?;
+        let rival = self
+            .beside
+            .iter()
+            .filter_map(|label| measured(label))
+            .min_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value))?;
+        let times = standing::times(own, rival)?;
+        let said = if times.value >= self.times { "reached" } else { "MISSED" };
+        Some(format!(
+            "aim: {} at least {} times as fast as {}: {:.3} (95 %: {:.3} … {:.3}), {said}",
+            own.label, self.times, rival.label, times.value, times.low, times.high
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standing::{of, tests::samples};
+    use super::*;
+
+    fn read(text: &str) -> Result<CaseFile, Error> {
+        CaseFile::read("file", text, &|text| {
+            text.parse().map_err(|_| format!("'{text}' is no size"))
+        })
+    }
+
+    fn refusal(text: &str) -> String {
+        read(text).map(drop).unwrap_err().told()
+    }
+
+    const ONE: &str = "[[comparison]]\nname = 'one'\ninput = '7'\n";
+
+    #[test]
+    fn what_cannot_be_understood_is_told_with_its_place() {
+        assert!(refusal("[[comparison]]\nnaem = 'x'").contains("naem"));
+        let entry = "[[comparison.contender]]\ncommand = 'true'\nname = 'a'\n";
+        let twice = format!("{ONE}{entry}{ONE}{entry}");
+        assert_eq!(refusal(&twice), "two comparisons are called one");
+        let aim = "[[comparison.aim]]\ncontender = 'a'\nbeside = ['b']\ntimes = 2\n";
+        assert!(refusal(&format!("{ONE}{entry}{aim}")).contains("an aim names 'b'"));
+        assert!(refusal(&format!("{ONE}bytes = 'many'\n{entry}")).contains("'many' is no size"));
+    }
+
+    #[test]
+    fn an_input_that_is_no_size_is_a_path() {
+        let text = "[[comparison]]\nname = 'one'\ninput = './x'\n[[comparison.contender]]\ncommand = 'cat {in}'";
+        let block = read(text).unwrap().blocks.remove(0);
+        assert_eq!(block.comparison.input, Some(Input::Path("./x".into())));
+    }
+
+    #[test]
+    fn an_aim_is_held_against_the_fastest_rival_that_was_measured() {
+        let aim = Aim {
+            contender: "own".into(),
+            beside: vec!["slow".into(), "fast".into(), "gone".into()],
+            times: 1.5,
+        };
+        let all =
+            [samples("slow", &[4.0; 6]), samples("fast", &[2.0; 6]), samples("own", &[1.0; 6])]
+                .concat();
+        let told = aim.told(&of("run", &[], &all, &[])).unwrap();
+        assert!(told.contains("as fast as fast: 2.000 (") && told.ends_with("reached"), "{told}");
+        let missed = Aim { times: 2.5, ..aim.clone() }.told(&of("run", &[], &all, &[])).unwrap();
+        assert!(missed.ends_with("MISSED"), "{missed}");
+        assert_eq!(aim.told(&of("run", &[], &samples("own", &[1.0; 6]), &[])), None);
+    }
+}

@@ -1,0 +1,399 @@
+//! Any command as a contender: `gush lab run 'cp {in} {out}' 'gush cp {in} {out}'`.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `template`, `parameter` | `{in}`, `{out}` and the user's own names in a command; their values |
+//! | `start` | which commands need a shell; processes of both kinds |
+//! | `place`, `content` | the input and the outputs; the digest of an output |
+//! | `contender` | one command as a [`Case`]: prepared, timed, counted, its output compared |
+//! | `pace` | how many rounds, and about how long they take |
+//! | `standing` | who is faster than whom, how surely, and who is out |
+//! | `file` | comparisons written down as TOML, with what is aimed at |
+//! | `show`, `export` | that for people; for Markdown, CSV and JSON as hyperfine writes them |
+//!
+//! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine that slows down slows
+//! all of them. The clock of a sample runs from before the process is started until its end; everything around it
+//! (removing the old output, `prepare`, comparing the new output) stands outside.
+
+mod contender;
+mod content;
+pub mod export;
+mod file;
+mod pace;
+mod parameter;
+mod place;
+pub mod show;
+mod standing;
+mod start;
+pub mod template;
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::Error;
+use crate::case::Case;
+
+pub use content::Content;
+pub use file::{Aim, Block, CaseFile};
+pub use pace::{Pace, Paced};
+pub use parameter::{Parameter, Values};
+pub use place::Input;
+pub use standing::{MARGIN, Standing, of as standings, regressions, sentences};
+pub use start::{Shell, found, needs_shell};
+
+use contender::{Contender, Expected, Ring, Sides};
+use place::Place;
+
+/// Where the standard output of the commands goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// To /dev/null, with standard error kept for the message of a failure.
+    #[default]
+    Null,
+    /// Into a pipe, which is read and dropped: for programs that do less when they see /dev/null.
+    Pipe,
+    /// Into a file, which is compared as `{out}` is.
+    Check,
+    /// To this program's own, with standard error.
+    Inherit,
+}
+
+/// A command in a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The command, with names in braces.
+    pub command: String,
+    /// What it is called, with names of parameters in braces; without a name, the command.
+    pub name: Option<String>,
+    /// Runs before each sample, in the place of the comparison's own.
+    pub prepare: Option<String>,
+    /// Programs that it needs beside the one that it starts.
+    pub needs: Vec<String>,
+    /// A missing program is no failure.
+    pub is_optional: bool,
+}
+
+/// What is compared, and how.
+///
+/// ```
+/// use gush_lab::contend::{Comparison, Entry, Input};
+/// use gush_lab::runner::{Conditions, Runner};
+/// # let dir = tempfile::tempdir()?;
+/// let entry = |command: &str| Entry { command: command.into(), ..Entry::default() };
+/// let comparison = Comparison {
+///     entries: vec![entry("cp {in} {out}"), entry("dd if={in} of={out} bs=64K")],
+///     input: Some(Input::Bytes(1 << 20)),
+///     dir: dir.path().to_owned(),
+///     ..Comparison::default()
+/// };
+/// let contest = comparison.contest()?;
+/// let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
+/// let runner = Runner { conditions: &conditions, rounds: 2, time: None, end: None };
+/// let outcome = runner.run(&contest.cases, |_| ());
+/// assert_eq!((outcome.samples.len(), outcome.failures.len()), (4, 0));
+/// assert!(contest.agreement()?.unwrap().contains("equal to the input"));
+/// contest.end(|_| ());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The suite's name in the stored run.
+    pub suite: String,
+    /// The commands. The others are measured against the first.
+    pub entries: Vec<Entry>,
+    /// Parameters: a command that names some becomes a contender for every choice of their values.
+    pub parameters: Vec<Parameter>,
+    /// This program: behind `{gush}` unless a variable is called so, and the one that counts system calls.
+    pub gush: Option<PathBuf>,
+    /// Values for more names. Labels leave the names as they are.
+    pub variables: BTreeMap<String, String>,
+    /// Where files are made.
+    pub dir: PathBuf,
+    /// What `{in}` stands for.
+    pub input: Option<Input>,
+    /// The bytes that a command moves, if they are not the input's.
+    pub bytes: Option<u64>,
+    /// Runs once for each contender, before all rounds.
+    pub setup: Option<String>,
+    /// Runs before each sample.
+    pub prepare: Option<String>,
+    /// Runs after each sample.
+    pub conclude: Option<String>,
+    /// Runs once for each contender, after all rounds.
+    pub cleanup: Option<String>,
+    /// Who starts the commands.
+    pub shell: Shell,
+    /// Runs of each contender before the first round.
+    pub warmups: u32,
+    /// How often a sample runs its command, one run after the other.
+    pub repeat: u32,
+    /// A command that fails is measured nevertheless.
+    pub ignores_failures: bool,
+    /// Where standard output goes.
+    pub output: Output,
+    /// Standard input is the input, instead of nothing.
+    pub is_input_piped: bool,
+    /// `{out}` of the run before is left where it is.
+    pub keeps_output: bool,
+    /// Outputs are not compared.
+    pub ignores_output: bool,
+    /// The right output: a file or directory, or `{in}`. Without it, the first contender's output.
+    pub expected: Option<String>,
+    /// Count the system calls of each contender, in one run more.
+    pub counts_calls: bool,
+}
+
+impl Default for Comparison {
+    fn default() -> Self {
+        Self {
+            suite: "run".to_owned(),
+            entries: Vec::new(),
+            parameters: Vec::new(),
+            gush: None,
+            variables: BTreeMap::new(),
+            dir: PathBuf::from("."),
+            input: None,
+            bytes: None,
+            setup: None,
+            prepare: None,
+            conclude: None,
+            cleanup: None,
+            shell: Shell::Auto,
+            warmups: 1,
+            repeat: 1,
+            ignores_failures: false,
+            output: Output::Null,
+            is_input_piped: false,
+            keeps_output: false,
+            ignores_output: false,
+            expected: None,
+            counts_calls: false,
+        }
+    }
+}
+
+/// A contender that takes no part, because a program that it may do without is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The contender.
+    pub label: String,
+    /// The program.
+    pub program: String,
+}
+
+/// A comparison made ready: its files are there until [`end`](Self::end).
+pub struct Contest {
+    /// The contenders, in order.
+    pub cases: Vec<Box<dyn Case>>,
+    /// Contenders that are left out, and why.
+    pub absent: Vec<Absent>,
+    /// Doubts about the comparison, as sentences.
+    pub notes: Vec<String>,
+    contenders: Vec<Rc<Contender>>,
+    ring: Rc<Ring>,
+}
+
+impl Comparison {
+    /// Makes the input and the contenders.
+    ///
+    /// # Errors
+    /// What makes no sense, as a sentence, or the file that cannot be made.
+    pub fn contest(&self) -> Result<Contest, Error> {
+        self.check()?;
+        let place = Place::new(&self.dir, self.input.as_ref())?;
+        let ring = Rc::new(Ring {
+            shell: self.shell_words(),
+            rules: self.clone(),
+            expected: RefCell::new(self.expectation(&place)?),
+            baseline: OnceCell::new(),
+            place,
+        });
+        let (mut contenders, mut absent) = (Vec::new(), Vec::new());
+        for contender in self.contenders(&ring) {
+            match contender.missing_program() {
+                Some(program) if contender.is_optional() => {
+                    absent.push(Absent { label: contender.label().to_owned(), program });
+                }
+                _ => contenders.push(Rc::new(contender)),
+            }
+        }
+        if let Some(first) = contenders.first() {
+            // Empty before: nobody else sets the cell.
+            let _ = ring.baseline.set(first.label().to_owned());
+        }
+        let case = |one: &Rc<Contender>| Box::new(contender::Turn(Rc::clone(one))) as Box<dyn Case>;
+        let cases = contenders.iter().map(case).collect();
+        let notes = self.notes(&ring);
+        Ok(Contest { cases, absent, notes, contenders, ring })
+    }
+
+    /// The shell that starts the commands, if one does.
+    fn shell_words(&self) -> Option<Vec<String>> {
+        self.shell.words_for(self.entries.iter().map(|entry| entry.command.as_str()))
+    }
+
+    /// Refuses what makes no sense, before anything is made or started.
+    ///
+    /// # Errors
+    /// What makes no sense, as a sentence.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.entries.is_empty() {
+            return Err(Error::refused("no command is there to be measured"));
+        }
+        if self.shell_words().is_none() {
+            for entry in &self.entries {
+                start::words(&entry.command, |_| None)?;
+            }
+        }
+        let used = |name: &str| self.texts().any(|text| template::names(text, name));
+        let mut names = BTreeSet::new();
+        for parameter in &self.parameters {
+            if !names.insert(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "the parameter {{{}}} is given twice",
+                    parameter.name
+                )));
+            }
+            if self.variables.contains_key(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "{{{}}} is a variable and a parameter",
+                    parameter.name
+                )));
+            }
+            if !used(&parameter.name) {
+                return Err(Error::refused(format!(
+                    "no command names the parameter {{{}}}",
+                    parameter.name
+                )));
+            }
+        }
+        let wants_input = used("in") || self.is_input_piped;
+        if wants_input && self.input.is_none() {
+            return Err(Error::refused("{in} needs --input, a size or a path"));
+        }
+        if self.input.is_some() && !wants_input {
+            return Err(Error::refused(
+                "no command reads the input: name it with {in}, or say --stdin",
+            ));
+        }
+        Ok(())
+    }
+
+    /// All texts in which names may stand.
+    fn texts(&self) -> impl Iterator<Item = &str> {
+        let own = [&self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
+        let of_entries = self.entries.iter().flat_map(|entry| {
+            [Some(entry.command.as_str()), entry.prepare.as_deref()].into_iter().flatten()
+        });
+        own.into_iter().flatten().map(String::as_str).chain(of_entries)
+    }
+
+    fn expectation(&self, place: &Place) -> Result<Option<Expected>, Error> {
+        let Some(text) = self.expected.as_deref().filter(|_| !self.ignores_output) else {
+            return Ok(None);
+        };
+        let content = match text {
+            "{in}" => place.input_content()?.cloned(),
+            path => Some(Content::of(Path::new(path))?),
+        };
+        let from = if text == "{in}" { "the input".to_owned() } else { text.to_owned() };
+        Ok(content.map(|content| Expected { from, content }))
+    }
+
+    /// Every entry with every choice of the parameters that it names, under labels that differ.
+    fn contenders(&self, ring: &Rc<Ring>) -> Vec<Contender> {
+        let mut labels = BTreeSet::new();
+        let mut found = Vec::new();
+        for entry in &self.entries {
+            let sides = Sides {
+                setup: self.setup.clone(),
+                prepare: entry.prepare.clone().or_else(|| self.prepare.clone()),
+                conclude: self.conclude.clone(),
+                cleanup: self.cleanup.clone(),
+            };
+            let named: Vec<&Parameter> = self
+                .parameters
+                .iter()
+                .filter(|parameter| {
+                    template::names(&entry.command, &parameter.name) || sides.name(&parameter.name)
+                })
+                .collect();
+            for values in parameter::choices(&named) {
+                let mut label = contender::label(entry, &values);
+                let mut copies = 1;
+                while !labels.insert(label.clone()) {
+                    copies += 1;
+                    label = contender::numbered(&contender::label(entry, &values), copies);
+                }
+                found.push(Contender::new(entry, label, &sides, values, Rc::clone(ring)));
+            }
+        }
+        found
+    }
+
+    fn notes(&self, ring: &Ring) -> Vec<String> {
+        let mut notes = Vec::new();
+        if let (Some(shell), Shell::Auto) = (&ring.shell, &self.shell) {
+            notes.push(format!(
+                "{} starts the commands, because one of them needs a shell; its start is a part of every time",
+                shell[0]
+            ));
+        }
+        let writes = |entry: &Entry| template::names(&entry.command, "out");
+        let writers = self.entries.iter().filter(|entry| writes(entry)).count();
+        if writers > 0 && writers < self.entries.len() && self.output != Output::Check {
+            notes.push(
+                "some commands write {out} and some do not: the outputs of the latter are not compared"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+impl Contest {
+    /// The label of the contender that the others are measured against.
+    #[must_use]
+    pub fn baseline(&self) -> &str {
+        self.ring.baseline.get().map_or("", String::as_str)
+    }
+
+    /// What the outputs had in common, as a sentence; `None` if none was compared.
+    ///
+    /// # Errors
+    /// When the input cannot be read again.
+    pub fn agreement(&self) -> Result<Option<String>, Error> {
+        if self.ring.rules.ignores_output {
+            return Ok(None);
+        }
+        let expected = self.ring.expected.borrow();
+        let Some(Expected { content, .. }) = &*expected else { return Ok(None) };
+        let place = &self.ring.place;
+        let is_input = place.input_bytes() == Some(content.bytes)
+            && place.input_content()?.is_some_and(|input| input == content);
+        let equal = if is_input { ", equal to the input" } else { "" };
+        Ok(Some(format!(
+            "Every output was compared: {} bytes, blake3 {}…{equal}",
+            content.bytes,
+            content.short()
+        )))
+    }
+
+    /// Runs the cleanup of every contender that was set up, and removes the files; `tell` learns of failures.
+    pub fn end(self, mut tell: impl FnMut(&Error)) {
+        let Self { cases, contenders, ring, .. } = self;
+        drop(cases);
+        for contender in &contenders {
+            if let Err(error) = contender.clean_up() {
+                tell(&error);
+            }
+        }
+        drop(contenders);
+        let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| ring.place.remove());
+        if let Err(error) = removed {
+            tell(&error);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Where contenders work: the input, and a hidden directory for what they write.
+
+use std::cell::OnceCell;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::Content;
+use crate::Error;
+use crate::scratch::{self, Scratch};
+
+/// What `{in}` stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file of so many bytes, made for the run: nowhere zeros for long, nowhere the same.
+    Bytes(u64),
+    /// A file or directory that is there.
+    Path(PathBuf),
+}
+
+#[derive(Debug)]
+pub(super) struct Place {
+    scratch: Scratch,
+    input: Option<PathBuf>,
+    /// The bytes of the input.
+    input_bytes: Option<u64>,
+    content: OnceCell<Content>,
+}
+
+impl Place {
+    /// Makes the directory in `dir`, and the input.
+    pub(super) fn new(dir: &Path, input: Option<&Input>) -> Result<Self, Error> {
+        let cannot = |error: io::Error| {
+            let why = crate::os_words(&error);
+            Error::refused(format!(
+                "cannot make files in '{}': {why} (--dir names another place)",
+                dir.display()
+            ))
+        };
+        let scratch = Scratch::new_in(dir).map_err(cannot)?;
+        if scratch.path().to_str().is_none() {
+            return Err(Error::refused(format!(
+                "'{}' is no UTF-8, and cannot stand in a command (--dir names another place)",
+                dir.display()
+            )));
+        }
+        fs::create_dir(scratch.path().join("dir")).map_err(cannot)?;
+        let (input, input_bytes) = match input {
+            None => (None, None),
+            Some(Input::Bytes(bytes)) => (Some(make(&scratch, *bytes)?), Some(*bytes)),
+            Some(Input::Path(path)) => {
+                let (path, bytes) = given(path)?;
+                (Some(path), Some(bytes))
+            }
+        };
+        Ok(Self { scratch, input, input_bytes, content: OnceCell::new() })
+    }
+
+    pub(super) fn input(&self) -> Option<&Path> {
+        self.input.as_deref()
+    }
+
+    pub(super) fn input_bytes(&self) -> Option<u64> {
+        self.input_bytes
+    }
+
+    /// The input's content, read when first asked for.
+    pub(super) fn input_content(&self) -> Result<Option<&Content>, Error> {
+        let Some(path) = &self.input else { return Ok(None) };
+        if self.content.get().is_none() {
+            // Empty before: nobody else sets the cell.
+            let _ = self.content.set(Content::of(path)?);
+        }
+        Ok(self.content.get())
+    }
+
+    /// What `{out}` stands for; nothing is there before a command makes something.
+    pub(super) fn output(&self) -> PathBuf {
+        self.scratch.path().join("out")
+    }
+
+    /// A directory for whatever a setup makes, there until the end.
+    pub(super) fn own_dir(&self) -> PathBuf {
+        self.scratch.path().join("dir")
+    }
+
+    /// The kind of file system that the files are on.
+    pub(super) fn file_system(&self) -> String {
+        self.scratch.file_system()
+    }
+
+    /// Where standard output goes if it is compared.
+    pub(super) fn printed(&self) -> PathBuf {
+        self.scratch.path().join("stdout")
+    }
+
+    /// Takes away what a command wrote.
+    pub(super) fn clear(&self) -> Result<(), Error> {
+        let out = self.output();
+        let removed = match fs::symlink_metadata(&out) {
+            Ok(there) if there.is_dir() => fs::remove_dir_all(&out),
+            Ok(_) => fs::remove_file(&out),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        };
+        removed.map_err(|error| Error::failed("cannot remove {out} before the next run", error))
+    }
+
+    pub(super) fn remove(self) -> Result<(), Error> {
+        let path = self.scratch.path().to_owned();
+        self.scratch
+            .remove()
+            .map_err(|error| Error::failed(format!("cannot remove '{}'", path.display()), error))
+    }
+}
+
+fn make(scratch: &Scratch, bytes: u64) -> Result<PathBuf, Error> {
+    room_for(scratch.path(), bytes)?;
+    let path = scratch.path().join("in");
+    let made = File::create_new(&path).and_then(|file| {
+        scratch::fill(&file, bytes)?;
+        file.sync_all()
+    });
+    match made {
+        Ok(()) => Ok(path),
+        Err(error) => Err(Error::failed(format!("cannot make an input of {bytes} bytes"), error)),
+    }
+}
+
+/// A disk is not filled to find out that it is too small for the input and a copy.
+fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
+    // A file system that does not tell has as much as it can get.
+    let Some(room) = rustix::fs::statvfs(dir).ok().filter(|room| room.f_blocks > 0) else {
+        return Ok(());
+    };
+    let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+    if free_bytes / 2 >= bytes {
+        return Ok(());
+    }
+    Err(Error::refused(format!(
+        "cannot make an input of {bytes} bytes and leave room for a copy: {free_bytes} bytes are free on that disk \
+         (--dir names another place, --input another size)"
+    )))
+}
+
+/// The path without symbolic links, and the bytes there.
+fn given(path: &Path) -> Result<(PathBuf, u64), Error> {
+    let cannot = |error| Error::failed(format!("cannot use '{}' as input", path.display()), error);
+    let full = path.canonicalize().map_err(cannot)?;
+    if full.to_str().is_none() {
+        return Err(Error::refused(format!(
+            "'{}' is no UTF-8, and cannot stand in a command",
+            path.display()
+        )));
+    }
+    let there = fs::metadata(&full).map_err(cannot)?;
+    let bytes = if there.is_dir() { Content::of(&full)?.bytes } else { there.len() };
+    Ok((full, bytes))
+}

@@ -1,0 +1,116 @@
+//! Standings as a table for people.
+
+use super::Standing;
+use crate::stats::Estimate;
+
+/// Seconds with a unit and three or four digits.
+///
+/// ```
+/// use gush_lab::contend::show::time;
+/// assert_eq!(time(0.0123456), "12.35 ms");
+/// assert_eq!(time(12.5), "12.50 s");
+/// assert_eq!(time(0.0000042), "4.2 µs");
+/// ```
+#[must_use]
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        0.0 => "0 ms".to_owned(),
+        ..0.001 => format!("{:.1} µs", seconds * 1e6),
+        ..1.0 => format!("{:.2} ms", seconds * 1e3),
+        _ => format!("{seconds:.2} s"),
+    }
+}
+
+/// Bytes with a binary unit.
+///
+/// ```
+/// use gush_lab::contend::show::bytes;
+/// assert_eq!([bytes(512), bytes(2048), bytes(3 << 19)], ["512 B", "2.0 KiB", "1.5 MiB"]);
+/// ```
+#[must_use]
+pub fn bytes(number: u64) -> String {
+    const UNITS: [(u32, &str); 3] = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = UNITS.iter().find(|(shift, _)| number >> shift > 0);
+    unit.map_or_else(
+        || format!("{number} B"),
+        |&(shift, unit)| format!("{:.1} {unit}", number as f64 / (1_u64 << shift) as f64),
+    )
+}
+
+/// The interval in the unit of the median.
+fn interval(Estimate { value, low, high }: &Estimate) -> String {
+    let (factor, unit) = match *value {
+        ..0.001 => (1e6, "µs"),
+        ..1.0 => (1e3, "ms"),
+        _ => (1.0, "s"),
+    };
+    format!("{:.2} … {:.2} {unit}", low * factor, high * factor)
+}
+
+/// A column: its head, and what it says of a contender.
+type Column = (&'static str, fn(&Standing) -> String);
+
+const COLUMNS: &[Column] = &[
+    ("median", |one| time(one.median_s.value)),
+    ("95 % interval", |one| interval(&one.median_s)),
+    ("x first", |one| {
+        one.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
+    }),
+    ("95 % interval", |one| {
+        one.times_first
+            .map_or_else(String::new, |times| format!("{:.3} … {:.3}", times.low, times.high))
+    }),
+    ("processor", |one| time(one.processor_s)),
+    ("memory", memory),
+    ("GiB/s", |one| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
+    ("calls", |one| one.calls.map_or_else(String::new, |calls| calls.to_string())),
+    ("rounds", |one| one.rounds.len().to_string()),
+    ("", |one| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
+];
+
+/// The peak of memory, or its bound.
+fn memory(one: &Standing) -> String {
+    let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", bytes(most)));
+    one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()
+}
+
+/// A line for each contender, without the columns that say nothing of any.
+#[must_use]
+pub fn table(standings: &[Standing]) -> String {
+    let first = |one: &Standing| one.label.clone();
+    let mut columns: Vec<Vec<String>> = vec![column("contender", standings, first)];
+    columns.extend(COLUMNS.iter().map(|(head, say)| column(head, standings, say)));
+    columns.retain(|cells| cells[1..].iter().any(|cell| !cell.is_empty()));
+    let width = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = columns.iter().map(|cells| width(cells)).collect();
+    let mut text = String::new();
+    for row in 0..=standings.len() {
+        let mut line = format!("{:1$}", columns[0][row], widths[0]);
+        for (cells, width) in columns.iter().zip(&widths).skip(1) {
+            line += &format!("  {:>width$}", cells[row]);
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn column(head: &str, standings: &[Standing], say: impl Fn(&Standing) -> String) -> Vec<String> {
+    std::iter::once(head.to_owned()).chain(standings.iter().map(say)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::standing::{of, tests::samples};
+    use super::*;
+
+    #[test]
+    fn a_row_has_what_is_known_and_no_empty_column() {
+        let all = [samples("cp", &[0.2; 6]), samples("gush cp", &[0.1; 6])].concat();
+        let text = table(&of("run", &[], &all, &[]));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("contender ") && !lines[0].contains("GiB/s"), "{text}");
+        assert!(lines[1].contains("200.00 ms") && lines[1].contains("  1  "), "{text}");
+        assert!(lines[2].starts_with("gush cp") && lines[2].contains("2.000 … 2.000"), "{text}");
+    }
+}

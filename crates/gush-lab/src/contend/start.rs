@@ -1,0 +1,155 @@
+//! How a command is started: as it stands, or by a shell.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::template::filled;
+use crate::Error;
+
+/// Who starts the commands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Shell {
+    /// Nobody else, unless a command needs a shell; then `sh` starts all of them, so that like meets like.
+    #[default]
+    Auto,
+    /// Nobody else: pipes, redirections and variables mean nothing.
+    None,
+    /// A shell: its words, without the `-c` that follows them.
+    Words(Vec<String>),
+}
+
+impl Shell {
+    /// The words of a shell, `none` for no shell.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for no word, or a quote without its end.
+    ///
+    /// ```
+    /// use gush_lab::contend::Shell;
+    /// assert_eq!(Shell::read("none")?, Shell::None);
+    /// assert_eq!(Shell::read("bash --norc")?, Shell::Words(vec!["bash".into(), "--norc".into()]));
+    /// assert!(Shell::read("").is_err());
+    /// # Ok::<(), gush_lab::Error>(())
+    /// ```
+    pub fn read(text: &str) -> Result<Self, Error> {
+        match shlex::split(text).filter(|words| !words.is_empty()) {
+            _ if text == "none" => Ok(Self::None),
+            Some(words) => Ok(Self::Words(words)),
+            None => Err(Error::refused(format!("'{text}' is no shell"))),
+        }
+    }
+
+    /// The shell's words for all of `commands`, or `None` where each can be started as it stands.
+    #[must_use]
+    pub fn words_for<'a>(
+        &self,
+        commands: impl IntoIterator<Item = &'a str>,
+    ) -> Option<Vec<String>> {
+        match self {
+            Self::None => None,
+            Self::Words(words) => Some(words.clone()),
+            Self::Auto => commands.into_iter().any(needs_shell).then(|| vec!["sh".to_owned()]),
+        }
+    }
+}
+
+/// Words with a meaning to a shell, and no program of that name, or another one.
+const BUILT_IN: &[&str] = &[
+    ".", ":", "!", "alias", "case", "cd", "command", "eval", "exec", "exit", "export", "for", "if",
+    "read", "set", "shift", "source", "time", "times", "trap", "ulimit", "umask", "unset", "until",
+    "wait", "while",
+];
+
+/// Does `command` mean something else to a shell than its words?
+///
+/// ```
+/// use gush_lab::contend::needs_shell;
+/// assert!(!needs_shell("cp --reflink='never' {in} {out}"));
+/// assert!(!needs_shell("awk '{print $1}' {in}"));
+/// for command in ["cat {in} | wc -c", "cat <{in}", "echo $HOME", "ls *.rs", "A=1 b", "cd /", "a \"$b\""] {
+///     assert!(needs_shell(command), "{command}");
+/// }
+/// ```
+#[must_use]
+pub fn needs_shell(command: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c))
+    };
+    let plain = filled(command, |name| is_name(name).then(|| "x".to_owned()));
+    let first = plain.split_whitespace().next().unwrap_or_default();
+    if BUILT_IN.contains(&first) || first.contains('=') {
+        return true;
+    }
+    let (mut quote, mut before) = (None, ' ');
+    let mut letters = plain.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+            (Some('"'), '$' | '`') => return true,
+            (Some(_), '\\') if quote == Some('"') => drop(letters.next()),
+            (Some(_), _) => {}
+            (None, '\'' | '"') => quote = Some(letter),
+            (None, '\\') => drop(letters.next()),
+            (
+                None,
+                '|' | '&' | ';' | '<' | '>' | '(' | ')' | '$' | '`' | '*' | '?' | '[' | '\n',
+            ) => {
+                return true;
+            }
+            (None, '~' | '#') if before.is_whitespace() => return true,
+            (None, _) => {}
+        }
+        before = letter;
+    }
+    false
+}
+
+/// The words of `command`, with `value_of` in the place of names; a value is a part of its word, whatever is in it.
+pub(super) fn words(
+    command: &str,
+    value_of: impl Fn(&str) -> Option<OsString>,
+) -> Result<Vec<OsString>, Error> {
+    let split = shlex::split(command).filter(|words| !words.is_empty()).ok_or_else(|| {
+        Error::refused(format!(
+            "'{command}' is no command: nothing in it, or a quote without its end"
+        ))
+    })?;
+    // A path that is no UTF-8 cannot pass through a String; such a directory is refused when it is made.
+    let text_of = |name: &str| value_of(name).and_then(|value| value.into_string().ok());
+    Ok(split.iter().map(|word| filled(word, text_of).into()).collect())
+}
+
+/// The process that runs `command` by the shell `shell`, or as it stands.
+pub(super) fn process(
+    command: &str,
+    shell: Option<&[String]>,
+    value_of: impl Fn(&str) -> Option<OsString>,
+) -> Result<Command, Error> {
+    let Some(shell) = shell else {
+        let words = words(command, value_of)?;
+        let mut process = Command::new(&words[0]);
+        process.args(&words[1..]);
+        return Ok(process);
+    };
+    let quoted = |name: &str| {
+        let value = value_of(name)?.into_string().ok()?;
+        shlex::try_quote(&value).ok().map(|value| value.into_owned())
+    };
+    let mut process = Command::new(&shell[0]);
+    process.args(&shell[1..]).arg("-c").arg(filled(command, quoted));
+    Ok(process)
+}
+
+/// Where the program `name` is, as execvp(3) looks for it.
+#[must_use]
+pub fn found(name: &Path) -> Option<PathBuf> {
+    let may_run = |path: &Path| {
+        path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    if name.components().count() > 1 || name.is_absolute() {
+        return may_run(name).then(|| name.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| may_run(path))
+}
