@@ -3,7 +3,7 @@
 //! This is what `tee`, `pv` or a proxy with splice(2) do, only slower: nothing here breaks a rule.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
@@ -17,8 +17,10 @@ use super::read::failed;
 use super::waiting;
 use crate::Error;
 
-/// More than all buffers of a writer together, where that is permitted; else as large as is permitted to everybody.
-const PRIVATE_BYTES: [usize; 2] = [8 << 20, 1 << 20];
+/// As large as is permitted to everybody.
+const PRIVATE_BYTES: usize = 1 << 20;
+/// So many pipes hold more than all buffers of a writer together: two of 2 MiB, where the writer's pipe has 1 MiB.
+const PIPES: usize = 6;
 /// Time for the writer to fill what room it has.
 const WAIT: Duration = Duration::from_millis(5);
 
@@ -26,8 +28,8 @@ pub(super) struct Hold<'a> {
     options: &'a ReadOptions,
     by: HoldBy,
     from: BorrowedFd<'a>,
-    private_out: OwnedFd,
-    private_in: OwnedFd,
+    /// The two ends of each private pipe.
+    private: Vec<(OwnedFd, OwnedFd)>,
     null: File,
     checker: Checker,
     taken: u64,
@@ -40,43 +42,34 @@ impl<'a> Hold<'a> {
         by: HoldBy,
         from: BorrowedFd<'a>,
     ) -> Result<Self, Error> {
-        let (private_out, private_in) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
-            .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;
-        // A smaller one only holds less.
-        let _ = PRIVATE_BYTES
-            .iter()
-            .any(|&bytes| rustix::pipe::fcntl_setpipe_size(&private_in, bytes).is_ok());
+        let private = (0..PIPES).map(|_| private_pipe()).collect::<Result<_, _>>()?;
         let null = File::options().write(true).open("/dev/null");
         let null = null.map_err(|error| Error::failed("cannot open /dev/null", error))?;
         let checker = Checker::new(options.pattern);
-        Ok(Self {
-            options,
-            by,
-            from,
-            private_out,
-            private_in,
-            null,
-            checker,
-            taken: 0,
-            ended: false,
-        })
+        Ok(Self { options, by, from, private, null, checker, taken: 0, ended: false })
     }
 
     pub(super) fn run(&mut self) -> Result<u64, Error> {
+        let private = std::mem::take(&mut self.private);
         while !self.ended && self.taken < self.options.bytes {
-            let held = self.take_until_full()?;
+            let mut held = Vec::new();
+            for (_, into) in &private {
+                held.push(self.take_until_full(into)?);
+            }
             thread::sleep(WAIT);
-            self.look_at(held)?;
+            for ((out, _), held) in private.iter().zip(held) {
+                self.look_at(out, held)?;
+            }
         }
         Ok(self.taken)
     }
 
-    /// Fills the private pipe, and answers how many bytes are in it.
-    fn take_until_full(&mut self) -> Result<u64, Error> {
+    /// Fills a private pipe, and answers how many bytes are in it.
+    fn take_until_full(&mut self, into: &OwnedFd) -> Result<u64, Error> {
         let mut held = 0;
-        while self.taken < self.options.bytes {
+        while !self.ended && self.taken < self.options.bytes {
             let left = usize::try_from(self.options.bytes - self.taken).unwrap_or(usize::MAX);
-            match self.take(left) {
+            match self.take(into, left) {
                 Ok(0) => {
                     self.ended = true;
                     break;
@@ -87,7 +80,7 @@ impl<'a> Hold<'a> {
                 }
                 Err(Errno::INTR) => {}
                 // "Nothing there" or "no room here": with room left it is the former.
-                Err(Errno::AGAIN) if held > 0 && !self.has_room()? => break,
+                Err(Errno::AGAIN) if held > 0 && !self.has_room(into)? => break,
                 Err(Errno::AGAIN) => waiting::sleep(self.from, PollFlags::IN)
                     .map_err(|errno| failed("poll", self.taken, errno))?,
                 Err(errno) => return Err(failed("splice", self.taken, errno)),
@@ -96,22 +89,20 @@ impl<'a> Hold<'a> {
         Ok(held)
     }
 
-    fn has_room(&self) -> Result<bool, Error> {
+    fn has_room(&self, into: &OwnedFd) -> Result<bool, Error> {
         let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let mut fds = [rustix::event::PollFd::new(&self.private_in, PollFlags::OUT)];
+        let mut fds = [rustix::event::PollFd::new(into, PollFlags::OUT)];
         rustix::event::poll(&mut fds, Some(&now))
             .map(|ready| ready > 0)
             .map_err(|errno| failed("poll", self.taken, errno))
     }
 
-    fn take(&self, most: usize) -> Result<usize, Errno> {
+    fn take(&self, into: &OwnedFd, most: usize) -> Result<usize, Errno> {
         let flags = SpliceFlags::NONBLOCK;
         match self.by {
-            HoldBy::Splice => {
-                rustix::pipe::splice(self.from, None, &self.private_in, None, most, flags)
-            }
+            HoldBy::Splice => rustix::pipe::splice(self.from, None, into, None, most, flags),
             HoldBy::Tee => {
-                let got = rustix::pipe::tee(self.from, &self.private_in, most, flags)?;
+                let got = rustix::pipe::tee(self.from, into, most, flags)?;
                 self.drop_from_pipe(got)?;
                 Ok(got)
             }
@@ -131,11 +122,11 @@ impl<'a> Hold<'a> {
         Ok(())
     }
 
-    fn look_at(&mut self, mut held: u64) -> Result<(), Error> {
+    fn look_at(&mut self, out: &OwnedFd, mut held: u64) -> Result<(), Error> {
         let mut buf = vec![0; 64 << 10];
         while held > 0 {
             let most = usize::try_from(held).unwrap_or(usize::MAX).min(buf.len());
-            match rustix::io::read(self.private_out.as_fd(), &mut buf[..most]) {
+            match rustix::io::read(out, &mut buf[..most]) {
                 Ok(got) => {
                     self.checker.check(&buf[..got])?;
                     held -= got as u64;
@@ -146,4 +137,12 @@ impl<'a> Hold<'a> {
         }
         Ok(())
     }
+}
+
+/// One of its pipes; where it stays small, it only holds less.
+fn private_pipe() -> Result<(OwnedFd, OwnedFd), Error> {
+    let ends = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
+        .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;
+    let _ = rustix::pipe::fcntl_setpipe_size(&ends.1, PRIVATE_BYTES);
+    Ok(ends)
 }

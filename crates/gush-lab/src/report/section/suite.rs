@@ -9,6 +9,7 @@ use crate::report::estimate::Estimate;
 use crate::report::lines::{self, Point, Series};
 use crate::report::number::{bytes, figure, range, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
+use crate::stats;
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK};
 
 /// What the intervals are, below the first figures of the page.
@@ -141,13 +142,18 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
         match most_gained(taken, own(), Some(true)) {
             Some(gained) => said.push(format!("{place}{}", gained.told())),
             None if own().any(|case| case.described.baseline.is_some()) => {
-                said.push(format!("{place}nothing was clearly faster than its measure."));
+                said.push(format!("{place}{}.", nothing_gained(own())));
             }
             None => {}
         }
         if let Some(gained) = most_gained(taken, own(), Some(false)) {
+            // Runs of an older gush have no evidence.
+            let seen = match gained.case.text("evidence") {
+                Some(_) => ": the hostile reader saw bytes change",
+                None => "",
+            };
             said.push(format!(
-                "{} does {} GiB/s and is not sound: the hostile reader saw bytes change.",
+                "{} does {} GiB/s and is not sound{seen}.",
                 code(gained.case.name),
                 figure(gained.speed.median)
             ));
@@ -156,11 +162,24 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
     said
 }
 
+/// Why there is no gain to be told.
+fn nothing_gained<'s, 'a: 's>(
+    mut cases: impl Iterator<Item = &'s Case<'a>> + Clone,
+) -> &'static str {
+    if cases.clone().all(|case| case.samples.len() < stats::FEWEST_SAMPLES) {
+        "fewer than five rounds are too few to tell what is faster"
+    } else if cases.any(|case| case.is("sound") == Some(false)) {
+        "nothing that is sound was clearly faster than its measure"
+    } else {
+        "nothing was clearly faster than its measure"
+    }
+}
+
 /// Along an axis only the largest: what is small there is mostly opening and closing.
 fn of_largest<'s, 'a>(
     taken: &'s Suite<'a>,
     axis: Option<Axis>,
-) -> impl Iterator<Item = &'s Case<'a>> {
+) -> impl Iterator<Item = &'s Case<'a>> + Clone {
     let at = move |case: &Case<'_>| axis.and_then(|axis| case.number(axis.fact));
     let largest = taken.cases.iter().filter_map(at).max();
     taken.cases.iter().filter(move |case| at(case) == largest)

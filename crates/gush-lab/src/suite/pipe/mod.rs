@@ -48,8 +48,9 @@ pub static SUITE: Suite = Suite {
     quantities: &[THROUGHPUT, WORK],
     axis: None,
     notes: &[
-        "**Sound** means: what was written arrives, whatever a reader does with it. In this very run a hostile reader \
-         kept pieces of what each writer wrote by reference, and looked at them later.",
+        "**Sound** means: what was written arrives, whatever a reader does with it. The table says what \
+         a hostile reader found in the same run: it kept pieces of what each writer wrote by reference, and looked at them \
+         later.",
         "The clock is the reader's, from its first byte. Processor time is that of both programs, with their start.",
     ],
     is_repeated: true,
