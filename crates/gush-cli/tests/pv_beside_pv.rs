@@ -133,6 +133,7 @@ fn files_failures_and_statuses_are_the_same() {
         "-P made file",
         "-d 2147483646",
         "-d 2147483646:1",
+        "-R 2147483646 -L 1M",
     ] {
         agrees(words, b"one\ntwo\nthree\nfour");
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use common::link::eventually;
-use common::{gush, noise, not_applicable};
+use common::{gush, noise, not_applicable, skipped, strace};
 use rustix::fs::OFlags;
 use tempfile::TempDir;
 
@@ -112,6 +112,32 @@ fn the_page_cache_is_passed_by_and_the_flag_taken_back() {
     assert!(child.wait().unwrap().success());
     assert!(!is_direct());
     assert!(fs::read(&out).unwrap() == noise(10_001, 7));
+}
+
+#[test]
+fn what_is_synced_is_flushed_by_every_way() {
+    let (dir, bytes) = source();
+    // A disk that fails is noticed.
+    for words in ["", "-C", "-O", "-l -S -s 9G", "-K"] {
+        let mut traced = match strace(&["-e", "inject=fdatasync:error=EIO"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["pv", "-q", "-Y", "-o", "got", "-"]).args(words.split_whitespace());
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        traced.current_dir(dir.path()).stdin(reader).stderr(Stdio::piped());
+        let child = traced.spawn().unwrap();
+        drop(traced);
+        // Whoever fails early reads no further.
+        let _ = writer.write_all(&bytes[..60_000]);
+        drop(writer);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(16), "{words}: {}", said(&output));
+        assert!(said(&output).contains("write failed"), "{words}: {}", said(&output));
+        assert!(said(&output).contains("Input/output error"), "{words}: {}", said(&output));
+        // The first flush may come before the last byte.
+        assert!(bytes[..60_000].starts_with(&fs::read(dir.path().join("got")).unwrap()), "{words}");
+    }
 }
 
 #[test]

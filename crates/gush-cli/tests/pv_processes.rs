@@ -258,7 +258,7 @@ fn who_cannot_be_asked_is_told() {
     let own = std::process::id().to_string();
     for option in ["-R", "-Q"] {
         for (pid, words) in [
-            (NOBODY, "pid 2147483646: No such process\n"),
+            (NOBODY, "pv: 2147483646: No such process\n"),
             (&own, ": no gush pv of this number runs (pv itself cannot be asked by gush pv)\n"),
         ] {
             let output = pv(&[option, pid]).output().unwrap();

@@ -147,8 +147,10 @@ impl Moving<'_> {
                 return Then::End;
             }
             let moved = self.leave_out(input).and_then(|()| match left {
-                Some(lines) if self.options.counts_lines() => cut::lines(self, input, lines),
-                left if self.makes_holes_of(input) => sparse::pass(self, input, left),
+                Some(lines) if self.options.counts_lines() => {
+                    self.synced(cut::lines(self, input, lines))
+                }
+                left if self.makes_holes_of(input) => self.synced(sparse::pass(self, input, left)),
                 left => self.pass(input, left),
             });
             let Err(halt) = moved else { return Then::NextInput };
@@ -170,6 +172,12 @@ impl Moving<'_> {
                 }
             }
         }
+    }
+
+    /// What was moved by hand is on the disk, too, with `--sync`.
+    fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
+        let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
+        moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
     }
 
     /// Is every byte of the input to be looked at here, because the engine makes holes of files alone?

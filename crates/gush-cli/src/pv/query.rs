@@ -88,6 +88,6 @@ fn ask(pid: i32) -> Result<State, String> {
 }
 
 fn told(pid: i32, why: impl std::fmt::Display, talker: &Talker) -> Status {
-    talker.say(format_args!("pid {pid}: {why}"));
+    talker.say(format_args!("{pid}: {why}"));
     Status::OTHER
 }

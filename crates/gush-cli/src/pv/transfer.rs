@@ -59,7 +59,6 @@ pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
     };
     let (mut status, output) = moved?;
     status.add(close(output, talker));
-    setting.end();
     Ok(status)
 }
 
@@ -197,10 +196,12 @@ impl<'a> Setting<'a> {
             _ => Status::default(),
         }
     }
+}
 
-    /// Pipes have their sizes again, and the file of `-P` goes.
-    pub fn end(self) {
-        drop(self.pipes);
+impl Drop for Setting<'_> {
+    /// Pipes have their sizes again, the line of `-c` is free, and the file of `-P` goes.
+    fn drop(&mut self) {
+        drop(self.pipes.take());
         lock(&self.screen).leave();
         self.ending.tidy();
     }

@@ -42,7 +42,6 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         Err(error) => {
             let name = gush_tree::quote::if_needed(options.command[0].as_ref());
             talker.say(format_args!("{name}: {}", os_text(&error)));
-            setting.end();
             // As env(1) and timeout(1) say it.
             let is_missing = error.kind() == std::io::ErrorKind::NotFound;
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
@@ -58,7 +57,6 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     steward.finish();
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
-    setting.end();
     Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
         Ok((Some(code @ 1..), _)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         // As a shell tells the signal that has ended a command.
