@@ -9,6 +9,9 @@ const AFTER_HELP: &str = "\
 ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
 timestamps, links, context, xattr and all.
 
+Of a tree everything is copied: there is no option to leave entries out by name, to delete what the source lacks, or to \
+go on with an interrupted copy.
+
 Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
 
 CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
