@@ -126,11 +126,21 @@ pub fn die_if_nobody_reads(error: &io::Error) {
 /// # Errors
 /// The OS error of write(2); `EBADF` if standard output was closed.
 pub fn write_out(bytes: &[u8]) -> io::Result<()> {
+    try_write_out(bytes).inspect_err(die_if_nobody_reads)
+}
+
+/// As [`write_out`], for a command with something to tidy up: where nobody reads any more and the program ignores SIGPIPE,
+/// the error is returned.
+///
+/// # Errors
+/// As [`write_out`], and `EPIPE`.
+pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
     if gush_process::was_closed(1) {
         return Err(Errno::BADF.into());
     }
     let mut stdout = io::stdout().lock();
-    stdout.write_all(bytes).and_then(|()| stdout.flush()).inspect_err(die_if_nobody_reads)
+    stdout.write_all(bytes)?;
+    stdout.flush()
 }
 
 /// The OS error's text alone, without the number that Rust adds.

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use gush_lab::model::Sample;
 use gush_lab::runner::Event;
 
-use crate::talk::{Talker, columns, shortened, write_line};
+use crate::talk::{Talker, columns, shortened, try_write_out};
 
 /// Says of a round, counted from 1, how far the run is.
 pub type Outlook = Box<dyn Fn(u32) -> String>;
@@ -79,7 +79,8 @@ impl Screen {
         if self.write_error.is_some() {
             return;
         }
-        self.write_error = write_line(line).err();
+        // A run that ignores SIGPIPE has files to remove.
+        self.write_error = try_write_out(format!("{line}\n").as_bytes()).err();
     }
 
     /// The error of the first line that could not be printed, if any.

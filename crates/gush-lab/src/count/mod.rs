@@ -54,7 +54,7 @@ pub fn gated(gush: &Path, command: &Command) -> Command {
     gated
 }
 
-/// Counts the calls of a [gated](gated) command and of all processes that it starts, from its `execve` on: how it ended, and
+/// Counts the calls of a [gated] command and of all processes that it starts, from its `execve` on: how it ended, and
 /// the calls by name.
 ///
 /// # Errors
