@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -122,6 +123,8 @@ fn campaign(swaps: u64) {
     let field = Field::new(dir.path());
     let before = field.state();
     let done = AtomicU64::new(0);
+    // Held during a swap, and by whoever looks by paths, which would be led astray themselves.
+    let swapping = Mutex::new(());
     let copies = thread::scope(|scope| {
         scope.spawn(|| {
             let things = field.swaps();
@@ -132,6 +135,7 @@ fn campaign(swaps: u64) {
                 state ^= state >> 7;
                 state ^= state << 17;
                 let (thing, guarded) = &things[(state % things.len() as u64) as usize];
+                let _held = swapping.lock().unwrap();
                 if swap(thing, guarded).is_ok() {
                     done.fetch_add(1, Ordering::Relaxed);
                 }
@@ -145,7 +149,9 @@ fn campaign(swaps: u64) {
                 Place::here(&field.target),
                 &mut (),
             );
+            let held = swapping.lock().unwrap();
             let found = holds_secret(&field.target);
+            drop(held);
             assert_eq!(found, None, "after {turn} copies");
             turn += 1;
         }
