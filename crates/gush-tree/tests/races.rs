@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,6 +12,9 @@ use std::thread;
 
 use gush_test as _;
 use gush_tree::{Copier, Dereference, ModeRule, Options, Place, Specials};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, openat2, renameat, symlinkat, unlinkat,
+};
 
 const SECRET: &str = "guarded";
 
@@ -36,17 +40,12 @@ impl Field {
         Self { source, target, guarded }
     }
 
-    /// What can be swapped, and the guarded thing that the link leads to.
-    fn swaps(&self) -> Vec<(PathBuf, PathBuf)> {
-        let mut swaps = Vec::new();
-        for root in [&self.source, &self.target] {
-            swaps.push((root.join("d"), self.guarded.clone()));
-            swaps.push((root.join("e"), self.guarded.clone()));
-            swaps.push((root.join("e/d"), self.guarded.join("d")));
-            swaps.push((root.join("d/f"), self.guarded.join("f")));
-            swaps.push((root.join("e/d/f"), self.guarded.join("d/f")));
-        }
-        swaps
+    /// What can be swapped below which root, and the guarded thing that the link leads to.
+    fn swaps(&self) -> Vec<(&Path, &'static Path, PathBuf)> {
+        let roots = [self.source.as_path(), &self.target];
+        let things = [("d", ""), ("e", ""), ("e/d", "d"), ("d/f", "f"), ("e/d/f", "d/f")];
+        let swap = |root, (thing, guarded)| (root, Path::new(thing), self.guarded.join(guarded));
+        roots.into_iter().flat_map(|root| things.map(|thing| swap(root, thing))).collect()
     }
 
     /// All that can be told about the guarded place.
@@ -71,16 +70,34 @@ impl Field {
 }
 
 /// Swaps, for a moment, one thing for a link. Whoever copies may have made something with that name meanwhile.
-fn swap(thing: &Path, guarded: &Path) -> io::Result<()> {
-    let aside = thing.with_extension("aside");
-    fs::rename(thing, &aside)?;
-    let linked = symlink(guarded, thing);
+///
+/// By descriptors, without following links: a link in place of a directory, which a copy has taken over, would lead this
+/// into the guarded place.
+fn swap(root: &Path, thing: &Path, guarded: &Path) -> io::Result<()> {
+    let (name, above) = (thing.file_name().unwrap(), thing.parent().unwrap());
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let root = openat2(CWD, root, flags, Mode::empty(), ResolveFlags::empty())?;
+    let here = match above.as_os_str().is_empty() {
+        true => root,
+        false => {
+            let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
+            openat2(root, above, flags, Mode::empty(), resolve)?
+        }
+    };
+    let aside = Path::new(name).with_extension("aside");
+    renameat(&here, name, &here, &aside)?;
+    let linked = symlinkat(guarded, &here, name);
     // Something may stand where the link was: then the link took its place, or was never made.
     if linked.is_ok() {
-        let _ = fs::remove_file(thing);
+        let _ = unlinkat(&here, name, AtFlags::empty());
     }
-    if fs::rename(&aside, thing).is_err() {
-        let _ = fs::remove_dir_all(&aside).or_else(|_| fs::remove_file(&aside));
+    if renameat(&here, &aside, &here, name).is_err() {
+        // A link that was copied gives way. A directory stays, and this one goes.
+        let _ = unlinkat(&here, name, AtFlags::empty());
+        if renameat(&here, &aside, &here, name).is_err() {
+            let aside = PathBuf::from(format!("/proc/self/fd/{}", here.as_raw_fd())).join(&aside);
+            let _ = fs::remove_dir_all(&aside).or_else(|_| fs::remove_file(&aside));
+        }
     }
     Ok(())
 }
@@ -134,9 +151,9 @@ fn campaign(swaps: u64) {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                let (thing, guarded) = &things[(state % things.len() as u64) as usize];
+                let (root, thing, guarded) = &things[(state % things.len() as u64) as usize];
                 let _held = swapping.lock().unwrap();
-                if swap(thing, guarded).is_ok() {
+                if swap(root, thing, guarded).is_ok() {
                     done.fetch_add(1, Ordering::Relaxed);
                 }
             }
