@@ -338,6 +338,24 @@ fn of_nothing_nobody_need_read() {
     }
 }
 
+/// A reset is the source's failure, also where nobody reads the output.
+#[test]
+fn a_source_that_fails_is_told_of_though_nobody_reads() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (far, _) = listener.accept().unwrap();
+    rustix::net::sockopt::set_socket_linger(&far, Some(std::time::Duration::ZERO)).unwrap();
+    drop(far);
+    // poll(2) without events waits for the error alone.
+    let mut reset = [rustix::event::PollFd::new(&near, rustix::event::PollFlags::empty())];
+    rustix::event::poll(&mut reset, None).unwrap();
+    let (ours, theirs) = io::pipe().unwrap();
+    drop(ours);
+    let output = cat("-u").stdin(OwnedFd::from(near)).stdout(theirs).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(said(&output).contains("Connection reset by peer"), "{}", said(&output));
+}
+
 #[test]
 fn a_limit_holds_back_and_loses_nothing() {
     let dir = TempDir::new().unwrap();

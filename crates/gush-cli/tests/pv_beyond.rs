@@ -285,6 +285,9 @@ fn an_output_that_is_the_input_is_refused_before_it_is_emptied() {
         "$G pv -o /dev/stdin <source",
         "$G pv -o source --seek 5 <source",
         "$G pv -o link nofile source",
+        "$G pv -U source source",
+        "$G pv -U link source",
+        "$G pv -U source <source",
     ] {
         let output = shell(dir.path(), line);
         assert_eq!(output.status.code(), Some(4), "{line}: {}", said(&output));

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use super::moving::{Output, shown};
 use super::status::Status;
-use super::transfer::{Setting, Stage, close};
+use super::transfer::{Setting, Stage, close, refuse_input};
 use crate::talk::os_text;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
@@ -19,6 +19,7 @@ pub fn run(
     name: &OsStr,
     output: Output,
 ) -> Result<(Status, Output), Status> {
+    refuse_input(setting.options, setting.talker, name)?;
     let unopened = |error: std::io::Error| {
         setting.talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
         Status::UNOPENED

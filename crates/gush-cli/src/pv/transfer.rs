@@ -228,11 +228,7 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
                 .map_err(|why| fail(Status::TRANSFER, format!("standard output: --seek: {why}")));
         }
     };
-    // Opening would empty the input.
-    if let Some(input) = input_at(options, name) {
-        let what = format!("input file is output file: {}", shown(input));
-        return Err(fail(Status::SAME_FILE, what));
-    }
+    refuse_input(options, talker, name)?;
     let keeps = options.seek.is_some();
     let file = File::options().write(true).create(true).truncate(!keeps).open(name);
     let file = file
@@ -259,6 +255,17 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
     }
     let offset = i64::try_from(bytes).map_err(|_| errno_text(Errno::INVAL))?;
     seek(output, SeekFrom::Current(offset)).map(drop).map_err(errno_text)
+}
+
+/// Refuses to write to an input: to open it would empty it.
+pub fn refuse_input(options: &Options, talker: &Talker, name: &OsStr) -> Result<(), Status> {
+    match input_at(options, name) {
+        Some(input) => {
+            let what = format!("input file is output file: {}", shown(input));
+            Err(failed(talker, Status::SAME_FILE, what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// The input that is the regular file `name`.

@@ -81,6 +81,10 @@ impl Flow {
             // Only a `read` tells. Its bytes, if there are any, meet the same error.
             Err(Errno::OPNOTSUPP) => Course::Doubt,
             Err(Errno::INTR) => Course::Deserted,
+            // A `read` would have failed, too.
+            Err(errno) if errno != Errno::AGAIN => {
+                return self.fail_for_good(Op::AskEnd.fault(errno, self));
+            }
             Ok(_) | Err(_) => {
                 let call = match self.ways.now() {
                     Way::Sendfile => Call::Sendfile,
