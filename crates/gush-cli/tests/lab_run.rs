@@ -85,6 +85,20 @@ fn a_wrong_answer_never_wins() {
 }
 
 #[test]
+fn the_first_contender_is_the_measure_in_whichever_order_a_round_has_them() {
+    let dir = TempDir::new().unwrap();
+    // Each try would fail half of the time.
+    for _ in 0..8 {
+        let mut command = lab(dir.path());
+        command.args(["--input", "4K", "-r", "1", "-w", "0"]);
+        let (status, out, said) = ended(command.args(["cp {in} {out}", "dd of={out} count=0"]));
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains("dd of={out} count=0: wrong output"), "{said}");
+        assert!(out.contains("\ncp {in} {out} "), "{out}");
+    }
+}
+
+#[test]
 fn the_expected_output_is_held_against_all() {
     let dir = TempDir::new().unwrap();
     let run =
@@ -126,9 +140,90 @@ fn a_contender_that_fails_is_out_unless_told_otherwise() {
     let ignoring = ["-r", "2", "-i", "--export-json", "-", "false", "sh -c 'kill -9 $$'"];
     let (status, out, said) = ended(lab(dir.path()).args(ignoring));
     assert_eq!(status, Some(0), "{said}");
-    let json: Value = serde_json::from_str(&out[out.find("{\n").unwrap()..]).unwrap();
+    let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json["results"][0]["exit_codes"], serde_json::json!([1, 1]));
     assert_eq!(json["results"][1]["exit_codes"], serde_json::json!([null, null]));
+}
+
+/// A command of a shell that counts its runs in `file`, and then is `then`, with the count in `$n`.
+fn counting(file: &Path, then: &str) -> String {
+    format!("n=$(($(cat {0} 2>/dev/null || echo 0) + 1)); echo $n >{0}; {then}", file.display())
+}
+
+#[test]
+fn every_run_of_a_repeat_begins_in_a_fresh_place_and_has_its_output_compared() {
+    let dir = TempDir::new().unwrap();
+    let counter = TempDir::new().unwrap();
+    let counter = counter.path().join("n");
+    let log = counter.with_file_name("log");
+    let run = |command: &str| {
+        let _ = fs::remove_file(&counter);
+        let _ = fs::remove_file(&log);
+        let mut lab = lab(dir.path());
+        lab.args(["-r", "2", "-w", "0", "--repeat", "3", "--input", "4K"]);
+        lab.arg("--prepare").arg(format!("echo prepare >>{}", log.display()));
+        lab.arg("--conclude").arg(format!("echo conclude >>{}", log.display()));
+        ended(lab.args(["cp {in} {out}", command]))
+    };
+    let (status, _, said) = run("test ! -e {out} && cp {in} {out}");
+    assert_eq!(status, Some(0), "an earlier output was there: {said}");
+    let log = fs::read_to_string(&log).unwrap();
+    let around = ["prepare", "conclude"].map(|what| log.matches(what).count());
+    assert_eq!(around, [15, 15], "2 contenders in 2 rounds, and the first one before; 3 runs each");
+    for wrong in 1..=3 {
+        let once = format!("if [ $((n % 3)) = {} ]; then echo x; else cat {{in}}; fi", wrong % 3);
+        let (status, out, said) = run(&counting(&counter, &format!("{{ {once}; }} >{{out}}")));
+        assert_eq!(status, Some(1), "run {wrong} of 3 is wrong: {said}");
+        assert!(said.contains("wrong output: it differs from that of cp {in} {out}"), "{said}");
+        assert!(!out.contains(" as fast as cp"), "{out}");
+    }
+}
+
+#[test]
+fn a_failure_of_any_run_of_a_repeat_is_told() {
+    let dir = TempDir::new().unwrap();
+    let row = |then: &str| {
+        let counter = TempDir::new().unwrap();
+        let command = counting(&counter.path().join("n"), then);
+        let mut lab = lab(dir.path());
+        lab.args(["-r", "1", "-w", "0", "-i", "--repeat", "3", "--csv", "-n", "it"]);
+        let (status, out, said) = ended(lab.arg(command));
+        assert_eq!(status, Some(0), "{said}");
+        let rows: Vec<Vec<String>> =
+            out.lines().map(|row| row.split(',').map(str::to_owned).collect()).collect();
+        let column = |name: &str| rows[0].iter().position(|head| head == name).unwrap();
+        [rows[1][column("status")].clone(), rows[1][column("signal")].clone()]
+    };
+    assert_eq!(row("true"), ["0", ""]);
+    assert_eq!(row("[ $n != 1 ] || exit 7"), ["7", ""]);
+    assert_eq!(row("[ $n != 2 ] || exit 8"), ["8", ""]);
+    assert_eq!(row("[ $n != 3 ] || exit 9"), ["9", ""]);
+    assert_eq!(row("[ $n != 2 ] || kill -9 $$"), ["", "9"], "a signal is no exit status");
+}
+
+#[test]
+fn an_export_on_standard_output_stands_there_alone() {
+    let dir = TempDir::new().unwrap();
+    let run =
+        |words: &[&str]| ended(lab(dir.path()).args(["-r", "1", "true", "true x"]).args(words));
+    let (status, out, said) = run(&["--export-json", "-"]);
+    assert_eq!(status, Some(0), "{said}");
+    let json: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(json["results"].as_array().unwrap().len(), 2);
+    assert!(said.contains("contender ") && said.contains("too few to be sure"), "{said}");
+    let (_, out, _) = run(&["--export-csv", "-"]);
+    let columns = out.lines().map(|row| row.matches(',').count()).collect::<Vec<_>>();
+    assert!(columns.len() == 3 && columns.iter().all(|&count| count == columns[0]), "{out}");
+    let (_, out, _) = run(&["--export-markdown", "-"]);
+    assert!(out.lines().count() == 4 && out.lines().all(|line| line.starts_with('|')), "{out}");
+    let both = "both write to standard output: give one of them a file";
+    for words in
+        [["--export-json", "-", "--export-csv", "-"], ["--export-csv", "-", "--json", "-i"]]
+    {
+        let (status, out, said) = run(&words);
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{words:?}");
+        assert!(said.contains(both), "{said}");
+    }
 }
 
 #[test]

@@ -127,12 +127,6 @@ pub(crate) fn cases(run: &Run) -> Vec<Speeds<'_>> {
         }
         found[place].rounds.push((*round, speed));
     }
-    let place: HashMap<(&str, &str), usize> = run
-        .cases
-        .iter()
-        .enumerate()
-        .map(|(place, case)| ((case.suite.as_str(), case.case.as_str()), place))
-        .collect();
-    found.sort_by_key(|case| place.get(&(case.suite, case.case)).copied().unwrap_or(usize::MAX));
+    run.sort_as_described(&mut found, |case| (case.suite, case.case));
     found
 }

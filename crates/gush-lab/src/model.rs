@@ -2,7 +2,7 @@
 //!
 //! Everything here has one form as JSON, which the store, exports, imports and the report share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use jiff::Timestamp;
@@ -321,13 +321,24 @@ impl Run {
     pub fn described(&self, suite: &str) -> Vec<Described> {
         let mut all: Vec<Described> =
             self.cases.iter().filter(|case| case.suite == suite).cloned().collect();
-        let mut seen: std::collections::HashSet<String> =
-            all.iter().map(|case| case.case.clone()).collect();
+        let mut seen: HashSet<String> = all.iter().map(|case| case.case.clone()).collect();
         for sample in self.samples.iter().filter(|sample| sample.suite == suite) {
             if seen.insert(sample.case.clone()) {
                 all.push(Described::new(suite, &sample.case));
             }
         }
         all
+    }
+
+    /// Sorts what belongs to cases, whose suite and name `of` tells, as the run describes the cases; what it does not
+    /// describe comes last, in the order that it has.
+    pub(crate) fn sort_as_described<'n, T>(
+        &self,
+        all: &mut [T],
+        of: impl Fn(&T) -> (&'n str, &'n str),
+    ) {
+        let names = self.cases.iter().map(|case| (case.suite.as_str(), case.case.as_str()));
+        let places: HashMap<(&str, &str), usize> = names.zip(0..).collect();
+        all.sort_by_key(|one| places.get(&of(one)).copied().unwrap_or(usize::MAX));
     }
 }

@@ -15,6 +15,7 @@ pub struct Screen {
     talker: Talker,
     outlook: Outlook,
     shows_progress: bool,
+    is_stdout_taken: bool,
     write_error: Option<io::Error>,
 }
 
@@ -23,7 +24,7 @@ impl Screen {
     pub fn new(talker: Talker, rounds: u32) -> Self {
         let outlook: Outlook = Box::new(move |round| format!("round {round} of {rounds}"));
         let shows_progress = io::stderr().is_terminal();
-        Self { talker, outlook, shows_progress, write_error: None }
+        Self { talker, outlook, shows_progress, is_stdout_taken: false, write_error: None }
     }
 
     /// Shows an event, and returns its sample if there is one.
@@ -81,6 +82,20 @@ impl Screen {
         }
         // A run that ignores SIGPIPE has files to remove.
         self.write_error = try_write_out(format!("{line}\n").as_bytes()).err();
+    }
+
+    /// From now on shows tables on standard error, because standard output is for another program.
+    pub fn tables_to_stderr(&mut self) {
+        self.is_stdout_taken = true;
+    }
+
+    /// Shows a line for people.
+    pub fn show(&mut self, line: &str) {
+        if self.is_stdout_taken {
+            self.talker.print(format_args!("{line}\n"));
+        } else {
+            self.print(line);
+        }
     }
 
     /// The error of the first line that could not be printed, if any.

@@ -301,31 +301,42 @@ impl Contender {
         Ok(Some(content))
     }
 
-    /// A whole sample, with everything around the clock.
+    /// Will its output be the one that all others have to equal? It has to come before the rounds, whose order changes:
+    /// else a wrong output that happens to come first would be the right one.
+    fn sets_the_expected(&self) -> bool {
+        self.answer_path().is_some() && self.ring.expected.borrow().is_none()
+    }
+
+    /// A whole sample: each of its runs begins in a fresh place, and each output is compared.
     fn sample(&self) -> Result<Measured, Error> {
+        let (mut wall, mut used) = (Duration::ZERO, Usage::default());
+        let (mut failed, mut answer) = (None, None);
+        for _ in 0..self.rules().repeat.max(1) {
+            self.freshen()?;
+            // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
+            let _ = std::fs::write("/proc/self/clear_refs", "5");
+            let (time, usage, status) = self.once()?;
+            (wall, used) = (wall + time, used.and(usage));
+            failed = failed.or(Some(status).filter(|status| !status.success()));
+            answer = self.answer()?;
+            self.side("conclude", self.sides.conclude.as_ref())?;
+        }
+        Ok(self.measured(wall, used, failed, answer.as_ref()))
+    }
+
+    /// Takes away the output of the run before, unless it is kept, and runs `prepare`.
+    fn freshen(&self) -> Result<(), Error> {
         if !self.rules().keeps_output {
             self.ring.place.clear()?;
         }
-        self.side("prepare", self.sides.prepare.as_ref())?;
-        // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
-        let _ = std::fs::write("/proc/self/clear_refs", "5");
-        let repeat = self.rules().repeat.max(1);
-        let (mut wall, mut used) = (Duration::ZERO, Usage::default());
-        let mut last = ExitStatus::default();
-        for _ in 0..repeat {
-            let (time, usage, status) = self.once()?;
-            (wall, used, last) = (wall + time, used.and(usage), status);
-        }
-        let answer = self.answer()?;
-        self.side("conclude", self.sides.conclude.as_ref())?;
-        Ok(self.measured(wall, used, last, answer.as_ref()))
+        self.side("prepare", self.sides.prepare.as_ref())
     }
 
     fn measured(
         &self,
         wall: Duration,
         used: Usage,
-        status: ExitStatus,
+        failed: Option<ExitStatus>,
         answer: Option<&Content>,
     ) -> Measured {
         let Comparison { bytes, repeat, .. } = *self.rules();
@@ -352,10 +363,10 @@ impl Contender {
         for (parameter, value) in &self.values {
             measured = measured.with(&format!("parameter {parameter}"), plain_text(value));
         }
-        if let Some(code) = status.code().filter(|&code| code != 0) {
+        if let Some(code) = failed.and_then(|status| status.code()) {
             measured = measured.with("status", code);
         }
-        if let Some(signal) = status.signal() {
+        if let Some(signal) = failed.and_then(|status| status.signal()) {
             measured = measured.with("signal", signal);
         }
         if let Some(content) = answer {
@@ -378,8 +389,7 @@ impl Contender {
         if self.rules().output == Output::Pipe {
             command.stdout(Stdio::null());
         }
-        self.ring.place.clear()?;
-        self.side("prepare", self.sides.prepare.as_ref())?;
+        self.freshen()?;
         let (status, calls) = count::of_tree(command)?;
         self.side("conclude", self.sides.conclude.as_ref())?;
         if !self.rules().ignores_failures {
@@ -455,7 +465,8 @@ impl Case for Turn {
     }
 
     fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
-        (0..self.0.rules().warmups).try_for_each(|_| self.0.sample().map(drop))
+        let least = u32::from(self.0.sets_the_expected());
+        (0..self.0.rules().warmups.max(least)).try_for_each(|_| self.0.sample().map(drop))
     }
 
     fn measure(&self, _conditions: &Conditions) -> Result<Measured, Error> {

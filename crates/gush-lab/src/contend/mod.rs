@@ -67,7 +67,7 @@ pub struct Entry {
     pub command: String,
     /// What it is called, with names of parameters in braces; without a name, the command.
     pub name: Option<String>,
-    /// Runs before each sample, in the place of the comparison's own.
+    /// Runs before each run of the command, in the place of the comparison's own.
     pub prepare: Option<String>,
     /// Programs that it needs beside the one that it starts.
     pub needs: Vec<String>,
@@ -117,17 +117,17 @@ pub struct Comparison {
     pub bytes: Option<u64>,
     /// Runs once for each contender, before all rounds.
     pub setup: Option<String>,
-    /// Runs before each sample.
+    /// Runs before each run of a command.
     pub prepare: Option<String>,
-    /// Runs after each sample.
+    /// Runs after each run of a command.
     pub conclude: Option<String>,
     /// Runs once for each contender, after all rounds.
     pub cleanup: Option<String>,
     /// Who starts the commands.
     pub shell: Shell,
-    /// Runs of each contender before the first round.
+    /// Runs of each contender before the first round; at least one of the contender whose output is the expected one.
     pub warmups: u32,
-    /// How often a sample runs its command, one run after the other.
+    /// How often a sample runs its command, one run after the other, each with everything around a run.
     pub repeat: u32,
     /// A command that fails is measured nevertheless.
     pub ignores_failures: bool,

@@ -1,7 +1,7 @@
 //! Runs as the sections look at them: by machine, by suite, by case.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -109,16 +109,8 @@ fn suites(run: &Run) -> Vec<Suite<'_>> {
         suites[suite].cases[case].samples.push(sample);
     }
     // Samples come in a shuffled order.
-    let place: HashMap<(&str, &str), usize> = run
-        .cases
-        .iter()
-        .enumerate()
-        .map(|(place, case)| ((case.suite.as_str(), case.case.as_str()), place))
-        .collect();
-    for suite in &mut suites {
-        suite
-            .cases
-            .sort_by_key(|case| place.get(&(suite.name, case.name)).copied().unwrap_or(usize::MAX));
+    for Suite { name, cases, .. } in &mut suites {
+        run.sort_as_described(cases, |case| (name, case.name));
     }
     suites
 }

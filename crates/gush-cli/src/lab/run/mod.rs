@@ -3,7 +3,6 @@
 mod options;
 
 use std::cell::{Cell, OnceCell};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -21,8 +20,8 @@ use super::screen::{Outlook, Screen};
 use super::session::{Ended, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
-use options::Bout;
 pub use options::Options;
+use options::{Bout, is_stdout};
 
 pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab run");
@@ -34,6 +33,7 @@ pub fn run(options: &Options) -> ExitCode {
 
 fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     let told = |error: Error| error.told();
+    options.check_stdout()?;
     let files = options.exports().map(|(path, _)| path);
     let named = files.into_iter().flatten().chain(&options.report).filter(|path| !is_stdout(path));
     for path in named {
@@ -48,6 +48,9 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     gush_process::ignore_sigpipe();
     let mut session = Session::begin_under(talker.clone(), &options.keep, any_processor);
     let mut screen = Screen::new(talker.clone(), 0);
+    if options.exports_to_stdout() {
+        screen.tables_to_stderr();
+    }
     let mut standings = Vec::new();
     if options.csv {
         screen.print(CSV_HEADER);
@@ -68,10 +71,6 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
 /// Contenders run where the kernel puts them.
 fn any_processor() -> Conditions {
     Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() }
-}
-
-fn is_stdout(path: &Path) -> bool {
-    path == Path::new("-")
 }
 
 fn outlook(pace: Pace) -> Outlook {
@@ -119,7 +118,7 @@ fn measure(
         }
     };
     if let (Some(title), true) = (title, options.shows_tables()) {
-        screen.print(&format!("\n{title}"));
+        screen.show(&format!("\n{title}"));
     }
     for Absent { label, program } in &contest.absent {
         talker.say(format_args!("{label}: {program} is not installed: left out"));
@@ -141,12 +140,12 @@ fn measure(
     let Run { cases, samples, failures, .. } = session.run();
     let standings = contend::standings(&comparison.suite, cases, samples, failures);
     if options.shows_tables() && !standings.is_empty() {
-        screen.print(show::table(&standings).trim_end());
+        screen.show(show::table(&standings).trim_end());
         let aims = aims.iter().filter_map(|aim| aim.told(&standings));
-        contend::sentences(&standings).into_iter().chain(aims).for_each(|line| screen.print(&line));
+        contend::sentences(&standings).into_iter().chain(aims).for_each(|line| screen.show(&line));
     }
     match agreement {
-        Ok(Some(line)) if options.shows_tables() => screen.print(&line),
+        Ok(Some(line)) if options.shows_tables() => screen.show(&line),
         Ok(_) => {}
         Err(error) => talker.say(error.told()),
     }
@@ -154,7 +153,7 @@ fn measure(
 }
 
 const CSV_HEADER: &str =
-    "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,output";
+    "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output";
 
 fn csv_row(sample: &Sample) -> String {
     let Sample { case, round, measured, .. } = sample;
@@ -163,12 +162,15 @@ fn csv_row(sample: &Sample) -> String {
         Some(Value::String(text)) => field(text),
         Some(value) => field(&value.to_string()),
     };
-    let [peak, status, output] = ["peak_bytes", "status", "output"].map(fact);
+    let [peak, status, signal, output] = ["peak_bytes", "status", "signal", "output"].map(fact);
     let [wall, user, system, speed] =
         [measured.wall_s, measured.user_s, measured.system_s, measured.gib_per_s].map(figure);
-    let status = if status.is_empty() { "0" } else { &status };
+    // A process that a signal ended has no exit status.
+    let status = if status.is_empty() && signal.is_empty() { "0" } else { &status };
     let (case, bytes) = (field(case), measured.bytes);
-    format!("{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{output}")
+    format!(
+        "{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{signal},{output}"
+    )
 }
 
 /// Writes the files, tells of regressions, and gives the exit status.

@@ -77,19 +77,19 @@ pub struct Options {
     /// Begin no round after TIME, once the least number is taken [default: 3s for each contender]
     #[arg(long, value_name = "TIME", value_parser = time, conflicts_with = "runs")]
     time: Option<Duration>,
-    /// Run each contender N times before the first round [default: 1]
+    /// Run each contender N times before the first round, and the first one at least once if outputs are compared [default: 1]
     #[arg(short, long, value_name = "N")]
     warmup: Option<u32>,
-    /// Let a sample be N runs in a row, for commands of a millisecond [default: 1]
+    /// Let a sample be N runs, each in a fresh place, for commands of a millisecond [default: 1]
     #[arg(long, value_name = "N", value_parser = at_least_one())]
     repeat: Option<u32>,
     /// Run COMMAND once for each contender, before all rounds
     #[arg(short, long, value_name = "COMMAND")]
     setup: Option<String>,
-    /// Run COMMAND before each sample; given several times, once for each contender
+    /// Run COMMAND before each run; given several times, once for each contender
     #[arg(short, long, value_name = "COMMAND")]
     prepare: Vec<String>,
-    /// Run COMMAND after each sample
+    /// Run COMMAND after each run
     #[arg(long, value_name = "COMMAND")]
     conclude: Option<String>,
     /// Run COMMAND once for each contender, after all rounds and after an interrupt
@@ -376,10 +376,45 @@ impl Options {
         ]
     }
 
-    /// Standard output is for tables, and not for samples or the run.
+    /// Are tables shown, and not samples or the run?
     pub fn shows_tables(&self) -> bool {
         !self.csv && !self.json
     }
+
+    /// Does a file for other programs go to standard output?
+    pub fn exports_to_stdout(&self) -> bool {
+        self.exports_on_stdout().count() > 0
+    }
+
+    fn exports_on_stdout(&self) -> impl Iterator<Item = &'static str> {
+        let named = [
+            ("--export-markdown", self.export_markdown.as_deref()),
+            ("--export-csv", self.export_csv.as_deref()),
+            ("--export-json", self.export_json.as_deref()),
+        ];
+        named.into_iter().filter(|(_, path)| path.is_some_and(is_stdout)).map(|(option, _)| option)
+    }
+
+    /// Refuses two documents on one standard output: nobody could take them apart.
+    ///
+    /// # Errors
+    /// The two options that ask for them.
+    pub fn check_stdout(&self) -> Result<(), String> {
+        let samples = [("--csv", self.csv), ("--json", self.json)];
+        let samples = samples.into_iter().filter(|(_, given)| *given).map(|(option, _)| option);
+        let all: Vec<&str> = samples.chain(self.exports_on_stdout()).collect();
+        match all[..] {
+            [first, second, ..] => Err(format!(
+                "{first} and {second} both write to standard output: give one of them a file"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Is `path` the name that stands for standard output?
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
 }
 
 /// Writes standings for another program.
