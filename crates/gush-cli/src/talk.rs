@@ -7,19 +7,32 @@ use std::process::ExitCode;
 
 use gush_tree::quote;
 use rustix::io::Errno;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Writes one command's messages to standard error.
 #[derive(Debug, Clone)]
 pub struct Talker {
     prefix: String,
     familiar: bool,
+    /// Tidies up before a message without a reader ends the program; nothing where such a message is lost.
+    ends_unread: Option<fn()>,
 }
 
 impl Talker {
     /// `as_name` is the command as typed: the messages of `gush cat` start with `gush: cat:`, those of plain
     /// `cat` with `cat:`.
     pub fn new(as_name: &str) -> Self {
-        Self { prefix: as_name.replace(' ', ": "), familiar: !as_name.starts_with("gush") }
+        Self {
+            prefix: as_name.replace(' ', ": "),
+            familiar: !as_name.starts_with("gush"),
+            ends_unread: None,
+        }
+    }
+
+    /// From now on a message that nobody reads ends the program behind `tidy`, as SIGPIPE ends GNU's programs. For a
+    /// command that ignores the signal, in which standard output has a meaning of its own.
+    pub fn ending_unread(self, tidy: fn()) -> Self {
+        Self { ends_unread: Some(tidy), ..self }
     }
 
     /// Is the command called by the name of the GNU tool?
@@ -70,11 +83,18 @@ impl Talker {
         }
     }
 
-    /// Writes `text` to standard error without a prefix. A failure is ignored, because nowhere is left to
-    /// report it.
+    /// Writes `text` to standard error without a prefix. Any failure but that of [`Talker::ending_unread`] is ignored,
+    /// because nowhere is left to report it.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
-        let _ = io::stderr().lock().write_all(text.as_bytes());
+        let written = io::stderr().lock().write_all(text.as_bytes());
+        if let (Err(error), Some(tidy)) = (written, self.ends_unread)
+            && error.kind() == io::ErrorKind::BrokenPipe
+            && !gush_process::sigpipe_was_ignored()
+        {
+            tidy();
+            gush_process::die_of_sigpipe();
+        }
     }
 }
 
@@ -91,15 +111,50 @@ pub fn columns() -> usize {
     }
 }
 
-/// `text` in at most `columns` characters, with an ellipsis in the middle of a longer text.
+/// The columns that `text` takes on a terminal: two for a wide character, none for one that combines with another, nor for
+/// a sequence that sets colours.
+pub fn width(text: &str) -> usize {
+    let mut pieces = text.split("\x1b[");
+    let first = pieces.next().unwrap_or_default().width();
+    let behind = |piece: &str| piece.split_once('m').map_or(piece, |(_, rest)| rest).width();
+    first + pieces.map(behind).sum::<usize>()
+}
+
+/// `text` in at most `columns`, with an ellipsis in the middle of a longer text.
 pub fn shortened(text: &str, columns: usize) -> String {
-    let letters: Vec<char> = text.chars().collect();
-    if letters.len() <= columns {
+    if width(text) <= columns {
         return text.to_owned();
     }
     let kept = columns.saturating_sub(1);
-    let (start, end) = (kept / 2, letters.len() - (kept - kept / 2));
-    letters[..start].iter().chain(['…'].iter()).chain(&letters[end..]).collect()
+    let start = start_of(text, kept / 2);
+    format!("{start}…{}", end_of(text, kept - width(start)))
+}
+
+/// As much of the beginning of `text` as has room in `columns`.
+pub fn start_of(text: &str, columns: usize) -> &str {
+    let mut left = columns;
+    let has_room = |letter: char| match left.checked_sub(letter.width().unwrap_or(0)) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => false,
+    };
+    &text[..text.len() - text.trim_start_matches(has_room).len()]
+}
+
+/// As much of the end of `text` as has room in `columns`.
+pub fn end_of(text: &str, columns: usize) -> &str {
+    let (mut left, mut from) = (columns, text.len());
+    for (at, letter) in text.char_indices().rev() {
+        let Some(rest) = left.checked_sub(letter.width().unwrap_or(0)) else { break };
+        left = rest;
+        // A mark without its letter is left out.
+        if letter.width() != Some(0) {
+            from = at;
+        }
+    }
+    &text[from..]
 }
 
 /// Writes a line to standard output.
@@ -183,6 +238,21 @@ mod tests {
         assert_eq!(shortened("file", 4), "file");
         assert_eq!(shortened("holiday.mkv", 7), "hol…mkv");
         assert_eq!(shortened("abc", 1), "…");
+        assert_eq!(shortened("休日の写真", 10), "休日の写真");
+        assert_eq!(shortened("休日の写真", 8), "休…写真");
+        assert_eq!(shortened("休日の写真", 1), "…");
+    }
+
+    #[test]
+    fn columns_are_those_of_the_terminal() {
+        for (text, columns) in
+            [("", 0), ("abc", 3), ("休日", 4), ("e\u{301}", 1), ("\x1b[1;31mab\x1b[0m", 2)]
+        {
+            assert_eq!(width(text), columns, "{text:?}");
+        }
+        assert_eq!((start_of("休日の", 3), end_of("休日の", 3)), ("休", "の"));
+        assert_eq!(start_of("e\u{301}x", 1), "e\u{301}");
+        assert_eq!((end_of("ae\u{301}", 1), end_of("休\u{301}", 1)), ("e\u{301}", ""));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     };
     // A reader that has left is told by EPIPE, and only of bytes that there are.
     gush_process::ignore_sigpipe();
-    let talker = Talker::new(as_name);
+    let talker = Talker::new(as_name).ending_unread(|| {});
     let target = rustix::stdio::stdout();
     let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
     let target_stat = match stat {

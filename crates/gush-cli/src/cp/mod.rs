@@ -31,7 +31,7 @@ use settings::Settings;
 
 /// Copies as `words` say. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let talker = Talker::new(as_name);
+    let talker = Talker::new(as_name).ending_unread(gush_tree::remove_temporaries);
     let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
         Ok(words) => words,
         Err(status) => return status,

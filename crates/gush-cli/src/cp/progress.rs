@@ -196,7 +196,7 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     let columns = talk::columns();
     let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
     let name = talk::shortened(name, name_columns);
-    let bar_fits = name.chars().count() + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
+    let bar_fits = talk::width(&name) + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;
     let (bar, template) = match progress.expected_bytes {
         Some(bytes) => (
             ProgressBar::new(bytes),

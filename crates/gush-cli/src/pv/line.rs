@@ -11,6 +11,7 @@ use super::meter::Reading;
 use super::options::{Display, Style};
 use super::seen::Seen;
 use super::steward::Numeric;
+use crate::talk;
 
 /// How progress is shown.
 #[derive(Clone, Debug)]
@@ -165,7 +166,10 @@ impl Look {
             Part::LastWritten(bytes) => beside.seen.last(*bytes),
             Part::LastLine(Some(columns)) => beside.seen.last_line(*columns),
             Part::Name => match &self.name {
-                Some(name) => format!("{name:>9}:"),
+                Some(name) => {
+                    let blanks = 9_usize.saturating_sub(talk::width(name));
+                    format!("{}{name}:", " ".repeat(blanks))
+                }
                 None => String::new(),
             },
             Part::Sparkline => sparkline(&beside.row),
@@ -177,7 +181,7 @@ impl Look {
                 beside.out.as_ref().map_or(String::new(), |out| ratio(reading.count, out.count))
             }
         };
-        let width = text.chars().count();
+        let width = talk::width(&text);
         Piece::Fixed(text, width)
     }
 

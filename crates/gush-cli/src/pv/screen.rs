@@ -77,7 +77,7 @@ impl Screen {
         if !self.is_ours() {
             return;
         }
-        let columns = line.chars().count();
+        let columns = talk::width(line);
         match &self.way {
             Way::Nothing => {}
             Way::Lines => put(format_args!("{line}\n")),

@@ -18,7 +18,7 @@ use super::screen::Screen;
 use super::status::Status;
 use super::steward::Plan;
 use super::{asked_size, plan, wishes};
-use crate::talk::{Talker, os_text};
+use crate::talk::{self, Talker, os_text};
 
 /// How often somebody looks whether a descriptor is still the same, as pv does.
 const SLICE: Duration = Duration::from_millis(50);
@@ -253,14 +253,12 @@ impl Shown {
 
 /// `path` in at most `columns`, as pv shortens paths: a quarter of the beginning, and the end.
 fn fitted(path: &str, columns: usize) -> String {
-    let letters: Vec<char> = path.chars().collect();
-    if letters.len() <= columns {
+    if talk::width(path) <= columns {
         return path.to_owned();
     }
-    let head = columns / 4;
-    let tail = columns.saturating_sub(head + 3);
-    let (head, tail) = (&letters[..head], &letters[letters.len() - tail..]);
-    head.iter().chain(&['.'; 3]).chain(tail).collect()
+    let head = talk::start_of(path, columns / 4);
+    let tail = talk::end_of(path, columns.saturating_sub(talk::width(head) + 3));
+    format!("{head}...{tail}")
 }
 
 #[cfg(test)]
@@ -272,5 +270,6 @@ mod tests {
         assert_eq!(fitted("/a/path", 7), "/a/path");
         assert_eq!(fitted("/some/longer/path", 12), "/so...r/path");
         assert_eq!(fitted("/some/longer/path", 0), "...");
+        assert_eq!(fitted("/写真/休日の写真", 12), "/写...の写真");
     }
 }

@@ -37,8 +37,12 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if options.ignore_interrupts {
         gush_process::ignore_interrupts();
     }
-    let mut said =
-        Said { options: &options, talker: Talker::new(as_name), failed: false, died: false };
+    let mut talker = Talker::new(as_name);
+    if options.mode().is_none() {
+        // GNU tee ignores SIGPIPE where it was told what a failed output leads to.
+        talker = talker.ending_unread(|| {});
+    }
+    let mut said = Said { options: &options, talker, failed: false, died: false };
     let Some(outputs) = open_outputs(&mut said) else { return ExitCode::FAILURE };
     copy(&outputs, &mut said);
     for output in outputs {
