@@ -5,34 +5,13 @@ mod common;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
 
 use common::link::eventually;
+use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{gush, noise, not_applicable, skipped, strace};
 use rustix::fs::OFlags;
 use tempfile::TempDir;
-
-const MUCH_BYTES: usize = 3_000_017;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A directory with the file `source`.
-fn source() -> (TempDir, Vec<u8>) {
-    let dir = TempDir::new().unwrap();
-    let bytes = noise(MUCH_BYTES, 23);
-    fs::write(dir.path().join("source"), &bytes).unwrap();
-    (dir, bytes)
-}
-
-/// Runs a line of bash in `dir`; `$G` is gush.
-fn shell(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    common::bounded(120, &command).output().unwrap()
-}
 
 #[test]
 fn every_byte_arrives_with_each_option() {
@@ -172,9 +151,21 @@ fn a_store_of_its_own_leaves_nothing_behind() {
     assert_eq!(fs::read_dir(dir.path().join("tmp")).unwrap().count(), 0);
     let output = shell(dir.path(), "$G pv -U nodir/store source");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    // An input that cannot be read is told of, and the others are passed on.
+    for (line, status, words) in [
+        ("$G pv -U store nofile source", 2, "nofile: open failed"),
+        ("$G pv -U store source nofile", 2, "nofile: open failed"),
+        ("$G pv -U - nofile source nofile", 2, "nofile: open failed"),
+        ("$G pv -U store . source", 16, "read failed after 0 bytes: Is a directory"),
+    ] {
+        let output = shell(dir.path(), line);
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
+        assert!(output.stdout == bytes, "{line}: {} bytes", output.stdout.len());
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+    }
     // What could not be stored whole is not passed on.
-    let output = shell(dir.path(), "$G pv -U store source nofile");
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    let output = shell(dir.path(), "$G pv -U /dev/full source");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(16), 0), "{}", said(&output));
 }
 
 #[test]

@@ -3,31 +3,10 @@
 mod common;
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
 
-use common::{gush_as, noise};
+use common::gush_as;
+use common::shell::{said, shell, source};
 use tempfile::TempDir;
-
-const MUCH_BYTES: usize = 3_000_017;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn source() -> (TempDir, Vec<u8>) {
-    let dir = TempDir::new().unwrap();
-    let bytes = noise(MUCH_BYTES, 29);
-    fs::write(dir.path().join("source"), &bytes).unwrap();
-    (dir, bytes)
-}
-
-/// Runs a line of bash in `dir`; `$G` is gush.
-fn shell(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    common::bounded(120, &command).output().unwrap()
-}
 
 #[test]
 fn a_command_gets_every_byte_and_so_does_the_output() {
@@ -83,9 +62,13 @@ fn the_status_is_the_commands() {
         ("$G pv nofile -- cat", 2, "gush: pv: nofile: open failed: No such file or directory\n"),
         (
             "$G pv source -- cat >/dev/full",
-            141,
+            16,
             "write failed after 0 bytes: No space left on device",
         ),
+        ("$G pv -o /dev/full source -- cat", 16, "No space left on device"),
+        // Whatever the command makes of the failed write.
+        ("$G pv -o /dev/full source -- sh -c 'cat; exit 7'", 16, "No space left on device"),
+        ("$G pv source -- cat | true; exit ${PIPESTATUS[0]}", 141, ""),
         ("$G pv -U store source -- cat", 64, "-U cannot be used with a command"),
         ("$G pv source --checksum xxh3 --expect 00 -- cat >/dev/null", 16, "xxh3 "),
     ] {

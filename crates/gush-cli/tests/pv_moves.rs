@@ -6,38 +6,18 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use common::link::eventually;
+use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{gush, noise, skipped, strace};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-const MUCH_BYTES: usize = 3_000_017;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A directory with the file `source`.
-fn source() -> (TempDir, Vec<u8>) {
-    let dir = TempDir::new().unwrap();
-    let bytes = noise(MUCH_BYTES, 11);
-    fs::write(dir.path().join("source"), &bytes).unwrap();
-    (dir, bytes)
-}
 
 fn pv(dir: &Path, args: &[&str]) -> Command {
     let mut command = gush();
     command.arg("pv").args(args).current_dir(dir);
     command
-}
-
-/// Runs a line of bash in `dir`; `$G` is gush.
-fn shell(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    common::bounded(120, &command).output().unwrap()
 }
 
 #[test]
@@ -286,6 +266,33 @@ fn a_transfer_that_stalls_ends_with_an_error() {
     let words = format!("no byte has moved for 0.3 s after {arrived} bytes (--stall-timeout)\n");
     assert!(said(&output).ends_with(&words), "{}", said(&output));
     drop(input);
+}
+
+#[test]
+fn bytes_that_are_left_out_are_no_stall() {
+    // Bytes come all the time, and none is delivered for several times the limit.
+    let dir = TempDir::new().unwrap();
+    let line = "(for at in $(seq 45); do echo 12345678; sleep 0.1; done; echo end) | \
+                $G pv -q --skip 405 --stall-timeout 3";
+    let output = shell(dir.path(), line);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "end\n", "{}", said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+}
+
+#[test]
+fn a_rate_limit_is_no_stall() {
+    let dir = TempDir::new().unwrap();
+    // Between two bytes a second passes.
+    let line = "printf ab >two
+        stalls() { $G pv -q -L 1 --stall-timeout 0.8 $2 two >out$1 2>&1; echo $? >>out$1; }
+        stalls 1 & stalls 2 -C & stalls 3 '-l -S -s 9' & stalls 4 '-O --skip 0' & wait; cat out?";
+    let output = shell(dir.path(), line);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "ab0\n".repeat(4));
+    // An input that gives nothing is one, under a limit, too.
+    let line = "mkfifo idle; exec 3<>idle; $G pv -q -L 1k --stall-timeout 0.3 <idle";
+    let output = shell(dir.path(), line);
+    assert_eq!(output.status.code(), Some(16), "{}", said(&output));
+    assert!(said(&output).contains("after 0 bytes (--stall-timeout)"), "{}", said(&output));
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use common::link::eventually;
+use common::shell::said;
 use common::{copied_gush, gush, nobody, noise, skipped};
 use tempfile::TempDir;
 
@@ -20,10 +21,6 @@ fn pv(args: &[&str]) -> Command {
     let mut command = gush();
     command.arg("pv").args(args);
     command
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// A running `gush pv`, and the lines that it says.

@@ -310,10 +310,29 @@ fn what_passed_last_is_shown() {
 }
 
 #[test]
+fn wide_characters_take_their_columns() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), [7; 2048]).unwrap();
+    for (name, shown) in [
+        ("休日の写真", "休日の写真: 2.00KiB [=========>] 100%"),
+        ("e\u{301}", "        e\u{301}: 2.00KiB [==========>] 100%"),
+        ("写真", "     写真: 2.00KiB [==========>] 100%"),
+    ] {
+        let args = ["pv", "-f", "-pb", "-i", "600", "-w", "37", "-N", name, "file"];
+        let output = gush().args(args).current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said, format!("{shown}\r\n"), "{name}");
+    }
+}
+
+#[test]
 fn statistics_come_last() {
     let dir = TempDir::new().unwrap();
-    let args = ["pv", "-f", "-v", "-b", "-i", "600"];
-    let output = gush().args(args).current_dir(dir.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "0.00 B\r\nrate min/avg/max/mdev = 0.000/0.000/0.000/0.000 B/s\n");
+    for (args, shown) in [(&["-f", "-b"][..], "0.00 B\r\n"), (&["-q"], ""), (&[], "")] {
+        let mut command = gush();
+        command.args(["pv", "-v", "-i", "600"]).args(args).current_dir(dir.path());
+        let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
+        let statistics = "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 B/s\n";
+        assert_eq!(said, format!("{shown}{statistics}"), "{args:?}");
+    }
 }

@@ -5,31 +5,10 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Command, Output};
 use std::thread;
 
-use common::noise;
+use common::shell::{said, shell, source};
 use gush_test::Port;
-use tempfile::TempDir;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn source() -> (TempDir, Vec<u8>) {
-    let dir = TempDir::new().unwrap();
-    let bytes = noise(3_000_017, 31);
-    fs::write(dir.path().join("source"), &bytes).unwrap();
-    (dir, bytes)
-}
-
-/// Runs a line of bash in `dir`; `$G` is gush.
-fn shell(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    common::bounded(120, &command).output().unwrap()
-}
 
 #[test]
 fn addresses_get_every_byte_before_tee_ends() {

@@ -8,35 +8,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use common::link::eventually;
-use common::{gush, noise, skipped, strace};
+use common::shell::{said, shell, source};
+use common::{gush, skipped, strace};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-const MUCH_BYTES: usize = 5_000_003;
-
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A directory with the file `source`.
-fn source() -> (TempDir, Vec<u8>) {
-    let dir = TempDir::new().unwrap();
-    let bytes = noise(MUCH_BYTES, 7);
-    fs::write(dir.path().join("source"), &bytes).unwrap();
-    (dir, bytes)
-}
-
-/// Runs a line of bash in `dir`; `$G` is gush.
-fn shell(dir: &Path, line: &str) -> Output {
-    let mut command = Command::new("bash");
-    command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    common::bounded(60, &command).output().unwrap()
-}
 
 fn taker(mut reader: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {

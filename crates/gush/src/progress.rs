@@ -1,7 +1,7 @@
 //! The observer's view and answer, and the rate limit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::method::MethodName;
@@ -73,7 +73,14 @@ impl Rate {
 /// assert_eq!(throttle.get(), None);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Throttle(Arc<AtomicU64>);
+pub struct Throttle(Arc<Hold>);
+
+#[derive(Debug, Default)]
+struct Hold {
+    /// 0 is no rate, and stands for none.
+    rate: AtomicU64,
+    holds: AtomicBool,
+}
 
 impl Throttle {
     /// A rate to begin with; none means as fast as possible.
@@ -86,14 +93,39 @@ impl Throttle {
 
     /// Changes the rate. A move follows within 50 ms.
     pub fn set(&self, rate: Option<Rate>) {
-        // 0 is no rate, and stands for none. Nothing else is passed on with the number.
-        self.0.store(rate.map_or(0, Rate::get), Ordering::Relaxed);
+        // Nothing else is passed on with the number.
+        self.0.rate.store(rate.map_or(0, Rate::get), Ordering::Relaxed);
     }
 
     /// The rate now.
     #[must_use]
     pub fn get(&self) -> Option<Rate> {
-        Rate::bytes_per_second(self.0.load(Ordering::Relaxed))
+        Rate::bytes_per_second(self.0.rate.load(Ordering::Relaxed))
+    }
+
+    /// Does the rate hold a move back now? The side that a move waits for otherwise is the source or the target.
+    ///
+    /// ```
+    /// use gush::{Cancel, Mover, Rate, Throttle};
+    ///
+    /// let (zeros, null) = (std::fs::File::open("/dev/zero")?, std::fs::File::create("/dev/null")?);
+    /// let (throttle, cancel) = (Throttle::new(Rate::bytes_per_second(1)), Cancel::new());
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(|| Mover::new(&zeros, &null).throttled_by(&throttle).cancelled_by(&cancel).run());
+    ///     while !throttle.holds() {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     cancel.cancel();
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.0.holds.load(Ordering::Relaxed)
+    }
+
+    fn set_holds(&self, holds: bool) {
+        self.0.holds.store(holds, Ordering::Relaxed);
     }
 }
 
@@ -128,7 +160,11 @@ impl<'a> Brake<'a> {
     /// When none may: how long to sleep until some may.
     pub(crate) fn allowance(&mut self) -> Result<u64, Duration> {
         self.follow();
-        self.limiter.as_mut().map_or(Ok(u64::MAX), Limiter::allowance)
+        let allowance = self.limiter.as_mut().map_or(Ok(u64::MAX), Limiter::allowance);
+        if let Some(throttle) = self.throttle {
+            throttle.set_holds(allowance.is_err());
+        }
+        allowance
     }
 
     pub(crate) fn spend(&mut self, bytes: u64) {
@@ -241,10 +277,11 @@ mod tests {
         let throttle = Throttle::default();
         let mut brake = Brake::new(None, Some(&throttle));
         assert_eq!(brake.allowance(), Ok(u64::MAX));
+        assert!(!throttle.holds());
         throttle.set(Rate::bytes_per_second(1));
-        assert!(brake.allowance().is_err());
+        assert!(brake.allowance().is_err() && throttle.holds());
         throttle.set(None);
-        assert_eq!(brake.allowance(), Ok(u64::MAX));
+        assert_eq!((brake.allowance(), throttle.holds()), (Ok(u64::MAX), false));
         let fixed = Rate::bytes_per_second(2);
         for (changed, counts) in [(None, 2), (Some(1), 1), (Some(3), 2)] {
             throttle.set(changed.and_then(Rate::bytes_per_second));

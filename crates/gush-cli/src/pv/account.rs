@@ -34,6 +34,10 @@ pub struct Account {
     pub cancel: Cancel,
     pub observed: Observed,
     bytes: AtomicU64,
+    /// Bytes read and left out.
+    left_out_bytes: AtomicU64,
+    /// The rate holds back bytes that are moved by hand.
+    is_limited: AtomicBool,
     /// 0 stands for unknown.
     expected: AtomicU64,
     started: Instant,
@@ -52,6 +56,8 @@ impl Account {
             cancel: Cancel::new(),
             observed,
             bytes: AtomicU64::new(0),
+            left_out_bytes: AtomicU64::new(0),
+            is_limited: AtomicBool::new(false),
             expected: AtomicU64::new(0),
             started: Instant::now(),
             stops: Mutex::default(),
@@ -78,6 +84,26 @@ impl Account {
             let _ = self.first.set(self.elapsed());
         }
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// From now on so many bytes were read and left out.
+    pub fn set_left_out(&self, bytes: u64) {
+        self.left_out_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Grows with every byte that moves, delivered or left out.
+    pub fn stirred_bytes(&self) -> u64 {
+        self.bytes().wrapping_add(self.left_out_bytes.load(Ordering::Relaxed))
+    }
+
+    /// From now on the rate holds the transfer back, or does not; the engine's moves tell by their throttle.
+    pub fn set_limited(&self, is_limited: bool) {
+        self.is_limited.store(is_limited, Ordering::Relaxed);
+    }
+
+    /// Does nothing move because of the rate?
+    pub fn is_limited(&self) -> bool {
+        self.throttle.holds() || self.is_limited.load(Ordering::Relaxed)
     }
 
     /// Bytes or lines, whichever are counted.

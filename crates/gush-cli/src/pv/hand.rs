@@ -61,8 +61,13 @@ impl<'a> Pace<'a> {
             if self.limiter.as_ref().map(|(rate, _)| *rate) != rate {
                 self.limiter = rate.map(|rate| (rate, Limiter::new(rate)));
             }
-            let Some((_, limiter)) = &mut self.limiter else { return Ok(wanted) };
-            match limiter.allowance() {
+            let Some((_, limiter)) = &mut self.limiter else {
+                self.account.set_limited(false);
+                return Ok(wanted);
+            };
+            let allowance = limiter.allowance();
+            self.account.set_limited(allowance.is_err());
+            match allowance {
                 Ok(bytes) => return Ok(usize::try_from(bytes).unwrap_or(wanted).clamp(1, wanted)),
                 Err(pause) => std::thread::sleep(pause.min(SLICE)),
             }

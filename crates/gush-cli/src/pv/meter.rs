@@ -46,6 +46,8 @@ impl Reading {
 
 /// The shortest time over which a rate means something.
 const SHORTEST: Duration = Duration::from_micros(1);
+/// The shortest part of an interval with a rate of its own, as pv has it.
+const SHORTEST_PART: Duration = Duration::from_millis(10);
 /// The fewest and the most readings that the average looks back on.
 const MOST_KEPT: usize = 600;
 /// How long the row of small bars looks back.
@@ -66,9 +68,11 @@ pub struct Meter {
     statistics: Statistics,
 }
 
-/// The rates of all readings but the last, a second.
+/// The rates of all readings, a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Statistics {
+    /// The last rate, which may still grow by a part too short for a rate of its own.
+    last: Option<f64>,
     number: u64,
     least: f64,
     most: f64,
@@ -132,11 +136,23 @@ impl Meter {
         if self.kept.back().is_some_and(|&(_, last)| last != count) {
             self.swing = (self.swing + 2) % 200;
         }
+        self.add_last_part(count, elapsed);
         let rate = per_second(count.saturating_sub(self.first), elapsed);
-        if self.statistics.number == 0 {
-            self.statistics.add(rate);
-        }
         self.reading(count, elapsed, expected, rate, rate, true)
+    }
+
+    /// The statistics have the part behind the last reading, too: by itself, or as a part of the last interval.
+    fn add_last_part(&mut self, count: u64, elapsed: Duration) {
+        let last = self.kept.len() - 1;
+        let is_alone = self.statistics.last.is_none()
+            || elapsed.saturating_sub(self.kept[last].0) >= SHORTEST_PART;
+        let (then, before) = self.kept[if is_alone { last } else { last - 1 }];
+        let rate = per_second(count.saturating_sub(before), elapsed.saturating_sub(then));
+        if is_alone {
+            self.statistics.add(rate);
+        } else {
+            self.statistics.last = Some(rate);
+        }
     }
 
     fn reading(
@@ -178,6 +194,13 @@ fn per_second(count: u64, time: Duration) -> f64 {
 
 impl Statistics {
     fn add(&mut self, rate: f64) {
+        self.close();
+        self.last = Some(rate);
+    }
+
+    /// The last rate grows no more.
+    fn close(&mut self) {
+        let Some(rate) = self.last.take() else { return };
         self.least = if self.number == 0 { rate } else { self.least.min(rate) };
         self.most = self.most.max(rate);
         self.number += 1;
@@ -186,7 +209,8 @@ impl Statistics {
     }
 
     /// The line of `--stats`, in whole units a second of the name `unit`.
-    pub fn line(&self, unit: &str) -> String {
+    pub fn line(mut self, unit: &str) -> String {
+        self.close();
         let number = self.number.max(1) as f64;
         let mean = self.sum / number;
         let deviation = (self.squares / number - mean * mean).max(0.0).sqrt();
@@ -257,6 +281,30 @@ mod tests {
         assert_eq!(
             Meter::new(S).statistics().line("l"),
             "rate min/avg/max/mdev = 0.000/0.000/0.000/0.000 l/s"
+        );
+    }
+
+    #[test]
+    fn statistics_have_the_part_behind_the_last_interval() {
+        for (end, line) in [
+            ((10, 3 * S), "2.000/3.333/4.000/0.943"),
+            ((10, 4 * S), "2.000/2.667/4.000/0.943"),
+            // Too short for a rate of its own: the last interval is that much longer.
+            ((10, 2 * S + S / 200), "2.000/4.980/7.960/2.980"),
+            ((6, 2 * S), "2.000/3.000/4.000/1.000"),
+        ] {
+            let mut meter = Meter::new(S);
+            meter.read(2, S, None);
+            meter.read(6, 2 * S, None);
+            meter.end(end.0, end.1, None);
+            let expected = format!("rate min/avg/max/mdev = {line} B/s");
+            assert_eq!(meter.statistics().line("B"), expected, "{end:?}");
+        }
+        let mut meter = Meter::new(S);
+        meter.end(5, S, None);
+        assert_eq!(
+            meter.statistics().line("B"),
+            "rate min/avg/max/mdev = 5.000/5.000/5.000/0.000 B/s"
         );
     }
 

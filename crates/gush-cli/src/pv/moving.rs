@@ -35,6 +35,8 @@ pub struct Moving<'a> {
     pub screen: Arc<Mutex<Screen>>,
     pub output: Output,
     pub status: Status,
+    /// The output has failed, or somebody has ended the transfer.
+    pub is_cut: bool,
     /// End once as much as is expected has arrived.
     pub stops_at_size: bool,
     /// Called by pv's own name: messages are pv's.
@@ -116,6 +118,7 @@ impl Moving<'_> {
         let input = match self.account.held_by(|| Input::open(name)) {
             Some(Ok(input)) => input,
             None => {
+                self.is_cut = true;
                 if self.account.ended_early() == Some(Early::Signal) {
                     self.status.add(Status::SIGNAL);
                 }
@@ -154,6 +157,7 @@ impl Moving<'_> {
                 left => self.pass(input, left),
             });
             let Err(halt) = moved else { return Then::NextInput };
+            self.is_cut = self.account.cancel.is_cancelled() || halt.side == Side::Target;
             if self.account.cancel.is_cancelled() {
                 self.tell_early_end(&halt);
                 return Then::End;
@@ -210,8 +214,13 @@ impl Moving<'_> {
     fn read_away(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
         let nowhere = File::options().write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|_| Halt::by(Side::Target, Errno::NOENT))?;
+        let account = &self.account;
+        let mut observer = |progress: &Progress| {
+            account.set_left_out(progress.bytes);
+            Control::Continue
+        };
         let moved = Mover::new(input, &nowhere).length_bytes(most_bytes);
-        let moved = moved.cancelled_by(&self.account.cancel).run();
+        let moved = moved.cancelled_by(&account.cancel).observe(&mut observer).run();
         moved.map(|report| report.bytes).map_err(Halt::from)
     }
 

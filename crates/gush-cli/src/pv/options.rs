@@ -327,7 +327,7 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     last minute, and with CMD %{out-bytes}, %{out-rate} and %{ratio}.\n\n\
     Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
     16 (reading or writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command \
-    line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless 0.\n\n\
+    line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
     buffer of gush's. -c needs no reply of the terminal and no shared memory. With -E the status has the 16, since bytes are missing. \
     -d also ends where nobody has waited for the process yet, and takes no =NAME and no @LISTFILE. -R and -Q reach gush pv only, \

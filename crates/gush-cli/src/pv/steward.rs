@@ -139,8 +139,9 @@ enum Woken {
 
 impl Show {
     fn run(&mut self, bell: &OwnedFd) {
-        // Where nothing is shown, the thread sleeps until somebody asks.
-        let mut due = if self.is_used { self.plan.interval } else { Duration::MAX };
+        // Where nothing is shown or measured, the thread sleeps until somebody asks.
+        let reads = self.is_used || self.plan.statistics;
+        let mut due = if reads { self.plan.interval } else { Duration::MAX };
         loop {
             let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
             let began = Instant::now();
@@ -188,7 +189,7 @@ impl Show {
         }
         let mut screen = lock(&self.screen);
         screen.close();
-        if self.plan.statistics && screen.is_used() {
+        if self.plan.statistics {
             screen.print(self.meter.statistics().line(self.plan.look.unit.name()));
         }
     }
@@ -264,8 +265,8 @@ impl Show {
 
     fn look_for_a_stall(&mut self, waited: Duration) {
         let Some(limit) = self.plan.stall else { return };
-        let bytes = self.account.bytes();
-        if bytes != self.stalled_bytes {
+        let bytes = self.account.stirred_bytes();
+        if bytes != self.stalled_bytes || self.account.is_limited() {
             (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
             return;
         }

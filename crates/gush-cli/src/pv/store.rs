@@ -7,18 +7,17 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use super::moving::{Output, shown};
 use super::status::Status;
-use super::transfer::{Setting, Stage, close, refuse_input};
+use super::transfer::{Moved, Setting, Stage, close, refuse_input};
 use crate::talk::os_text;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
 ///
+/// An input that cannot be read is left out, as it is without `-U`. Where the file could not be written, or a signal has
+/// come, nothing is passed on.
+///
 /// # Errors
 /// The status of what went wrong before the first byte, told already.
-pub fn run(
-    setting: &Setting<'_>,
-    name: &OsStr,
-    output: Output,
-) -> Result<(Status, Output), Status> {
+pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
     refuse_input(setting.options, setting.talker, name)?;
     let unopened = |error: std::io::Error| {
         setting.talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
@@ -32,14 +31,17 @@ pub fn run(
     let kept = file.try_clone().map_err(unopened)?;
     let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
     let files = &setting.options.files;
-    let (mut status, stored) =
-        setting.transfer(files, setting.expected, Output::File(file), Stage::Store)?;
-    status.add(close(stored, setting.talker));
-    if status != Status::default() {
-        return Ok((status, output));
+    let stored = setting.transfer(files, setting.expected, Output::File(file), Stage::Store)?;
+    let closed = close(stored.output, setting.talker);
+    let mut status = stored.status;
+    status.add(closed);
+    if stored.is_cut || closed != Status::default() {
+        return Ok(Moved { status, output, is_cut: true });
     }
     let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
-    setting.transfer(&[path], bytes, output, Stage::Forward)
+    let mut forwarded = setting.transfer(&[path], bytes, output, Stage::Forward)?;
+    forwarded.status.add(status);
+    Ok(forwarded)
 }
 
 /// A file whose name is gone already.

@@ -46,6 +46,15 @@ pub enum Stage {
     Forward,
 }
 
+/// What a transfer leaves.
+#[derive(Debug)]
+pub struct Moved {
+    pub status: Status,
+    pub output: Output,
+    /// The output has failed, or somebody has ended the transfer.
+    pub is_cut: bool,
+}
+
 /// Moves the inputs to the output.
 ///
 /// # Errors
@@ -57,7 +66,7 @@ pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
         Some(name) => store::run(&setting, name, output),
         None => setting.transfer(&options.files, setting.expected, output, Stage::Whole),
     };
-    let (mut status, output) = moved?;
+    let Moved { mut status, output, .. } = moved?;
     status.add(close(output, talker));
     Ok(status)
 }
@@ -130,7 +139,7 @@ impl<'a> Setting<'a> {
         expected: Option<u64>,
         output: Output,
         stage: Stage,
-    ) -> Result<(Status, Output), Status> {
+    ) -> Result<Moved, Status> {
         let expected = expected.or(self.device_bytes);
         let name = (stage == Stage::Store).then_some("(input)");
         let look = self.look(expected, name, false);
@@ -146,9 +155,9 @@ impl<'a> Setting<'a> {
         moving.run();
         drop(direct);
         steward.finish();
-        let Moving { output, mut status, .. } = moving;
+        let Moving { output, mut status, is_cut, .. } = moving;
         status.add(self.tell_checksum(&account));
-        Ok((status, output))
+        Ok(Moved { status, output, is_cut })
     }
 
     pub fn moving<'b>(
@@ -165,6 +174,7 @@ impl<'a> Setting<'a> {
             screen: Arc::clone(&self.screen),
             output,
             status: Status::default(),
+            is_cut: false,
             stops_at_size: self.options.stop_at_size || self.device_bytes.is_some(),
             is_familiar: self.talker.is_familiar(),
         }

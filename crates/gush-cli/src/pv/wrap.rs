@@ -22,7 +22,8 @@ use crate::talk::{Talker, os_text};
 
 /// Runs the command with the inputs as its standard input, and moves what it writes to the output.
 ///
-/// The status is that of the command; with a command that succeeded, that of what else failed.
+/// The status is that of the command; with a command that succeeded, or whose output could not be written, that of what
+/// else failed: who writes into a broken output fails because of that.
 pub fn run(options: &Options, talker: &Talker) -> ExitCode {
     match wrapped(options, talker) {
         Ok(status) => status,
@@ -53,11 +54,13 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     setting.ending.concerns(&out);
     let steward = Steward::start(plan(options, look), &into, Some(&out), &setting.screen);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
-    let Moved { ended, output, mut status } = move_both(&setting, child, &into, &out, output);
+    let Moved { ended, output, mut status, is_written } =
+        move_both(&setting, child, &into, &out, output);
     steward.finish();
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
     Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
+        _ if !is_written => status.into(),
         Ok((Some(code @ 1..), _)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         // As a shell tells the signal that has ended a command.
         Ok((None, Some(signal))) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(255)),
@@ -84,6 +87,8 @@ struct Moved {
     ended: io::Result<ExitStatus>,
     output: Output,
     status: Status,
+    /// No write of the command's output has failed, unless its reader has left.
+    is_written: bool,
 }
 
 /// Feeds the command from a thread, and empties it from this one, until it has ended.
@@ -119,9 +124,10 @@ fn move_both(
         let ended = child.wait();
         into.end_early(Early::Reader);
         let Moving { output, mut status, .. } = emptying;
+        let is_written = status == Status::default();
         if let Some(Ok(fed)) = feeding.map(|feeding| feeding.join()) {
             status.add(fed);
         }
-        Moved { ended, output, status }
+        Moved { ended, output, status, is_written }
     })
 }

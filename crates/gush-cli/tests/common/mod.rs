@@ -4,6 +4,7 @@
 pub mod as_gnu;
 pub mod cp;
 pub mod link;
+pub mod shell;
 pub mod tls;
 
 use std::os::unix::process::CommandExt;
