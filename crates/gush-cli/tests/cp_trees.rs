@@ -134,12 +134,64 @@ fn a_directory_closed_to_its_owner_is_filled_and_closed_again() {
 #[test]
 fn a_tree_is_copied_within_a_low_limit_of_descriptors() {
     let dir = tempfile::tempdir().unwrap();
-    let deep = dir.path().join("a").join("d/".repeat(400));
+    for chain in 0..8 {
+        let deep = dir.path().join(format!("a/{chain}")).join("d/".repeat(60));
+        fs::create_dir_all(&deep).unwrap();
+        fs::write(deep.join("f"), "deep").unwrap();
+    }
+    for number in 0..100 {
+        fs::write(dir.path().join(format!("a/3/d/{number}")), "one of many").unwrap();
+    }
+    for (limit, threads) in [(32, 1), (128, 8)] {
+        let script = format!(
+            "(ulimit -n {limit} && $G cp -a --threads {threads} a b) && diff -r a b && rm -r b"
+        );
+        let output = common::cp::script(dir.path(), &script);
+        assert!(output.status.success(), "{script}: {}{}", stdout(&output), stderr(&output));
+    }
+}
+
+#[test]
+fn a_tree_deep_and_wide_is_copied_within_a_low_limit_of_descriptors() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut at = dir.path().join("a");
+    // More entries in each directory than one part of a listing has, and directories on both sides of the way down.
+    let long = "n".repeat(200);
+    for level in 0..5 {
+        fs::create_dir_all(at.join("a/leaf")).unwrap();
+        fs::create_dir_all(at.join("z/leaf")).unwrap();
+        for number in 0..600 {
+            fs::write(at.join(format!("{long}{number}")), level.to_string()).unwrap();
+        }
+        at.push("m");
+    }
+    for threads in [1, 8] {
+        let script =
+            format!("(ulimit -n 32 && $G cp -a --threads {threads} a b) && diff -r a b && rm -r b");
+        let output = common::cp::script(dir.path(), &script);
+        assert!(output.status.success(), "{script}: {}{}", stdout(&output), stderr(&output));
+    }
+}
+
+#[test]
+fn descriptors_that_the_limit_promised_and_others_took_are_no_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    let deep = dir.path().join("a").join("d/".repeat(60));
     fs::create_dir_all(&deep).unwrap();
     fs::write(deep.join("f"), "deep").unwrap();
-    let output = common::cp::script(dir.path(), "ulimit -n 256 && $G cp -a --threads 1 a b");
+    // Descriptors above the lowest free one.
+    let script = "ulimit -n 64 && for fd in {20..63}; do eval \"exec $fd</dev/null\"; done; exec $G cp -a a b";
+    let output = common::cp::script(dir.path(), script);
     assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(read(&dir.path().join("b").join("d/".repeat(400)), "f"), "deep");
+    assert_eq!(read(&dir.path().join("b").join("d/".repeat(60)), "f"), "deep");
+}
+
+#[test]
+fn a_target_among_its_sources_is_told_of_once() {
+    let dir = tree(&[("a/f", "f"), ("d/g", "g")]);
+    let said = fails(dir.path(), &["-r", "a", "d", "d"]);
+    assert_eq!(said, "gush: cp: cannot copy a directory, 'd', into itself, 'd/d'\n");
+    assert_eq!(names(&dir.path().join("d/d")), ["g"]);
 }
 
 #[test]

@@ -36,6 +36,18 @@ pub(crate) struct Earlier {
     pub(crate) is_link: bool,
 }
 
+impl Earlier {
+    pub(crate) fn at(
+        dir: Option<&Arc<Dir>>,
+        target: &Place<'_>,
+        file: FileId,
+        is_link: bool,
+    ) -> Self {
+        let (name, shown) = (target.name.into(), target.shown.into());
+        Self { dir: dir.cloned(), name, shown, file, is_link }
+    }
+}
+
 #[derive(Debug)]
 enum First {
     UnderWay,
@@ -48,6 +60,8 @@ struct Several {
     /// The names of each source.
     sources: HashMap<FileId, Vec<PathBuf>>,
     targets: HashSet<(FileId, PathBuf)>,
+    /// The symbolic links made, in trees too.
+    links: HashSet<FileId>,
 }
 
 /// Who copies a source by this name?
@@ -120,6 +134,16 @@ impl AlreadyCopied {
         })
     }
 
+    pub(crate) fn remember_link(&self, link: FileId) {
+        if let Some(several) = &self.several {
+            lock(several).links.insert(link);
+        }
+    }
+
+    fn has_made_link(&self, link: &Stat) -> bool {
+        self.several.as_ref().is_some_and(|several| lock(several).links.contains(&FileId::of(link)))
+    }
+
     /// Refuses a copy through a symbolic link made by this command.
     pub(crate) fn check_link_just_made(
         &self,
@@ -131,7 +155,10 @@ impl AlreadyCopied {
             return Ok(());
         }
         match target.stat(false) {
-            Ok(stat) if kind(&stat) == FileType::Symlink && self.has_made(target, &stat) => {
+            Ok(stat)
+                if kind(&stat) == FileType::Symlink
+                    && (self.has_made(target, &stat) || self.has_made_link(&stat)) =>
+            {
                 let (from, to) = (quote::always(source.shown), quote::always(target.shown));
                 let text = format!("will not copy {from} through just-created symlink {to}");
                 Err(Error::about_both(target.shown, text))

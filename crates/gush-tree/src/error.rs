@@ -127,6 +127,12 @@ impl Error {
         self.0.untouched
     }
 
+    /// Had the process, or the whole system, no descriptor left?
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
+        matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+    }
+
     /// Did the source change?
     pub(crate) fn is_unstable(&self) -> bool {
         self.0.unstable

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options};
-use crate::overwriting::Look;
+use crate::overwriting::{Fate, Look, Room};
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::{self, Dir, Operands};
 use crate::{links, open, regular, special};
@@ -255,24 +255,28 @@ impl Common<'_> {
             None => Some(self.copied),
         };
         let look = Look { options, made_before, source, source_stat: &source_stat, target };
-        let Some(room) = look.make_room(is_new, events)? else {
-            return Ok(Done::new(Action::Skipped));
-        };
-        if let Some(made_before) = made_before {
-            made_before.check_link_just_made(options, &source, &target)?;
-        }
-        events.starts(source.shown, target.shown, room.backup.as_deref());
-        let job = Job {
+        let mut job = Job {
             options,
             source,
             source_stat,
             target,
             base: self.base,
             in_tree: dir.is_some(),
-            existing: room.existing,
-            displaces: room.displaces,
+            existing: None,
+            displaces: false,
             refusals: self.refusals,
         };
+        let room = match look.make_room(is_new, events)? {
+            Fate::Copied(room) => room,
+            Fate::Skipped => return Ok(Done::new(Action::Skipped)),
+            Fate::Newer(existing) => return self.keep_newer(&job, &existing, dir),
+        };
+        if dir.is_none() || (!is_new && options.reads(kind(&source_stat))) {
+            self.copied.check_link_just_made(options, &source, &target)?;
+        }
+        events.starts(source.shown, target.shown, room.backup.as_deref());
+        job.existing = room.existing;
+        job.displaces = room.displaces;
         let turn = self.copied.turn(options, &source_stat, (dir, &target));
         let result = match &turn {
             Turn::Again(earlier) => {
@@ -285,31 +289,71 @@ impl Common<'_> {
             true => open::sync_directory(&job).map(|()| done),
             false => Ok(done),
         });
+        let result = self.ended(result, (&room, made_before), (&job, dir), turn, events);
+        result.map(|done| Done { backup: room.backup, ..done })
+    }
+
+    /// Remembers a copy that is whole, and puts the backup of any other back.
+    fn ended(
+        &self,
+        result: Result<Done, Error>,
+        (room, made_before): (&Room, Option<&AlreadyCopied>),
+        (job, dir): (&Job<'_>, Option<&Arc<Dir>>),
+        turn: Turn<'_>,
+        events: &mut dyn Events,
+    ) -> Result<Done, Error> {
+        let target = &job.target;
         match result {
             // As GNU: a copy that lacks required metadata has failed.
-            Ok(done) if !done.complete && room.undo(&target, events) => {
+            Ok(done) if !done.complete && room.undo(target, events) => {
                 let text =
                     "not replaced: the copy lacked required metadata, and the old file is back";
                 Err(Error::refusal(target.shown, text))
             }
             Ok(done) => {
                 if let Some(made_before) = made_before {
-                    made_before.remember_target(&target);
+                    made_before.remember_target(target);
+                }
+                let is_link = done.action == Action::SymbolicLinked;
+                if let (Some(file), true) = (done.made, is_link) {
+                    self.copied.remember_link(file);
                 }
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
-                    claim.made(Earlier {
-                        dir: dir.cloned(),
-                        name: target.name.into(),
-                        shown: target.shown.into(),
-                        file,
-                        is_link: done.action == Action::SymbolicLinked,
-                    });
+                    claim.made(Earlier::at(dir, target, file, is_link));
                 }
-                Ok(Done { backup: room.backup, ..done })
+                Ok(done)
             }
             Err(error) => {
-                room.undo(&target, events);
+                room.undo(target, events);
                 Err(error)
+            }
+        }
+    }
+
+    /// Leaves a newer target as it is, and remembers it as the copy of a source with several names. As GNU: if another
+    /// name was copied earlier, the newer target becomes a name of that copy.
+    fn keep_newer(
+        &self,
+        job: &Job<'_>,
+        existing: &Stat,
+        dir: Option<&Arc<Dir>>,
+    ) -> Result<Done, Error> {
+        let target = &job.target;
+        let skipped = Ok(Done::new(Action::Skipped));
+        let is_itself = |stat: Stat| same_file(&stat, existing);
+        if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
+            return skipped;
+        }
+        match self.copied.turn(job.options, &job.source_stat, (dir, target)) {
+            Turn::Alone => skipped,
+            Turn::First(claim) => {
+                let is_link = kind(existing) == FileType::Symlink;
+                claim.made(Earlier::at(dir, target, FileId::of(existing), is_link));
+                skipped
+            }
+            Turn::Again(earlier) if earlier.file == FileId::of(existing) => skipped,
+            Turn::Again(earlier) => {
+                links::again(job, &earlier).map(|()| Done::new(Action::HardLinked))
             }
         }
     }

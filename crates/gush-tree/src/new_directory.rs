@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{self, Mode, OFlags, Stat};
-use rustix::io::retry_on_intr;
+use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::error::Error;
 use crate::metadata::Handle;
@@ -41,8 +41,13 @@ pub(crate) fn make(
     retry_on_intr(|| fs::mkdirat(place.dir, place.name, asked))
         .map_err(|errno| Error::os(place.shown, "cannot make directory", errno))?;
     // Do not follow a link that took the directory's name.
-    let (fd, is_readable) = dir::open(place, false)
-        .map_err(|errno| Error::os(place.shown, "cannot open the new directory", errno))?;
+    let (fd, is_readable) = dir::open(place, false).map_err(|errno| {
+        // Whoever can spare a descriptor tries again.
+        if let Errno::MFILE | Errno::NFILE = errno {
+            let _ = fs::unlinkat(place.dir, place.name, AtFlags::REMOVEDIR);
+        }
+        Error::os(place.shown, "cannot open the new directory", errno)
+    })?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
     let made_bits = stat.st_mode & 0o7777;

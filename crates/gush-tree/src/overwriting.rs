@@ -16,6 +16,16 @@ use crate::quote;
 use crate::remedy;
 use crate::same::{self, Verdict};
 
+/// What becomes of a source, as far as the target decides.
+pub(crate) enum Fate {
+    /// The source is copied.
+    Copied(Room),
+    /// The source is skipped.
+    Skipped,
+    /// The source is skipped because this target is newer (`-u`): it counts as the source's copy.
+    Newer(Stat),
+}
+
 /// Room made for the target.
 #[derive(Default)]
 pub(crate) struct Room {
@@ -60,21 +70,17 @@ pub(crate) struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Makes room, or returns `None` if the source is to be skipped.
+    /// Makes room, unless the source is to be skipped.
     ///
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
-    pub(crate) fn make_room(
-        &self,
-        is_new: bool,
-        events: &mut dyn Events,
-    ) -> Result<Option<Room>, Error> {
+    pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let looks_at_link = self.looks_at_link();
         if is_new && !looks_at_link {
-            return Ok(Some(Room::default()));
+            return Ok(Fate::Copied(Room::default()));
         }
         match self.existing(looks_at_link)? {
             Some(existing) => self.make_room_of(&existing, events),
-            None => Ok(Some(Room::default())),
+            None => Ok(Fate::Copied(Room::default())),
         }
     }
 
@@ -99,26 +105,24 @@ impl Look<'_> {
         }
     }
 
-    /// Decides the fate of an existing target; `None` if the source is to be skipped.
-    fn make_room_of(
-        &self,
-        existing: &Stat,
-        events: &mut dyn Events,
-    ) -> Result<Option<Room>, Error> {
+    /// Decides the fate of an existing target.
+    fn make_room_of(&self, existing: &Stat, events: &mut dyn Events) -> Result<Fate, Error> {
         let Self { options, source, source_stat, target, .. } = *self;
         let both = |text: String| Err(Error::about_both(target.shown, text));
         let (from, to) = (quote::always(source.shown), quote::always(target.shown));
         if !matches!(options.update, Update::None | Update::NoneFail) {
             match same::judge(options, (source, source_stat), (target, existing)) {
                 Verdict::Fine => {}
-                Verdict::Done => return Ok(None),
+                Verdict::Done => return Ok(Fate::Skipped),
                 Verdict::SameFile => return both(format!("{from} and {to} are the same file")),
             }
         }
         match options.update {
-            Update::None => return Ok(None),
+            Update::None => return Ok(Fate::Skipped),
             Update::NoneFail => return Err(Error::refusal(target.shown, "not replaced")),
-            Update::Older if !is_older(options, existing, source_stat) => return Ok(None),
+            Update::Older if !is_older(options, existing, source_stat) => {
+                return Ok(Fate::Newer(*existing));
+            }
             Update::Older | Update::All => {}
         }
         if options.ask && !self.may_replace(existing, events) {
@@ -158,7 +162,7 @@ impl Look<'_> {
                 room.existing = None;
             }
         }
-        Ok(Some(room))
+        Ok(Fate::Copied(room))
     }
 
     /// Is the target removed first, so that the copy reaches no other name of the old file and does not pass

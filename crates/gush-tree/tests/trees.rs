@@ -2,19 +2,14 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use gush_test as _;
 use gush_tree::{
-    Action, Copier, Dereference, Done, Error, Events, ModeRule, Options, Place, Specials,
+    Action, Copier, Dereference, Done, Error, Events, ModeRule, Options, Place, Specials, Update,
 };
-
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
-use rustix::path::Arg;
 
 fn recursive() -> Options {
     let mut options = Options::default();
@@ -184,54 +179,74 @@ fn names_of_one_file_stay_names_of_one_file_on_any_number_of_threads() {
     }
 }
 
-fn open(dir: impl AsFd, name: impl Arg, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-    openat(dir, name, flags, Mode::RUSR)
-}
-
-/// Makes a chain of directories, each in the one before, with a file at the end.
-fn chain(root: &Path, name: &str, depth: usize) {
-    fs::create_dir(root).unwrap();
-    let mut at = open(CWD, root, OFlags::DIRECTORY).unwrap();
-    for _ in 0..depth {
-        mkdirat(&at, name, Mode::RWXU).unwrap();
-        at = open(&at, name, OFlags::DIRECTORY).unwrap();
-    }
-    let end = open(&at, "end", OFlags::CREATE | OFlags::WRONLY).unwrap();
-    rustix::io::write(&end, b"the end").unwrap();
-}
-
-/// The depth of a chain, and what its end holds. The chain is removed.
-fn unchain(root: &Path, name: &str) -> (usize, String) {
-    let mut depth = 0;
-    let mut text = String::new();
-    loop {
-        let top = open(CWD, root, OFlags::DIRECTORY).unwrap();
-        if open(&top, name, OFlags::DIRECTORY).is_err() {
-            let end = open(&top, "end", OFlags::RDONLY).unwrap();
-            fs::File::from(end).read_to_string(&mut text).unwrap();
-            unlinkat(&top, "end", AtFlags::empty()).unwrap();
-            unlinkat(CWD, root, AtFlags::REMOVEDIR).unwrap();
-            return (depth, text);
+#[test]
+fn no_later_source_is_written_through_a_link_that_an_earlier_one_made() {
+    // The first source, the second, and the name at which they meet.
+    let cases = [("a/l", "b", "l"), ("a", "b/l", "l"), ("a", "b", "l"), ("a", "b", "d/l")];
+    for (first, second, name) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let root = |name: &str| dir.path().join(name);
+        for made in ["a/d", "b/d", "target"] {
+            fs::create_dir_all(root(made)).unwrap();
         }
-        depth += 1;
-        // The rest of the chain moves one level up, whatever its length.
-        let aside = root.with_extension("aside");
-        renameat(&top, name, CWD, &aside).unwrap();
-        unlinkat(CWD, root, AtFlags::REMOVEDIR).unwrap();
-        renameat(CWD, &aside, CWD, root).unwrap();
+        fs::write(root("target/kept"), "kept").unwrap();
+        symlink(root("target/kept"), root("a").join(name)).unwrap();
+        fs::write(root("b").join(name), "new").unwrap();
+        let mut options = recursive();
+        options.confine = false;
+        let mut copier = Copier::for_several(&options);
+        let mut told = Told::default();
+        let mut said = Vec::new();
+        for source in [first, second] {
+            let source = root(source);
+            let target = match source.is_dir() && !source.is_symlink() {
+                true => root("target"),
+                false => root("target").join(source.file_name().unwrap()),
+            };
+            match copier.copy(Place::here(&source), Place::here(&target), &mut told) {
+                Ok(done) => assert!(done.complete || !told.ended.is_empty()),
+                Err(error) => said.push(error.to_string()),
+            }
+        }
+        said.extend(told.ended.into_iter().filter_map(|(_, result)| result.err()));
+        let [from, to] = [root("b").join(name), root("target").join(name)];
+        let text = format!(
+            "will not copy '{}' through just-created symlink '{}'",
+            from.display(),
+            to.display()
+        );
+        assert_eq!(said, [text], "{first} {second}");
+        assert_eq!(fs::read_to_string(root("target/kept")).unwrap(), "kept");
     }
 }
 
 #[test]
-fn a_tree_a_thousand_deep_is_copied_beyond_the_longest_path() {
-    let dir = tempfile::tempdir().unwrap();
-    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
-    let name = "a directory with a long name";
-    chain(&source, name, 1_000);
-    let (result, told) = copy(&archive(2), &source, &target);
-    assert!(result.unwrap().complete, "{:?}", told.warnings);
-    assert_eq!(unchain(&source, name), (1_000, "the end".to_owned()));
-    assert_eq!(unchain(&target, name), (1_000, "the end".to_owned()));
+fn a_newer_target_counts_as_a_copy_of_its_source() {
+    // Which name of the target is newer, and so left as it is.
+    for newer in ["f", "g", "h"] {
+        for threads in [1, 4] {
+            let dir = tempfile::tempdir().unwrap();
+            let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+            fs::create_dir(&source).unwrap();
+            fs::write(source.join("f"), "old").unwrap();
+            fs::hard_link(source.join("f"), source.join("g")).unwrap();
+            fs::hard_link(source.join("f"), source.join("h")).unwrap();
+            let long_ago = std::time::SystemTime::UNIX_EPOCH;
+            fs::File::open(source.join("f")).unwrap().set_modified(long_ago).unwrap();
+            fs::create_dir(&target).unwrap();
+            fs::write(target.join(newer), "newer").unwrap();
+            let mut options = archive(threads);
+            options.update = Update::Older;
+            for _ in 0..2 {
+                assert!(copy(&options, &source, &target).0.unwrap().complete);
+                assert_eq!(entries(&target).len(), 3);
+                let about = |name| fs::metadata(target.join(name)).unwrap();
+                for name in ["f", "g", "h"] {
+                    assert_eq!((about(name).ino(), about(name).nlink()), (about("f").ino(), 3));
+                }
+            }
+        }
+    }
 }
 
 #[test]

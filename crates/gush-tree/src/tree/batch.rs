@@ -66,12 +66,13 @@ pub(crate) enum End {
 }
 
 impl Part {
-    /// Lists where the last part ended. `listed` is a buffer.
+    /// Lists where the last part ended; all that is left if `to_the_end`. `listed` is a buffer.
     pub(crate) fn read(
         &mut self,
         pair: &Pair,
         listed: &mut Vec<u8>,
         in_batches: bool,
+        to_the_end: bool,
     ) -> io::Result<End> {
         if !pair.is_readable {
             return Err(Errno::ACCESS);
@@ -91,7 +92,7 @@ impl Part {
             if in_batches && self.files.len() == BATCH_FILES {
                 self.batches.push(mem::take(&mut self.files));
             }
-            if number >= PART_ENTRIES && entries.is_buffer_empty() {
+            if !to_the_end && number >= PART_ENTRIES && entries.is_buffer_empty() {
                 return Ok(End::More);
             }
         }

@@ -1,13 +1,14 @@
 //! One directory of a tree under way: the pair of source and target, held by descriptors.
 //!
 //! Every entry is reached from its directory's descriptors by one name, so neither the length of a path nor the renaming
-//! of a directory above matters. A deep directory that only waits for its subdirectories is let go, and reopened
-//! from the nearest directory above that is still held: device and inode show that the directory is the same.
+//! of a directory above matters. A directory that only waits for its subdirectories may be let go
+//! ([`Budget`](super::budget::Budget)), and is reopened by the `..` of a subdirectory just completed, or from the nearest
+//! directory above that is still held: device and inode show that the directory is the same.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{self, Mode, OFlags, Stat};
@@ -17,12 +18,6 @@ use super::entering::Entered;
 use crate::error::Error;
 use crate::metadata::Handle;
 use crate::place::{FileId, Place};
-
-/// Directories less deep than this are held until they are complete.
-const SHALLOW: usize = 64;
-/// Of the deeper ones, one in so many is held: the descriptors of a tree thousands deep fit in usual limits (getrlimit(2))
-/// and reopening one directory opens this many at most.
-const HELD_EVERY: usize = 16;
 
 /// The descriptors of one directory on both sides.
 #[derive(Debug)]
@@ -127,6 +122,10 @@ pub(crate) struct Dir {
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
     held: Mutex<Option<Arc<Pair>>>,
+    /// Other descriptors would start the listing anew.
+    is_listed: AtomicBool,
+    /// Among the directories that rest.
+    rests: AtomicBool,
     /// The listing, the batches of files given to other threads, and the subdirectories, as far as not yet complete.
     waits_for: AtomicUsize,
 }
@@ -177,6 +176,8 @@ impl Dir {
             restore_bits,
             follows,
             held: Mutex::new(Some(Arc::new(pair))),
+            is_listed: AtomicBool::new(false),
+            rests: AtomicBool::new(false),
             waits_for: AtomicUsize::new(1),
         })
     }
@@ -246,16 +247,49 @@ impl Dir {
         ))
     }
 
-    /// The listing is done: a deep directory lets its descriptors go until its subdirectories need them.
-    pub(crate) fn rest(&self) {
-        if self.depth >= SHALLOW && !self.depth.is_multiple_of(HELD_EVERY) {
-            *self.held() = None;
-        }
+    pub(crate) fn is_held(&self) -> bool {
+        self.held().is_some()
     }
 
-    /// The directory is complete.
-    pub(crate) fn let_go(&self) {
-        *self.held() = None;
+    /// This directory, reopened from one of its subdirectories. Where a link led there, `..` is another directory, or
+    /// none.
+    ///
+    /// # Errors
+    /// ESTALE if `..` is another directory.
+    pub(crate) fn reopen_from(&self, below: &Pair) -> io::Result<Pair> {
+        let up = OsStr::new("..");
+        Ok(Pair::new(
+            again(below.source(), up, false, &self.source_stat)?,
+            again(below.target(), up, false, &self.target_stat)?,
+        ))
+    }
+
+    pub(crate) fn is_listed(&self) {
+        self.is_listed.store(true, Ordering::Release);
+    }
+
+    /// `false` if the directory is among those that rest already. The root never rests: nothing is above to reopen it from.
+    pub(super) fn begins_to_rest(&self) -> bool {
+        self.parent.is_some() && !self.rests.swap(true, Ordering::Relaxed)
+    }
+
+    /// Lets the descriptors go, unless the listing still needs them. `true` if they were held.
+    pub(super) fn stop_resting(&self) -> bool {
+        self.rests.store(false, Ordering::Relaxed);
+        self.is_listed.load(Ordering::Acquire) && self.let_go()
+    }
+
+    /// `true` if the descriptors were held.
+    pub(super) fn let_go(&self) -> bool {
+        self.held().take().is_some()
+    }
+
+    /// Holds descriptors opened again; `false` if others are held already.
+    pub(super) fn take_back(&self, pair: &Arc<Pair>) -> bool {
+        let mut held = self.held();
+        let was_let_go = held.is_none();
+        held.get_or_insert_with(|| Arc::clone(pair));
+        was_let_go
     }
 
     pub(crate) fn waits_for_more(&self, things: usize) {

@@ -5,6 +5,7 @@
 //! directory gets its attributes when all below are complete.
 
 mod batch;
+mod budget;
 pub(crate) mod dir;
 mod entering;
 mod listener;

@@ -33,6 +33,19 @@ impl Shown {
         before
     }
 
+    /// Takes the last name away, which [`push`](Self::push) added.
+    pub(crate) fn pop(&mut self, name: &OsStr) {
+        let above = self.bytes.len() - name.len();
+        self.bytes.truncate(above);
+        if above > self.root_bytes {
+            self.bytes.pop();
+        }
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
     pub(crate) fn back_to(&mut self, length: usize) {
         self.bytes.truncate(length);
     }
@@ -62,6 +75,8 @@ mod tests {
             assert_eq!(path.below_root().as_os_str(), "a/b");
             path.back_to(above);
             assert_eq!(path.below_root().as_os_str(), "a");
+            path.pop(OsStr::new("a"));
+            assert_eq!(path.path().as_os_str(), root);
         }
     }
 }

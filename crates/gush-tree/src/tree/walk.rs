@@ -1,5 +1,6 @@
 //! The walk through a tree: tasks, threads, and the end of each directory.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::mem;
 use std::num::NonZero;
@@ -10,11 +11,12 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Scope};
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
-use rustix::io::{Errno, retry_on_intr};
+use rustix::io::{self, Errno, retry_on_intr};
 
 use super::batch::{Batch, End, Part};
+use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, Start};
-use super::entering::Entrance;
+use super::entering::{Entrance, Existing};
 use super::listener::Listener;
 use super::queue::{Queue, Task};
 use super::shown::Shown;
@@ -41,9 +43,11 @@ pub(crate) struct Walk<'a> {
     names: (&'a Path, &'a Path),
     listener: Listener<'a>,
     queue: Queue,
+    budget: Budget,
     most_threads: usize,
     umask: OnceLock<u32>,
     is_incomplete: AtomicBool,
+    has_told_of_circle: AtomicBool,
 }
 
 impl<'a> Walk<'a> {
@@ -55,22 +59,26 @@ impl<'a> Walk<'a> {
         events: &'a mut dyn Events,
     ) -> Self {
         let options = common.options;
-        let most_threads = match options.moving.threads {
+        let threads = match options.moving.threads {
             // Questions come one after the other.
             _ if options.ask => 1,
             0 => thread::available_parallelism().map_or(1, NonZero::get),
             threads => threads,
         };
+        let root_pair = root.pair().expect("a directory just opened is held");
+        let share = Share::of_limit(root_pair.target(), threads);
         Self {
             common: *common,
             operands,
-            root_pair: root.pair().expect("a directory just opened is held"),
+            root_pair,
+            budget: Budget::new(share),
             queue: Queue::start(Task::List(root, None)),
             names,
             listener: Listener::new(events),
-            most_threads,
+            most_threads: share.threads,
             umask: OnceLock::new(),
             is_incomplete: AtomicBool::new(false),
+            has_told_of_circle: AtomicBool::new(false),
         }
     }
 
@@ -91,6 +99,8 @@ struct Worker<'s, 'env, 'w> {
     scope: &'s Scope<'s, 'env>,
     /// The buffer of getdents64(2), empty between two listings.
     listed: Vec<u8>,
+    /// The directory that the paths lead to, and their lengths there.
+    at: Option<(Arc<Dir>, (usize, usize))>,
     source: Shown,
     target: Shown,
 }
@@ -102,6 +112,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             walk,
             scope,
             listed: Vec::new(),
+            at: None,
             source: Shown::new(source),
             target: Shown::new(target),
         }
@@ -133,14 +144,22 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// the next part. `pair` is the directory's, if another part was listed before.
     fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
         let mut part = Part::default();
-        let listed = match pair.map_or_else(|| dir.pair(), Ok) {
-            Ok(pair) => part.read(&pair, &mut self.listed, self.walk.most_threads > 1).map(|end| {
-                if let End::More = end {
-                    dir.waits_for_more(1);
-                    self.give(Task::List(Arc::clone(&dir), Some(pair)));
-                }
-            }),
-            Err(errno) => Err(errno),
+        let walk = self.walk;
+        let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
+            let (in_batches, to_the_end) = (walk.most_threads > 1, walk.budget.is_short());
+            let end = part.read(&pair, &mut self.listed, in_batches, to_the_end)?;
+            Ok((pair, end))
+        });
+        let listed = match listed {
+            Ok((pair, End::More)) => {
+                dir.waits_for_more(1);
+                self.give(Task::List(Arc::clone(&dir), Some(pair)));
+                Ok(())
+            }
+            ended => {
+                dir.is_listed();
+                ended.map(|_| ())
+            }
         };
         if let Err(errno) = listed {
             self.go_to(&dir);
@@ -165,7 +184,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     fn files(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         self.go_to(&dir);
-        match dir.pair() {
+        match self.pair(&dir) {
             Ok(pair) => {
                 while let Some(name) = batch.take() {
                     let name = name.to_owned();
@@ -199,8 +218,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     dir.waits_for_more(1);
                     self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
                 }
-                let mut events = &walk.listener;
-                walk.common.copy_file((source, stat), (target, dir.is_new), Some(dir), &mut events)
+                let is_new = Cell::new(dir.is_new);
+                self.with_descriptors(|| {
+                    let mut events = &walk.listener;
+                    // A second attempt may find the first one's file.
+                    let to = (target, is_new.replace(false));
+                    walk.common.copy_file((source, stat), to, Some(dir), &mut events)
+                })
             }
         };
         self.ended(&result);
@@ -215,13 +239,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         self.go_to(&dir);
         let before = (self.source.push(&name), self.target.push(&name));
-        let entered = match dir.pair() {
-            Ok(pair) => self.enter(&dir, &pair, &name),
+        let entered = match self.pair(&dir) {
+            Ok(pair) => self.with_descriptors(|| self.enter(&dir, &pair, &name)),
             Err(errno) => Err(dir.lost(self.source.path(), errno)),
         };
         match entered {
-            Ok(child) => {
-                dir.rest();
+            Ok(Some(child)) => {
+                self.walk.budget.opened();
+                self.walk.budget.rest(&dir);
                 let options = self.walk.common.options;
                 // As GNU: the directory is made, and its entries are another file system's.
                 let is_left_out =
@@ -231,50 +256,65 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     false => self.list(child, None),
                 }
             }
-            Err(error) => {
-                self.failed(error);
+            left_out => {
+                if let Err(error) = left_out {
+                    self.failed(error);
+                }
                 self.back_to(before);
                 self.one_done(dir);
             }
         }
     }
 
-    fn enter(&self, dir: &Arc<Dir>, pair: &Pair, name: &OsStr) -> Result<Arc<Dir>, Error> {
+    /// Enters a directory; `None` if it is left out, and the user knows why.
+    fn enter(&self, dir: &Arc<Dir>, pair: &Pair, name: &OsStr) -> Result<Option<Arc<Dir>>, Error> {
         let walk = self.walk;
-        let options = walk.common.options;
+        let (options, operands) = (walk.common.options, walk.operands);
         let (source, target) = self.places(pair, name);
         let follow = options.dereference != Dereference::Never;
         let stat =
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
         let entrance = Entrance { options, source, source_stat: &stat, target, is_new: dir.is_new };
         let existing = entrance.existing()?;
-        self.refuse_circle(dir, (&source, &stat), &target)?;
+        if operands.targets.contains(&FileId::of(&stat)) {
+            return self.leave_out_target(&source).map(|()| None);
+        }
+        self.refuse_second_visit(dir, (&source, &stat), &target)?;
+        if let Existing::Directory { is_link: true, .. } = existing {
+            walk.common.copied.check_link_just_made(options, &source, &target)?;
+        }
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, || walk.umask(), &mut events)?;
-        Ok(Dir::start(Start::of(Some(Arc::clone(dir)), name.into(), stat, entered)))
+        Ok(Some(Dir::start(Start::of(Some(Arc::clone(dir)), name.into(), stat, entered))))
     }
 
-    /// Refuses a directory that would be copied into itself, or that was copied already.
-    fn refuse_circle(
+    /// Leaves out a directory that this command copies to, which is told once a tree.
+    fn leave_out_target(&self, source: &Place<'_>) -> Result<(), Error> {
+        let walk = self.walk;
+        walk.is_incomplete.store(true, Ordering::Relaxed);
+        if walk.has_told_of_circle.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let (from, to) = (quote::always(walk.names.0), quote::always(walk.names.1));
+        let text = format!("cannot copy a directory, {from}, into itself, {to}");
+        Err(Error::about_both(source.shown, text))
+    }
+
+    /// Refuses a directory that was copied already.
+    fn refuse_second_visit(
         &self,
         dir: &Dir,
         (source, stat): (&Place<'_>, &Stat),
         target: &Place<'_>,
     ) -> Result<(), Error> {
-        let Walk { operands, names, common, .. } = self.walk;
-        let id = FileId::of(stat);
-        if operands.targets.contains(&id) {
-            let (from, to) = (quote::always(names.0), quote::always(names.1));
-            let text = format!("cannot copy a directory, {from}, into itself, {to}");
-            return Err(Error::about_both(source.shown, text));
-        }
+        let Walk { operands, common, .. } = self.walk;
         if common.options.dereference == Dereference::Always {
             return match dir.is_within(stat) {
                 true => Err(Error::refusal(source.shown, "cannot copy cyclic symbolic link")),
                 false => Ok(()),
             };
         }
-        match operands.sources.get(&id) {
+        match operands.sources.get(&FileId::of(stat)) {
             Some((_, shown)) => Err(twice(target, shown)),
             None => Ok(()),
         }
@@ -290,10 +330,53 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         (Place::below(pair.source(), name, self.source.path()), Place { bounds, ..target })
     }
 
-    fn go_to(&mut self, dir: &Dir) {
-        let path = dir.path();
-        self.source.set(&path);
-        self.target.set(&path);
+    /// Sets the paths to a directory's. Most often it is the one above or below the last.
+    fn go_to(&mut self, dir: &Arc<Dir>) {
+        let is = |other: Option<&Arc<Dir>>| other.is_some_and(|other| Arc::ptr_eq(other, dir));
+        match self.at.take() {
+            Some((at, lengths)) if is(Some(&at)) => self.back_to(lengths),
+            Some((at, lengths)) if dir.parent().is_some_and(|above| Arc::ptr_eq(above, &at)) => {
+                self.back_to(lengths);
+                self.source.push(&dir.name);
+                self.target.push(&dir.name);
+            }
+            Some((at, lengths)) if is(at.parent()) => {
+                self.back_to(lengths);
+                self.source.pop(&at.name);
+                self.target.pop(&at.name);
+            }
+            _ => {
+                let path = dir.path();
+                self.source.set(&path);
+                self.target.set(&path);
+            }
+        }
+        self.at = Some((Arc::clone(dir), (self.source.length(), self.target.length())));
+    }
+
+    /// The descriptors of a directory, reopened if they were let go.
+    fn pair(&self, dir: &Arc<Dir>) -> io::Result<Arc<Pair>> {
+        let was_held = dir.is_held();
+        let pair = loop {
+            match dir.pair() {
+                Err(Errno::MFILE | Errno::NFILE) if self.walk.budget.shrink() => {}
+                other => break other?,
+            }
+        };
+        if !was_held {
+            self.walk.budget.hold(dir, &pair);
+        }
+        Ok(pair)
+    }
+
+    /// Does something again if there was no descriptor left for it, as long as directories can be let go.
+    fn with_descriptors<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        loop {
+            match act() {
+                Err(error) if error.is_out_of_descriptors() && self.walk.budget.shrink() => {}
+                done => return done,
+            }
+        }
     }
 
     fn back_to(&mut self, (source, target): (usize, usize)) {
@@ -318,8 +401,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn one_done(&mut self, mut dir: Arc<Dir>) {
         while dir.is_complete_now() {
             self.go_to(&dir);
-            let complete = self.finish(&dir);
-            dir.let_go();
+            let pair = self.pair(&dir);
+            let complete = self.finish(&dir, &pair);
+            if let (Ok(pair), Some(parent)) = (pair, dir.parent()) {
+                self.hold_parent(parent, &pair);
+            }
+            self.walk.budget.let_go(&dir);
             let Some(parent) = dir.parent().cloned() else {
                 if !complete {
                     self.walk.is_incomplete.store(true, Ordering::Relaxed);
@@ -331,16 +418,25 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
+    /// Reopens a directory that was let go from one of its subdirectories, by two calls at any depth.
+    fn hold_parent(&self, parent: &Arc<Dir>, below: &Pair) {
+        if !parent.is_held()
+            && let Ok(pair) = parent.reopen_from(below)
+        {
+            self.walk.budget.hold(parent, &Arc::new(pair));
+        }
+    }
+
     /// Gives a directory its attributes; `false` if something required could not be set.
-    fn finish(&self, dir: &Dir) -> bool {
+    fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
         let shown = self.target.path();
         let mut events = &walk.listener;
-        let pair = match dir.pair() {
+        let pair = match pair {
             Ok(pair) => pair,
             Err(errno) => {
-                events.warns(&dir.lost(shown, errno));
+                events.warns(&dir.lost(shown, *errno));
                 return false;
             }
         };

@@ -1,0 +1,146 @@
+//! The directories held open at once, so that a tree of any depth fits in the limit on descriptors.
+//!
+//! A directory is held by two descriptors. One whose listing is done, and whose subdirectories are being copied, rests:
+//! if the budget is spent, the directory that has rested longest is let go. Copies go depth first, so that is the one
+//! needed last.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use rustix::process::{Resource, getrlimit};
+
+use super::dir::{Dir, Pair};
+
+/// What one thread opens beside the directories held: source, target, a pipe, the file re-read, the directory synced,
+/// and both sides of the directory just entered or reopened.
+const DESCRIPTORS_A_THREAD: usize = 12;
+/// The rest of the process may open one in so many of the free descriptors meanwhile.
+const SHARE_OF_OTHERS: usize = 4;
+/// A budget needs room for the directory that is copied, and for the one above.
+const FEWEST_DIRECTORIES: usize = 2;
+
+/// The directories held, and the most that may be.
+pub(crate) struct Budget {
+    state: Mutex<State>,
+}
+
+struct State {
+    most: usize,
+    held: usize,
+    /// The directories that rest, and may have been let go or completed since; the longest first.
+    resting: VecDeque<Weak<Dir>>,
+}
+
+/// The threads and the directories that the limit on descriptors permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) threads: usize,
+    directories: usize,
+}
+
+impl Share {
+    /// `newest` is a descriptor just opened: the kernel gives the lowest free number, so about as many are in use.
+    pub(crate) fn of_limit(newest: BorrowedFd<'_>, threads: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let in_use = newest.as_raw_fd() as usize + 1;
+        Self::of(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(in_use), threads)
+    }
+
+    fn of(free: usize, threads: usize) -> Self {
+        let free = free - free / SHARE_OF_OTHERS;
+        // At least half of the rest is for directories.
+        let threads = threads.min(free / 2 / DESCRIPTORS_A_THREAD).max(1);
+        let directories = free.saturating_sub(threads * DESCRIPTORS_A_THREAD) / 2;
+        Self { threads, directories: directories.max(FEWEST_DIRECTORIES) }
+    }
+}
+
+impl Budget {
+    /// A budget with the root held.
+    pub(crate) fn new(share: Share) -> Self {
+        let state = State { most: share.directories, held: 1, resting: VecDeque::new() };
+        Self { state: Mutex::new(state) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is so much of the budget spent that no directory should stay open for the rest of its listing?
+    pub(crate) fn is_short(&self) -> bool {
+        let state = self.lock();
+        state.held > state.most / 2
+    }
+
+    /// A directory was opened, and holds its descriptors already.
+    pub(crate) fn opened(&self) {
+        self.lock().held += 1;
+    }
+
+    /// Gives a directory that was reopened its descriptors back. They rest at once: the next subdirectory needs them.
+    pub(crate) fn hold(&self, dir: &Arc<Dir>, pair: &Arc<Pair>) {
+        let mut state = self.lock();
+        if dir.take_back(pair) {
+            state.held += 1;
+            state.rest(dir);
+        }
+    }
+
+    /// A subdirectory was entered.
+    pub(crate) fn rest(&self, dir: &Arc<Dir>) {
+        self.lock().rest(dir);
+    }
+
+    /// A directory is complete.
+    pub(crate) fn let_go(&self, dir: &Dir) {
+        let mut state = self.lock();
+        state.held -= usize::from(dir.let_go());
+    }
+
+    /// The process has no descriptor left all the same: fewer directories are held from now on. `false` if that cannot
+    /// help.
+    pub(crate) fn shrink(&self) -> bool {
+        let mut state = self.lock();
+        let before = state.held;
+        state.most = (before / 2).max(FEWEST_DIRECTORIES);
+        state.let_the_longest_go();
+        state.held < before
+    }
+}
+
+impl State {
+    fn rest(&mut self, dir: &Arc<Dir>) {
+        if dir.begins_to_rest() {
+            self.resting.push_back(Arc::downgrade(dir));
+        }
+        self.let_the_longest_go();
+        if self.resting.len() > 2 * self.held.max(64) {
+            self.resting.retain(|dir| dir.strong_count() > 0);
+        }
+    }
+
+    fn let_the_longest_go(&mut self) {
+        while self.held > self.most {
+            let Some(dir) = self.resting.pop_front() else { break };
+            if let Some(dir) = dir.upgrade() {
+                self.held -= usize::from(dir.stop_resting());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_descriptors_mean_fewer_threads_and_always_some_directories() {
+        let share = |threads, directories| Share { threads, directories };
+        assert_eq!(Share::of(0, 8), share(1, 2));
+        assert_eq!(Share::of(26, 1), share(1, 4));
+        assert_eq!(Share::of(122, 8), share(3, 28));
+        assert_eq!(Share::of(1_018, 32), share(31, 196));
+        assert_eq!(Share::of(usize::MAX, 2).threads, 2);
+    }
+}
