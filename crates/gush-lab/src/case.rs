@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::model::{Described, Measured};
-use crate::runner::Conditions;
+use crate::probe::Probe;
 
 /// Something to be measured again and again.
 ///
@@ -24,7 +24,7 @@ pub trait Case {
     ///
     /// # Errors
     /// Why it cannot be measured here; the case is then left out, and that is told.
-    fn prepare(&self, _conditions: &Conditions) -> Result<(), Error> {
+    fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         Ok(())
     }
 
@@ -34,15 +34,15 @@ pub trait Case {
     ///
     /// # Errors
     /// Why it could not run; the case is then left out, and that is told.
-    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
-        self.measure(conditions).map(drop)
+    fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
+        self.measure(probe).map(drop)
     }
 
     /// Measures once.
     ///
     /// # Errors
     /// Why it could not be measured.
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error>;
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error>;
 }
 
 /// The cases of these names in the suite's order; all of them for no names.

@@ -12,7 +12,8 @@ use nix::sys::time::{TimeVal, TimeValLike};
 
 use crate::case::Case;
 use crate::model::{Described, Measured};
-use crate::runner::{Conditions, children};
+use crate::probe::Probe;
+use crate::runner::children;
 use crate::{Error, affinity};
 
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
@@ -86,8 +87,8 @@ impl Case for Single {
         self.described.clone()
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
-        let processor = conditions.processors.map(|[first, _]| first).filter(|_| self.pinned);
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
+        let processor = probe.processors.map(|[first, _]| first).filter(|_| self.pinned);
         run(&self.program, &self.words, processor)
     }
 }

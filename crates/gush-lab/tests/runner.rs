@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use gush_lab::Error;
 use gush_lab::case::Case;
 use gush_lab::model::Measured;
-use gush_lab::runner::{Conditions, End, Event, Outcome, Runner, children};
+use gush_lab::probe::Probe;
+use gush_lab::runner::{End, Event, Outcome, Runner, children};
 
 /// A name, and a shell script that prints the figure.
 struct Script(&'static str, &'static str);
@@ -22,7 +23,7 @@ impl Case for Script {
         self.0
     }
 
-    fn measure(&self, _: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, _: &Probe) -> Result<Measured, Error> {
         let mut shell = Command::new("sh");
         let running = children::start(shell.args(["-c", self.1]).stdout(Stdio::piped()))?;
         let output = running.finish()?;
@@ -43,10 +44,10 @@ fn run_until(
     time: Option<Duration>,
     end: Option<Instant>,
 ) -> (Outcome, Vec<String>) {
-    let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
+    let probe = Probe::default();
     let cases = scripts.map(|script| Box::new(script) as Box<dyn Case>);
     let told = RefCell::new(Vec::new());
-    let outcome = Runner { conditions: &conditions, rounds: 3, time, end }.run(&cases, |event| {
+    let outcome = Runner { probe: &probe, rounds: 3, time, end }.run(&cases, |event| {
         told.borrow_mut().push(match event {
             Event::Begins { case, round } => format!("{case} {round}"),
             Event::Measured(sample) => format!("= {}", sample.measured.gib_per_s.unwrap()),
@@ -86,7 +87,7 @@ impl Case for Nothing {
         self.0
     }
 
-    fn measure(&self, _: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, _: &Probe) -> Result<Measured, Error> {
         Ok(Measured::default())
     }
 }
@@ -94,9 +95,9 @@ impl Case for Nothing {
 #[test]
 fn no_case_always_follows_the_same_other_one() {
     const ROUNDS: u32 = 100;
-    let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
+    let probe = Probe::default();
     let cases = ["a", "b"].map(|name| Box::new(Nothing(name)) as Box<dyn Case>);
-    let runner = Runner { conditions: &conditions, rounds: ROUNDS, time: None, end: None };
+    let runner = Runner { probe: &probe, rounds: ROUNDS, time: None, end: None };
     let samples = runner.run(&cases, |_| ()).samples;
     let first = samples.iter().step_by(2).filter(|sample| sample.case == "a").count();
     // That one of two always comes first in a hundred rounds has a chance of one in 2^99.

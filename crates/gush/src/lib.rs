@@ -131,7 +131,7 @@ pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
 pub use port::{Port, Side, poll_now, set_peek_offset, unacknowledged_bytes};
 #[cfg(feature = "profile")]
-pub use profile::{Host, Profile, ProfileError};
+pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Limiter, Progress, Rate, Throttle};
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};

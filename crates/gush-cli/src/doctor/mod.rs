@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use gush_lab::doctor::{Examination, examine};
+use gush_lab::probe::Probe;
+use gush_lab::probe::doctor::{Examination, examine};
 
 use crate::args;
 use crate::talk::{Talker, os_text, write_line};
@@ -46,7 +47,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let talker = Talker::new("gush doctor");
     let asked = !paths.is_empty();
     let paths = if asked { paths } else { vec![PathBuf::from(".")] };
-    let examination = examine(&paths);
+    let examination = examine(&Probe::take(), &paths);
     let shown = if json { as_json(&examination) } else { Ok(text::of(&examination)) };
     let printed = shown.and_then(|shown| write_line(shown.trim_end()));
     match printed {

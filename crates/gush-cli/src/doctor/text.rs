@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use gush_lab::doctor::{Examination, Finding, State};
+use gush_lab::probe::doctor::{Examination, Finding, State};
 
 /// Wider lines are hard to read.
 const WIDTH: usize = 96;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use gush_lab::Error;
 use gush_lab::case::Case;
-use gush_lab::machine;
 use gush_lab::model::{Described, Failure, Run, Sample, Warning};
-use gush_lab::runner::{Conditions, Course, End, Event, Outcome, Runner, interrupt};
+use gush_lab::probe::{self, Probe};
+use gush_lab::runner::{Course, End, Event, Outcome, Runner, interrupt};
 use gush_lab::store::{self, Recording, Store, StoreError};
 use gush_lab::warnings::Watch;
 use gush_tree::quote;
@@ -67,7 +67,7 @@ pub struct Limits {
 /// A run under way.
 pub struct Session {
     talker: Talker,
-    conditions: Conditions,
+    probe: Probe,
     watch: Watch,
     run: Run,
     keep: Keep,
@@ -78,41 +78,31 @@ pub struct Session {
 }
 
 impl Session {
-    /// Looks at the machine, and warns of doubtful figures.
-    pub fn begin(talker: Talker, keep: &Keep) -> Self {
-        Self::begin_under(talker, keep, Conditions::look)
-    }
-
-    /// As [`begin`](Self::begin), under conditions that `look` finds.
-    pub fn begin_under(talker: Talker, keep: &Keep, look: impl FnOnce() -> Conditions) -> Self {
+    /// Begins on the machine that `probe` has looked at, and warns of doubtful figures.
+    pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Self {
         if let Err(error) = interrupt::watch() {
             talker.say(format_args!(
                 "cannot watch for signals: {}; an interrupt will lose the samples",
                 os_text(&error)
             ));
         }
-        let conditions = look();
-        let watch = Watch::begin();
-        let warnings = watch.before(&conditions);
+        let watch = Watch::begin(&probe);
+        let warnings = watch.before(&probe);
         say_all(&talker, &warnings);
         let started = Timestamp::now();
-        let mut machine = machine::look();
-        if let Some([first, second]) = conditions.processors {
-            machine.facts.insert("pinned".to_owned(), format!("{first} and {second}"));
-        }
         let run = Run {
             id: store::new_id(started),
             started,
             gush: env!("CARGO_PKG_VERSION").to_owned(),
-            build: machine::build().unwrap_or_default(),
+            build: probe::build().unwrap_or_default(),
             command: std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect(),
-            machine,
+            machine: probe.machine.clone(),
             warnings,
             ..Run::default()
         };
         Self {
             talker,
-            conditions,
+            probe,
             watch,
             run,
             keep: keep.clone(),
@@ -165,8 +155,8 @@ impl Session {
         self.store();
         self.wanted += cases.len() * rounds as usize;
         let Limits { time, end } = limits;
-        let conditions = self.conditions.clone();
-        let runner = Runner { conditions: &conditions, rounds, time, end };
+        let probe = self.probe.clone();
+        let runner = Runner { probe: &probe, rounds, time, end };
         self.take(cases, |tell| runner.run(cases, tell), screen, show);
     }
 
@@ -179,8 +169,8 @@ impl Session {
         show: impl FnMut(&mut Screen, &Sample),
     ) {
         self.store();
-        let conditions = self.conditions.clone();
-        let runner = Runner { conditions: &conditions, rounds: u32::MAX, time: None, end: None };
+        let probe = self.probe.clone();
+        let runner = Runner { probe: &probe, rounds: u32::MAX, time: None, end: None };
         self.take(cases, |tell| runner.run_on(course, cases, tell), screen, show);
     }
 

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
+use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, Given, SUITES, Suite, Taken, Takes};
 use gush_lab::{Error, csv, explain, table, transfer};
 use gush_tree::quote;
@@ -147,7 +148,7 @@ fn measured(
     if let Some(Err(why)) = report.as_deref().map(takes_text_in_its_directory) {
         return Err(Error::refused(why));
     }
-    let mut session = Session::begin(talker.clone(), &keep);
+    let mut session = Session::begin(talker.clone(), &keep, Probe::take());
     let mut screen = Screen::new(talker.clone(), rounds);
     if csv {
         screen.print(&suite.columns.join(","));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use gush_lab::model::Sample;
+use gush_lab::probe::Probe;
 use gush_lab::suite::{Asked, Cases, Given, SUITES};
 use gush_lab::{report, table, transfer};
 use gush_tree::quote;
@@ -68,7 +69,7 @@ pub fn run(options: &Options) -> ExitCode {
         return talker.fail(why);
     }
     let begun = Instant::now();
-    let mut session = Session::begin(talker.clone(), &options.keep);
+    let mut session = Session::begin(talker.clone(), &options.keep, Probe::take());
     let mut screen = Screen::new(talker.clone(), options.rounds);
     let (mut once, mut repeated, mut shows) = (Vec::new(), Vec::new(), Vec::new());
     for suite in SUITES.iter().filter(|suite| is_wanted(suite.name)) {

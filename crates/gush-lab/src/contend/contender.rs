@@ -21,7 +21,8 @@ use super::{Comparison, Content, Entry, Output, start};
 use crate::case::Case;
 use crate::count::Calls;
 use crate::model::{Described, Measured};
-use crate::runner::{Conditions, Usage, children, start_bytes};
+use crate::probe::Probe;
+use crate::runner::{Usage, children, start_bytes};
 use crate::{Error, count, once};
 
 /// What all contenders of a comparison share.
@@ -451,7 +452,7 @@ impl Case for Turn {
             .with("keep_out", rules.keeps_output)
     }
 
-    fn prepare(&self, _conditions: &Conditions) -> Result<(), Error> {
+    fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
         let left_out = |program: Option<String>| match program {
             Some(program) => Err(Error::refused(format!("{program} is not installed: left out"))),
@@ -464,12 +465,12 @@ impl Case for Turn {
         if contender.rules().counts_calls { contender.count_calls() } else { Ok(()) }
     }
 
-    fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
+    fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         let least = u32::from(self.0.sets_the_expected());
         (0..self.0.rules().warmups.max(least)).try_for_each(|_| self.0.sample().map(drop))
     }
 
-    fn measure(&self, _conditions: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
         self.0.sample()
     }
 }

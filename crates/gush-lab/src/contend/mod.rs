@@ -79,7 +79,8 @@ pub struct Entry {
 ///
 /// ```
 /// use gush_lab::contend::{Comparison, Entry, Input};
-/// use gush_lab::runner::{Conditions, Runner};
+/// use gush_lab::probe::Probe;
+/// use gush_lab::runner::Runner;
 /// # let dir = tempfile::tempdir()?;
 /// let entry = |command: &str| Entry { command: command.into(), ..Entry::default() };
 /// let comparison = Comparison {
@@ -89,8 +90,8 @@ pub struct Entry {
 ///     ..Comparison::default()
 /// };
 /// let contest = comparison.contest()?;
-/// let conditions = Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() };
-/// let runner = Runner { conditions: &conditions, rounds: 2, time: None, end: None };
+/// let probe = Probe::default();
+/// let runner = Runner { probe: &probe, rounds: 2, time: None, end: None };
 /// let outcome = runner.run(&contest.cases, |_| ());
 /// assert_eq!((outcome.samples.len(), outcome.failures.len()), (4, 0));
 /// assert!(contest.agreement()?.unwrap().contains("equal to the input"));

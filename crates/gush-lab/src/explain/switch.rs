@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
-use crate::runner::Conditions;
+use crate::probe::Probe;
 
 /// Names the directory of the two FIFOs, for the program that perf starts.
 const VARIABLE: &str = "GUSH_LAB_RECORD";
@@ -93,17 +93,17 @@ impl Case for Recorded {
         self.case.described()
     }
 
-    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
-        self.case.prepare(conditions)
+    fn prepare(&self, probe: &Probe) -> Result<(), Error> {
+        self.case.prepare(probe)
     }
 
-    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
-        self.case.warm_up(conditions)
+    fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
+        self.case.warm_up(probe)
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
         self.switch.say("enable")?;
-        let measured = self.case.measure(conditions);
+        let measured = self.case.measure(probe);
         self.switch.say("disable")?;
         measured
     }

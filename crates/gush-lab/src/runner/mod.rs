@@ -1,7 +1,6 @@
 //! Runs cases: one round of all of them after the other, every sample kept and told of at once.
 
 pub mod children;
-mod conditions;
 pub mod interrupt;
 mod usage;
 
@@ -10,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Failure, Sample};
+use crate::probe::Probe;
 
-pub use conditions::Conditions;
 pub use usage::{Usage, start_bytes};
 
 /// What happens while cases run.
@@ -77,27 +76,28 @@ impl Course for Whole {
 /// ```
 /// use gush_lab::case::Case;
 /// use gush_lab::model::Measured;
-/// use gush_lab::runner::{Conditions, End, Runner};
+/// use gush_lab::probe::Probe;
+/// use gush_lab::runner::{End, Runner};
 ///
 /// struct Nap;
 /// impl Case for Nap {
 ///     fn suite(&self) -> &'static str { "example" }
 ///     fn name(&self) -> &str { "nap" }
-///     fn measure(&self, _: &Conditions) -> Result<Measured, gush_lab::Error> {
+///     fn measure(&self, _: &Probe) -> Result<Measured, gush_lab::Error> {
 ///         let start = std::time::Instant::now();
 ///         std::thread::sleep(std::time::Duration::from_millis(1));
 ///         Ok(Measured { wall_s: Some(start.elapsed().as_secs_f64()), ..Measured::default() })
 ///     }
 /// }
-/// let conditions = Conditions::look();
+/// let probe = Probe::take();
 /// let cases: [Box<dyn Case>; 1] = [Box::new(Nap)];
-/// let outcome = Runner { conditions: &conditions, rounds: 3, time: None, end: None }.run(&cases, |_| ());
+/// let outcome = Runner { probe: &probe, rounds: 3, time: None, end: None }.run(&cases, |_| ());
 /// assert_eq!((outcome.samples.len(), outcome.end), (3, End::Whole));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
     /// What the machine grants.
-    pub conditions: &'a Conditions,
+    pub probe: &'a Probe,
     /// How often every case is measured.
     pub rounds: u32,
     /// No measurement begins after so long; every case is measured once nevertheless.
@@ -202,16 +202,16 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
     }
 
     fn once(&mut self, case: &dyn Case, round: u32) -> Result<(), Error> {
-        let conditions = self.runner.conditions;
+        let probe = self.runner.probe;
         if round == 0 {
-            case.prepare(conditions)?;
-            return case.warm_up(conditions);
+            case.prepare(probe)?;
+            return case.warm_up(probe);
         }
         let sample = Sample {
             suite: case.suite().to_owned(),
             case: case.name().to_owned(),
             round,
-            measured: case.measure(conditions)?,
+            measured: case.measure(probe)?,
         };
         (self.tell)(Event::Measured(&sample));
         self.outcome.samples.push(sample);

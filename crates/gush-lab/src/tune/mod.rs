@@ -14,7 +14,8 @@ use gush::Host;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Error, machine, put};
+use crate::probe::Probe;
+use crate::{Error, put};
 
 mod bench;
 mod check;
@@ -103,10 +104,11 @@ pub fn measure(
         tell(&answer);
         answers.push(answer);
     }
+    let probe = Probe::look_in(Path::new("/"));
     Ok(Findings {
         made: Timestamp::from_second(Timestamp::now().as_second()).unwrap_or_default(),
-        host: Host::here(),
-        processor_name: processor_name(),
+        processor_name: processor_name(&probe),
+        host: probe.host,
         answers,
         messages,
     })
@@ -148,9 +150,9 @@ fn outlive_broken_pipes() -> Result<(), Error> {
 }
 
 /// The name goes into a comment of the profile, which is one line.
-fn processor_name() -> Option<String> {
-    machine::model(Path::new("/proc/cpuinfo"))
-        .filter(|name| !name.is_empty() && !name.contains(char::is_control))
+fn processor_name(probe: &Probe) -> Option<String> {
+    let name = probe.machine.facts.get("processor").cloned();
+    name.filter(|name| !name.is_empty() && !name.contains(char::is_control))
 }
 
 /// A size in the largest unit that keeps it whole.

@@ -81,7 +81,7 @@ pub(super) fn of(findings: &Findings) -> String {
 fn machine(host: &Host, processor_name: Option<&str>) -> String {
     let name = processor_name.map_or(String::new(), |name| format!("  # {name}"));
     format!(
-        "[machine]\nkernel = {:?}\nprocessor = {:?}{name}\nprocessors = {}\n",
-        host.kernel, host.processor, host.processors
+        "[machine]\nkernel = {:?}\nprocessor = {:?}{name}\nprocessors = {}\nallowed = {:?}\nquota = {:?}\n",
+        host.kernel, host.processor, host.processors, host.allowed, host.quota
     )
 }

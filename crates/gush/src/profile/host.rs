@@ -1,15 +1,18 @@
-//! Which machine this is, as far as a profile has to know: three small files.
+//! Which machine this is, and what of it this process may use, as far as a profile has to know: some small files.
 
 use std::fs::File;
 use std::io::Read;
+use std::path::Path;
 
-/// What a profile was measured on: the kernel, the processor's model, and how many there are.
+use super::Cgroup;
+
+/// What a profile was measured on: the kernel, the processor's model, how many there are, and how many may be used.
 ///
 /// ```
 /// let host = gush::Host::here();
 /// assert!(!host.kernel.is_empty() && host.processors >= 1);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Host {
     /// The kernel's release, as uname(2) says it, too: from `/proc/sys/kernel/osrelease`, because a
@@ -23,30 +26,52 @@ pub struct Host {
     pub processor: String,
     /// How many processors are online.
     pub processors: usize,
+    /// The processors that this process may run on, as a list of ranges such as `0-3,8` (sched_setaffinity(2)): from
+    /// `/proc/self/status`; empty where that is missing.
+    pub allowed: String,
+    /// How many processors' time the control group grants, with two decimals; `none` for no limit.
+    pub quota: String,
 }
 
 impl Host {
     /// This machine.
     #[must_use]
     pub fn here() -> Self {
-        let kernel = beginning_of("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self::look_in(Path::new("/"))
+    }
+
+    /// The machine whose `/proc` and `/sys` are in `root`.
+    ///
+    /// ```
+    /// assert_eq!(gush::Host::look_in("/nowhere".as_ref()).kernel, "");
+    /// assert_eq!(gush::Host::look_in("/".as_ref()), gush::Host::here());
+    /// ```
+    #[must_use]
+    pub fn look_in(root: &Path) -> Self {
+        let beginning_of = |path: &str| beginning_of(&root.join(path));
+        let kernel = beginning_of("proc/sys/kernel/osrelease").unwrap_or_default();
+        let status = std::fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        let quota = Cgroup::look_in(root).processors;
         let architecture = || std::env::consts::ARCH.to_owned();
         Self {
             kernel: kernel.trim().to_owned(),
-            processor: beginning_of("/sys/devices/system/cpu/modalias")
+            processor: beginning_of("sys/devices/system/cpu/modalias")
                 .as_deref()
                 .and_then(model)
                 .map_or_else(architecture, str::to_owned),
-            processors: beginning_of("/sys/devices/system/cpu/online")
+            processors: beginning_of("sys/devices/system/cpu/online")
                 .as_deref()
                 .and_then(count)
                 .unwrap_or_else(|| crate::Kernel::get().processors()),
+            allowed: allowed.unwrap_or_default().trim().to_owned(),
+            quota: quota.map_or_else(|| "none".to_owned(), |quota| format!("{quota:.2}")),
         }
     }
 }
 
 /// The list of features that follows the model is long, and changes with the microcode.
-fn beginning_of(path: &str) -> Option<String> {
+fn beginning_of(path: &Path) -> Option<String> {
     let mut bytes = [0; 256];
     let read = File::open(path).and_then(|mut file| file.read(&mut bytes)).ok()?;
     Some(String::from_utf8_lossy(&bytes[..read]).into_owned())

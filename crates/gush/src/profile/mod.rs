@@ -15,9 +15,11 @@ use serde::Deserialize;
 
 use crate::endpoint::Endpoint;
 
+mod cgroup;
 mod host;
 mod rule;
 
+pub use cgroup::Cgroup;
 pub use host::Host;
 pub(crate) use rule::Rule;
 
@@ -73,6 +75,7 @@ pub struct ProfileError(String);
 
 #[derive(Deserialize)]
 struct Text {
+    gush: Option<String>,
     machine: Machine,
     small_message_bytes: Option<u64>,
     #[serde(default)]
@@ -84,6 +87,8 @@ struct Machine {
     kernel: String,
     processor: String,
     processors: u64,
+    allowed: Option<String>,
+    quota: Option<String>,
 }
 
 impl FromStr for Profile {
@@ -120,6 +125,9 @@ impl Profile {
             None => return Err(ProfileError("it does not say which format it has".to_owned())),
         }
         let read: Text = toml::Value::Table(table).try_into().map_err(wrong)?;
+        if let Some(version) = read.gush.filter(|version| version != env!("CARGO_PKG_VERSION")) {
+            return Err(made_for("gush", &version, env!("CARGO_PKG_VERSION")));
+        }
         read.machine.is(host)?;
         let mut profile = Self::default();
         for (index, value) in read.rule.into_iter().enumerate() {
@@ -233,26 +241,28 @@ impl Profile {
 }
 
 impl Machine {
+    /// Is it that of `host`? A profile of an older `gush tune` does not tell of processors allowed and granted.
     fn is(&self, host: &Host) -> Result<(), ProfileError> {
-        let made_for = |what: &str, then: &str, now: &str| {
-            Err(ProfileError(format!(
-                "it was made for {what} {then:?}, and this is {now:?}: make it anew with gush tune"
-            )))
-        };
-        if self.kernel != host.kernel {
-            return made_for("kernel", &self.kernel, &host.kernel);
-        }
-        if self.processor != host.processor {
-            return made_for("processor", &self.processor, &host.processor);
-        }
-        if self.processors != host.processors as u64 {
-            return Err(ProfileError(format!(
-                "it was made for {} processors, and here are {}: make it anew with gush tune",
-                self.processors, host.processors
-            )));
-        }
-        Ok(())
+        let here = host.processors.to_string();
+        let processors = self.processors.to_string();
+        let facts = [
+            ("kernel", Some(&self.kernel), &host.kernel),
+            ("processor", Some(&self.processor), &host.processor),
+            ("a number of processors of", Some(&processors), &here),
+            ("a process that may use the processors", self.allowed.as_ref(), &host.allowed),
+            ("a control group that grants processors:", self.quota.as_ref(), &host.quota),
+        ];
+        let other = facts.into_iter().find_map(|(what, then, now)| {
+            then.filter(|then| *then != now).map(|then| made_for(what, then, now))
+        });
+        other.map_or(Ok(()), Err)
     }
+}
+
+fn made_for(what: &str, then: &str, now: &str) -> ProfileError {
+    ProfileError(format!(
+        "it was made for {what} {then:?}, and this is {now:?}: make it anew with gush tune"
+    ))
 }
 
 /// Reads a regular file of bearable size, without waiting for a FIFO's writer.

@@ -1,7 +1,13 @@
 use super::*;
 
 fn host() -> Host {
-    Host { kernel: "6.18.0".into(), processor: "x86,ven0000".into(), processors: 2 }
+    Host {
+        kernel: "6.18.0".into(),
+        processor: "x86,ven0000".into(),
+        processors: 2,
+        allowed: "0-1".into(),
+        quota: "none".into(),
+    }
 }
 
 fn text(rules: &str) -> String {
@@ -31,7 +37,34 @@ fn a_profile_of_another_machine_says_which() {
         "it was made for kernel \"6.18.0\", and this is \"6.19.1\": make it anew with gush tune"
     );
     assert!(other(|host| host.processor = "arm".into()).contains("processor \"x86,ven0000\""));
-    assert!(other(|host| host.processors = 8).contains("made for 2 processors, and here are 8"));
+    assert!(other(|host| host.processors = 8).contains("processors of \"2\", and this is \"8\""));
+}
+
+#[test]
+fn a_profile_of_other_limits_or_another_gush_says_which() {
+    let whole = |version: &str| {
+        let text =
+            text("").replace("processors = 2", "processors = 2\nallowed = '0-1'\nquota = 'none'");
+        format!("gush = '{version}'\n{text}")
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    assert!(Profile::for_host(&whole(own), &host()).is_ok());
+    let refused =
+        |text: &str, host: &Host| Profile::for_host(text, host).expect_err("stale").to_string();
+    assert!(
+        refused(&whole("0.0.9"), &host())
+            .starts_with("it was made for gush \"0.0.9\", and this is")
+    );
+    let pinned = Host { allowed: "1".into(), ..host() };
+    assert!(
+        refused(&whole(own), &pinned).contains("may use the processors \"0-1\", and this is \"1\"")
+    );
+    let limited = Host { quota: "0.50".into(), ..host() };
+    assert!(
+        refused(&whole(own), &limited)
+            .contains("grants processors: \"none\", and this is \"0.50\"")
+    );
+    assert!(Profile::for_host(&text(""), &limited).is_ok(), "an older profile tells of no limits");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use gush_lab::Error;
 use gush_lab::contend::{self, Absent, Pace, Paced, Standing, show};
 use gush_lab::csv::{field, figure};
 use gush_lab::model::{Run, Sample};
-use gush_lab::runner::{Conditions, Course};
+use gush_lab::probe::Probe;
+use gush_lab::runner::Course;
 use gush_lab::transfer;
 use gush_tree::quote;
 use serde_json::Value;
@@ -46,7 +47,7 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     }
     // A reader that leaves is an error of writing: the files are removed, and the cleanups run.
     gush_process::ignore_sigpipe();
-    let mut session = Session::begin_under(talker.clone(), &options.keep, any_processor);
+    let mut session = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
     let mut screen = Screen::new(talker.clone(), 0);
     if options.exports_to_stdout() {
         screen.tables_to_stderr();
@@ -66,11 +67,6 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
     conclude(options, talker, &ended, &standings, screen)
-}
-
-/// Contenders run where the kernel puts them.
-fn any_processor() -> Conditions {
-    Conditions { processors: None, huge_pages_checked: false, notes: Vec::new() }
 }
 
 fn outlook(pace: Pace) -> Outlook {

@@ -15,7 +15,7 @@ use super::{SUITE, cold, published};
 use crate::case::Case;
 use crate::count::{self, Calls, Count};
 use crate::model::{Described, Measured};
-use crate::runner::Conditions;
+use crate::probe::Probe;
 use crate::table::size_text;
 use crate::{Error, once};
 
@@ -164,7 +164,7 @@ impl Case for Copying {
     }
 
     /// Makes the source, and counts the calls: what is traced is not measured.
-    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
+    fn prepare(&self, probe: &Probe) -> Result<(), Error> {
         let source = self.files.source(self.what.size_bytes)?;
         if !self.counts {
             return Ok(());
@@ -173,7 +173,7 @@ impl Case for Copying {
         let name = What { cold: false, ..self.what }.name();
         let counted = self.files.counted(&name, || {
             let (words, target) = (self.words(&source, false), self.files.target());
-            let processor = conditions.processors.map(|[first, _]| first);
+            let processor = probe.processors.map(|[first, _]| first);
             count::of(&self.program, &words, &source.path, &target, processor)
         });
         self.files.remove_target();
@@ -182,7 +182,7 @@ impl Case for Copying {
         Ok(())
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
         let source = self.files.source(self.what.size_bytes)?;
         if !self.what.cold {
             let file = File::open(&source.path)
@@ -191,7 +191,7 @@ impl Case for Copying {
         }
         // The engine's own choice may be to use several processors.
         let pinned = self.what.way.by != By::Auto;
-        let processor = conditions.processors.map(|[first, _]| first).filter(|_| pinned);
+        let processor = probe.processors.map(|[first, _]| first).filter(|_| pinned);
         let measured = once::run(&self.program, &self.words(&source, self.what.cold), processor)
             .and_then(|measured| self.verify(&source).map(|()| measured));
         self.files.remove_target();

@@ -8,7 +8,8 @@ use super::{Aim, Attempt, Kind, Outcome, Pairs, Place, Prober, Rule, Way, s4};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
-use crate::runner::{Conditions, interrupt};
+use crate::probe::Probe;
+use crate::runner::interrupt;
 
 /// What is sent through a cell of the old experiment to time it: as much as there.
 pub const S4_BYTES: u64 = 1 << 30;
@@ -129,16 +130,16 @@ impl Case for Cell {
     }
 
     /// Verifying comes first anyway, and warms up what can be warmed.
-    fn warm_up(&self, _conditions: &Conditions) -> Result<(), Error> {
+    fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         Ok(())
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
         let verified = self.try_out(Aim::Verify, None)?;
         let mut measured = self.measured(&verified);
         let works = matches!(verified.outcome, Outcome::Works { .. });
         if let Some(bytes) = self.speed_bytes.filter(|_| works && self.can_be_timed()) {
-            let timed = self.try_out(Aim::Speed(bytes), conditions.processors)?;
+            let timed = self.try_out(Aim::Speed(bytes), probe.processors)?;
             match timed.cost {
                 Some(cost) => {
                     measured.gib_per_s = Some(cost.gib_per_s());

@@ -11,7 +11,8 @@ use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
 use crate::once::ChildrenClock;
-use crate::runner::{Conditions, children};
+use crate::probe::Probe;
+use crate::runner::children;
 
 pub(super) struct Climb {
     step: &'static Step,
@@ -32,10 +33,10 @@ impl Climb {
     }
 
     /// What the reader measured of `bytes`.
-    fn run(&self, conditions: &Conditions, bytes: u64) -> Result<Measured, Error> {
+    fn run(&self, probe: &Probe, bytes: u64) -> Result<Measured, Error> {
         let mut write = Command::new(&self.program);
         write.args(["pipe", "write"]).args(self.step.write).arg("--quiet");
-        if self.step.is_huge && conditions.huge_pages_checked {
+        if self.step.is_huge && probe.huge_pages_checked {
             write.arg("--check-huge-page");
             if !self.step.write.contains(&"--huge-page") {
                 write.arg("--huge-page");
@@ -45,7 +46,7 @@ impl Climb {
         read.args(["pipe", "read"]).args(self.step.read);
         read.args(["--quiet", "--csv", "--bytes", &bytes.to_string()]).stdout(Stdio::piped());
         let clock = ChildrenClock::start()?;
-        let (writing, reading) = connected(write, read, conditions)?;
+        let (writing, reading) = connected(write, read, probe)?;
         for (name, output) in [("writer", &writing), ("reader", &reading)] {
             if !output.status.success() {
                 return Err(Error::refused(format!("the {name} said: {}", said(output))));
@@ -81,21 +82,21 @@ impl Case for Climb {
         }
     }
 
-    fn prepare(&self, conditions: &Conditions) -> Result<(), Error> {
+    fn prepare(&self, probe: &Probe) -> Result<(), Error> {
         let Step { write, promises, .. } = self.step;
-        let found = self.hostile.evidence(write, *promises, conditions)?;
+        let found = self.hostile.evidence(write, *promises, probe)?;
         // Set once: a case is prepared once.
         let _ = self.evidence.set(found);
         Ok(())
     }
 
     /// Every measurement starts its two programs anew: what can be warmed is done by a part of it.
-    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
-        self.run(conditions, (self.bytes / 16).max(1)).map(drop)
+    fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
+        self.run(probe, (self.bytes / 16).max(1)).map(drop)
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
-        let measured = self.run(conditions, self.bytes)?;
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
+        let measured = self.run(probe, self.bytes)?;
         Ok(match self.evidence.get() {
             Some(Evidence { sound, told }) => {
                 measured.with("sound", *sound).with("evidence", told.as_str())
@@ -109,11 +110,11 @@ impl Case for Climb {
 pub(super) fn connected(
     mut write: Command,
     mut read: Command,
-    conditions: &Conditions,
+    probe: &Probe,
 ) -> Result<(Output, Output), Error> {
     let (from, to) =
         std::io::pipe().map_err(|error| Error::failed("no pipe between the programs", error))?;
-    if let Some([first, second]) = conditions.processors {
+    if let Some([first, second]) = probe.processors {
         write.args(["--cpu", &first.to_string()]);
         read.args(["--cpu", &second.to_string()]);
     }

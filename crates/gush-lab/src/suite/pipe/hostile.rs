@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::climb::{connected, said};
 use crate::Error;
-use crate::runner::Conditions;
+use crate::probe::Probe;
 
 /// Enough for several holds of all that a private pipe takes.
 const BYTES: &str = "24M";
@@ -44,7 +44,7 @@ impl Hostile {
         &self,
         write: &'static [&'static str],
         promises: bool,
-        conditions: &Conditions,
+        probe: &Probe,
     ) -> Result<Evidence, Error> {
         // Memory that was never touched has nothing to be recognized by: the same buffers, touched.
         let write: Vec<&'static str> =
@@ -52,7 +52,7 @@ impl Hostile {
         if let Some(known) = self.known.borrow().get(&write) {
             return Ok(known.clone());
         }
-        let found = self.look(&write, promises, conditions)?;
+        let found = self.look(&write, promises, probe)?;
         self.known.borrow_mut().insert(write, found.clone());
         Ok(found)
     }
@@ -61,7 +61,7 @@ impl Hostile {
         &self,
         write: &[&'static str],
         promises: bool,
-        conditions: &Conditions,
+        probe: &Probe,
     ) -> Result<Evidence, Error> {
         // A reservoir has constant data only.
         let pattern = if write.contains(&"reservoir") { "constant" } else { "counter" };
@@ -70,7 +70,7 @@ impl Hostile {
         let mut reader = Command::new(&self.program);
         reader.args(["pipe", "read", "--hold", "--quiet", "--pattern", pattern, "--bytes", BYTES]);
         reader.stdout(Stdio::null());
-        let (_, reading) = connected(writer, reader, conditions)?;
+        let (_, reading) = connected(writer, reader, probe)?;
         let told = said(&reading);
         if reading.status.success() {
             let sound = promises.then_some(true);

@@ -19,7 +19,8 @@ use super::{Asked, Cases, Suite, THROUGHPUT, Taken, Takes, WORK};
 use crate::Error;
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
-use crate::runner::{Conditions, children};
+use crate::probe::Probe;
+use crate::runner::children;
 
 /// The suite.
 pub static SUITE: Suite = Suite {
@@ -122,23 +123,23 @@ impl Case for Through {
     }
 
     /// Every measurement starts its relay anew: what can be warmed is done by a part of it.
-    fn warm_up(&self, conditions: &Conditions) -> Result<(), Error> {
-        self.run(conditions, self.bytes / 16).map(drop)
+    fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
+        self.run(probe, self.bytes / 16).map(drop)
     }
 
-    fn measure(&self, conditions: &Conditions) -> Result<Measured, Error> {
-        self.run(conditions, self.bytes)
+    fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
+        self.run(probe, self.bytes)
     }
 }
 
 impl Through {
     /// The relay's processor, and that of sender and receiver. Many connections are there to use all of them.
-    fn processors(&self, conditions: &Conditions) -> [Option<usize>; 2] {
-        let both = conditions.processors.filter(|_| self.row.connections == 1);
+    fn processors(&self, probe: &Probe) -> [Option<usize>; 2] {
+        let both = probe.processors.filter(|_| self.row.connections == 1);
         both.map_or([None; 2], |both| both.map(Some))
     }
 
-    fn run(&self, conditions: &Conditions, bytes: u64) -> Result<Measured, Error> {
+    fn run(&self, probe: &Probe, bytes: u64) -> Result<Measured, Error> {
         let connections = u64::from(self.row.connections);
         let each_bytes = (bytes / connections).max(1);
         let bytes = each_bytes * connections;
@@ -161,7 +162,7 @@ impl Through {
         ];
         let mut command = Command::new(&self.program);
         command.args(&words).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let [near, far] = self.processors(conditions);
+        let [near, far] = self.processors(probe);
         let mut relay = children::start_on(&mut command, near)?;
         let mut pairs = Vec::new();
         for _ in 0..connections {

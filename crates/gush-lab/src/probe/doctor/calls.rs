@@ -172,7 +172,7 @@ fn uring() -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::probe::doctor::State;
 
     #[test]
     fn a_denied_call_under_a_filter_points_at_the_filter() {

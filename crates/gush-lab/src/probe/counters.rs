@@ -6,11 +6,13 @@ use std::path::Path;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use crate::machine::{Cgroup, Frequency};
+use gush::Cgroup;
 
-/// Counters and settings at one moment; two of them tell what happened in between.
+use super::processor::Frequency;
+
+/// Counters at one moment; two of them tell what happened in between.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct Counters {
     /// Seconds that all processors together worked.
     pub busy_s: f64,
     /// Seconds that the hypervisor gave to others.
@@ -23,32 +25,19 @@ pub struct Observed {
     pub hot: u64,
     /// How often the control group's limit stopped this program.
     pub throttled: u64,
-    /// Who decides on the processors' frequency.
-    pub governor: Option<String>,
-    /// May a processor run above its nominal frequency?
-    pub turbo: Option<bool>,
 }
 
-impl Observed {
+impl Counters {
     /// Looks at the machine whose `/proc` and `/sys` are in `root`.
-    ///
-    /// ```
-    /// let observed = gush_lab::warnings::Observed::look_in("/".as_ref());
-    /// assert!(observed.own_s >= 0.0);
-    /// ```
-    #[must_use]
-    pub fn look_in(root: &Path) -> Self {
-        let frequency = Frequency::look_in(root);
+    pub(crate) fn look_in(root: &Path) -> Self {
         let times = times(root).unwrap_or_default();
         Self {
             busy_s: times.busy_s,
             stolen_s: times.stolen_s,
             total_s: times.total_s,
             own_s: own_s(),
-            hot: frequency.hot,
+            hot: Frequency::look_in(root).hot,
             throttled: Cgroup::look_in(root).throttled,
-            governor: frequency.governor,
-            turbo: frequency.turbo,
         }
     }
 }

@@ -1,58 +1,34 @@
 //! The machine's fingerprint: everything that is known to change how fast bytes move.
 
-mod cgroup;
-mod processor;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use gush::{Cgroup, Host};
+
+use super::processor::{self, Frequency};
 use crate::model::Machine;
 
-pub(crate) use cgroup::Cgroup;
-pub(crate) use processor::{Frequency, model, online};
-
-/// Looks at this machine.
+/// The machine whose `/proc`, `/sys` and `/etc` are in the directory `root`.
 ///
 /// Facts that cannot be found out are absent. The id is a hash of the processor, how many there are, the
 /// memory in GiB, and `/etc/machine-id`, which itself is never shown (machine-id(5) asks for that).
-///
-/// ```
-/// let machine = gush_lab::machine::look();
-/// assert_eq!(machine.id.len(), 12);
-/// assert!(machine.facts.contains_key("kernel"));
-/// ```
-#[must_use]
-pub fn look() -> Machine {
-    let mut machine = look_in(Path::new("/"));
-    if let Some(libc) = libc_version() {
-        machine.facts.insert("libc".to_owned(), libc);
-    }
-    machine
-}
-
-/// Looks at the machine whose `/proc`, `/sys` and `/etc` are in the directory `root`.
-///
-/// ```
-/// let machine = gush_lab::machine::look_in("/nowhere".as_ref());
-/// assert!(!machine.facts.contains_key("kernel"));
-/// ```
-#[must_use]
-pub fn look_in(root: &Path) -> Machine {
+pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
     let at = |path: &str| root.join(path);
     let line = |path: &str| read_line(&at(path));
+    let told = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let frequency = Frequency::look_in(root);
-    let cgroup = Cgroup::look_in(root);
     let facts = [
         ("host", line("proc/sys/kernel/hostname")),
         ("system", os_release(&at("etc/os-release"))),
         ("architecture", Some(std::env::consts::ARCH.to_owned())),
         ("processor", processor::model(&at("proc/cpuinfo"))),
-        ("processors", online(root).map(|count| count.to_string())),
+        ("processors", processor::online(root).map(|count| count.to_string())),
+        ("processors_allowed", told(&host.allowed)),
         ("virtualisation", processor::virtualisation(root)),
         ("memory", memory_bytes(&at("proc/meminfo")).map(gib)),
-        ("kernel", line("proc/sys/kernel/osrelease")),
+        ("kernel", told(&host.kernel)),
         ("kernel_build", line("proc/sys/kernel/version")),
         ("mitigations", mitigations(&at("sys/devices/system/cpu/vulnerabilities"))),
         ("huge_pages", chosen(line("sys/kernel/mm/transparent_hugepage/enabled"))),
@@ -72,17 +48,6 @@ pub fn look_in(root: &Path) -> Machine {
     Machine { id, facts }
 }
 
-/// Names the build of this program: the beginning of its hash; none where it cannot be read.
-///
-/// ```
-/// assert_eq!(gush_lab::machine::build(), gush_lab::machine::build());
-/// ```
-#[must_use]
-pub fn build() -> Option<String> {
-    let program = fs::read("/proc/self/exe").ok()?;
-    Some(blake3::hash(&program).to_hex()[..12].to_owned())
-}
-
 /// What does not change between boots, hashed.
 fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
     let mut hasher = blake3::Hasher::new();
@@ -95,7 +60,7 @@ fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
     hasher.finalize().to_hex()[..12].to_owned()
 }
 
-pub(crate) fn read_line(path: &Path) -> Option<String> {
+pub(super) fn read_line(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let line = text.trim();
     (!line.is_empty()).then(|| line.to_owned())
@@ -170,7 +135,7 @@ fn file_systems(mounts: &Path) -> Option<String> {
 }
 
 /// Asked of getconf(1), because the C library's own function is not to be had without unsafe code.
-fn libc_version() -> Option<String> {
+pub(super) fn libc_version() -> Option<String> {
     let mut getconf = Command::new("getconf");
     getconf.arg("GNU_LIBC_VERSION").stdin(Stdio::null()).stderr(Stdio::null());
     let output = getconf.output().ok().filter(|output| output.status.success())?;

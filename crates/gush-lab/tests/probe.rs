@@ -4,8 +4,8 @@ use gush_test as _;
 use std::fs;
 use std::path::Path;
 
-use gush_lab::machine;
-use gush_lab::warnings::{Observed, of_settings, of_slowing};
+use gush_lab::probe::Probe;
+use gush_lab::warnings::{of_settings, of_slowing};
 use tempfile::TempDir;
 
 /// A root directory with these files.
@@ -55,7 +55,7 @@ const LAPTOP: &[(&str, &str)] = &[
 #[test]
 fn a_fingerprint_has_what_the_kernel_tells() {
     let root = root(LAPTOP);
-    let machine = machine::look_in(root.path());
+    let machine = Probe::look_in(root.path()).machine;
     for (name, fact) in [
         ("processor", "Example 3000 @ 2 GHz"),
         ("processors", "5"),
@@ -81,7 +81,7 @@ fn a_fingerprint_has_what_the_kernel_tells() {
 #[test]
 fn an_id_survives_a_new_kernel_but_not_another_machine() {
     let root = root(LAPTOP);
-    let id = || machine::look_in(root.path()).id;
+    let id = || Probe::look_in(root.path()).machine.id;
     let first = id();
     write(root.path(), "proc/sys/kernel/osrelease", "7.3.4\n");
     write(root.path(), "proc/meminfo", "MemTotal:       16303000 kB\n");
@@ -105,7 +105,7 @@ fn control_groups_of_the_first_version_limit_too() {
         ("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "9223372036854771712\n"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "1073741824\n"),
     ]);
-    let machine = machine::look_in(root.path());
+    let machine = Probe::look_in(root.path()).machine;
     assert_eq!(machine.facts.get("cgroup_processors").map(String::as_str), Some("0.50"));
     assert_eq!(machine.facts.get("cgroup_memory").map(String::as_str), Some("1.0 GiB"));
 }
@@ -113,7 +113,7 @@ fn control_groups_of_the_first_version_limit_too() {
 #[test]
 fn nothing_and_nonsense_are_absent_facts() {
     let empty = TempDir::new().unwrap();
-    let machine = machine::look_in(empty.path());
+    let machine = Probe::look_in(empty.path()).machine;
     assert_eq!(machine.facts.keys().collect::<Vec<_>>(), ["architecture"]);
     let odd = root(&[
         ("proc/meminfo", "MemTotal: many kB\n"),
@@ -122,27 +122,27 @@ fn nothing_and_nonsense_are_absent_facts() {
         ("proc/self/mounts", "\n \nx\n"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "[\n"),
     ]);
-    assert_eq!(machine::look_in(odd.path()).facts.len(), 1);
-    assert_eq!(Observed::look_in(odd.path()).total_s, 0.0);
+    assert_eq!(Probe::look_in(odd.path()).machine.facts.len(), 1);
+    assert_eq!(Probe::look_in(odd.path()).counters.total_s, 0.0);
 }
 
 #[test]
 fn settings_heat_and_limits_become_warnings_with_a_remedy() {
     let root = root(LAPTOP);
-    let before = Observed::look_in(root.path());
+    let Probe { machine, counters: before, .. } = Probe::look_in(root.path());
     assert_eq!((before.hot, before.throttled), (7, 12));
     assert!((before.busy_s - 16.0).abs() < 1e-9 && (before.stolen_s - 0.5).abs() < 1e-9);
     let said = |found: &[gush_lab::model::Warning]| {
         found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
-    let settings = said(&of_settings(&before));
+    let settings = said(&of_settings(&machine));
     assert!(
         settings.contains("governor powersave") && settings.contains("turbo is on"),
         "{settings}"
     );
     write(root.path(), "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "6\n");
     write(root.path(), "sys/fs/cgroup/user/cpu.stat", "nr_throttled 15\n");
-    let slowed = said(&of_slowing(&before, &Observed::look_in(root.path())));
+    let slowed = said(&of_slowing(&before, &Probe::look_in(root.path()).counters));
     assert!(
         slowed.contains("slowed down 2 times") && slowed.contains("stopped this program 3 times"),
         "{slowed}"

@@ -3,11 +3,17 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::read_line;
-
 /// Limits, the tightest on the way from the group to the root, and how often they were felt.
+///
+/// ```
+/// let nowhere = gush::Cgroup::look_in("/nowhere".as_ref());
+/// assert_eq!((nowhere.is_told, nowhere.processors), (false, None));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cgroup {
+#[non_exhaustive]
+pub struct Cgroup {
+    /// Is there a group that can be looked at?
+    pub is_told: bool,
     /// How many processors' time may be used.
     pub processors: Option<f64>,
     /// How much memory may be used.
@@ -17,6 +23,8 @@ pub(crate) struct Cgroup {
 }
 
 impl Cgroup {
+    /// Looks at the group of this process, with `/proc` and the groups' file systems below `root`.
+    #[must_use]
     pub fn look_in(root: &Path) -> Self {
         let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
         let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
@@ -27,6 +35,7 @@ impl Cgroup {
             let (Some(controllers), Some(path)) = (fields.next(), fields.next()) else { continue };
             if let Some(mount) = mount_of(&mounts, controllers) {
                 let mount = root.join(mount.trim_start_matches('/'));
+                found.is_told |= mount.is_dir();
                 found.tighten(&mount, Path::new(path.trim_start_matches('/')));
             }
         }
@@ -87,6 +96,11 @@ fn memory_bytes(directory: &Path) -> Option<u64> {
     };
     let path = file("memory.max").or_else(|| file("memory.limit_in_bytes"))?;
     read_line(&path)?.parse().ok().filter(|&bytes| bytes < NO_LIMIT)
+}
+
+fn read_line(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
 fn throttled(directory: &Path) -> Option<u64> {

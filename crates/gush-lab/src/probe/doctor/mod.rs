@@ -4,7 +4,8 @@
 //! that exists, and nothing is left behind: files made for trying never get a name.
 //!
 //! ```
-//! let examination = gush_lab::doctor::examine(&[std::env::temp_dir()]);
+//! use gush_lab::probe::{Probe, doctor};
+//! let examination = doctor::examine(&Probe::take(), &[std::env::temp_dir()]);
 //! assert!(examination.findings.iter().any(|finding| finding.topic == "vmsplice"));
 //! assert!(examination.paths[0].usable);
 //! ```
@@ -18,12 +19,15 @@ mod pairs;
 mod paths;
 mod perf;
 mod place;
+mod profile;
 mod status;
 
 use std::path::PathBuf;
 
 use serde::Serialize;
 
+use super::Probe;
+use crate::model::Machine;
 pub use finding::{Finding, State};
 use place::Place;
 
@@ -34,6 +38,8 @@ pub struct Examination {
     pub schema: u32,
     /// What `uname -r` says; it explains, and decides nothing.
     pub kernel: String,
+    /// The fingerprint of the machine, as every run of the lab keeps it.
+    pub machine: Machine,
     /// About the kernel and this process.
     pub findings: Vec<Finding>,
     /// About each path that was asked for.
@@ -66,21 +72,23 @@ pub struct PairFindings {
 
 /// Looks at the kernel, at this process, and at `paths`: at each of them, and from each to each other.
 #[must_use]
-pub fn examine(paths: &[PathBuf]) -> Examination {
+pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     let status = status::Status::own();
     let mut findings = Vec::new();
     findings.extend(limits::pipes());
-    findings.extend(memory::huge_pages());
+    findings.push(memory::huge_pages(probe));
     findings.extend(calls::all(&status));
     findings.push(memory::locked());
     findings.push(limits::descriptors());
-    findings.extend(cgroup::limits());
+    findings.extend(cgroup::limits(&probe.cgroup));
     findings.push(status.seccomp());
     findings.push(perf::profiling(&status));
+    findings.push(profile::of_user());
     let places: Vec<Place> = paths.iter().map(|path| Place::of(path)).collect();
     Examination {
         schema: 1,
-        kernel: gush::Host::here().kernel,
+        kernel: probe.host.kernel.clone(),
+        machine: probe.machine.clone(),
         findings,
         paths: places.iter().map(paths::examine).collect(),
         pairs: pairs::examine(&places),

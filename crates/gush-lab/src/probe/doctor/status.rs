@@ -79,7 +79,7 @@ impl Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor::State;
+    use crate::probe::doctor::State;
 
     #[test]
     fn capabilities_and_filters_are_read() {

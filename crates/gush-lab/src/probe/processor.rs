@@ -3,10 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use super::read_line;
+use super::fingerprint::read_line;
 
 /// The processor's name in `/proc/cpuinfo`; where there is none (arm64), its maker's and part's numbers.
-pub(crate) fn model(cpuinfo: &Path) -> Option<String> {
+pub(super) fn model(cpuinfo: &Path) -> Option<String> {
     let text = fs::read_to_string(cpuinfo).ok()?;
     let field = |name: &str| {
         text.lines().find_map(|line| {
@@ -20,7 +20,7 @@ pub(crate) fn model(cpuinfo: &Path) -> Option<String> {
 }
 
 /// How many processors are online: `0-3,6` are five.
-pub(crate) fn online(root: &Path) -> Option<usize> {
+pub(super) fn online(root: &Path) -> Option<usize> {
     let list = read_line(&root.join("sys/devices/system/cpu/online"))?;
     list.split(',')
         .map(|range| {

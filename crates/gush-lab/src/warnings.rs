@@ -1,51 +1,46 @@
 //! What makes figures doubtful, and what to do about it.
 
-mod observed;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::model::{Sample, Warning};
-use crate::runner::Conditions;
+use crate::model::{Machine, Sample, Warning};
+use crate::probe::{Counters, Probe};
 use crate::stats;
-
-pub use observed::Observed;
 
 /// Watches the machine while something is measured.
 ///
 /// ```
-/// use gush_lab::{runner::Conditions, warnings::Watch};
-/// let watch = Watch::begin();
-/// let before = watch.before(&Conditions::look());
+/// use gush_lab::{probe::Probe, warnings::Watch};
+/// let probe = Probe::take();
+/// let watch = Watch::begin(&probe);
+/// let before = watch.before(&probe);
 /// let after = watch.end(&[]);
 /// assert!(before.iter().chain(&after).all(|warning| !warning.remedy.is_empty()));
 /// ```
 #[derive(Debug)]
 pub struct Watch {
-    idle: [Observed; 2],
+    idle: [Counters; 2],
 }
 
 /// Long enough for the kernel's clock ticks to tell 5 % of a processor, too short to annoy.
 const GLANCE: Duration = Duration::from_millis(100);
 
 impl Watch {
-    /// Looks at the machine for a tenth of a second, in which this program does nothing.
+    /// Looks at the machine for a tenth of a second more, in which this program does nothing.
     #[must_use]
-    pub fn begin() -> Self {
-        let look = || Observed::look_in(Path::new("/"));
-        let first = look();
+    pub fn begin(probe: &Probe) -> Self {
         thread::sleep(GLANCE);
-        Self { idle: [first, look()] }
+        Self { idle: [probe.counters.clone(), now()] }
     }
 
     /// What is doubtful before anything was measured.
     #[must_use]
-    pub fn before(&self, conditions: &Conditions) -> Vec<Warning> {
+    pub fn before(&self, probe: &Probe) -> Vec<Warning> {
         let [first, second] = &self.idle;
-        let mut found = of_settings(second);
-        found.extend(conditions.notes.iter().cloned());
+        let mut found = of_settings(&probe.machine);
+        found.extend(probe.notes.iter().cloned());
         found.extend(of_load(first, second, "before the run"));
         found
     }
@@ -53,7 +48,7 @@ impl Watch {
     /// What became doubtful since.
     #[must_use]
     pub fn end(&self, samples: &[Sample]) -> Vec<Warning> {
-        let now = Observed::look_in(Path::new("/"));
+        let now = now();
         let mut found = of_load(&self.idle[1], &now, "during the run");
         found.extend(of_slowing(&self.idle[1], &now));
         found.extend(of_samples(samples));
@@ -63,19 +58,23 @@ impl Watch {
     /// The part of the processors' time that other programs and the hypervisor have taken since.
     ///
     /// ```
-    /// let watch = gush_lab::warnings::Watch::begin();
+    /// let watch = gush_lab::warnings::Watch::begin(&gush_lab::probe::Probe::take());
     /// assert!(watch.others().is_none_or(|part| (0.0..=1.0).contains(&part)));
     /// ```
     #[must_use]
     pub fn others(&self) -> Option<f64> {
-        let now = Observed::look_in(Path::new("/"));
+        let now = now();
         let [others, stolen] = taken(&self.idle[1], &now)?;
         Some((others + stolen).clamp(0.0, 1.0))
     }
 }
 
+fn now() -> Counters {
+    Counters::look_in(Path::new("/"))
+}
+
 /// Which parts of the processors' time other programs, and the hypervisor, took between two looks.
-fn taken(before: &Observed, after: &Observed) -> Option<[f64; 2]> {
+fn taken(before: &Counters, after: &Counters) -> Option<[f64; 2]> {
     let total_s = after.total_s - before.total_s;
     let own_s = after.own_s - before.own_s;
     let others_s = after.busy_s - before.busy_s - own_s;
@@ -86,12 +85,14 @@ fn taken(before: &Observed, after: &Observed) -> Option<[f64; 2]> {
 /// What is set so that figures drift.
 ///
 /// ```
-/// use gush_lab::warnings::{Observed, of_settings};
-/// let saving = Observed { governor: Some("powersave".into()), ..Observed::default() };
+/// use gush_lab::{model::Machine, warnings::of_settings};
+/// let facts = [("governor".to_owned(), "powersave".to_owned())].into();
+/// let saving = Machine { facts, ..Machine::default() };
 /// assert!(of_settings(&saving).iter().any(|warning| warning.remedy.contains("cpupower")));
 /// ```
 #[must_use]
-pub fn of_settings(observed: &Observed) -> Vec<Warning> {
+pub fn of_settings(machine: &Machine) -> Vec<Warning> {
+    let fact = |name: &str| machine.facts.get(name).map(String::as_str);
     let mut found = Vec::new();
     if cfg!(debug_assertions) {
         found.push(Warning::new(
@@ -99,13 +100,13 @@ pub fn of_settings(observed: &Observed) -> Vec<Warning> {
             "measure with a release build: cargo build --release",
         ));
     }
-    if let Some(governor) = observed.governor.as_deref().filter(|&name| name != "performance") {
+    if let Some(governor) = fact("governor").filter(|&name| name != "performance") {
         found.push(Warning::new(
             format!("the processors' frequency follows the load (governor {governor})"),
             "as root: cpupower frequency-set -g performance",
         ));
     }
-    if observed.turbo == Some(true) {
+    if fact("turbo") == Some("on") {
         found.push(Warning::new(
             "turbo is on: a processor is fast while it is cool",
             "as root: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > /sys/devices/system/cpu/cpufreq/boost",
@@ -117,13 +118,13 @@ pub fn of_settings(observed: &Observed) -> Vec<Warning> {
 /// What others did on the processors between two looks.
 ///
 /// ```
-/// use gush_lab::warnings::{Observed, of_load};
-/// let before = Observed::default();
-/// let after = Observed { busy_s: 5.0, own_s: 1.0, total_s: 10.0, ..Observed::default() };
+/// use gush_lab::{probe::Counters, warnings::of_load};
+/// let before = Counters::default();
+/// let after = Counters { busy_s: 5.0, own_s: 1.0, total_s: 10.0, ..Counters::default() };
 /// assert!(of_load(&before, &after, "during the run")[0].fact.contains("40 %"));
 /// ```
 #[must_use]
-pub fn of_load(before: &Observed, after: &Observed, when: &str) -> Vec<Warning> {
+pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> {
     const OTHERS: f64 = 0.05;
     const STOLEN: f64 = 0.01;
     let Some([others, stolen]) = taken(before, after) else { return Vec::new() };
@@ -149,12 +150,12 @@ pub fn of_load(before: &Observed, after: &Observed, when: &str) -> Vec<Warning> 
 /// What slowed the processors down between two looks.
 ///
 /// ```
-/// use gush_lab::warnings::{Observed, of_slowing};
-/// let hot = Observed { hot: 3, ..Observed::default() };
-/// assert!(of_slowing(&Observed::default(), &hot)[0].fact.contains("too hot"));
+/// use gush_lab::{probe::Counters, warnings::of_slowing};
+/// let hot = Counters { hot: 3, ..Counters::default() };
+/// assert!(of_slowing(&Counters::default(), &hot)[0].fact.contains("too hot"));
 /// ```
 #[must_use]
-pub fn of_slowing(before: &Observed, after: &Observed) -> Vec<Warning> {
+pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
     let mut found = Vec::new();
     let hot = after.hot.saturating_sub(before.hot);
     if hot > 0 {

@@ -1,0 +1,89 @@
+//! Memory: huge pages, and how much may be locked.
+
+use gush::Pages;
+use nix::sys::resource::Resource;
+
+use super::finding::{Finding, size, words};
+use crate::probe::{HugePage, Probe};
+
+const MODE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+/// Whether a huge page came when one was asked for.
+pub(super) fn huge_pages(probe: &Probe) -> Finding {
+    const TOPIC: &str = "huge-pages";
+    let mode = probe.machine.facts.get("huge_pages").map_or("not in this kernel", String::as_str);
+    let slower = "the fastest way into a pipe runs on pages of 4 KiB, several times slower";
+    let finding = match probe.huge_page {
+        HugePage::Refused(errno) => Finding::absent(
+            TOPIC,
+            format!("no huge page can be asked for: {} (mode: {mode})", words(errno)),
+            slower,
+        ),
+        HugePage::Untold => Finding::unknown(
+            TOPIC,
+            format!("whether a huge page came is not told (/proc/self/smaps; mode: {mode})"),
+            "the fastest way into a pipe may run on pages of 4 KiB",
+        ),
+        HugePage::Came(bytes) => Finding::fine(
+            TOPIC,
+            format!("a huge page of {} came when asked for (mode: {mode})", size(bytes)),
+            "pages are lent to pipes 512 at a time",
+        ),
+        HugePage::Small => Finding::limited(
+            TOPIC,
+            format!("no huge page came when asked for (mode: {mode})"),
+            slower,
+        ),
+    };
+    use super::State::{Absent, Limited};
+    let cure = match finding.state {
+        Limited if mode != "never" => Some(
+            "free memory may be in small pieces; as root: echo 1 > /proc/sys/vm/compact_memory"
+                .to_owned(),
+        ),
+        Limited | Absent => Some(format!("as root: echo madvise > {MODE}")),
+        _ => None,
+    };
+    Finding { remedy: cure, ..finding }
+}
+
+/// Locks some memory, as far as that is allowed.
+pub(super) fn locked() -> Finding {
+    const TOPIC: &str = "locked-memory";
+    const TRIED_BYTES: usize = 1 << 20;
+    let told = match super::limits::limit_of(Resource::RLIMIT_MEMLOCK) {
+        Ok([Some(limit), _]) => size(limit),
+        Ok([None, _]) => "any amount".to_owned(),
+        Err(_) => "an unknown amount".to_owned(),
+    };
+    let tried = Pages::new(TRIED_BYTES).and_then(|pages| pages.lock());
+    match tried {
+        Ok(()) => Finding::fine(
+            TOPIC,
+            format!("{told} of memory may be locked, and {} were", size(TRIED_BYTES as u64)),
+            "the lab can measure with locked pages (--lock-memory)",
+        ),
+        Err(errno) => Finding::limited(
+            TOPIC,
+            format!(
+                "{} could not be locked: {} (limit: {told})",
+                size(TRIED_BYTES as u64),
+                words(errno)
+            ),
+            "the lab cannot measure with locked pages; moving bytes needs none",
+        )
+        .remedy("ulimit -l unlimited; systemd: LimitMEMLOCK="),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_has_facts_and_consequences() {
+        for finding in [huge_pages(&Probe::take()), locked()] {
+            assert!(!finding.fact.is_empty() && !finding.consequence.is_empty(), "{finding:?}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! This machine and this process, looked at once, before anything is measured or said about them.
+//!
+//! | room | holds |
+//! |---|---|
+//! | `fingerprint`, `processor` | what is known to change how fast bytes move: kept with a run, printed by `gush doctor --json` |
+//! | `trials` | what has to be tried: pinning, a huge page, vmsplice |
+//! | `counters` | what the kernel counts: two looks tell what happened in between |
+//! | [`doctor`] | facts with their consequences and remedies |
+
+mod counters;
+pub mod doctor;
+mod fingerprint;
+mod processor;
+mod trials;
+
+use std::path::Path;
+
+use gush::{Cgroup, Host};
+
+use crate::model::{Machine, Warning};
+
+pub use counters::Counters;
+pub(crate) use trials::HugePage;
+
+/// What this machine is, and what it grants to this process.
+///
+/// ```
+/// let probe = gush_lab::probe::Probe::take();
+/// assert_eq!(probe.machine.id.len(), 12);
+/// assert!(probe.machine.facts.contains_key("kernel"));
+/// assert!(probe.processors.is_some() || !probe.notes.is_empty());
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Probe {
+    /// The machine's fingerprint, which is kept with a run.
+    pub machine: Machine,
+    /// The part of it that a profile of `gush tune` is made for.
+    pub host: Host,
+    /// Two processors, one for each end of a case, of two cores where there are; none when there are not two to be
+    /// pinned to.
+    pub processors: Option<[usize; 2]>,
+    /// Whether a huge page came can be checked: every writer checks its own.
+    pub huge_pages_checked: bool,
+    /// What is lacking, and what to do about it.
+    pub notes: Vec<Warning>,
+    /// What the kernel has counted so far.
+    pub counters: Counters,
+    pub(crate) cgroup: Cgroup,
+    pub(crate) huge_page: HugePage,
+}
+
+impl Probe {
+    /// Looks at this machine, and tries what has to be tried.
+    #[must_use]
+    pub fn take() -> Self {
+        let mut probe = Self::look_in(Path::new("/"));
+        let (processors, lacking) = trials::two_processors();
+        let (huge_page, checked) = trials::huge_page();
+        probe.notes.extend(lacking);
+        probe.notes.extend(trials::of_huge_page(huge_page, &checked));
+        probe.notes.extend(trials::of_vmsplice());
+        let pinned = processors.map(|[first, second]| format!("{first} and {second}"));
+        let tried = [("pinned", pinned), ("libc", fingerprint::libc_version())];
+        let facts = tried.into_iter().filter_map(|(name, fact)| Some((name.to_owned(), fact?)));
+        probe.machine.facts.extend(facts);
+        Self {
+            processors,
+            huge_page,
+            huge_pages_checked: checked.is_ok() && matches!(huge_page, HugePage::Came(_)),
+            counters: Counters::look_in(Path::new("/")),
+            ..probe
+        }
+    }
+
+    /// As [`take`](Self::take), for cases that run where the kernel puts them.
+    #[must_use]
+    pub fn unpinned() -> Self {
+        let mut probe = Self { processors: None, notes: Vec::new(), ..Self::take() };
+        probe.machine.facts.remove("pinned");
+        probe
+    }
+
+    /// Looks at the machine whose `/proc`, `/sys` and `/etc` are in the directory `root`, and tries nothing.
+    ///
+    /// ```
+    /// let probe = gush_lab::probe::Probe::look_in("/nowhere".as_ref());
+    /// assert!(!probe.machine.facts.contains_key("kernel"));
+    /// ```
+    #[must_use]
+    pub fn look_in(root: &Path) -> Self {
+        let (host, cgroup) = (Host::look_in(root), Cgroup::look_in(root));
+        Self {
+            machine: fingerprint::of(root, &host, &cgroup),
+            counters: Counters::look_in(root),
+            host,
+            cgroup,
+            ..Self::default()
+        }
+    }
+}
+
+/// Names the build of this program: the beginning of its hash; none where it cannot be read.
+///
+/// ```
+/// assert_eq!(gush_lab::probe::build(), gush_lab::probe::build());
+/// ```
+#[must_use]
+pub fn build() -> Option<String> {
+    let program = std::fs::read("/proc/self/exe").ok()?;
+    Some(blake3::hash(&program).to_hex()[..12].to_owned())
+}

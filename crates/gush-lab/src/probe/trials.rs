@@ -1,0 +1,157 @@
+//! What is tried before anything is measured: pinning, huge pages, vmsplice.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use gush::{Errno, HUGE_PAGE_BYTES, Kernel, Pages, Vmsplice};
+
+use crate::affinity;
+use crate::model::Warning;
+
+const MORE_PROCESSORS: &str =
+    "give gush two processors: taskset, the container's --cpuset-cpus, or a larger machine";
+
+/// Two processors to be pinned to, of two cores where there are, and what is lacking.
+pub(super) fn two_processors() -> (Option<[usize; 2]>, Option<Warning>) {
+    match find_two() {
+        Err(lacking) => (None, Some(lacking)),
+        Ok([first, second]) => {
+            let is_one_core = affinity::siblings_in(Path::new("/"), first).contains(&second);
+            let note = is_one_core.then(|| {
+                Warning::new(
+                    "both programs of a case share a core: the processors allowed are its two threads",
+                    "allow processors of two cores: taskset, or the container's --cpuset-cpus",
+                )
+            });
+            (Some([first, second]), note)
+        }
+    }
+}
+
+fn find_two() -> Result<[usize; 2], Warning> {
+    match affinity::allowed().as_deref() {
+        Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
+            let siblings = affinity::siblings_in(Path::new("/"), *first);
+            match others.iter().find(|cpu| !siblings.contains(cpu)) {
+                Some(second) => Ok([*first, *second]),
+                None => Ok([*first, others[0]]),
+            }
+        }
+        Ok([_, _, ..]) => Err(Warning::new(
+            "not pinned: this process may not choose its processor",
+            "allow sched_setaffinity(2), which a seccomp filter denies here",
+        )),
+        Ok(_) => Err(Warning::new(
+            "not pinned: one processor for both programs, which wait for each other on it",
+            MORE_PROCESSORS,
+        )),
+        Err(errno) => Err(Warning::new(format!("not pinned: {errno}"), MORE_PROCESSORS)),
+    }
+}
+
+/// Tried in a thread of its own, which takes its processor with it when it ends.
+fn affinity_can_be_set(cpu: usize) -> bool {
+    // Builder: where a filter denies new threads, thread::spawn panics.
+    let tried = thread::Builder::new().spawn(move || affinity::pin(cpu).is_ok());
+    tried.is_ok_and(|thread| thread.join().unwrap_or(false))
+}
+
+/// What came of asking for a huge page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HugePage {
+    /// So many bytes in huge pages.
+    Came(u64),
+    /// Pages of 4 KiB.
+    Small,
+    /// No memory can be asked for.
+    Refused(Errno),
+    /// The kernel does not tell.
+    #[default]
+    Untold,
+}
+
+/// Asks for a huge page, looks whether it came, and whether a writer could check its own, too, which needs root.
+pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
+    let mut pages = match Pages::huge(1) {
+        Ok(pages) => pages,
+        Err(errno) => return (HugePage::Refused(errno), Err(errno.into())),
+    };
+    pages.as_mut_slice().fill(1);
+    let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let page = match huge_bytes_in(&smaps, pages.address()) {
+        None => HugePage::Untold,
+        Some(bytes) if bytes >= HUGE_PAGE_BYTES as u64 => HugePage::Came(bytes),
+        Some(_) => HugePage::Small,
+    };
+    (page, gush::hugepage::count(&pages).map(drop))
+}
+
+/// What to say of huge pages before a run.
+pub(super) fn of_huge_page(page: HugePage, checked: &io::Result<()>) -> Option<Warning> {
+    match (page, checked) {
+        (HugePage::Small | HugePage::Refused(_), _) => Some(Warning::new(
+            "no huge page came: the huge and fresh cases run on pages of 4 KiB",
+            "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled; or free some memory",
+        )),
+        (_, Err(error)) => Some(Warning::new(
+            format!("could not check for huge pages, which needs root: {error}"),
+            "run as root to be sure that the huge cases stand on huge pages",
+        )),
+        (_, Ok(())) => None,
+    }
+}
+
+/// What to say of vmsplice before a run.
+pub(super) fn of_vmsplice() -> Option<Warning> {
+    match Kernel::get().vmsplice() {
+        Vmsplice::ZeroCopy => None,
+        Vmsplice::Copies => Some(Warning::new(
+            "this kernel copies on vmsplice: those cases are sound here, and slow",
+            "nothing is wrong: compare them with kernels of the same kind only",
+        )),
+        Vmsplice::Absent(errno) => Some(Warning::new(
+            format!("vmsplice is denied or missing here ({errno}): its cases cannot run"),
+            "a container may allow it: --security-opt seccomp=unconfined",
+        )),
+    }
+}
+
+fn huge_bytes_in(smaps: &str, address: usize) -> Option<u64> {
+    let mut inside = false;
+    for line in smaps.lines() {
+        if let Some(range) = range_of(line) {
+            inside = range.contains(&address);
+        } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+            let kibibytes: u64 = rest.trim().trim_end_matches("kB").trim().parse().ok()?;
+            return Some(kibibytes << 10);
+        }
+    }
+    None
+}
+
+/// The addresses of a line that begins a mapping: `7f00-7fff rw-p …`.
+fn range_of(line: &str) -> Option<std::ops::Range<usize>> {
+    let (from, to) = line.split(' ').next()?.split_once('-')?;
+    let hex = |text| usize::from_str_radix(text, 16).ok();
+    Some(hex(from)?..hex(to)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMAPS: &str = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0\n\
+                         Size:               2048 kB\n\
+                         AnonHugePages:      2048 kB\n\
+                         7f0000200000-7f0000300000 rw-p 00000000 00:00 0\n\
+                         AnonHugePages:         0 kB\n";
+
+    #[test]
+    fn the_right_mapping_is_looked_at() {
+        assert_eq!(huge_bytes_in(SMAPS, 0x7f00_0000_1000), Some(2 << 20));
+        assert_eq!(huge_bytes_in(SMAPS, 0x7f00_0020_0000), Some(0));
+        assert_eq!(huge_bytes_in(SMAPS, 0x1000), None);
+    }
+}
