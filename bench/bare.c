@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -307,8 +308,12 @@ static void run_relay(int listen_port, int connect_port, int is_crowd)
     signal(SIGPIPE, SIG_IGN);
     if (is_crowd) {
         fcntl(listener, F_SETFL, O_NONBLOCK);
-        if (fork() < 0)
+        pid_t other = fork();
+        if (other < 0)
             die("fork");
+        /* Whoever ends the first process ends both. */
+        if (other == 0)
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
         relay_crowd(listener, &far);
     }
     for (;;) {

@@ -533,6 +533,7 @@ fn the_case_files_of_bench_work() {
         ("cat.toml", "pair,three,counted"),
         ("copy.toml", "cached,small,pipe"),
         ("pv.toml", "file,to-file"),
+        ("relay.toml", ""),
         ("tee.toml", "file"),
         ("yes.toml", ""),
     ] {

@@ -1,4 +1,6 @@
-//! Load for a relay: `load CASE --listen PORT --connect PORT [--bytes N] [--count N] [--clients N]`.
+//! Load for a relay: `load CASE --listen PORT --connect PORT [--bytes N] [--count N] [--clients N] [-- RELAY…]`.
+//!
+//! With a command for it, the relay is started first and ended afterwards, and a lost byte or connection is a failure.
 //!
 //! It plays the client, which connects to the relay, and the server, which the relay connects to, and
 //! prints one line of JSON. Sending is sendfile from memory, and receiving drops bytes inside the
@@ -16,6 +18,7 @@ use std::error::Error;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -30,12 +33,75 @@ struct Load {
     bytes: u64,
     count: u64,
     clients: u64,
+    /// A lost connection is a failure.
+    is_strict: bool,
+}
+
+/// A relay that lives as long as its load.
+struct Relay {
+    process: Child,
+    port: u16,
+}
+
+impl Relay {
+    /// Starts a relay, and waits until it listens on `port`: without connecting, because a relay may take one client only.
+    fn start(command: &[String], port: u16) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let (program, words) = command.split_first().ok_or("-- needs the command of a relay")?;
+        if listens(port)? {
+            return Err(format!("somebody listens on port {port} already").into());
+        }
+        let process = Command::new(program).args(words).stdin(Stdio::null()).spawn()?;
+        let mut relay = Self { process, port };
+        for _ in 0..PATIENCE {
+            if listens(port)? {
+                return Ok(relay);
+            }
+            if let Some(status) = relay.process.try_wait()? {
+                return Err(format!("{program} ended before it listened: {status}").into());
+            }
+            thread::sleep(MOMENT);
+        }
+        Err(format!("{program} does not listen on port {port}").into())
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        // A relay of several processes is gone when its last one is, and the next relay needs the port.
+        for _ in 0..PATIENCE {
+            if !listens(self.port).unwrap_or(false) {
+                break;
+            }
+            thread::sleep(MOMENT);
+        }
+    }
+}
+
+/// How long a relay is waited for: so many moments.
+const PATIENCE: u32 = 1000;
+const MOMENT: Duration = Duration::from_millis(5);
+
+/// Does a socket listen on `port`? (proc_net_tcp(5))
+fn listens(port: u16) -> std::io::Result<bool> {
+    const LISTEN: &str = "0A";
+    let local = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp")?;
+    Ok(table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        fields.next().is_some_and(|address| address.ends_with(&local))
+            && fields.nth(1) == Some(LISTEN)
+    }))
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let mut load = Load { listen: 0, connect: 0, bytes: 1 << 20, count: 1000, clients: 64 };
-    let (case, options) = arguments.split_first().ok_or("usage: load CASE [--NAME VALUE]…")?;
+    let mut load =
+        Load { listen: 0, connect: 0, bytes: 1 << 20, count: 1000, clients: 64, is_strict: false };
+    let mut parts = arguments.splitn(2, |word| word == "--");
+    let (own, relay) = (parts.next().unwrap_or_default(), parts.next());
+    let (case, options) = own.split_first().ok_or("usage: load CASE [--NAME VALUE]…")?;
     for pair in options.chunks(2) {
         let value: u64 = pair.get(1).ok_or("a value is missing")?.parse()?;
         match pair[0].as_str() {
@@ -47,6 +113,8 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             other => return Err(format!("no option is called {other}").into()),
         }
     }
+    load.is_strict = relay.is_some();
+    let _relay = relay.map(|command| Relay::start(command, load.connect)).transpose()?;
     let line = match case.as_str() {
         "bulk" => load.bulk()?,
         "pingpong" => load.there_and_back(64)?,
@@ -142,6 +210,14 @@ impl Load {
         ))
     }
 
+    /// Refuses to count less than everything as done, where that is asked for.
+    fn check(&self, what: &str, found: u64, all: u64) -> Result<(), Box<dyn Error + Send + Sync>> {
+        match found < all && self.is_strict {
+            true => Err(format!("{found} of {all} {what}").into()),
+            false => Ok(()),
+        }
+    }
+
     async fn many(&self) -> Outcome {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", self.listen)).await?;
         let (clients, bytes) = (self.clients, self.bytes);
@@ -168,6 +244,7 @@ impl Load {
             all(tasks)
         };
         let (asked, served) = tokio::try_join!(exchanges(asking, 1, 2), exchanges(servers, 2, 1))?;
+        self.check("connections were right", asked.min(served), clients)?;
         let seconds = begun.elapsed().as_secs_f64();
         Ok(format!(
             r#"{{"seconds":{seconds:.6},"connect_seconds":{connected:.6},"right":{}}}"#,
@@ -207,6 +284,7 @@ impl Load {
             });
         }
         let answered: u64 = workers.join_all().await.iter().sum();
+        self.check("connections were answered", answered, self.count)?;
         let seconds = begun.elapsed().as_secs_f64();
         // Whoever relays has a moment to let go of the last ones.
         tokio::time::sleep(Duration::from_millis(200)).await;
@@ -259,7 +337,7 @@ fn block(seed: u8, from: u64, count: usize) -> &'static [u8] {
     const PERIOD: usize = 65_521;
     static BLOCKS: [std::sync::OnceLock<Vec<u8>>; 3] = [const { std::sync::OnceLock::new() }; 3];
     let bytes = BLOCKS[usize::from(seed)].get_or_init(|| {
-        let mut word = u32::from(seed) * 2_654_435_761;
+        let mut word = u32::from(seed).wrapping_mul(2_654_435_761);
         let mut next = || {
             word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             (word >> 24) as u8
