@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::skipped;
+use gush_lab::model::Run;
 use gush_test::Port;
+use serde::Deserialize;
 use tempfile::TempDir;
 
 const RUN: &str = "cargo run --release --";
@@ -116,4 +118,129 @@ fn ci_runs_the_test_command_of_the_readme() {
     let ci = fs::read_to_string(repository().join(".ci/run")).unwrap();
     let runs = |line: &str| line.strip_prefix("bounded ") == Some(TEST);
     assert!(ci.lines().any(runs), ".ci/run does not run `{TEST}`");
+}
+
+/// Where the README's figures come from: docs/figures.toml.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sources {
+    names: Vec<String>,
+    figure: Vec<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    says: String,
+    by: String,
+    run: Option<String>,
+    case: Option<String>,
+    section: Option<String>,
+    #[serde(default)]
+    rows: Vec<String>,
+}
+
+fn text_of(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// `text` in one line.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The section of a Markdown text whose heading, of the second level, begins with `heading`.
+fn section<'t>(markdown: &'t str, heading: &str) -> &'t str {
+    let begins = format!("\n## {heading}");
+    let start = markdown.find(&begins).unwrap_or_else(|| panic!("no section '{heading}'"));
+    let rest = &markdown[start + begins.len()..];
+    rest.split("\n## ").next().unwrap_or(rest)
+}
+
+/// The words with a digit in `text`, without code, and without the `known` phrases.
+fn unexplained(text: &str, known: &[&str]) -> Vec<String> {
+    let code = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let left = [text, &code]
+        .map(|text| known.iter().fold(text.to_owned(), |text, known| text.replace(known, " ")));
+    // A phrase may have code in it, and code may hold digits: whoever is left in both is unexplained.
+    let words = |text: &str| -> Vec<String> {
+        let words =
+            text.split_whitespace().filter(|word| word.contains(|c: char| c.is_ascii_digit()));
+        words.map(str::to_owned).collect()
+    };
+    let outside_code = words(&left[1]);
+    words(&left[0]).into_iter().filter(|word| outside_code.contains(word)).collect()
+}
+
+#[test]
+fn a_figure_without_a_source_is_found() {
+    assert_eq!(unexplained("a `b 7` takes 1.5 of c, and 1 GiB", &["1 GiB"]), ["1.5"]);
+    assert_eq!(unexplained("0.06; 0.015 with `cat`", &["0.06; 0.015 with"]), [""; 0]);
+}
+
+#[test]
+fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() {
+    let Some(readme) = readme() else { return };
+    let sources: Sources = toml::from_str(&text_of("docs/figures.toml")).unwrap();
+    let figures = unwrapped(section(&readme, "Figures"));
+    let says = sources.figure.iter().map(|figure| figure.says.as_str());
+    let known: Vec<&str> = says.chain(sources.names.iter().map(String::as_str)).collect();
+    for phrase in &known {
+        assert!(figures.contains(phrase), "docs/figures.toml: the README does not say '{phrase}'");
+    }
+    assert_eq!(
+        unexplained(&figures, &known),
+        [""; 0],
+        "figures without an entry in docs/figures.toml"
+    );
+
+    let runs: Vec<Run> = gush_lab::transfer::parse(text_of("docs/report.json").as_bytes()).unwrap();
+    let results = text_of("bench/RESULTS.md");
+    for Source { says, by, run, case, section: heading, rows } in &sources.figure {
+        assert!(is_there(by), "{says}: '{by}' measures nothing");
+        match (run, case, heading) {
+            (Some(id), Some(case), None) => {
+                let run = runs.iter().find(|run| run.id == *id).expect("a run of docs/report.json");
+                assert_eq!(run.command.join(" "), *by, "{says}: by another command");
+                let stored = gush_lab::figures::of(run);
+                let stored = stored.iter().find(|figure| figure.case == *case).expect("a case");
+                let printed = says.split(['*', ' ']).find(|word| word.parse::<f64>().is_ok());
+                let printed = printed.unwrap_or_else(|| panic!("{says}: no figure"));
+                let digits = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+                assert_eq!(format!("{:.digits$}", stored.median.value), printed, "{says}: {case}");
+            }
+            (None, None, Some(heading)) => {
+                assert!(!rows.is_empty(), "{says}: no row of {heading}");
+                let told = unwrapped(section(&results, heading));
+                for row in rows {
+                    assert!(
+                        told.contains(&unwrapped(row)),
+                        "{says}: {heading} does not say '{row}'"
+                    );
+                }
+            }
+            _ => panic!("{says}: a run and its case, or a section of bench/RESULTS.md"),
+        }
+    }
+}
+
+/// Is there something that the command runs?
+fn is_there(command: &str) -> bool {
+    let words: Vec<&str> = command.split(' ').collect();
+    let after = |option: &str| words.iter().skip_while(|word| **word != option).nth(1).copied();
+    match words[..] {
+        ["gush", "lab", "run", file, ..] => {
+            let text = text_of(file);
+            after("--only").is_none_or(|name| text.contains(&format!("\nname = \"{name}\"\n")))
+        }
+        ["gush", "lab", suite, ..] => gush_lab::suite::named(suite).is_some(),
+        ["gush", "tune", ..] => true,
+        ["cargo", "run", ..] => after("--example").is_some_and(|name| {
+            repository().join(format!("crates/gush/examples/{name}.rs")).is_file()
+        }),
+        [script, ..] => {
+            after("--only").is_none_or(|name| text_of(script).contains(&format!("\"{name}\"")))
+        }
+        [] => false,
+    }
 }
