@@ -19,6 +19,9 @@ use crate::zeros::{self, Run};
 impl Flow {
     /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
+        if let Some(side) = self.wait.take() {
+            return Next::Wait(side);
+        }
         // What was taken is delivered first (invariant 1).
         if let Some(failure) = &self.failed
             && !(self.spills && self.in_flight_bytes() > 0)
@@ -27,9 +30,6 @@ impl Flow {
                 true => Next::Do(Op::Punch(self.zeros_bytes)),
                 false => Next::Failed(failure.clone()),
             };
-        }
-        if let Some(side) = self.wait.take() {
-            return Next::Wait(side);
         }
         if let Some(side) = self.ask.first() {
             return Next::Do(Op::Ready(side));

@@ -214,6 +214,23 @@ fn a_hole_that_fails_does_not_count() {
     }
 }
 
+/// `EAGAIN` is a wait for the hole as for any call, also where the hole is the last before a failure is told.
+#[test]
+fn a_hole_in_front_of_a_failure_waits_for_the_target() {
+    let hole = Op::Punch(UNIT as u64);
+    let mut sparse = Sparse::of(&data_and_zeros("0d"));
+    assert_eq!(sparse.step(), Op::Read(UNIT));
+    assert_eq!(sparse.fail(Errno::IO), Op::Read(UNIT));
+    for _ in 0..2 {
+        assert_eq!(sparse.fail(Errno::AGAIN), hole);
+        let next = sparse.flow.next(u64::MAX, &mut sparse.shelf);
+        assert_eq!(next, Next::Wait(Side::Target));
+    }
+    assert_eq!(sparse.step(), hole);
+    let told = failed(&mut sparse.flow, &mut sparse.shelf);
+    assert_eq!(told, (Call::Read, Side::Source, Errno::IO));
+}
+
 /// The target fails while zeros wait: nobody makes a hole of what the target is said not to have.
 #[test]
 fn zeros_behind_a_target_that_fails_are_no_hole() {

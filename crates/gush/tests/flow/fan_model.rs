@@ -1,5 +1,7 @@
 //! Plays scripts with a fan: each call is held against the account, and so are waits, losses and the end.
 
+use std::cell::RefCell;
+
 use gush::flow::{
     Buf, End, Eye, Failure, Fan, FanNext, FanOp, Interest, Lender, Op, Shelf, Stance, Terms, Who,
 };
@@ -137,6 +139,8 @@ fn given(answer: Answer, op: FanOp, most: usize, source: &Stance) -> Result<usiz
 
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
+    /// The buffers that came back from earlier scripts: millions of scripts map memory once.
+    static SHELF: RefCell<Shelf> = RefCell::new(Shelf::new(POOL.with(Pool::clone)));
 }
 
 /// Plays a script to its end, or to the fan's; answers how many answers it took. With a seed, the driver
@@ -157,7 +161,7 @@ pub fn play(
     let pool = POOL.with(Pool::clone);
     let is_short_of_pipes = chance(8);
     let mut lender = Counted {
-        shelf: Shelf::new(pool.clone()),
+        shelf: SHELF.with(|shelf| shelf.replace(Shelf::new(pool.clone()))),
         bufs_out: 0,
         is_short_of_pipes,
         denials: 0,
@@ -286,7 +290,12 @@ pub fn play(
             }
         }
     }
+    // Random scripts drop the fan with its means.
+    if !is_random {
+        fan.rest(&mut lender);
+    }
     drop(fan);
+    SHELF.with(|shelf| shelf.replace(lender.shelf));
     assert_eq!(pool.usage().in_use, 0, "{story}: a pipe did not come back");
     script.used()
 }

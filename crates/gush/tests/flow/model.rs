@@ -1,5 +1,6 @@
 //! What a flow may ask, given what was answered so far.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
 
@@ -307,6 +308,8 @@ fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Te
 
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
+    /// The buffers that came back from earlier scripts: millions of scripts map memory once.
+    static SHELF: RefCell<Shelf> = RefCell::new(Shelf::new(POOL.with(Pool::clone)));
 }
 
 /// Plays a script to its end, or to the flow's; answers how many answers it took.
@@ -318,7 +321,8 @@ pub fn play(
     script: &mut Script,
 ) -> usize {
     let pool = POOL.with(Pool::clone);
-    let mut lender = Counted { shelf: Shelf::new(pool.clone()), bufs_out: 0 };
+    let shelf = SHELF.with(|shelf| shelf.replace(Shelf::new(pool.clone())));
+    let mut lender = Counted { shelf, bufs_out: 0 };
     let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
     let mut account = Account { makes_holes: terms.make_holes, ..Account::default() };
     let mut story = Story { pair: name, steps: Vec::new() };
@@ -402,7 +406,9 @@ pub fn play(
         assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
     }
     assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
+    flow.rest(&mut lender);
     drop(flow);
+    SHELF.with(|shelf| shelf.replace(lender.shelf));
     assert_eq!(pool.usage().in_use, 0, "{story}: a pipe did not come back");
     script.used()
 }
