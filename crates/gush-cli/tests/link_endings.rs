@@ -435,7 +435,11 @@ fn a_refused_datagram_ends_the_link() {
     let place = deaf.local_addr().unwrap();
     deaf.connect(place).unwrap();
     let target = format!("udp:{place}");
-    for args in [&["-", &target][..], &["-u", "-", &target]] {
+    // A stream around the socket is neither read nor written by the kernel, which is asked for the error all the same.
+    let shaped = format!("{target},crlf");
+    let one_way = [&["-", &target][..], &["-u", "-", &target]];
+    let through_memory = [&["-", &shaped][..], &["-u", "-", &shaped]];
+    for args in one_way.into_iter().chain(through_memory) {
         let mut command = gush();
         command.arg("link").args(args).stdin(Stdio::piped());
         let mut link = Running::of(command);

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
 use gush::flow::Stance;
-use gush::{Endpoint, Errno, Kind};
+use gush::{Endpoint, Errno, Kind, Side};
 use rustix::fs::OFlags;
 use rustix::net::Shutdown;
 use tokio::io::unix::AsyncFd;
@@ -308,6 +308,25 @@ impl Conduit {
         }
         let found = self.any()?;
         (found.kind() == Kind::Stream).then(|| found.fd())
+    }
+
+    /// The socket of this conduit, of a stream or of datagrams, or the one known to be under its stream: the socket's pending
+    /// error (SO_ERROR, socket(7)), such as a datagram refused by ICMP (udp(7)), is one of the conduit's.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// let conduit = gush_net::Conduit::new(socket.into())?;
+    /// assert!(conduit.error_socket().is_some() && conduit.stream_socket().is_none());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn error_socket(&self) -> Option<BorrowedFd<'_>> {
+        if let Means::Stream(stream) = &self.0 {
+            return stream.both.error_socket(Side::Target);
+        }
+        let found = self.any()?;
+        matches!(found.kind(), Kind::Stream | Kind::Datagram).then(|| found.fd())
     }
 
     /// How many bytes of the socket under a [`Layer`] have said the end of the data; 0 where nothing but the socket's own end

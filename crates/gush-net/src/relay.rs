@@ -206,6 +206,14 @@ where
             }
     }
 
+    /// Has a direction's source no end of data?
+    fn is_endless(&self, way: Way) -> bool {
+        match way {
+            Way::Forward => self.a.is_endless(),
+            Way::Back => self.b.is_endless(),
+        }
+    }
+
     /// At most so many bytes have come to a direction's source.
     fn received_bytes(&self, way: Way) -> u64 {
         match way {
@@ -398,7 +406,7 @@ impl Relay {
             for side in [Side::Source, Side::Target] {
                 let at = usize::from(side == Side::Target);
                 let watched = match side {
-                    Side::Source => ends.taps(way).0.is_some_and(Tap::is_endless),
+                    Side::Source => ends.is_endless(way),
                     Side::Target => !target_is_read,
                 };
                 if watched && ends.failing[way as usize][at].is_none() {

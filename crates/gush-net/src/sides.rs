@@ -87,6 +87,14 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         }
     }
 
+    /// Has the end that is read no end of data, as UDP has none?
+    pub(crate) fn is_endless(&self) -> bool {
+        match self {
+            Opened::Stream(stream) => stream.both.is_endless(),
+            _ => self.read_tap().is_some_and(Tap::is_endless),
+        }
+    }
+
     fn tap(&self, side: Side) -> Option<&Tap<'a>> {
         match side {
             Side::Source => self.read_tap(),
@@ -97,7 +105,9 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     /// What tells that the descriptor of a side, or the socket under its stream, has failed while nobody calls it.
     pub(crate) fn failing(&self, side: Side) -> Option<Failing<'a>> {
         match self {
-            Opened::Stream(stream) => stream.both.socket().and_then(tap::failing_socket),
+            Opened::Stream(stream) => {
+                stream.both.error_socket(side).and_then(tap::failing_socket)
+            }
             _ => self.tap(side)?.failing(),
         }
     }
@@ -105,7 +115,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     /// Takes the error that this descriptor or socket has, if it has one (SO_ERROR, socket(7)).
     pub(crate) fn take_error(&self, side: Side) -> Option<Errno> {
         match self {
-            Opened::Stream(stream) => stream.both.socket().and_then(tap::socket_error),
+            Opened::Stream(stream) => stream.both.error_socket(side).and_then(tap::socket_error),
             _ => self.tap(side)?.take_error(),
         }
     }

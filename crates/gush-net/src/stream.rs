@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 
+use gush::Side;
 use rustix::io::ioctl_fionread;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -60,6 +61,12 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
     /// The stream socket under it.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// The socket under it, of a stream or of datagrams, whose pending error ([`Conduit::error_socket`](crate::Conduit::error_socket))
+    /// fails the relay also while nobody reads or writes.
+    fn error_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket()
+    }
+
     /// How many bytes of the socket have said the end of the data, such as a close_notify of TLS: 0 until it was said. A
     /// peer that does not acknowledge them has all the data.
     fn end_bytes(&self) -> u64 {
@@ -108,6 +115,11 @@ pub(crate) trait Both: Send + Sync {
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// The socket whose pending error is one of this side.
+    fn error_socket(&self, _: Side) -> Option<BorrowedFd<'_>> {
+        self.socket()
     }
 
     fn end_bytes(&self) -> u64 {
@@ -215,6 +227,10 @@ impl<L: Layer> Both for Layered<L> {
         self.0.socket()
     }
 
+    fn error_socket(&self, _: Side) -> Option<BorrowedFd<'_>> {
+        self.0.error_socket()
+    }
+
     fn end_bytes(&self) -> u64 {
         self.0.end_bytes()
     }
@@ -301,6 +317,13 @@ impl Both for Apart {
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.target.stream_socket()
+    }
+
+    fn error_socket(&self, side: Side) -> Option<BorrowedFd<'_>> {
+        match side {
+            Side::Source => self.source.error_socket(),
+            Side::Target => self.target.error_socket(),
+        }
     }
 
     fn end_bytes(&self) -> u64 {

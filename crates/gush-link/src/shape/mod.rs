@@ -140,6 +140,10 @@ impl<S: Shape> Layer for Around<S> {
         self.conduit.stream_socket()
     }
 
+    fn error_socket(&self) -> Option<BorrowedFd<'_>> {
+        self.conduit.error_socket()
+    }
+
     fn end_bytes(&self) -> u64 {
         self.conduit.end_bytes()
     }
