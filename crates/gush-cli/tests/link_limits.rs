@@ -3,6 +3,7 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -44,6 +45,42 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
     drop(clients);
     link.says_times(": connected", 60);
     assert_eq!(warnings(), 1, "{}", link.said());
+}
+
+/// Descriptors that others hold for a moment are waited for, with the client in its place.
+#[test]
+fn a_client_waits_for_descriptors_of_the_other_end_for_a_while() {
+    // The first socket is the listener's; the next ones are the target's.
+    for (failing, is_served) in [("2..4", true), ("2+", false)] {
+        let dir = TempDir::new().unwrap();
+        let log = dir.path().join("calls");
+        let inject = format!("inject=socket:error=EMFILE:when={failing}");
+        let strace = strace(&["-D", "-e", &inject, "-o", log.to_str().unwrap()]);
+        let mut command = match strace {
+            Ok(strace) => strace,
+            Err(why) => return skipped(&why),
+        };
+        let to = format!("tcp:{}", echo());
+        command.args(["link", "--log", "info", "--threads", "1", LISTEN, &to]);
+        let link = Running::of(command);
+        let answer = ask_as_far_as(link.client(), b"question");
+        assert_eq!(answer == b"question", is_served, "{answer:?}: {}", link.said());
+        match is_served {
+            true => assert!(!link.said().contains("Too many open files"), "{}", link.said()),
+            false => drop(link.says("Too many open files")),
+        }
+        let calls = std::fs::read_to_string(&log).unwrap();
+        let injected = calls.matches("EMFILE").count();
+        assert!(if is_served { injected == 3 } else { injected > 3 }, "{injected}: {calls}");
+    }
+}
+
+/// The answer, which a link that has given up cuts.
+fn ask_as_far_as(mut client: TcpStream, question: &[u8]) -> Vec<u8> {
+    let mut answer = vec![0; question.len()];
+    let asked = client.write_all(question).and_then(|()| client.read(&mut answer));
+    answer.truncate(asked.unwrap_or(0));
+    answer
 }
 
 #[test]

@@ -105,9 +105,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     /// What tells that the descriptor of a side, or the socket under its stream, has failed while nobody calls it.
     pub(crate) fn failing(&self, side: Side) -> Option<Failing<'a>> {
         match self {
-            Opened::Stream(stream) => {
-                stream.both.error_socket(side).and_then(tap::failing_socket)
-            }
+            Opened::Stream(stream) => stream.both.error_socket(side).and_then(tap::failing_socket),
             _ => self.tap(side)?.failing(),
         }
     }
