@@ -130,7 +130,7 @@ fn strangers_have_no_flow() {
     assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
 }
 
-/// An empty datagram would be an end of data on the socket between a flow and its relay.
+/// On the socket between a flow and its relay a read answers 0 to an empty datagram, as at the end of data.
 #[test]
 fn an_empty_datagram_ends_no_flow() {
     let link = Running::start(&["udp-listen:127.0.0.1:0,fork", &format!("udp:{}", echo())]);

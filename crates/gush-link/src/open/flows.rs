@@ -141,14 +141,13 @@ impl Flow {
     }
 
     /// Gives a datagram to the relay; `false` if the flow has ended. A datagram without room is dropped, as
-    /// UDP does. So is an empty one, which would mean the end on this socket.
+    /// UDP does. Of an empty one the relay finds that it is no end, as the socket is still open, and drops it.
     fn passes(&self, datagram: &[u8]) -> bool {
         let Some(near) = self.near.upgrade() else { return false };
-        datagram.is_empty()
-            || !matches!(
-                rustix::net::send(near.get_ref(), datagram, SendFlags::NOSIGNAL),
-                Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
-            )
+        !matches!(
+            rustix::net::send(near.get_ref(), datagram, SendFlags::NOSIGNAL),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
+        )
     }
 
     /// No datagram follows: the relay sees the end of data.
