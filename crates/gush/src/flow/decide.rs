@@ -26,7 +26,8 @@ impl Flow {
         if let Some(failure) = &self.failed
             && !(self.spills && self.in_flight_bytes() > 0)
         {
-            return match self.zeros_bytes > 0 && self.makes_holes && failure.is_of_source() {
+            // The source failed: of a target's failure nothing waits, as zeros go before data.
+            return match self.zeros_bytes > 0 && self.makes_holes {
                 true => Next::Do(Op::Punch(self.zeros_bytes)),
                 false => Next::Failed(failure.clone()),
             };

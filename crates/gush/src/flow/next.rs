@@ -80,10 +80,6 @@ impl Failure {
             Failure::Refused(refusal) | Failure::FalseEnd(refusal) => refusal.errno,
         }
     }
-
-    pub(super) fn is_of_source(&self) -> bool {
-        matches!(self, Failure::Fault(fault) if fault.side == Side::Source)
-    }
 }
 
 /// The meaning of one answer.

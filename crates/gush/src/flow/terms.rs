@@ -48,7 +48,8 @@ pub struct Terms {
     /// The driver can go on from any last byte delivered: bytes in flight when the last way is
     /// refused are dropped, because the source still has them.
     pub rereads: bool,
-    /// Runs of zeros become holes of the target, which must be a file at an offset. A fan makes none.
+    /// Runs of zeros become holes of the target, which must be a file at an offset; the bytes then pass through memory.
+    /// A fan makes none.
     pub make_holes: bool,
     /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
     pub gift: bool,

@@ -162,6 +162,9 @@ pub(super) fn refused(
     if !terms.permitted.contains(&method) {
         return Some("the driver of this flow permits other methods only");
     }
+    if terms.make_holes && target.offset_bytes().is_some() {
+        return Some("runs of zeros are to become holes, so the bytes must pass through memory");
+    }
     // The kernel would say so only once there is something to send.
     let is_file = matches!(source.kind(), Kind::File | Kind::Block | Kind::Pseudo);
     if method == MethodName::Sendfile && terms.never_held && !is_file {

@@ -24,7 +24,10 @@ fn due(flow: &mut Flow, shelf: &mut Shelf) -> Op {
 fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
     let told = [(); 2].map(|()| match flow.next(u64::MAX, shelf) {
         Next::Failed(failure) => match *failure {
-            Failure::Fault(fault) => (fault.call, fault.side, fault.errno),
+            Failure::Fault(fault) => {
+                assert_eq!(failure.errno(), Some(fault.errno));
+                (fault.call, fault.side, fault.errno)
+            }
             other => panic!("no fault: {other:?}"),
         },
         other => panic!("not failed: {other:?}"),
@@ -229,6 +232,60 @@ fn a_hole_in_front_of_a_failure_waits_for_the_target() {
     assert_eq!(sparse.step(), hole);
     let told = failed(&mut sparse.flow, &mut sparse.shelf);
     assert_eq!(told, (Call::Read, Side::Source, Errno::IO));
+}
+
+/// Zeros that were taken are not kept back while nothing more may be taken.
+#[test]
+fn zeros_are_a_hole_before_a_flow_is_throttled() {
+    let mut sparse = Sparse::of(&data_and_zeros("00d"));
+    assert_eq!([sparse.step(), sparse.step()], [Op::Read(UNIT); 2]);
+    let next = sparse.flow.next(0, &mut sparse.shelf);
+    assert_eq!(next, Next::Do(Op::Punch(2 * UNIT as u64)));
+    sparse.flow.learn(Op::Punch(2 * UNIT as u64), Ok(2 * UNIT), &mut ());
+    assert_eq!(sparse.flow.next(0, &mut sparse.shelf), Next::Throttled);
+    assert_eq!(sparse.flow.in_flight_bytes(), 0);
+}
+
+/// By reference nobody sees zeros.
+#[test]
+fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
+    let stance = |kind| Stance::known(kind, true);
+    let target = stance(Kind::File).at(0);
+    for source in [Kind::Pipe, Kind::Stream, Kind::File] {
+        let terms = Terms { make_holes: true, ..Terms::default() };
+        let mut flow = Flow::between(stance(source), target, &terms).expect("a way");
+        assert!(matches!(due(&mut flow, &mut shelf()), Op::Read(_)), "{source:?}");
+        for method in [MethodName::Splice, MethodName::Vmsplice] {
+            let by_name = Terms { choice: Choice::Only(method), ..terms };
+            let refused = Flow::between(stance(source), target, &by_name);
+            let why = refused.expect_err("a refusal").to_string();
+            assert!(why.contains("holes"), "{why}");
+        }
+    }
+}
+
+/// Behind the last byte that the source is said to have, a call by reference would only be asked in vain; a read is one
+/// anyhow.
+#[test]
+fn behind_the_expected_bytes_a_read_asks_for_the_end() {
+    let stance = |kind| Stance::known(kind, true);
+    let (file, stream) = (stance(Kind::File), stance(Kind::Stream));
+    for (method, first, last) in [
+        (MethodName::Sendfile, Op::Sendfile(1 << 30), Op::Read(4096)),
+        (MethodName::ReadWrite, Op::Read(64 << 10), Op::Read(64 << 10)),
+    ] {
+        let choice = Choice::Only(method);
+        let terms = Terms { choice, expected_bytes: Some(100), ..Terms::default() };
+        let mut flow = Flow::between(file, stream, &terms).expect("a way");
+        let mut shelf = shelf();
+        assert_eq!(due(&mut flow, &mut shelf), first);
+        flow.learn(first, Ok(100), &mut ());
+        if flow.in_flight_bytes() > 0 {
+            assert_eq!(due(&mut flow, &mut shelf), Op::Write);
+            flow.learn(Op::Write, Ok(100), &mut ());
+        }
+        assert_eq!(due(&mut flow, &mut shelf), last, "by {method}");
+    }
 }
 
 /// The target fails while zeros wait: nobody makes a hole of what the target is said not to have.
