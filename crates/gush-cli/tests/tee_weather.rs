@@ -255,3 +255,109 @@ fn failures_say_what_how_far_and_why() {
         assert!(self::said(&output).starts_with(why), "{line}: {}", self::said(&output));
     }
 }
+
+#[test]
+fn a_slow_output_lags_behind_as_far_as_the_buffer_and_gets_every_byte() {
+    let (dir, bytes) = source();
+    for (buffer, words) in [("4M", &[][..]), ("3000017", &["-p"]), ("1G", &["--drop-slow=1ms"])] {
+        let (late, slow) = std::io::pipe().unwrap();
+        let mut command = tee(dir.path(), &["copy", "--buffer", buffer]);
+        command.args(words).stdout(slow);
+        let mut child = command.spawn().unwrap();
+        drop(command);
+        // Nobody reads from the pipe, and the file gets everything.
+        let copy = dir.path().join("copy");
+        eventually("the whole copy", || fs::read(&copy).is_ok_and(|copy| copy == bytes));
+        assert!(child.try_wait().unwrap().is_none(), "the slow output lacks bytes");
+        assert!(taker(late).join().unwrap() == bytes, "{buffer}");
+        assert!(child.wait().unwrap().success());
+        fs::remove_file(copy).unwrap();
+    }
+}
+
+#[test]
+fn a_full_buffer_holds_the_others_back_and_drops_only_where_that_was_asked_for() {
+    let (dir, bytes) = source();
+    let copy = dir.path().join("copy");
+    let (late, slow) = std::io::pipe().unwrap();
+    let mut command = tee(dir.path(), &["copy", "--buffer", "100000", "--pipe-size", "64K"]);
+    let mut child = command.stdout(slow).spawn().unwrap();
+    drop(command);
+    let copied = || fs::metadata(&copy).map_or(0, |file| file.len());
+    eventually("the buffer's bytes", || copied() >= 100_000);
+    // Beside the buffer there are the pipe, and what the source's side and the slow output's have in hand.
+    thread::sleep(std::time::Duration::from_millis(100));
+    assert!(copied() <= 100_000 + 3 * (64 << 10), "{} bytes", copied());
+    assert!(taker(late).join().unwrap() == bytes);
+    assert!(child.wait().unwrap().success());
+    assert!(fs::read(&copy).unwrap() == bytes);
+
+    let (mut stuck, slow) = std::io::pipe().unwrap();
+    let mut command = tee(dir.path(), &["copy", "--buffer", "100000", "--drop-slow=50ms"]);
+    let child = command.stdout(slow).stderr(Stdio::piped()).spawn().unwrap();
+    drop(command);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(fs::read(&copy).unwrap() == bytes);
+    let mut first = Vec::new();
+    stuck.read_to_end(&mut first).unwrap();
+    assert!(first.len() < bytes.len() && first == bytes[..first.len()]);
+    let expected =
+        format!("gush: tee: 'standard output': too slow, dropped after {} bytes\n", first.len());
+    assert_eq!(said(&output), expected);
+}
+
+#[test]
+fn with_a_buffer_failures_are_those_without() {
+    let (dir, bytes) = source();
+    for (line, status, words) in [
+        ("$G tee --buffer 1M copy /dev/full <source | cmp - source", 1, "/dev/full: write failed"),
+        ("cat source | $G tee --buffer 1M -a copy | cmp - source", 0, ""),
+        ("cat source source | $G tee --buffer 1 copy | head -c 5 >&2", 141, ""),
+        ("cat source | $G tee --buffer 1M -p copy | true", 0, ""),
+        ("$G tee --buffer 1M <. | cat", 1, "standard input: read failed after 0 bytes: Is a dir"),
+        ("$G tee --buffer 1M --method splice <source | cat", 1, "splice"),
+        ("$G tee --buffer 8E <source | cat", 1, "no memory for --buffer: "),
+        ("$G tee --buffer 0 <source | cat", 1, "invalid --buffer"),
+    ] {
+        let line = format!("{line}; exit ${{PIPESTATUS[$((${{#PIPESTATUS[@]}} - 2))]}}");
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+        if let Ok(copy) = fs::read(dir.path().join("copy")) {
+            let is_whole = copy == bytes || line.contains("head");
+            assert!(is_whole, "{line}: {} bytes", copy.len());
+            fs::remove_file(dir.path().join("copy")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_buffer_takes_no_more_memory_than_was_asked_for() {
+    const ALL_BYTES: usize = 200 << 20;
+    let (dir, _) = source();
+    let (mut late, slow) = std::io::pipe().unwrap();
+    let mut command = tee(dir.path(), &["copy", "--buffer", "16M"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(slow).spawn().unwrap();
+    drop(command);
+    let mut input = child.stdin.take().unwrap();
+    let feeder = thread::spawn(move || {
+        for _ in 0..ALL_BYTES >> 20 {
+            input.write_all(&[7; 1 << 20]).unwrap();
+        }
+        input
+    });
+    let copied = || fs::metadata(dir.path().join("copy")).map_or(0, |file| file.len());
+    eventually("a full buffer", || copied() >= 16 << 20);
+    let mut piece = vec![0; 1 << 20];
+    for _ in 0..ALL_BYTES >> 20 {
+        late.read_exact(&mut piece).unwrap();
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let most_kib: usize = most.trim().strip_suffix(" kB").unwrap().parse().unwrap();
+    drop(feeder.join().unwrap());
+    assert!(child.wait().unwrap().success());
+    assert_eq!(copied(), ALL_BYTES as u64);
+    assert!(most_kib < 100 << 10, "{most_kib} KiB for a buffer of 16 MiB");
+}

@@ -1,4 +1,4 @@
-//! Copies one source to several targets: the blocking driver of a [`Fan`].
+//! Copies one source to several targets: the blocking driver of a [`Fan`], or of a backlog.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,7 +12,10 @@ use crate::cancel::Cancel;
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
-use crate::flow::{Failure, Fan, FanFds, FanNext, Interest, Shelf, Stance, Terms, Who};
+use crate::flow::{
+    Backlog, Failure, Fan, FanFds, FanNext, Interest, Shelf, Spread, Stance, Terms, Who,
+};
+use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
@@ -107,7 +110,7 @@ type OnLoss<'a> = &'a mut (dyn FnMut(&Loss) -> Control + Send);
 ///
 /// A failed target is left out, and the others go on, unless [`Tee::on_loss`] says otherwise. The slowest
 /// target holds the others back: none is ahead of the slowest by more than one buffer or one pipe
-/// ([`Fan`] has the details), and no more is kept in memory.
+/// ([`Fan`] has the details), and no more is kept in memory, unless [`Tee::backlog_bytes`] is given.
 ///
 /// The process should ignore SIGPIPE, as Rust's programs do: else a reader that leaves ends the process.
 ///
@@ -132,6 +135,7 @@ pub struct Tee<'a> {
     pipe_bytes: Option<usize>,
     sees_hang_ups: bool,
     most_stall: Option<Duration>,
+    backlog_bytes: Option<usize>,
     on_loss: Option<OnLoss<'a>>,
     cancel: Option<&'a Cancel>,
 }
@@ -155,6 +159,7 @@ impl<'a> Tee<'a> {
             pipe_bytes: None,
             sees_hang_ups: false,
             most_stall: None,
+            backlog_bytes: None,
             on_loss: None,
             cancel: None,
         }
@@ -229,6 +234,34 @@ impl<'a> Tee<'a> {
         self
     }
 
+    /// Lets a slow target lag behind the others by so many bytes and one buffer, which are kept in memory. Every byte goes
+    /// through memory then: methods by reference are refused, and so are datagrams from a source to a target.
+    ///
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// let (zeros, whole) = (std::fs::File::open("/dev/zero")?, tempfile::NamedTempFile::new()?);
+    /// let (mut late, slow) = std::io::pipe()?;
+    /// let terms = gush::flow::Terms { length_bytes: Some(4 << 20), never_held: true, ..Default::default() };
+    /// std::thread::scope(|scope| {
+    ///     let tee = gush::Tee::new(&zeros).to(&slow).to(whole.as_file()).terms(terms).backlog_bytes(4 << 20);
+    ///     let copied = scope.spawn(|| tee.run());
+    ///     // Nobody reads from the pipe, and the file gets everything.
+    ///     while whole.as_file().metadata()?.len() < 4 << 20 {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     late.read_exact(&mut vec![0; 4 << 20])?;
+    ///     assert!(copied.join().unwrap().unwrap().is_complete);
+    ///     std::io::Result::Ok(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn backlog_bytes(mut self, bytes: usize) -> Self {
+        self.backlog_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+        self
+    }
+
     /// Is told of each failed target, and says whether the others go on. After [`Control::Stop`] nothing
     /// more is taken, and the bytes in flight are delivered to the remaining targets.
     #[must_use]
@@ -254,10 +287,34 @@ impl<'a> Tee<'a> {
     /// asked for by name and refused. Cancelling: the counts are the slowest target's.
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
-        let mut fan = self.prepare(&targets)?;
+        let Sides { source, targets: stances, unwritable } = self.prepare(&targets)?;
+        match self.backlog_bytes {
+            None => {
+                let fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
+                self.drive(fan, &targets, unwritable)
+            }
+            Some(bytes) => {
+                let (call, side) = (Call::Mmap, Side::Source);
+                let ring = Pages::new(bytes)
+                    .map_err(|errno| Error::failed(Fault { call, side, errno }))?;
+                let backlog = Backlog::between(source, &stances, &self.terms, ring, bytes);
+                self.drive(backlog.map_err(Error::refused)?, &targets, unwritable)
+            }
+        }
+    }
+
+    fn drive(
+        mut self,
+        mut fan: impl Spread,
+        targets: &[BorrowedFd<'a>],
+        unwritable: Vec<(u16, Fault)>,
+    ) -> Result<TeeReport, Error> {
+        for (target, fault) in unwritable {
+            fan.fail(target, fault);
+        }
         let mut shelf = Shelf::new(Pool::shared().clone());
         let mut waiter = Waiter::new(Wait::Auto);
-        let fds = FanFds { source: self.source, targets: &targets };
+        let fds = FanFds { source: self.source, targets };
         let mut stalls = Stalls::new(self.most_stall, targets.len());
         let (mut may_take_bytes, mut is_complete) = (u64::MAX, false);
         // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
@@ -269,7 +326,7 @@ impl<'a> Tee<'a> {
             match fan.next(may_take_bytes, &mut shelf) {
                 FanNext::Do(op) => {
                     let answer = fan.perform(op, fds);
-                    fan.learn(op, answer, &mut ());
+                    fan.learn(op, answer);
                 }
                 FanNext::Wait if self.is_cancelled() => return Err(cancelled(&fan)),
                 FanNext::Wait => {
@@ -295,7 +352,7 @@ impl<'a> Tee<'a> {
     }
 
     /// Looks at both sides, and enlarges their pipes.
-    fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Fan, Error> {
+    fn prepare(&self, targets: &[BorrowedFd<'a>]) -> Result<Sides, Error> {
         let failed = |(call, errno), side| Error::failed(Fault { call, side, errno });
         let look = |fd: BorrowedFd<'a>, side| -> Result<_, Error> {
             let endpoint = Endpoint::look(fd).map_err(|why| failed(why, side))?;
@@ -322,15 +379,10 @@ impl<'a> Tee<'a> {
             unwritable.extend(access::check(&target, Side::Target).err().map(|why| (number, why)));
             stances.push(stance(&target, Side::Target)?);
         }
-        let source = stance(&source, Side::Source)?;
-        let mut fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
-        for (target, fault) in unwritable {
-            fan.fail(target, fault);
-        }
-        Ok(fan)
+        Ok(Sides { source: stance(&source, Side::Source)?, targets: stances, unwritable })
     }
 
-    fn lost(&mut self, fan: &Fan, target: u16) -> Control {
+    fn lost(&mut self, fan: &impl Spread, target: u16) -> Control {
         let (Some(failure), Some(on_loss)) = (fan.failure(target), &mut self.on_loss) else {
             return Control::Continue;
         };
@@ -344,7 +396,7 @@ impl<'a> Tee<'a> {
     /// Waits for any side named by the fan, and wakes each side with an event.
     fn wait(
         &self,
-        fan: &mut Fan,
+        fan: &mut impl Spread,
         fds: FanFds<'_>,
         waiter: &mut Waiter,
         stalls: &mut Stalls,
@@ -360,8 +412,9 @@ impl<'a> Tee<'a> {
             let fd = match who {
                 Who::Source => fds.source,
                 Who::Target(target) => {
-                    if interest == Interest::Writable {
-                        stalls.waits(target);
+                    match interest == Interest::Writable && fan.is_held_by(target) {
+                        true => stalls.waits(target),
+                        false => stalls.goes_on(target),
                     }
                     fds.targets[usize::from(target)]
                 }
@@ -399,7 +452,15 @@ impl<'a> Tee<'a> {
     }
 }
 
-/// Since when each target has had no room.
+/// What is known of the two sides before the first byte.
+struct Sides {
+    source: Stance,
+    targets: Vec<Stance>,
+    /// Targets that are not open for writing.
+    unwritable: Vec<(u16, Fault)>,
+}
+
+/// Since when each target has had no room, and held the others back.
 struct Stalls {
     most: Option<Duration>,
     since: Vec<Option<Instant>>,
@@ -446,7 +507,7 @@ impl Stalls {
     }
 }
 
-fn report(fan: &Fan, is_complete: bool) -> TeeReport {
+fn report(fan: &impl Spread, is_complete: bool) -> TeeReport {
     let target = |at| TeeTarget {
         delivered_bytes: fan.delivered_bytes(at),
         failure: fan.failure(at).cloned(),
@@ -455,16 +516,16 @@ fn report(fan: &Fan, is_complete: bool) -> TeeReport {
     TeeReport { taken_bytes: fan.taken_bytes(), targets, is_complete }
 }
 
-fn numbers(fan: &Fan) -> impl Iterator<Item = u16> + '_ {
+fn numbers(fan: &impl Spread) -> impl Iterator<Item = u16> + '_ {
     (0..).take(fan.targets())
 }
 
-fn cancelled(fan: &Fan) -> Error {
+fn cancelled(fan: &impl Spread) -> Error {
     failed(fan, Error::cancelled())
 }
 
 /// With the counts of the slowest remaining target.
-fn failed(fan: &Fan, error: Error) -> Error {
+fn failed(fan: &impl Spread, error: Error) -> Error {
     let live = numbers(fan).filter(|&target| fan.is_live(target));
     let in_flight_bytes = live.map(|target| fan.in_flight_bytes(target)).max().unwrap_or(0);
     error.after(fan.taken_bytes() - in_flight_bytes, in_flight_bytes)

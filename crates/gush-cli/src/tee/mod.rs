@@ -150,6 +150,9 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
     if let Some(bytes) = options.pipe_size {
         tee = tee.pipe_bytes(bytes);
     }
+    if let Some(bytes) = options.buffer {
+        tee = tee.backlog_bytes(bytes);
+    }
     if let Some(time) = options.drop_slow {
         tee = tee.most_stall(time);
     }
@@ -239,6 +242,9 @@ impl Said<'_> {
 
     fn source_failed(&mut self, error: &gush::Error) {
         let cause = error.io_error().map_or_else(|| error.to_string(), os_text);
+        if error.call() == Some(gush::Call::Mmap) && self.options.buffer.is_some() {
+            return self.failure(format_args!("no memory for --buffer: {cause}"));
+        }
         if self.talker.is_familiar() || error.io_error().is_none() {
             return self.failure(format_args!("read error: {cause}"));
         }

@@ -42,6 +42,7 @@
 //! nanoseconds beside the microsecond of the calls. Several operations under way at once, as in a
 //! ring, need several flows, or the ranges of [`crate::Mover`].
 
+mod backlog;
 mod decide;
 mod fan;
 mod hand;
@@ -49,14 +50,17 @@ mod learn;
 mod lend;
 mod next;
 mod op;
+mod spread;
 mod stance;
 mod terms;
 mod way;
 
+pub(crate) use backlog::Backlog;
 pub use fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
 pub use lend::{Buf, Lender, Shelf};
 pub use next::{End, Eye, Failure, Moved, Next};
 pub use op::{Fds, Op};
+pub(crate) use spread::Spread;
 pub use stance::Stance;
 pub use terms::Terms;
 pub(crate) use way::{gains_by_own_pipe, splices_directly};

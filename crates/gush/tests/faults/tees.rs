@@ -16,17 +16,25 @@ const BYTES: usize = 13_001;
 
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, BYTES));
 
+/// How the bytes get from the source to the targets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    ByReference,
+    ThroughMemory,
+    /// A target may lag behind the others.
+    Backlog,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Case {
     from: SourceKind,
     to: &'static [TargetKind],
-    through_memory: bool,
+    way: Way,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let through_memory = if self.through_memory { ", through memory" } else { "" };
-        write!(f, "{:?} -> {:?}{through_memory}", self.from, self.to)
+        write!(f, "{:?} -> {:?}, {:?}", self.from, self.to, self.way)
     }
 }
 
@@ -37,9 +45,10 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
         for to in sets {
-            cases.push(Case { from, to, through_memory: false });
+            cases.push(Case { from, to, way: Way::ByReference });
         }
-        cases.push(Case { from, to: &[Pipe, File], through_memory: true });
+        cases.push(Case { from, to: &[Pipe, File], way: Way::ThroughMemory });
+        cases.push(Case { from, to: &[Pipe, File, UnixStream], way: Way::Backlog });
     }
     cases
 }
@@ -61,13 +70,17 @@ fn run(case: Case, judge: impl FnMut(Call, u64) -> Verdict + Send + 'static) -> 
         Control::Continue
     };
     let terms = Terms {
-        through_memory: case.through_memory,
+        through_memory: case.way == Way::ThroughMemory,
         buffer_bytes: 4096,
         call_bytes: 4096,
         never_held: true,
         ..Terms::default()
     };
     let mut tee = Tee::new(&source.fd).terms(terms).sees_hang_ups().on_loss(&mut on_loss);
+    if case.way == Way::Backlog {
+        // The ring is full now and then, and goes round.
+        tee = tee.backlog_bytes(5000);
+    }
     for target in &targets {
         tee = tee.to(&target.fd);
     }

@@ -53,6 +53,7 @@ mod lane;
 mod learn;
 mod op;
 
+pub(super) use op::look;
 pub use op::{FanFds, FanOp};
 
 use super::way::{self, Way, Ways};

@@ -38,6 +38,14 @@ pub struct FanFds<'fd> {
     pub targets: &'fd [BorrowedFd<'fd>],
 }
 
+/// poll(2) of a target: `EPIPE` if nobody reads there any more. Without events poll(2) answers errors and hang-ups alone.
+///
+/// # Errors
+/// Also that of poll(2).
+pub(in crate::flow) fn look(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    if sys::pipe::is_ready(fd, PollFlags::empty())? { Err(Errno::PIPE) } else { Ok(0) }
+}
+
 impl Fan {
     /// Makes the call named by [`Fan::next`]. Every system call of a fan is made here.
     ///
@@ -74,11 +82,7 @@ impl Fan {
                 let flags = SpliceFlags::NONBLOCK;
                 sys::pipe::splice(pipe.read_end(), None, to, None, most, flags)
             }
-            FanOp::Look(target) => {
-                // Without events poll(2) answers errors and hang-ups alone.
-                let is_gone = sys::pipe::is_ready(fd_of(target)?, PollFlags::empty())?;
-                if is_gone { Err(Errno::PIPE) } else { Ok(0) }
-            }
+            FanOp::Look(target) => look(fd_of(target)?),
         }
     }
 

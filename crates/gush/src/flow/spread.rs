@@ -1,0 +1,90 @@
+//! One source and several targets, however they are tied to each other: the face that the driver of a tee knows.
+
+use rustix::io;
+
+use super::backlog::Backlog;
+use super::fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
+use super::{Failure, Lender};
+use crate::fault::Fault;
+
+/// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`], whose lanes may lag.
+pub(crate) trait Spread {
+    fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext;
+    fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize>;
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>);
+    fn waits(&self, each: &mut dyn FnMut(Who, Interest));
+    fn wake(&mut self, who: Who);
+    fn rest(&mut self, lender: &mut dyn Lender);
+    fn fail(&mut self, target: u16, fault: Fault);
+    /// Does this target, which has no room, keep bytes from the others?
+    fn is_held_by(&self, target: u16) -> bool;
+    fn targets(&self) -> usize;
+    fn taken_bytes(&self) -> u64;
+    fn delivered_bytes(&self, target: u16) -> u64;
+    fn in_flight_bytes(&self, target: u16) -> u64;
+    fn is_live(&self, target: u16) -> bool;
+    fn failure(&self, target: u16) -> Option<&Failure>;
+}
+
+/// The methods of the same names; what `$own` adds differs between the two.
+macro_rules! spread {
+    ($kind:ident { $($own:tt)* }) => {
+        impl Spread for $kind {
+            fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
+                $kind::next(self, may_take_bytes, lender)
+            }
+            fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize> {
+                $kind::perform(self, op, fds)
+            }
+            fn waits(&self, each: &mut dyn FnMut(Who, Interest)) {
+                $kind::waits(self, each);
+            }
+            fn wake(&mut self, who: Who) {
+                $kind::wake(self, who);
+            }
+            fn rest(&mut self, lender: &mut dyn Lender) {
+                $kind::rest(self, lender);
+            }
+            fn fail(&mut self, target: u16, fault: Fault) {
+                $kind::fail(self, target, fault);
+            }
+            fn targets(&self) -> usize {
+                $kind::targets(self)
+            }
+            fn taken_bytes(&self) -> u64 {
+                $kind::taken_bytes(self)
+            }
+            fn delivered_bytes(&self, target: u16) -> u64 {
+                $kind::delivered_bytes(self, target)
+            }
+            fn in_flight_bytes(&self, target: u16) -> u64 {
+                $kind::in_flight_bytes(self, target)
+            }
+            fn is_live(&self, target: u16) -> bool {
+                $kind::is_live(self, target)
+            }
+            fn failure(&self, target: u16) -> Option<&Failure> {
+                $kind::failure(self, target)
+            }
+            $($own)*
+        }
+    };
+}
+
+spread!(Fan {
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) {
+        Fan::learn(self, op, answer, &mut ());
+    }
+    fn is_held_by(&self, _target: u16) -> bool {
+        true
+    }
+});
+
+spread!(Backlog {
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) {
+        Backlog::learn(self, op, answer);
+    }
+    fn is_held_by(&self, target: u16) -> bool {
+        Backlog::is_held_by(self, target)
+    }
+});
