@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gush::{Choice, Holes, MethodName, Mover, Report, Side, Space};
+use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space};
 use rustix::fs::{self, Advice, FileType};
 use rustix::io::retry_on_intr;
 
@@ -16,15 +16,20 @@ use crate::place::{kind, proc_path};
 /// Methods that may leave blocks shared with the source.
 const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFileRange];
 
-/// Moves everything from `source` to `target`, both at their start.
+/// Moves everything from `source` to `target`, both at their start. What is known of both saves the engine's looks.
 pub(crate) fn move_all(
     job: &Job<'_>,
-    source: BorrowedFd<'_>,
-    target: BorrowedFd<'_>,
+    (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
+    known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
     let moving = &job.options.moving;
-    let mut mover = Mover::new(&source, &target)
+    let mover = match known {
+        // Nobody asks these descriptors for their positions.
+        Some((from, to)) => Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0),
+        None => Mover::new(&source, &target),
+    };
+    let mut mover = mover
         .isolated(moving.isolated)
         .holes(moving.holes)
         .replace(true)

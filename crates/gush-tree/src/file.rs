@@ -109,6 +109,8 @@ pub(crate) struct Job<'a> {
     /// The target's name is taken, and the file there gives way when the new file is whole.
     pub(crate) displaces: bool,
     pub(crate) refusals: &'a Refusals,
+    /// The target's directory may give a new file an access control list.
+    pub(crate) may_inherit_acl: bool,
 }
 
 impl Job<'_> {
@@ -265,6 +267,7 @@ impl Common<'_> {
             existing: None,
             displaces: false,
             refusals: self.refusals,
+            may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
         };
         let room = match look.make_room(is_new, events)? {
             Fate::Copied(room) => room,
@@ -409,6 +412,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
         target_shown: job.target.shown,
         target_stat: None,
         created: true,
+        may_inherit_acl: job.may_inherit_acl,
         provisional_bits,
     }
     .apply(events);

@@ -3,6 +3,7 @@
 //! Writing an attribute needs the old mode, and changing the owner clears set-id bits and capabilities. The
 //! mode that opens the file to others must come last, when all else is right.
 
+use std::ffi::CString;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -32,7 +33,7 @@ pub(crate) enum Handle<'a> {
 }
 
 impl<'a> Handle<'a> {
-    fn holder(self) -> Holder<'a> {
+    pub(crate) fn holder(self) -> Holder<'a> {
         match self {
             Self::Open(fd) => Holder::Open(fd),
             Self::Pinned { fd, .. } => Holder::Pinned(proc_path(fd)),
@@ -89,6 +90,8 @@ pub(crate) struct Transfer<'a> {
     /// The target's stat at the time of opening; needed when the owner is kept.
     pub(crate) target_stat: Option<Stat>,
     pub(crate) created: bool,
+    /// The directory of a new file may have given it an access control list.
+    pub(crate) may_inherit_acl: bool,
     /// Permission bits lacking in the new file, or in excess, until the final mode is set.
     pub(crate) provisional_bits: u32,
 }
@@ -98,10 +101,10 @@ pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32)
     let wanted = source_bits & 0o777;
     let withheld = if preserve.owner { wanted & 0o077 } else { 0 };
     // Only a file with write permission for the owner takes extended attributes.
-    let lent = match preserve.xattrs {
-        Xattrs::Leave => 0,
+    let lent = match (preserve.xattrs, 0o200 & !wanted) {
+        (Xattrs::Leave, _) | (_, 0) => 0,
         _ if process::geteuid().is_root() => 0,
-        _ => 0o200 & !wanted,
+        (_, lacking) => lacking,
     };
     ((wanted & !withheld) | lent, withheld | lent)
 }
@@ -126,9 +129,20 @@ impl Transfer<'_> {
                 Owner::Failed => return false,
             }
         }
-        let mut complete = self.keep_label(events) & self.keep_xattrs(events);
+        let labelled = self.keep_label(events);
+        let names = match preserve.xattrs {
+            Xattrs::Leave => None,
+            _ => Some(self.source.holder().list()),
+        };
+        // Every file system that has such lists names them (`posix_acl_listxattr` of `fs/posix_acl.c`).
+        let is_acl = |name: &CString| name.as_c_str() == xattr::ACL;
+        let may_have_acl = match &names {
+            Some(Ok(names)) => names.iter().any(is_acl),
+            _ => true,
+        };
+        let mut complete = labelled & self.keep_xattrs(names, events);
         if !self.target.is_link()
-            && let Err(errno) = self.set_final_mode(bits)
+            && let Err(errno) = self.set_final_mode(bits, may_have_acl)
         {
             events.warns(&self.failed("cannot preserve permissions", errno));
             complete &= !preserve.required && preserve.mode != ModeRule::Fresh;
@@ -170,13 +184,16 @@ impl Transfer<'_> {
         }
     }
 
-    fn keep_xattrs(&self, events: &mut dyn Events) -> bool {
+    fn keep_xattrs(
+        &self,
+        names: Option<io::Result<Vec<CString>>>,
+        events: &mut dyn Events,
+    ) -> bool {
         let effort = self.options.preserve.xattrs;
-        if effort == Xattrs::Leave {
-            return true;
-        }
+        let Some(names) = names else { return true };
         let with_label = self.options.preserve.label == Label::Leave;
-        let lost = xattr::copy(&self.source.holder(), &self.target.holder(), with_label);
+        let lost =
+            xattr::copy_listed(names, (&self.source.holder(), &self.target.holder()), with_label);
         for lost in &lost {
             let silent = match effort {
                 Xattrs::Leave | Xattrs::Try => self.options.data,
@@ -215,11 +232,11 @@ impl Transfer<'_> {
         }
     }
 
-    fn set_final_mode(&self, bits: u32) -> io::Result<()> {
+    fn set_final_mode(&self, bits: u32, may_have_acl: bool) -> io::Result<()> {
         match self.options.preserve.mode {
-            ModeRule::Keep => self.keep_mode(bits),
+            ModeRule::Keep => self.keep_mode(bits, may_have_acl),
             ModeRule::Fresh if self.created => {
-                drop_acl(&self.target.holder())?;
+                self.drop_acl()?;
                 let all = match kind(self.source_stat) {
                     FileType::Directory | FileType::Socket => 0o777,
                     _ => 0o666,
@@ -232,8 +249,11 @@ impl Transfer<'_> {
         }
     }
 
-    fn keep_mode(&self, bits: u32) -> io::Result<()> {
-        self.keep_access_list(bits)?;
+    fn keep_mode(&self, bits: u32, may_have_acl: bool) -> io::Result<()> {
+        match may_have_acl {
+            true => self.keep_access_list(bits)?,
+            false => self.drop_acl()?,
+        }
         if kind(self.source_stat) == FileType::Directory {
             self.keep_default_list()?;
         }
@@ -264,10 +284,17 @@ impl Transfer<'_> {
                     return Err(errno);
                 }
             }
-            Err(errno) if xattr::is_absence(errno) => drop_acl(&self.target.holder())?,
+            Err(errno) if xattr::is_absence(errno) => self.drop_acl()?,
             Err(errno) => return Err(errno),
         }
         Ok(())
+    }
+
+    fn drop_acl(&self) -> io::Result<()> {
+        match self.created && !self.may_inherit_acl {
+            true => Ok(()),
+            false => drop_acl(&self.target.holder()),
+        }
     }
 }
 

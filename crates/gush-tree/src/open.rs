@@ -48,9 +48,19 @@ fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error
 /// An open target.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
-    /// The stat of the old file; `None` for a new file.
-    pub(crate) existing: Option<Stat>,
+    pub(crate) stat: Stat,
+    pub(crate) is_new: bool,
 }
+
+impl Opened {
+    /// The stat of the old file; `None` for a new file.
+    pub(crate) fn existing(&self) -> Option<Stat> {
+        (!self.is_new).then_some(self.stat)
+    }
+}
+
+/// The flags of a target that [`target`] makes, unless a dangling link is followed.
+pub(crate) const NEW: OFlags = OFlags::RDWR.union(OFlags::CREATE).union(OFlags::EXCL);
 
 /// Opens the existing target, or creates it, as plain `cp` does. An existing target keeps its content until
 /// the engine begins to replace the content.
@@ -73,7 +83,10 @@ pub(crate) fn target(
             Err(errno) => return Err(cannot_write(job, errno)),
         }
     }
-    create(job, creation_mode).map(|fd| Opened { fd, existing: None })
+    let fd = create(job, creation_mode)?;
+    let stat = retry_on_intr(|| fs::fstat(&fd))
+        .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
+    Ok(Opened { fd, stat, is_new: true })
 }
 
 /// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would remove a
@@ -118,15 +131,16 @@ fn not_the_source(
     if !same_file(&stat, expected) {
         return Err(Error::refusal(shown, "skipped: it was replaced while being copied to"));
     }
-    Ok(Opened { fd, existing: Some(stat) })
+    Ok(Opened { fd, stat, is_new: false })
 }
 
 fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
-    let flags = OFlags::RDWR | OFlags::CREATE;
-    match job.target.open(flags | OFlags::EXCL, mode) {
+    match job.target.open(NEW, mode) {
         Ok(fd) => Ok(fd),
         Err(Errno::EXIST) if is_link(job) => match job.options.through_dangling {
-            true => job.target.open(flags, mode).map_err(|errno| cannot_create(job, errno)),
+            true => {
+                job.target.open(NEW - OFlags::EXCL, mode).map_err(|errno| cannot_create(job, errno))
+            }
             false => Err(dangling(job)),
         },
         Err(errno) => Err(cannot_create(job, errno)),

@@ -138,6 +138,7 @@ impl Parents {
                 target_shown: &waiting.shown,
                 target_stat: None,
                 created: false,
+                may_inherit_acl: true,
                 provisional_bits: 0,
             }
             .apply(events);

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use gush::Report;
+use gush::{Endpoint, Report};
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -58,6 +58,14 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     file.write_atomically(mode, events)
 }
 
+/// The target, as it was opened.
+struct Target<'a> {
+    fd: BorrowedFd<'a>,
+    stat: Stat,
+    /// The file was made under its name, and is empty.
+    is_just_made: bool,
+}
+
 struct File<'a> {
     job: &'a Job<'a>,
     source: BorrowedFd<'a>,
@@ -67,8 +75,10 @@ struct File<'a> {
 
 impl File<'_> {
     fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Copied, Error> {
-        let Opened { fd, existing } = opened;
-        let filled = self.fill(fd.as_fd(), events).map_err(|error| match &existing {
+        let existing = opened.existing();
+        let Opened { fd, stat, is_new } = opened;
+        let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
+        let filled = self.fill(&target, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
                 "the target holds the bytes read so far",
                 "with --atomic the old file stays",
@@ -89,7 +99,7 @@ impl File<'_> {
             _ => error,
         });
         let mut copied = filled?;
-        copied.complete = self.finish(fd.as_fd(), existing, events)?;
+        copied.complete = self.finish(&target, is_new, events)?;
         open::close(self.job, fd)?;
         if self.job.options.sync {
             open::sync_directory(self.job)?;
@@ -136,15 +146,20 @@ impl File<'_> {
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
         let staged =
             Staged::create(job.target, mode).map_err(|errno| open::cannot_replace(job, errno))?;
+        let look = || {
+            let stat = retry_on_intr(|| fs::fstat(staged.fd()))
+                .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
+            Ok(Target { fd: staged.fd(), stat, is_just_made: false })
+        };
         let mut copied =
-            self.fill(staged.fd(), events).map_err(|error| match error.is_unstable() {
+            self.fill(&look()?, events).map_err(|error| match error.is_unstable() {
                 true => error.adding("no copy was made", "copy it again"),
                 false => error,
             })?;
         if let Some(stat) = &inherited {
             self.inherit(staged.fd(), stat)?;
         }
-        copied.complete = self.finish(staged.fd(), inherited, events)?;
+        copied.complete = self.finish(&look()?, inherited.is_none(), events)?;
         // NFS reports failed writes at a close, which must not come after the rename. Without a descriptor to
         // spare, fsync reports them too.
         match rustix::io::fcntl_dupfd_cloexec(staged.fd(), 0) {
@@ -168,18 +183,20 @@ impl File<'_> {
     }
 
     /// Moves the data, verifies the target if asked to, and checks whether the source changed meanwhile.
-    fn fill(&self, target: BorrowedFd<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
+    fn fill(&self, target: &Target<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
         let job = self.job;
-        let mut copied = Copied { report: None, digest: None, complete: true, made: None };
-        if job.options.preserve.links {
-            copied.made = retry_on_intr(|| fs::fstat(target)).ok().map(|stat| FileId::of(&stat));
-        }
+        let made = Some(FileId::of(&target.stat));
+        let mut copied = Copied { report: None, digest: None, complete: true, made };
         if !job.options.data {
             return Ok(copied);
         }
-        let report = data::move_all(job, self.source, target, events)?;
-        let verified =
-            job.options.verify.then(|| data::verify(job, self.source, target, &report)).transpose();
+        let fds = (self.source, target.fd);
+        let report = data::move_all(job, fds, self.ends(target), events)?;
+        let verified = job
+            .options
+            .verify
+            .then(|| data::verify(job, self.source, target.fd, &report))
+            .transpose();
         let change = stable::change(job, self.source, &self.source_stat)?;
         match (verified, change) {
             (Err(error), Some(_)) => {
@@ -200,6 +217,16 @@ impl File<'_> {
         Ok(copied)
     }
 
+    /// Both ends, where all that the engine would ask is known: two files, one opened and the other made a moment ago.
+    fn ends<'t>(&'t self, target: &'t Target<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
+        if !(self.job.in_tree && target.is_just_made) {
+            return None;
+        }
+        let from = Endpoint::of_opened_file(&self.source, &self.source_stat, OFlags::RDONLY)?;
+        let to = Endpoint::of_opened_file(&target.fd, &target.stat, open::NEW)?;
+        Some((from, to))
+    }
+
     fn inherit(&self, target: BorrowedFd<'_>, old: &Stat) -> Result<(), Error> {
         retry_on_intr(|| fs::fstat(target))
             .and_then(|new| metadata::inherit(target, &self.job.target, old, &new))
@@ -210,33 +237,26 @@ impl File<'_> {
 
     fn finish(
         &self,
-        target: BorrowedFd<'_>,
-        existing: Option<Stat>,
+        target: &Target<'_>,
+        created: bool,
         events: &mut dyn Events,
     ) -> Result<bool, Error> {
         let job = self.job;
-        let preserve = &job.options.preserve;
-        let created = existing.is_none();
-        let target_stat = match preserve.owner {
-            true => retry_on_intr(|| fs::fstat(target)).map(Some),
-            false => Ok(None),
-        };
-        let target_stat =
-            target_stat.map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
         let transfer = Transfer {
             options: job.options,
             source: Handle::Open(self.source),
             source_stat: &self.source_stat,
             source_shown: job.source.shown,
-            target: Handle::Open(target),
+            target: Handle::Open(target.fd),
             target_shown: job.target.shown,
-            target_stat,
+            target_stat: Some(target.stat),
             created,
+            may_inherit_acl: job.may_inherit_acl,
             provisional_bits: if created { self.provisional } else { 0 },
         };
         let complete = transfer.apply(events);
         if job.options.sync {
-            sync(job, target)?;
+            sync(job, target.fd)?;
         }
         Ok(complete)
     }

@@ -104,7 +104,16 @@ pub(crate) struct Lost {
 
 /// Copies all attributes but those of the mode, and the label only if `with_label` is true.
 pub(crate) fn copy(source: &Holder<'_>, target: &Holder<'_>, with_label: bool) -> Vec<Lost> {
-    let names = match source.list() {
+    copy_listed(source.list(), (source, target), with_label)
+}
+
+/// As [`copy`], with the names that [`Holder::list`] found.
+pub(crate) fn copy_listed(
+    names: io::Result<Vec<CString>>,
+    (source, target): (&Holder<'_>, &Holder<'_>),
+    with_label: bool,
+) -> Vec<Lost> {
+    let names = match names {
         Ok(names) => names,
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Vec::new(),
         Err(errno) => return vec![Lost { name: None, errno, on_source: true }],

@@ -90,6 +90,54 @@ impl<'fd> Endpoint<'fd> {
         Self::of_borrowed(fd.as_fd())
     }
 
+    /// A regular file that the caller has just opened and looked at, without another call.
+    ///
+    /// `stat` is the answer of fstat(2) for this descriptor, and `flags` are those of open(2); the position is still 0. Of
+    /// any other file, `None`. Whoever tells something wrong gets a wrong copy.
+    ///
+    /// ```
+    /// use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
+    ///
+    /// let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    /// let file = openat(CWD, "/proc/self/exe", flags, Mode::empty())?;
+    /// let endpoint = gush::Endpoint::of_opened_file(&file, &fstat(&file)?, flags).unwrap();
+    /// assert_eq!(endpoint.kind(), gush::Kind::File);
+    /// assert_eq!(endpoint.size_bytes(), gush::Endpoint::of(&file)?.size_bytes());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn of_opened_file(fd: &'fd impl AsFd, stat: &Stat, flags: OFlags) -> Option<Self> {
+        let fd = fd.as_fd();
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        // The kernel makes up no file that a user creates.
+        let is_new = flags.contains(OFlags::CREATE | OFlags::EXCL);
+        let kind = match is_new || !is_pseudo(fd, stat) {
+            true => Kind::File,
+            false => Kind::Pseudo,
+        };
+        is_file.then(|| Self::told(fd, kind, (stat, flags), Some(0)))
+    }
+
+    fn told(
+        fd: BorrowedFd<'fd>,
+        kind: Kind,
+        (stat, flags): (&Stat, OFlags),
+        position: Option<u64>,
+    ) -> Self {
+        Self {
+            fd,
+            kind,
+            flags,
+            position,
+            size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            allocated_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+            block_bytes: u64::try_from(stat.st_blksize).unwrap_or(4096).max(1),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            is_memory: is_memory_device(FileType::from_raw_mode(stat.st_mode), stat),
+        }
+    }
+
     pub(crate) fn of_borrowed(fd: BorrowedFd<'fd>) -> io::Result<Self> {
         Self::look(fd).map_err(|(_, errno)| errno)
     }
@@ -109,22 +157,11 @@ impl<'fd> Endpoint<'fd> {
             _ => None,
         };
         let kind = kind_of(fd, file_type, &stat, position);
-        let size_bytes = match kind {
-            Kind::Block => block_device_bytes(fd, position).map_err(by(Call::Lseek))?,
-            _ => u64::try_from(stat.st_size).unwrap_or(0),
-        };
-        Ok(Self {
-            fd,
-            kind,
-            flags,
-            position,
-            size_bytes,
-            allocated_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
-            block_bytes: u64::try_from(stat.st_blksize).unwrap_or(4096).max(1),
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            is_memory: is_memory_device(file_type, &stat),
-        })
+        let mut endpoint = Self::told(fd, kind, (&stat, flags), position);
+        if kind == Kind::Block {
+            endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::Lseek))?;
+        }
+        Ok(endpoint)
     }
 
     /// As [`Endpoint::look`], and checks that bytes can be read from a source, or written to a target.

@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use rustix::fs::{self, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
@@ -17,7 +17,9 @@ use rustix::io::{self, Errno, retry_on_intr};
 use super::entering::Entered;
 use crate::error::Error;
 use crate::metadata::Handle;
+use crate::options::{ModeRule, Options};
 use crate::place::{FileId, Place};
+use crate::xattr;
 
 /// The descriptors of one directory on both sides.
 #[derive(Debug)]
@@ -126,6 +128,8 @@ pub(crate) struct Dir {
     is_listed: AtomicBool,
     /// Among the directories that rest.
     rests: AtomicBool,
+    /// Does the target give new files an access control list?
+    gives_acl: OnceLock<bool>,
     /// The listing, the batches of files given to other threads, and the subdirectories, as far as not yet complete.
     waits_for: AtomicUsize,
 }
@@ -178,6 +182,7 @@ impl Dir {
             held: Mutex::new(Some(Arc::new(pair))),
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
+            gives_acl: OnceLock::new(),
             waits_for: AtomicUsize::new(1),
         })
     }
@@ -311,6 +316,20 @@ impl Dir {
             dir = at.parent.as_deref();
         }
         false
+    }
+
+    /// Asks, once a directory, whether the target has a default access control list, if the options take lists away.
+    pub(crate) fn learn_acl(&self, pair: &Pair, options: &Options) {
+        if options.preserve.mode != ModeRule::Umask {
+            self.gives_acl.get_or_init(|| {
+                let list = pair.target_handle().holder().get(xattr::DEFAULT_ACL);
+                !matches!(list, Err(errno) if xattr::is_absence(errno))
+            });
+        }
+    }
+
+    pub(crate) fn may_give_acl(&self) -> bool {
+        self.gives_acl.get().copied().unwrap_or(true)
     }
 
     /// The names from the root to this directory.

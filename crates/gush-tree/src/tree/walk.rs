@@ -202,6 +202,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let walk = self.walk;
         let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
+        dir.learn_acl(pair, walk.common.options);
         let follow = walk.common.options.dereference != Dereference::Never;
         let result = match source.stat(follow) {
             Err(errno) => Err(Error::os(source.shown, "cannot stat", errno)),
@@ -455,6 +456,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             target_shown: shown,
             target_stat: Some(dir.target_stat),
             created: dir.is_new,
+            may_inherit_acl: true,
             provisional_bits: 0,
         }
         .apply(&mut events);

@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
+use crate::access;
 use crate::endpoint::{Endpoint, Kind};
 use crate::fault::Fault;
 use crate::port::Side;
@@ -19,6 +20,13 @@ impl<'a> Ends<'a> {
             source: Endpoint::look_as(source, Side::Source)?,
             target: Endpoint::look_as(target, Side::Target)?,
         })
+    }
+
+    /// Ends that the caller has looked at.
+    pub(super) fn told((source, target): (Endpoint<'a>, Endpoint<'a>)) -> Result<Self, Fault> {
+        access::check(&source, Side::Source)?;
+        access::check(&target, Side::Target)?;
+        Ok(Self { source, target })
     }
 
     pub(super) fn fd(&self, side: Side) -> BorrowedFd<'a> {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
 use crate::cancel::Cancel;
+use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
@@ -131,6 +132,8 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 pub struct Mover<'a> {
     source: BorrowedFd<'a>,
     target: BorrowedFd<'a>,
+    /// What the caller knows of both.
+    told: Option<(Endpoint<'a>, Endpoint<'a>)>,
     request: Request<'a>,
     observer: Option<Observer<'a>>,
 }
@@ -142,7 +145,29 @@ impl<'a> Mover<'a> {
     /// A move of everything from `source` to `target`, by the plan's choice.
     pub fn new(source: &'a impl AsFd, target: &'a impl AsFd) -> Self {
         let (source, target) = (source.as_fd(), target.as_fd());
-        Self { source, target, request: Request::default(), observer: None }
+        Self { source, target, told: None, request: Request::default(), observer: None }
+    }
+
+    /// As [`Mover::new`], for ends that the caller has looked at already, and whose state has not changed since.
+    ///
+    /// ```
+    /// use gush::{Endpoint, Mover};
+    /// let (source, target) = (std::fs::File::open("/proc/self/exe")?, tempfile::tempfile()?);
+    /// let (from, to) = (Endpoint::of(&source)?, Endpoint::of(&target)?);
+    /// let report = Mover::between(from, to).run()?;
+    /// assert_eq!(report.bytes, source.metadata()?.len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn between(source: Endpoint<'a>, target: Endpoint<'a>) -> Self {
+        let (source_fd, target_fd) = (source.fd(), target.fd());
+        Self {
+            source: source_fd,
+            target: target_fd,
+            told: Some((source, target)),
+            request: Request::default(),
+            observer: None,
+        }
     }
 
     /// The method to use; a named method is used or refused, never replaced.
@@ -422,13 +447,19 @@ impl<'a> Mover<'a> {
     /// of a named method; the observer's stop, or another thread's. The bytes taken from the source are delivered
     /// first, or counted in the error (invariant 1).
     pub fn run(self) -> Result<Report, Error> {
-        let Self { source, target, request, observer } = self;
+        let Self { source, target, told, request, observer } = self;
         // Somebody looks, or may end it: no call may hold the move.
         let is_watched = observer.is_some() || request.cancel.is_some();
-        let unheld = is_watched.then(|| Unheld::new(target));
+        // A file holds nobody.
+        let told = told.filter(|(_, target)| target.kind() == Kind::File);
+        let unheld = (is_watched && told.is_none()).then(|| Unheld::new(target));
         let target = unheld.as_ref().map_or(target, Unheld::target);
         let observer = observer.map(|observer| -> Observer<'_> { observer });
-        let mut ends = Ends::look(source, target).map_err(Error::failed)?;
+        let ends = match told {
+            Some(told) => Ends::told(told),
+            None => Ends::look(source, target),
+        };
+        let mut ends = ends.map_err(Error::failed)?;
         if is_watched {
             // Another watched move into the same socket sets the flag, and takes it back when it ends.
             ends.source = ends.source.without_nonblock();
