@@ -74,8 +74,8 @@ def told(pairs):
         print(f"{suite:8}  {len(own):8}  {verdicts['cannot-tell']:11}  {len(own) - verdicts['cannot-tell']:5}  "
               f"{decidable:9}  {width:9.1%}  {between:12.1%}")
     for pair in pairs:
-        print("margin {:.1%}; others took {:.1%} and {:.1%} of the processors' time".format(
-            pair["margin"], *pair["others"]))
+        print("margin {:.1%}, drift {:.1%}; others took {:.1%} and {:.1%} of the processors' time".format(
+            pair["margin"], pair["drift"], *pair["others"]))
     wrong = [case for case in cases if case["verdict"] != "cannot-tell"]
     for case in wrong:
         ratio = case["ratio"]

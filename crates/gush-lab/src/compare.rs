@@ -14,9 +14,11 @@ use crate::stats::{self, Estimate, Verdict};
 pub struct Comparison {
     /// The ids of both.
     pub runs: [String; 2],
-    /// Differences up to this part are left undecided: what was asked for, or as much as what `others` took
-    /// can have slowed one run down and not the other.
+    /// Differences up to this part count as none, as everywhere ([`stats::MARGIN`]), unless another part was asked for.
     pub margin: f64,
+    /// By which part a whole run may differ from the next without a cause in any case: what `others` took, and what the
+    /// neighbours of a virtual machine do. Beyond the margin, differences up to this part are left undecided.
+    pub drift: f64,
     /// The part of the processors' time that others took while each was made; 0 where nobody looked.
     pub others: [f64; 2],
     /// What differs between the two machines; what only one of them has is left out.
@@ -70,8 +72,8 @@ pub struct Compared {
     pub verdict: Verdict,
 }
 
-/// Compares `after` with `before`; differences up to the part `margin` are left undecided, and larger ones
-/// where others were at work while a run was made.
+/// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond what
+/// moves whole runs.
 ///
 /// ```
 /// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
@@ -86,15 +88,18 @@ pub struct Compared {
 ///         .collect(),
 ///     ..Run::default()
 /// };
-/// let found = compare::runs(&run(2.0), &run(4.0), 0.05);
+/// let found = compare::runs(&run(2.0), &run(4.0), None);
 /// assert_eq!(found.cases[0].verdict, Verdict::Faster);
 /// assert!((found.cases[0].ratio.value - 2.0).abs() < 0.1);
 /// ```
 #[must_use]
-pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
+pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (first, second) = (figures::cases(before), figures::cases(after));
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
-    let margin = margin.max(slowing(others[0].max(others[1])));
+    let usual_drift = if margin.is_none() && is_virtual(before, after) { NEIGHBOURS } else { 0.0 };
+    let drift = usual_drift.max(slowing(others[0].max(others[1])));
+    let margin = margin.unwrap_or(stats::MARGIN);
+    let undecided = (1.0 + margin) * (1.0 + drift) - 1.0;
     let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
@@ -107,7 +112,7 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
             unlike.push(Unlike { suite, case, differences });
             continue;
         }
-        if let Some(one) = compared(one, other, margin) {
+        if let Some(one) = compared(one, other, undecided) {
             undescribed += usize::from(told.is_none() != retold.is_none());
             cases.push(one);
         }
@@ -118,6 +123,7 @@ pub fn runs(before: &Run, after: &Run, margin: f64) -> Comparison {
     Comparison {
         runs: [before.id.clone(), after.id.clone()],
         margin,
+        drift,
         others,
         differences: differences(before, after),
         alone: [alone(&first, &second), alone(&second, &first)],
@@ -147,16 +153,15 @@ fn retold_otherwise(
         .collect()
 }
 
-/// The margin of two runs that nobody has set one for: 5 %, and 10 % on a virtual machine.
-///
-/// A machine's neighbours take turns at its caches, its memory and its clock, and no counter of the guest
-/// tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with 10 % where it was measured,
-/// and 6 % with 5 % (`bench/agree.py`).
-#[must_use]
-pub fn usual_margin(before: &Run, after: &Run) -> f64 {
-    let is_virtual =
-        |run: &Run| run.machine.facts.get("virtualisation").is_some_and(|kind| kind != "none");
-    if is_virtual(before) || is_virtual(after) { 0.10 } else { 0.05 }
+/// By which part the neighbours of a virtual machine move a whole run: they take turns at its caches, its memory and its clock,
+/// and no counter of the guest tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with such a part
+/// beside the margin where it was measured, and 6 % without (`bench/agree.py`).
+const NEIGHBOURS: f64 = 0.05;
+
+fn is_virtual(before: &Run, after: &Run) -> bool {
+    [before, after]
+        .iter()
+        .any(|run| run.machine.facts.get("virtualisation").is_some_and(|kind| kind != "none"))
 }
 
 /// By how much a case may be slowed down if others take this part of the processors' time, all of it from it.
@@ -222,14 +227,19 @@ mod tests {
         let here = run(4.0, None);
         let mut guest = here.clone();
         guest.machine.facts.insert("virtualisation".into(), "KVM".into());
-        assert_eq!(usual_margin(&here, &here), 0.05);
-        assert_eq!(usual_margin(&here, &guest), 0.10);
+        let both = |other: &Run, margin| {
+            let Comparison { margin, drift, .. } = runs(&here, other, margin);
+            (margin, drift)
+        };
+        assert_eq!(both(&here, None), (stats::MARGIN, 0.0));
+        assert_eq!(both(&guest, None), (stats::MARGIN, NEIGHBOURS));
+        assert_eq!(both(&guest, Some(0.01)), (0.01, 0.0), "who names a margin has it");
     }
 
     #[test]
     fn what_others_can_have_done_is_left_undecided() {
         let verdict =
-            |speed, others| runs(&run(4.0, Some(0.01)), &run(speed, others), 0.05).cases[0].verdict;
+            |speed, others| runs(&run(4.0, Some(0.01)), &run(speed, others), None).cases[0].verdict;
         assert_eq!(verdict(3.0, Some(0.02)), Verdict::Slower);
         assert_eq!(verdict(3.0, None), Verdict::Slower);
         assert_eq!(
@@ -248,22 +258,22 @@ mod tests {
                 bytes.map(|bytes| Described::new("memory", "copy-1").with("bytes", bytes));
             Run { cases: described.into_iter().collect(), ..run(4.0, None) }
         };
-        let same = runs(&told(Some(1)), &told(Some(1)), 0.05);
+        let same = runs(&told(Some(1)), &told(Some(1)), None);
         assert_eq!((same.cases.len(), same.unlike.len(), same.undescribed), (1, 0, 0));
-        let other = runs(&told(Some(1)), &told(Some(2)), 0.05);
+        let other = runs(&told(Some(1)), &told(Some(2)), None);
         assert_eq!((other.cases.len(), other.alone), (0, [0, 0]));
         let values = ["1", "2"].map(str::to_owned);
         assert_eq!(other.unlike[0].differences, [Difference { fact: "bytes".into(), values }]);
-        let unknown = runs(&told(None), &told(Some(2)), 0.05);
+        let unknown = runs(&told(None), &told(Some(2)), None);
         assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
-        let older = runs(&told(None), &told(None), 0.05);
+        let older = runs(&told(None), &told(None), None);
         assert_eq!((older.cases.len(), older.undescribed), (1, 0));
     }
 
     #[test]
     fn another_build_is_told() {
         let built = |build: &str| Run { build: build.into(), ..run(4.0, None) };
-        assert_eq!(runs(&built("a1"), &built("b2"), 0.05).differences[0].fact, "build");
-        assert!(runs(&built(""), &built("b2"), 0.05).differences.is_empty());
+        assert_eq!(runs(&built("a1"), &built("b2"), None).differences[0].fact, "build");
+        assert!(runs(&built(""), &built("b2"), None).differences.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{one, runs};
-use gush_lab::model::{Attachment, Described, Failure, Run, Sample, Warning};
+use gush_lab::model::{Attachment, Described, Failure, Measured, Run, Sample, Warning};
 use gush_lab::report;
 
 /// Without the files inside the page, which are tested by themselves.
@@ -313,4 +313,35 @@ fn a_full_disk_leaves_the_older_report() {
     report::write(&[], &path).unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("No run was given"));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn the_largest_gain_is_told_by_rounds_that_did_not_choose_it() {
+    let said = |lucky: [f64; 9]| {
+        let cases = [("measure", [1.0; 9]), ("lucky", lucky), ("steady", [2.0; 9])];
+        let samples = cases.iter().flat_map(|(case, speeds)| {
+            (1..).zip(speeds).map(|(round, &speed)| Sample {
+                suite: "pipe".into(),
+                case: (*case).into(),
+                round,
+                measured: Measured { gib_per_s: Some(speed), ..Measured::default() },
+            })
+        });
+        let described = ["measure", "lucky", "steady"];
+        let run = Run {
+            id: "one".into(),
+            cases: described.map(|case| Described::new("pipe", case).against("measure")).to_vec(),
+            samples: samples.collect(),
+            ..Run::default()
+        };
+        gush_lab::report::conclusions(&[run]).remove(0).replace('\u{a0}', " ")
+    };
+    let fell = said([9.0, 9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
+    assert!(fell.contains("steady does 2.00 GiB/s, 2.00 times"), "{fell}");
+    assert!(fell.contains("confirmed by rounds that did not choose it"), "{fell}");
+    let held = said([9.0, 9.0, 9.0, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0]);
+    assert!(
+        held.contains("lucky does 3.00 GiB/s, 3.00 times"),
+        "not the nine times of the first: {held}"
+    );
 }

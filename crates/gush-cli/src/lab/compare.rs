@@ -18,8 +18,8 @@ use crate::talk::{Talker, os_text};
 #[command(
     max_term_width = 100,
     after_help = "A run is an id, the start of an id, last, or last~1 for the run before.\n\
-                  A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin, which is as \
-                  wide as other programs on the machine can have made the difference."
+                  A verdict needs 5 samples a side, and an interval of the ratio wholly beyond the margin, and beyond \
+                  what other programs on the machine can have made of the difference."
 )]
 pub struct Options {
     /// The run to compare with [default: the one before the judged one with the same suites, on the same machine]
@@ -28,7 +28,7 @@ pub struct Options {
     /// The run to judge [default: the last one that has samples]
     #[arg(value_name = "RUN")]
     second: Option<String>,
-    /// Leave differences up to so many percent undecided [default: 5; 10 on a virtual machine]
+    /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
     /// Print as JSON
@@ -76,8 +76,7 @@ fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError
         }
     };
     let (first, second) = (store.run(&first)?, store.run(&second)?);
-    let margin = options.margin.unwrap_or_else(|| compare::usual_margin(&first, &second));
-    Ok(compare::runs(&first, &second, margin))
+    Ok(compare::runs(&first, &second, options.margin))
 }
 
 /// The newest run with samples, and the newest before it, unless `first` is named, of the same machine with a suite in common.
@@ -111,7 +110,7 @@ const DISTURBING: f64 = 0.05;
 const MANY: usize = 10;
 
 fn table(comparison: &Comparison) -> String {
-    let Comparison { runs, margin, others, differences, cases, unlike, undescribed, alone } =
+    let Comparison { runs, margin, drift, others, differences, cases, unlike, undescribed, alone } =
         comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
     for difference in differences {
@@ -143,8 +142,12 @@ fn table(comparison: &Comparison) -> String {
         );
     }
     let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
+    let drift = match drift * 100.0 {
+        0.0 => String::new(),
+        drift => format!(", and {drift:.0} % more, by which whole runs differ here"),
+    };
     text += &format!(
-        "{} faster, {} slower, {} cannot tell (differences up to {:.0} % are left undecided)\n",
+        "{} faster, {} slower, {} cannot tell (differences up to {:.0} %{drift} are left undecided)\n",
         count(Verdict::Faster),
         count(Verdict::Slower),
         count(Verdict::CannotTell),

@@ -40,7 +40,7 @@ pub use file::{Aim, Block, CaseFile};
 pub use pace::{Pace, Paced};
 pub use parameter::{Parameter, Values};
 pub use place::Input;
-pub use standing::{MARGIN, Standing, of as standings, regressions, sentences};
+pub use standing::{Standing, of as standings, regressions, sentences};
 pub use start::{Shell, found, needs_shell};
 
 use contender::{Contender, Expected, Ring, Sides};

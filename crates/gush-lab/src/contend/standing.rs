@@ -3,11 +3,7 @@
 use serde_json::Value;
 
 use crate::model::{Described, Failure, Measured, Sample};
-use crate::stats::{self, Estimate, FEWEST_SAMPLES, Summary, Verdict};
-
-/// Differences up to this part count as none between contenders that took turns in the same rounds. Two runs at different
-/// times may differ by more without a cause ([`stats::MARGIN`]).
-pub const MARGIN: f64 = 0.01;
+use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Summary, Verdict};
 
 /// A contender's samples, summed up.
 #[derive(Clone, Debug)]
@@ -135,41 +131,53 @@ fn standing(label: &str, samples: &[&Sample], failure: Option<&Failure>) -> Opti
 
 /// How many times as fast `of` is as `to`, from the rounds that both have.
 pub(super) fn times(of: &Standing, to: &Standing) -> Option<Estimate> {
-    let pairs: Vec<(f64, f64)> = of
-        .rounds
-        .iter()
-        .filter_map(|&(round, own)| {
-            let (_, other) = to.rounds.iter().find(|(at, _)| *at == round)?;
-            Some((*other, own))
-        })
-        .collect();
-    stats::paired_ratio(&pairs)
+    stats::paired_ratio(&pairs(of, to, 0))
 }
 
-/// The number of rounds that both have.
-fn common(one: &Standing, other: &Standing) -> usize {
-    one.rounds.iter().filter(|(round, _)| other.rounds.iter().any(|(at, _)| at == round)).count()
-}
-
-/// Who is in: measured to the end.
-fn unfailed(standings: &[Standing]) -> impl Iterator<Item = &Standing> {
-    standings.iter().filter(|standing| standing.failure.is_none())
+/// The seconds of both in each round after the round `after` that both have: the slower one's first.
+fn pairs(of: &Standing, to: &Standing, after: u32) -> Vec<(f64, f64)> {
+    let own = of.rounds.iter().filter(|(round, _)| *round > after);
+    own.filter_map(|&(round, own)| {
+        let (_, other) = to.rounds.iter().find(|(at, _)| *at == round)?;
+        Some((*other, own))
+    })
+    .collect()
 }
 
 /// The fastest beside each of the others, as sentences, the fastest of these first. A contender that failed, or whose
-/// output is wrong, is never the fastest.
+/// output is wrong, is never the fastest. The fastest of three or more is chosen by the first rounds, and judged by the others.
 #[must_use]
 pub fn sentences(standings: &[Standing]) -> Vec<String> {
-    let mut ranked: Vec<&Standing> = unfailed(standings).collect();
-    ranked.sort_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value));
-    let Some((fastest, others)) = ranked.split_first() else { return Vec::new() };
-    others.iter().filter_map(|other| sentence(fastest, other)).collect()
+    let unfailed: Vec<&Standing> = standings.iter().filter(|one| one.failure.is_none()).collect();
+    let rounds = unfailed.iter().map(|one| one.rounds.len()).min().unwrap_or(0);
+    let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
+    let last = choosing.and_then(|choosing| unfailed[0].rounds.get(choosing - 1));
+    let last_choosing = last.map_or(0, |&(round, _)| round);
+    let seconds = |one: &Standing| -> f64 {
+        let chosen =
+            one.rounds.iter().filter(|(round, _)| last.is_none() || *round <= last_choosing);
+        let seconds: Vec<f64> = chosen.map(|&(_, seconds)| seconds).collect();
+        Summary::of(&seconds).map_or(f64::INFINITY, |summary| summary.median)
+    };
+    let by_seconds = |one: &&&Standing, other: &&&Standing| seconds(one).total_cmp(&seconds(other));
+    let Some(&fastest) = unfailed.iter().min_by(by_seconds) else { return Vec::new() };
+    let mut others: Vec<&Standing> =
+        unfailed.into_iter().filter(|one| one.label != fastest.label).collect();
+    others.sort_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value));
+    let said = others.iter().filter_map(|other| sentence(fastest, other, last_choosing));
+    let how = choosing.map(|choosing| {
+        format!(
+            "{} was chosen by the first {choosing} rounds, and is judged by the others",
+            fastest.label
+        )
+    });
+    said.chain(how).collect()
 }
 
-fn sentence(fastest: &Standing, other: &Standing) -> Option<String> {
-    let ratio = times(fastest, other)?;
-    let Estimate { value, low, high } = ratio;
-    let rounds = common(fastest, other);
+fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {
+    let pairs = pairs(fastest, other, after);
+    let ratio = stats::paired_ratio(&pairs)?;
+    let (Estimate { value, low, high }, rounds) = (ratio, pairs.len());
     let (fast, slow) = (&fastest.label, &other.label);
     if rounds < FEWEST_SAMPLES {
         return Some(format!(
@@ -180,8 +188,16 @@ fn sentence(fastest: &Standing, other: &Standing) -> Option<String> {
         Verdict::Faster => {
             format!("{fast} is {value:.2} times as fast as {slow} (95 %: {low:.2} … {high:.2})")
         }
-        _ => format!(
-            "{fast} and {slow}: no difference can be told ({value:.2} times as fast, 95 %: {low:.2} … {high:.2})"
+        Verdict::Slower => format!(
+            "{slow} is {:.2} times as fast as {fast} (95 %: {:.2} … {:.2}), although {fast} was faster at first",
+            value.recip(),
+            high.recip(),
+            low.recip()
+        ),
+        Verdict::CannotTell => format!(
+            "{fast} and {slow}: no difference can be told ({value:.2} times as fast, 95 %: {low:.2} … {high:.2}; up \
+             to {:.0} % count as none)",
+            MARGIN * 100.0
         ),
     })
 }
@@ -191,7 +207,7 @@ fn sentence(fastest: &Standing, other: &Standing) -> Option<String> {
 pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
     let Some((first, others)) = standings.split_first() else { return Vec::new() };
     let is_slower = |other: &&Standing| {
-        let rounds = common(first, other);
+        let rounds = pairs(first, other, 0).len();
         Verdict::of(other.times_first.as_ref(), rounds, margin) == Verdict::Slower
     };
     others.iter().filter(is_slower).collect()
@@ -235,6 +251,34 @@ pub(super) mod tests {
         let said = sentences(&of("run", &[], &all, &[failure("fast")]));
         assert_eq!(said.len(), 1, "{said:?}");
         assert!(said[0].contains("no difference can be told") && !said[0].contains("fast and"));
+    }
+
+    #[test]
+    fn the_fastest_of_many_is_judged_by_rounds_that_did_not_choose_it() {
+        // Lucky in the first three rounds of nine, and as fast as the others afterwards.
+        let lucky = [0.5, 0.5, 0.5, 1.0, 1.01, 0.99, 1.0, 1.0, 1.0];
+        let steady = [1.0, 1.01, 0.99, 1.0, 1.0, 1.0, 1.01, 0.99, 1.0];
+        let all = [samples("a", &steady), samples("b", &steady), samples("lucky", &lucky)].concat();
+        let said = sentences(&of("run", &[], &all, &[]));
+        assert_eq!(said.len(), 3, "{said:?}");
+        assert!(said[0].starts_with("lucky and a: no difference can be told"), "{said:?}");
+        assert!(said[1].starts_with("lucky and b: no difference can be told"), "{said:?}");
+        assert_eq!(said[2], "lucky was chosen by the first 3 rounds, and is judged by the others");
+        let late = [0.9, 0.9, 0.9, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0];
+        let all = [samples("a", &steady), samples("b", &steady), samples("late", &late)].concat();
+        let said = sentences(&of("run", &[], &all, &[]));
+        assert!(said[0].starts_with("a is 2.00 times as fast as late"), "{said:?}");
+    }
+
+    #[test]
+    fn small_differences_are_none_by_the_margin_of_tables_and_pages() {
+        let faster = |part: f64| FAST.map(|seconds| seconds / (1.0 + part));
+        let said = |part: f64| {
+            let all = [samples("a", &FAST), samples("b", &faster(part))].concat();
+            sentences(&of("run", &[], &all, &[])).remove(0)
+        };
+        assert!(said(MARGIN - 0.01).contains("no difference can be told"));
+        assert!(said(MARGIN + 0.03).starts_with("b is 1.08 times as fast as a"), "{}", said(0.08));
     }
 
     #[test]

@@ -159,11 +159,29 @@ impl<'a> Case<'a> {
 
     /// The case that this one is measured against, and how many times as fast it is, where the two can be told apart.
     pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<Times>)> {
-        let baseline = suite.case(self.described.baseline.as_deref()?)?;
-        let paired = figures::paired(&self.samples, &baseline.samples, |one| one.gib_per_s)?;
-        let (stats::Estimate { value, low, high }, verdict) = paired;
-        let told = verdict != stats::Verdict::CannotTell;
-        Some((baseline, told.then_some(Times { low, value, high })))
+        let baseline = self.baseline(suite)?;
+        let (times, verdict) = self.paired(baseline, |_| true)?;
+        Some((baseline, Some(times).filter(|_| verdict != stats::Verdict::CannotTell)))
+    }
+
+    /// The case that this one is measured against.
+    pub fn baseline<'s>(&self, suite: &'s Suite<'a>) -> Option<&'s Self> {
+        suite.case(self.described.baseline.as_deref()?)
+    }
+
+    /// How many times as fast as `baseline` it is in the rounds that are wanted, and whether that can be told.
+    pub fn paired(
+        &self,
+        baseline: &Self,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Option<(Times, stats::Verdict)> {
+        let of = |samples: &[&'a Sample]| -> Vec<&'a Sample> {
+            samples.iter().copied().filter(|sample| is_wanted(sample.round)).collect()
+        };
+        let (own, other) = (of(&self.samples), of(&baseline.samples));
+        let (ratio, verdict) = figures::paired(&own, &other, |one| one.gib_per_s)?;
+        let stats::Estimate { value, low, high } = ratio;
+        Some((Times { low, value, high }, verdict))
     }
 
     /// In GiB/s.

@@ -11,6 +11,19 @@ pub use bootstrap::{CONFIDENCE, Estimate, RESAMPLES, median, paired_ratio, ratio
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
+/// How many of so many rounds choose a winner, so that the others judge the winner by samples that had no part in the choice:
+/// the best of many owes a part of its place to luck. None where too few rounds would be left to judge.
+///
+/// ```
+/// use gush_lab::stats::choosing_rounds;
+/// assert_eq!([5, 6, 9, 30].map(choosing_rounds), [None, Some(1), Some(3), Some(10)]);
+/// ```
+#[must_use]
+pub fn choosing_rounds(rounds: usize) -> Option<usize> {
+    let most = rounds.checked_sub(FEWEST_SAMPLES).filter(|&most| most > 0)?;
+    Some((rounds / 3).min(most))
+}
+
 /// Median and range of some samples.
 ///
 /// ```

@@ -8,8 +8,8 @@ use super::Estimate;
 
 /// With fewer samples a side, no interval is trusted: the widest that there is would be 88 % sure.
 pub const FEWEST_SAMPLES: usize = 5;
-/// Differences up to this part of the whole are not told from chance: the same program run again later
-/// on the same machine differs by so much without any cause in it.
+/// Differences up to this part of the whole count as none: in tables, on the page, beside other commands and between runs.
+/// The same program again on the same machine differs by so much without any cause in it.
 pub const MARGIN: f64 = 0.05;
 
 /// Is one faster than another?

@@ -191,9 +191,12 @@ struct Gained<'s, 'a> {
     baseline: &'s Case<'a>,
     speed: &'s Estimate,
     times: crate::report::estimate::Times,
+    /// Other rounds chose it than those that tell of it.
+    is_confirmed: bool,
 }
 
-/// The one with the most gain among `cases`; those that are not sound, or all others.
+/// The one with the most gain among `cases`; those that are not sound, or all others. The first rounds choose, and the others
+/// tell: what was chosen for its figures owes a part of them to luck.
 fn most_gained<'s, 'a>(
     taken: &'s Suite<'a>,
     cases: impl Iterator<Item = &'s Case<'a>>,
@@ -203,19 +206,27 @@ fn most_gained<'s, 'a>(
         Some(false) => case.is("sound") == Some(false),
         _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
     };
-    cases
-        .filter(is_wanted)
-        .filter_map(|case| {
-            let (baseline, times) = case.against(taken)?;
-            let times = times.filter(|times| times.value > 1.0)?;
-            Some(Gained { case, baseline, speed: case.speed()?, times })
-        })
-        .max_by(|a, b| a.times.value.total_cmp(&b.times.value))
+    let mut candidates: Vec<(&Case<'a>, &Case<'a>)> =
+        cases.filter(is_wanted).filter_map(|case| Some((case, case.baseline(taken)?))).collect();
+    let rounds = candidates.iter().map(|(case, _)| case.samples.len()).min()?;
+    let choosing = stats::choosing_rounds(rounds).filter(|_| candidates.len() > 1);
+    let choosing = choosing.and_then(|rounds| u32::try_from(rounds).ok());
+    let gain = |(case, baseline): &(&Case<'_>, &Case<'_>)| {
+        let chosen = case.paired(baseline, |round| choosing.is_none_or(|last| round <= last));
+        chosen.map_or(0.0, |(times, _)| times.value)
+    };
+    candidates.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
+    candidates.into_iter().find_map(|(case, baseline)| {
+        let judged = case.paired(baseline, |round| choosing.is_none_or(|last| round > last))?;
+        let (times, _) = Some(judged).filter(|(_, verdict)| *verdict == stats::Verdict::Faster)?;
+        let is_confirmed = choosing.is_some();
+        Some(Gained { case, baseline, speed: case.speed()?, times, is_confirmed })
+    })
 }
 
 impl Gained<'_, '_> {
     fn told(&self) -> String {
-        let Self { case, baseline, speed, times } = self;
+        let Self { case, baseline, speed, times, is_confirmed } = self;
         let does = match case.described.does.as_str() {
             "" => String::new(),
             does => format!(" ({})", does.replace(['`', '*'], "")),
@@ -227,8 +238,10 @@ impl Gained<'_, '_> {
             }
             _ => String::new(),
         };
+        let confirmed =
+            if *is_confirmed { ", confirmed by rounds that did not choose it" } else { "" };
         format!(
-            "{}{does} does **{}** GiB/s, {} what {} does{beside}.",
+            "{}{does} does **{}** GiB/s, {} what {} does{beside}{confirmed}.",
             code(case.name),
             figure(speed.median),
             times_between(*times),
