@@ -41,6 +41,10 @@ pub trait Events: Send {
     /// An existing target was removed to make room.
     fn removed(&mut self, _target: &Path) {}
 
+    /// The source of a tree lacks this entry of the target, which was removed ([`mirror`](crate::Options::mirror)), or could
+    /// not be.
+    fn mirrored(&mut self, _target: &Path, _result: &Result<(), Error>) {}
+
     /// An optional step failed: the user gets a message, and the copy goes on.
     fn warns(&mut self, _warning: &Error) {}
 

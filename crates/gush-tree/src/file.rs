@@ -280,6 +280,9 @@ impl Common<'_> {
         events.starts(source.shown, target.shown, room.backup.as_deref());
         job.existing = room.existing;
         job.displaces = room.displaces;
+        if options.dry_run {
+            return Ok(self.imagine(&job, dir));
+        }
         let turn = self.copied.turn(options, &source_stat, (dir, &target));
         let result = match &turn {
             Turn::Again(earlier) => {
@@ -294,6 +297,26 @@ impl Common<'_> {
         });
         let result = self.ended(result, (&room, made_before), (&job, dir), turn, events);
         result.map(|done| Done { backup: room.backup, ..done })
+    }
+
+    /// The outcome of a copy that a dry run does not make.
+    fn imagine(&self, job: &Job<'_>, dir: Option<&Arc<Dir>>) -> Done {
+        let target = &job.target;
+        let action = match job.options.make {
+            Make::SymbolicLink => Action::SymbolicLinked,
+            Make::HardLink => Action::HardLinked,
+            Make::Copy if job.options.reads(kind(&job.source_stat)) => Action::Copied,
+            Make::Copy if kind(&job.source_stat) == FileType::Symlink => Action::SymbolicLinked,
+            Make::Copy => Action::Recreated,
+        };
+        match self.copied.turn(job.options, &job.source_stat, (dir, target)) {
+            Turn::Again(_) => return Done::new(Action::HardLinked),
+            Turn::First(claim) => {
+                claim.made(Earlier::at(dir, target, FileId::of(&job.source_stat), false));
+            }
+            Turn::Alone => {}
+        }
+        Done::new(action)
     }
 
     /// Remembers a copy that is whole, and puts the backup of any other back.
@@ -355,6 +378,7 @@ impl Common<'_> {
                 skipped
             }
             Turn::Again(earlier) if earlier.file == FileId::of(existing) => skipped,
+            Turn::Again(_) if job.options.dry_run => Ok(Done::new(Action::HardLinked)),
             Turn::Again(earlier) => {
                 links::again(job, &earlier).map(|()| Done::new(Action::HardLinked))
             }

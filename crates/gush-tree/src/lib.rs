@@ -40,6 +40,7 @@ mod destination;
 mod error;
 mod events;
 mod file;
+mod filter;
 mod links;
 mod metadata;
 mod new_directory;
@@ -63,6 +64,7 @@ pub use destination::{Destination, Naming, NamingError, strip_trailing_slashes};
 pub use error::Error;
 pub use events::{Events, Question};
 pub use file::{Action, Copier, Done};
+pub use filter::Filter;
 pub use options::{
     Dereference, Label, Make, ModeRule, Moving, Options, Preserve, Reflink, Specials, Update,
     Xattrs,

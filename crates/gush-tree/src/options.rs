@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rustix::fs::FileType;
 
 use crate::backup::Backup;
+use crate::filter::Filter;
 
 /// All options of a copy; the default is `cp SRC DST`.
 ///
@@ -57,6 +58,17 @@ pub struct Options {
     pub keep_directory_symlink: bool,
     /// In a tree, write through no symbolic link that leads out of the tree copied to.
     pub confine: bool,
+    /// Leave out entries of a tree by name.
+    pub filter: Option<Filter>,
+    /// Leave out what the `.gitignore` files of a tree name.
+    pub gitignore: bool,
+    /// Remove from the target of a tree what the source lacks. What [`filter`](Self::filter) and
+    /// [`gitignore`](Self::gitignore) leave out stays.
+    pub mirror: bool,
+    /// Only tell what would be done.
+    pub dry_run: bool,
+    /// End a tree at the first entry that fails.
+    pub stop_at_error: bool,
     /// How the engine moves the bytes.
     pub moving: Moving,
 }
@@ -83,6 +95,11 @@ impl Default for Options {
             one_file_system: false,
             keep_directory_symlink: false,
             confine: true,
+            filter: None,
+            gitignore: false,
+            mirror: false,
+            dry_run: false,
+            stop_at_error: false,
             moving: Moving::default(),
         }
     }
@@ -168,6 +185,10 @@ pub enum Update {
     NoneFail,
     /// Targets older than the source.
     Older,
+    /// Targets of another kind or size than the source, or with another modification time.
+    Changed,
+    /// Targets of another kind or size than the source, or with other bytes.
+    Different,
 }
 
 /// The metadata to keep.

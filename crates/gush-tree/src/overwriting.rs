@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Access, AtFlags, FileType, Stat};
+use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
@@ -22,7 +22,7 @@ pub(crate) enum Fate {
     Copied(Room),
     /// The source is skipped.
     Skipped,
-    /// The source is skipped because this target is newer (`-u`): it counts as the source's copy.
+    /// The source is skipped because this target is newer or the same (`--update`): it counts as the source's copy.
     Newer(Stat),
 }
 
@@ -75,7 +75,7 @@ impl Look<'_> {
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
     pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let looks_at_link = self.looks_at_link();
-        if is_new && !looks_at_link {
+        if is_new && (!looks_at_link || self.options.dry_run) {
             return Ok(Fate::Copied(Room::default()));
         }
         match self.existing(looks_at_link)? {
@@ -123,10 +123,21 @@ impl Look<'_> {
             Update::Older if !is_older(options, existing, source_stat) => {
                 return Ok(Fate::Newer(*existing));
             }
-            Update::Older | Update::All => {}
+            Update::Changed if is_unchanged(options, existing, source_stat) => {
+                return Ok(Fate::Newer(*existing));
+            }
+            Update::Different if self.has_same_bytes(existing)? => {
+                return Ok(Fate::Newer(*existing));
+            }
+            Update::Older | Update::Changed | Update::Different | Update::All => {}
         }
         if options.ask && !self.may_replace(existing, events) {
             return Err(Error::declined(target.shown));
+        }
+        let has_gone = options.mirror && options.dry_run && self.made_before.is_none();
+        if has_gone && kind(existing) == FileType::Directory {
+            // The mirror would have removed it.
+            return Ok(Fate::Copied(Room::default()));
         }
         if kind(existing) == FileType::Directory {
             return both(format!("cannot overwrite directory {to} with non-directory {from}"));
@@ -135,6 +146,9 @@ impl Look<'_> {
             return both(format!("will not overwrite just-created {to} with {from}"));
         }
         let mut room = Room { existing: Some(*existing), ..Room::default() };
+        if options.dry_run {
+            return Ok(Fate::Copied(room));
+        }
         if let Some(backup) = &options.backup {
             if backup.would_destroy(&target, &source, source_stat) {
                 return both(format!("backing up {to} might destroy source; {from} not copied"));
@@ -163,6 +177,35 @@ impl Look<'_> {
             }
         }
         Ok(Fate::Copied(room))
+    }
+
+    /// Compares two regular files, or two symbolic links.
+    fn has_same_bytes(&self, existing: &Stat) -> Result<bool, Error> {
+        let Self { source, source_stat, target, .. } = *self;
+        if kind(existing) != kind(source_stat) || existing.st_size != source_stat.st_size {
+            return Ok(false);
+        }
+        let open = |place: &Place<'_>| {
+            place
+                .open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
+                .map_err(|errno| Error::os(place.shown, "cannot open for comparison", errno))
+        };
+        match kind(existing) {
+            FileType::RegularFile => {
+                let (from, to) = (open(&source)?, open(&target)?);
+                gush::first_difference(&from, &to)
+                    .map(|difference| difference.is_none())
+                    .map_err(|error| Error::engine(source.shown, &error))
+            }
+            FileType::Symlink => {
+                let text = |place: &Place<'_>| {
+                    retry_on_intr(|| fs::readlinkat(place.dir, place.name, Vec::new()))
+                        .map_err(|errno| Error::os(place.shown, "cannot read symbolic link", errno))
+                };
+                Ok(text(&source)? == text(&target)?)
+            }
+            _ => Ok(false),
+        }
     }
 
     /// Is the target removed first, so that the copy reaches no other name of the old file and does not pass
@@ -199,6 +242,16 @@ impl Look<'_> {
 
 fn shown_beside(target: &Place<'_>, name: &Path) -> PathBuf {
     target.shown.with_file_name(name.file_name().unwrap_or_default())
+}
+
+/// Has the target the kind, the size and the modification time of the source?
+fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
+    let has_size = kind(source) == FileType::RegularFile;
+    kind(target) == kind(source)
+        && (!has_size || target.st_size == source.st_size)
+        && !is_older(options, target, source)
+        && target.st_mtime == source.st_mtime
+        && (target.st_mtime_nsec <= source.st_mtime_nsec)
 }
 
 /// Is the target's content older? If a coarser file system cut the target's time, the source's time is cut

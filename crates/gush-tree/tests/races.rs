@@ -111,6 +111,7 @@ fn options(turn: u64) -> Options {
     options.remove_first = turn % 4 == 1;
     options.force = turn % 4 == 2;
     options.atomic = turn % 8 == 3;
+    options.mirror = turn % 5 == 4;
     if turn.is_multiple_of(2) {
         options.preserve.mode = ModeRule::Keep;
         options.preserve.owner = true;

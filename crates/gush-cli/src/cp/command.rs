@@ -9,8 +9,11 @@ const AFTER_HELP: &str = "\
 ATTR_LIST is a comma-separated list of mode (permissions and access control lists), ownership, \
 timestamps, links, context, xattr and all.
 
-Of a tree everything is copied: there is no option to leave entries out by name, to delete what the source lacks, or to \
-go on with an interrupted copy.
+PATTERN reads as a line of .gitignore, from SOURCE on: '*.o' fits in every directory, '/target' in SOURCE alone, 'cache/' fits \
+directories, '**' any number of them. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
+copied. An excluded directory is left out with all that is in it. SOURCE itself is always copied.
+
+There is no option to go on with an interrupted copy.
 
 Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
 
@@ -79,6 +82,8 @@ pub fn command(as_name: &str) -> Command {
         .arg(operands())
         .next_help_heading("Sources and targets")
         .args(placement())
+        .next_help_heading("Trees")
+        .args(trees())
         .next_help_heading("Existing targets")
         .args(replacement())
         .next_help_heading("Metadata")
@@ -158,6 +163,31 @@ fn placement() -> Vec<Arg> {
     ]
 }
 
+fn trees() -> Vec<Arg> {
+    vec![
+        value("exclude", "PATTERN", "Leave out entries of a tree that fit").action(ArgAction::Append),
+        value("include", "PATTERN", "Copy entries that fit, whatever a later --exclude says")
+            .action(ArgAction::Append),
+        value(
+            "filter-from",
+            "FILE",
+            "Read rules from FILE: '- PATTERN' (or PATTERN) excludes, '+ PATTERN' includes, '#' begins a comment",
+        )
+        .action(ArgAction::Append),
+        flag("gitignore", "Leave out what the .gitignore files of the tree name"),
+        flag(
+            "delete",
+            "Remove from the target's tree what SOURCE lacks, and what is a directory on one side alone. What the \
+             filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused",
+        ),
+        value(
+            "on-error",
+            "WHEN",
+            "After an entry that cannot be copied continue (as without this option) or stop; at the end, list all failures",
+        ),
+    ]
+}
+
 fn replacement() -> Vec<Arg> {
     vec![
         flag("force", "Remove a target that cannot be opened, and try again").short('f'),
@@ -167,9 +197,11 @@ fn replacement() -> Vec<Arg> {
             "update",
             "WHEN",
             "older",
-            "Replace all, none, none-fail (and fail), or only targets older than SOURCE [-u: older]",
+            "Replace all, none, none-fail (and fail), or only targets older than SOURCE, or changed: of another size or \
+             modification time [-u: older]",
         )
         .short('u'),
+        flag("checksum", "Replace only targets with other bytes; both sides are read"),
         flag("remove-destination", "Remove each existing target before opening it"),
         optional("backup", "CONTROL", "", "Keep each existing target under another name").short('b'),
         value("suffix", "SUFFIX", "End the names of simple backups in SUFFIX").short('S'),
@@ -235,6 +267,10 @@ fn moving() -> Vec<Arg> {
 
 fn telling() -> Vec<Arg> {
     vec![
+        flag(
+            "dry-run",
+            "Tell what would be copied and removed, as -v or --json, and change nothing",
+        ),
         flag("verbose", "Tell of each copy").short('v'),
         flag("debug", "Tell how each file is copied, as GNU cp does; implies -v"),
         flag("explain", "Tell on standard error which methods were picked and refused, and why"),

@@ -17,6 +17,9 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     target_bytes: Option<String>,
     action: &'static str,
+    /// Nothing was done.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
     bytes: u64,
     hole_bytes: u64,
     /// `null` for the entries of a tree.
@@ -35,6 +38,30 @@ pub struct Record {
     backup: Option<String>,
     warnings: Vec<String>,
     error: Option<Failure>,
+}
+
+/// The record of an entry that the source of a mirror lacks.
+#[derive(Debug, Serialize)]
+pub struct Removed {
+    target: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_bytes: Option<String>,
+    action: &'static str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+    error: Option<Failure>,
+}
+
+impl Removed {
+    pub fn new(target: &Path, dry_run: bool, result: &Result<(), Error>) -> Self {
+        Self {
+            target: target.to_string_lossy().into_owned(),
+            target_bytes: bytes_if_odd(target),
+            action: if result.is_ok() { "removed" } else { "failed" },
+            dry_run,
+            error: result.as_ref().err().map(Failure::new),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -79,6 +106,7 @@ impl Record {
             target: target.to_string_lossy().into_owned(),
             target_bytes: bytes_if_odd(target),
             action: "failed",
+            dry_run: false,
             bytes: 0,
             hole_bytes: 0,
             seconds,

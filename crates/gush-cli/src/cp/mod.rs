@@ -159,7 +159,7 @@ fn into_directory(
         let shown = path.join(name);
         let target = Place::below(dir, name, &shown);
         all_well &= timed((source, &shown), teller, |teller| {
-            let parents = match settings.naming.parents {
+            let parents = match settings.naming.parents && !options.dry_run {
                 true => Parents::make(options, (dir, path), source, name, teller)?,
                 false => Parents::default(),
             };
@@ -170,6 +170,9 @@ fn into_directory(
                 done
             })
         });
+        if options.stop_at_error && !all_well {
+            break;
+        }
     }
     all_well
 }

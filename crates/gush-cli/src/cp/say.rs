@@ -7,7 +7,7 @@ use std::path::Path;
 use gush::{Control, Holes, MethodName, Progress, Report};
 use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
 
-use super::json::Record;
+use super::json::{Record, Removed};
 use super::progress;
 use super::settings::{Settings, Telling};
 use crate::talk::{Talker, os_text, write_line};
@@ -22,6 +22,8 @@ pub struct Teller<'a> {
     display: progress::Display,
     /// The warnings of the present file, for its JSON record.
     warnings: Vec<String>,
+    /// What could not be copied, if all of it is to be listed at the end.
+    failures: Vec<String>,
     /// Standard output failed: the copies go on, and the exit status tells.
     out_failed: bool,
 }
@@ -36,6 +38,7 @@ impl<'a> Teller<'a> {
             telling,
             display: progress::Display::new(telling.progress, talker),
             warnings: Vec::new(),
+            failures: Vec::new(),
             out_failed: false,
         }
     }
@@ -52,8 +55,7 @@ impl<'a> Teller<'a> {
         if let Err(error) = result
             && !error.is_declined()
         {
-            self.display.give_way();
-            self.talker.say(error);
+            self.failed(error);
         }
         if let Ok(done) = result {
             if self.telling.debug && done.action == gush_tree::Action::Skipped {
@@ -65,7 +67,8 @@ impl<'a> Teller<'a> {
         }
         if self.telling.json {
             let warnings = std::mem::take(&mut self.warnings);
-            let record = Record::new((source, target), seconds, warnings, result);
+            let mut record = Record::new((source, target), seconds, warnings, result);
+            record.dry_run = self.telling.dry_run;
             let text = serde_json::to_string(&record);
             self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
         }
@@ -75,7 +78,20 @@ impl<'a> Teller<'a> {
     /// `true` if all lines could be written.
     pub fn finish(mut self) -> bool {
         self.display.finish();
+        if !self.failures.is_empty() {
+            let plural = if self.failures.len() == 1 { "" } else { "s" };
+            self.talker.say(format_args!("{} failure{plural} in all:", self.failures.len()));
+            self.failures.iter().for_each(|failure| self.talker.say(failure));
+        }
         !self.out_failed
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.display.give_way();
+        self.talker.say(error);
+        if self.telling.lists_failures {
+            self.failures.push(error.to_string());
+        }
     }
 
     fn explain(&mut self, source: &Path, report: &Report, done: &Done) {
@@ -150,6 +166,21 @@ impl Events for Teller<'_> {
     fn removed(&mut self, target: &Path) {
         if self.telling.verbose {
             self.line(format_args!("removed {}", quote::always(target)));
+        }
+    }
+
+    fn mirrored(&mut self, target: &Path, result: &Result<(), Error>) {
+        match result {
+            Ok(()) if self.telling.verbose => {
+                self.line(format_args!("removed {}", quote::always(target)));
+            }
+            Ok(()) => {}
+            Err(error) => self.failed(error),
+        }
+        if self.telling.json {
+            let record = Removed::new(target, self.telling.dry_run, result);
+            let text = serde_json::to_string(&record);
+            self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
         }
     }
 

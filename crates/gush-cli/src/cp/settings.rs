@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use gush::{Advice, Choice, Holes, Kernel, MethodName, Rate, Space, Tuning};
 use gush_tree::{
-    Backup, BackupControl, Dereference, Make, Moving, Naming, Options, Preserve, Reflink, Specials,
-    Update, quote,
+    Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
+    Specials, Update, quote,
 };
 
 use super::attributes::Attributes;
@@ -32,6 +32,9 @@ pub struct Settings {
 #[derive(Clone, Debug)]
 pub struct Telling {
     pub verbose: bool,
+    pub dry_run: bool,
+    /// Tell of all failures again at the end.
+    pub lists_failures: bool,
     pub debug: bool,
     pub explain: bool,
     pub json: bool,
@@ -110,6 +113,13 @@ impl Settings {
         options.keep_directory_symlink = words.has("keep-directory-symlink");
         options.confine = !words.has("no-confine");
         options.moving = moving(words)?;
+        options.filter = filter(words)?;
+        options.gitignore = words.has("gitignore");
+        options.mirror = words.has("delete");
+        options.dry_run = words.has("dry-run");
+        let on_errors = [("continue", false), ("stop", true)];
+        options.stop_at_error = choose(words, "on-error", false, &on_errors)?;
+        refuse_contradictions(&options, words)?;
         Ok(Self {
             options,
             naming: naming(words)?,
@@ -118,6 +128,65 @@ impl Settings {
             telling: telling(words)?,
             warnings,
         })
+    }
+}
+
+/// Options that need each other, or that would destroy what the user did not mean.
+fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
+    let of_trees = [
+        ("--exclude, --include and --filter-from", options.filter.is_some()),
+        ("--gitignore", options.gitignore),
+        ("--delete", options.mirror),
+    ];
+    if let Some((names, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
+    {
+        return Err(format!("{names} concern trees: -r copies trees"));
+    }
+    if options.dry_run && options.ask {
+        return Err("--dry-run asks nothing: it excludes -i".into());
+    }
+    if !options.mirror {
+        return Ok(());
+    }
+    let excluded = [
+        ("--backup: what is removed has no backup", options.backup.is_some()),
+        ("--parents", words.has("parents")),
+        ("-l and -s", options.make != Make::Copy),
+        ("--attributes-only", !options.data),
+    ];
+    if let Some((names, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
+        return Err(format!("--delete excludes {names}"));
+    }
+    match words.texts("operands").count() - usize::from(words.text("target-directory").is_none()) {
+        0 | 1 => Ok(()),
+        _ => Err("--delete takes one SOURCE: what another one copied would be removed".into()),
+    }
+}
+
+/// The rules in the order of the command line.
+fn filter(words: &Words) -> Result<Option<Filter>, String> {
+    let mut rules: Vec<(usize, Vec<(bool, String)>)> = Vec::new();
+    for (name, includes) in [("exclude", false), ("include", true)] {
+        for (place, text) in words.placed(name) {
+            let pattern = text.to_str().ok_or_else(|| {
+                format!("invalid --{name} {}: not valid UTF-8", quote::always(Path::new(text)))
+            })?;
+            rules.push((place, vec![(includes, pattern.to_owned())]));
+        }
+    }
+    for (place, path) in words.placed("filter-from") {
+        let failed = |error: std::io::Error| {
+            let why = crate::talk::os_text(&error);
+            format!("--filter-from {}: {why}", quote::if_needed(Path::new(path)))
+        };
+        let file = std::fs::File::open(path).map_err(failed)?;
+        rules.push((place, Filter::read_lines(std::io::BufReader::new(file)).map_err(failed)?));
+    }
+    rules.sort_by_key(|(place, _)| *place);
+    let rules: Vec<_> = rules.into_iter().flat_map(|(_, rules)| rules).collect();
+    match rules.is_empty() {
+        true => Ok(None),
+        false => Filter::new(&rules).map(Some).map_err(|why| format!("invalid pattern {why}")),
     }
 }
 
@@ -136,8 +205,11 @@ fn naming(words: &Words) -> Result<Naming, String> {
 
 fn telling(words: &Words) -> Result<Telling, String> {
     let debug = words.has("debug");
+    let dry_run = words.has("dry-run");
     Ok(Telling {
-        verbose: debug || words.has("verbose"),
+        verbose: debug || words.has("verbose") || (dry_run && !words.has("json")),
+        dry_run,
+        lists_failures: words.text("on-error").is_some(),
         debug,
         explain: words.has("explain"),
         json: words.has("json"),
@@ -164,8 +236,15 @@ fn replacing(words: &Words) -> Result<(Update, bool), String> {
         ("none", Update::None),
         ("none-fail", Update::NoneFail),
         ("older", Update::Older),
+        ("changed", Update::Changed),
     ];
-    let update = choose(words, "update", Update::All, &table)?;
+    let mut update = choose(words, "update", Update::All, &table)?;
+    if words.has("checksum") {
+        if !matches!(update, Update::All | Update::Changed) || words.has("no-clobber") {
+            return Err("--checksum decides what is replaced: it excludes -u and -n".into());
+        }
+        update = Update::Different;
+    }
     let (keep, ask) = (words.place_of("no-clobber"), words.place_of("interactive"));
     Ok(if keep > ask { (Update::None, false) } else { (update, ask.is_some()) })
 }

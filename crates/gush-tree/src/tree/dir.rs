@@ -16,6 +16,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 
 use super::entering::Entered;
 use crate::error::Error;
+use crate::filter::GitIgnored;
 use crate::metadata::Handle;
 use crate::options::{ModeRule, Options};
 use crate::place::{FileId, Place};
@@ -79,6 +80,12 @@ pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool
     }
 }
 
+/// What stands for a directory that a dry run does not make: no name is below, so a call for one would fail.
+pub(crate) fn nowhere() -> io::Result<OwnedFd> {
+    let place = Path::new("/dev/null");
+    Place::here(place).open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
+}
+
 /// Opens the directory that was `expected`, or fails with ESTALE.
 fn again(
     above: BorrowedFd<'_>,
@@ -123,6 +130,9 @@ pub(crate) struct Dir {
     pub(crate) is_new: bool,
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
+    /// A dry run made nothing.
+    is_imagined: bool,
+    ignored: OnceLock<Option<Arc<GitIgnored>>>,
     held: Mutex<Option<Arc<Pair>>>,
     /// Other descriptors would start the listing anew.
     is_listed: AtomicBool,
@@ -151,6 +161,7 @@ pub(crate) struct Start {
     pub(crate) is_new: bool,
     pub(crate) restore_bits: Option<u32>,
     pub(crate) follows: Follows,
+    pub(crate) is_imagined: bool,
 }
 
 impl Start {
@@ -159,17 +170,29 @@ impl Start {
         name: OsString,
         source_stat: Stat,
         entered: Entered,
+        is_dry: bool,
     ) -> Self {
         let Entered { pair, target_stat, is_new, restore_bits, follows } = entered;
-        Self { parent, name, pair, source_stat, target_stat, is_new, restore_bits, follows }
+        Self {
+            parent,
+            name,
+            pair,
+            source_stat,
+            target_stat,
+            is_new,
+            restore_bits,
+            follows,
+            is_imagined: is_dry && is_new,
+        }
     }
 }
 
 impl Dir {
     /// A directory that waits for its listing.
     pub(crate) fn start(start: Start) -> Arc<Self> {
-        let Start { parent, name, pair, source_stat, target_stat, is_new, restore_bits, follows } =
-            start;
+        let Start { parent, name, pair, source_stat, target_stat, is_new, .. } = start;
+        let (restore_bits, follows, is_imagined) =
+            (start.restore_bits, start.follows, start.is_imagined);
         Arc::new(Self {
             depth: parent.as_ref().map_or(0, |parent| parent.depth + 1),
             parent,
@@ -179,6 +202,8 @@ impl Dir {
             is_new,
             restore_bits,
             follows,
+            is_imagined,
+            ignored: OnceLock::new(),
             held: Mutex::new(Some(Arc::new(pair))),
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
@@ -246,10 +271,11 @@ impl Dir {
 
     fn reopen(&self, above: &Pair) -> io::Result<Pair> {
         let Self { name, follows, .. } = self;
-        Ok(Pair::new(
-            again(above.source(), name, follows.source, &self.source_stat)?,
-            again(above.target(), name, follows.target, &self.target_stat)?,
-        ))
+        let target = match self.is_imagined {
+            true => (nowhere()?, false),
+            false => again(above.target(), name, follows.target, &self.target_stat)?,
+        };
+        Ok(Pair::new(again(above.source(), name, follows.source, &self.source_stat)?, target))
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -263,10 +289,11 @@ impl Dir {
     /// ESTALE if `..` is another directory.
     pub(crate) fn reopen_from(&self, below: &Pair) -> io::Result<Pair> {
         let up = OsStr::new("..");
-        Ok(Pair::new(
-            again(below.source(), up, false, &self.source_stat)?,
-            again(below.target(), up, false, &self.target_stat)?,
-        ))
+        let target = match self.is_imagined {
+            true => (nowhere()?, false),
+            false => again(below.target(), up, false, &self.target_stat)?,
+        };
+        Ok(Pair::new(again(below.source(), up, false, &self.source_stat)?, target))
     }
 
     pub(crate) fn is_listed(&self) {
@@ -316,6 +343,24 @@ impl Dir {
             dir = at.parent.as_deref();
         }
         false
+    }
+
+    /// Reads the `.gitignore` of the source. `path_bytes` is the length of the path from the root.
+    pub(crate) fn learn_ignored(
+        &self,
+        pair: &Pair,
+        (shown, path_bytes): (&Path, usize),
+    ) -> Result<(), Error> {
+        let above = self.parent.as_ref().and_then(|parent| parent.ignored.get()?.as_ref());
+        let ignored = GitIgnored::read(above, pair.source(), (shown, path_bytes))?;
+        let _ = self.ignored.set(ignored);
+        Ok(())
+    }
+
+    /// Does a `.gitignore`, here or above, leave the entry out?
+    pub(crate) fn ignores(&self, path: &Path, is_directory: bool) -> bool {
+        let ignored = self.ignored.get().and_then(Option::as_ref);
+        ignored.is_some_and(|ignored| ignored.excludes(path, is_directory))
     }
 
     /// Asks, once a directory, whether the target has a default access control list, if the options take lists away.

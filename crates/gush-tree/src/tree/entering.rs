@@ -55,6 +55,18 @@ impl Entrance<'_> {
         let mut follows =
             Follows { source: self.options.dereference != Dereference::Never, target: false };
         let Existing::Directory { stat: target_stat, is_link } = existing else {
+            if self.options.dry_run {
+                events.starts(self.source.shown, self.target.shown, None);
+                let fd = dir::nowhere()
+                    .map_err(|errno| Error::os(self.target.shown, "cannot look ahead", errno))?;
+                return Ok(Entered {
+                    pair: Pair::new(source, (fd, false)),
+                    target_stat: *self.source_stat,
+                    is_new: true,
+                    restore_bits: None,
+                    follows,
+                });
+            }
             // The name of a directory to be made may end in a slash, behind which a link would be followed.
             let target = Place { name: strip_trailing_slashes(self.target.name), ..self.target };
             let preserve = &self.options.preserve;
@@ -126,6 +138,11 @@ impl Entrance<'_> {
                 return Ok(Existing::Itself);
             }
             return both(format!("{from} and {to} are the same file"));
+        }
+        // The mirror has removed it, or would have.
+        let gave_way = self.options.mirror && self.options.dry_run;
+        if gave_way && kind(&stat) != FileType::Directory {
+            return Ok(Existing::Nothing);
         }
         if kind(&stat) != FileType::Directory {
             return both(format!("cannot overwrite non-directory {to} with directory {from}"));

@@ -45,6 +45,10 @@ impl Events for &Listener<'_> {
         self.lock().removed(target);
     }
 
+    fn mirrored(&mut self, target: &Path, result: &Result<(), Error>) {
+        self.lock().mirrored(target, result);
+    }
+
     fn warns(&mut self, warning: &Error) {
         self.lock().warns(warning);
     }

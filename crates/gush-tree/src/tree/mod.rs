@@ -9,14 +9,17 @@ mod budget;
 pub(crate) mod dir;
 mod entering;
 mod listener;
+mod mirror;
 mod queue;
 mod shown;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::Stat;
+use rustix::fs::{self, Mode, Stat};
+use rustix::io::retry_on_intr;
 
 pub(crate) use dir::Dir;
 use dir::Start;
@@ -27,6 +30,7 @@ use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Common, Done};
 use crate::metadata::umask;
+use crate::new_directory::DIRECTORY;
 use crate::open;
 use crate::options::{Dereference, Options};
 use crate::place::{FileId, Place};
@@ -90,11 +94,14 @@ pub(crate) fn copy(
     if !operands.remember(options, (&source, source_stat), &target, events)? {
         return Ok(Done::new(Action::Skipped));
     }
+    if options.mirror {
+        refuse_mirror_around_source(source, source_stat, &existing, &target)?;
+    }
     let entered = entrance.enter(&existing, umask, events)?;
     events.enters_tree(source.shown, target.shown);
     operands.targets.insert(FileId::of(&entered.target_stat));
     let name = strip_trailing_slashes(target.name);
-    let root = Dir::start(Start::of(None, name.into(), *source_stat, entered));
+    let root = Dir::start(Start::of(None, name.into(), *source_stat, entered, options.dry_run));
     // Below, only -L follows links.
     let mut below = options.clone();
     if below.dereference == Dereference::Named {
@@ -103,8 +110,35 @@ pub(crate) fn copy(
     let common = Common { options: &below, ..*common };
     let complete =
         walk::Walk::new(&common, operands, root, (source.shown, target.shown), events).run();
-    if options.sync {
+    if options.sync && !options.dry_run {
         open::sync_parent(&target)?;
     }
     Ok(Done { complete, ..Done::new(Action::Directory) })
+}
+
+/// Refuses to remove what a source lacks from a target that the source is in.
+fn refuse_mirror_around_source(
+    source: Place<'_>,
+    source_stat: &Stat,
+    existing: &Existing,
+    target: &Place<'_>,
+) -> Result<(), Error> {
+    let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(()) };
+    let failed = |errno| Error::os(source.shown, "cannot look at the directories above", errno);
+    let mut at = source.open(DIRECTORY, Mode::empty()).map_err(failed)?;
+    let mut here = FileId::of(source_stat);
+    loop {
+        if here == FileId::of(target_stat) {
+            let (from, to) = (quote::always(source.shown), quote::always(target.shown));
+            let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
+            return Err(Error::about_both(source.shown, text));
+        }
+        let up = Place::below(at.as_fd(), Path::new(".."), source.shown);
+        let up = up.open(DIRECTORY, Mode::empty()).map_err(failed)?;
+        let above = FileId::of(&retry_on_intr(|| fs::fstat(&up)).map_err(failed)?);
+        if above == here {
+            return Ok(());
+        }
+        (at, here) = (up, above);
+    }
 }

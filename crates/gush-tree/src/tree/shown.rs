@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The root as the user wrote it, and the names below.
+#[derive(Clone)]
 pub(crate) struct Shown {
     bytes: Vec<u8>,
     root_bytes: usize,

@@ -18,6 +18,7 @@ use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, Start};
 use super::entering::{Entrance, Existing};
 use super::listener::Listener;
+use super::mirror::Mirror;
 use super::queue::{Queue, Task};
 use super::shown::Shown;
 use super::{Operands, twice};
@@ -48,6 +49,8 @@ pub(crate) struct Walk<'a> {
     umask: OnceLock<u32>,
     is_incomplete: AtomicBool,
     has_told_of_circle: AtomicBool,
+    /// An entry failed, and the user wants no more of them.
+    is_stopped: AtomicBool,
 }
 
 impl<'a> Walk<'a> {
@@ -79,6 +82,7 @@ impl<'a> Walk<'a> {
             umask: OnceLock::new(),
             is_incomplete: AtomicBool::new(false),
             has_told_of_circle: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
         }
     }
 
@@ -121,6 +125,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn work(mut self) {
         while let Some((task, _busy)) = self.walk.queue.take() {
             match task {
+                // A directory already made gets its attributes all the same.
+                Task::List(dir, _) | Task::Files(dir, _) | Task::Directories(dir, _)
+                    if self.is_stopped() =>
+                {
+                    self.one_done(dir);
+                }
                 Task::List(dir, pair) => self.list(dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
@@ -145,6 +155,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
         let mut part = Part::default();
         let walk = self.walk;
+        self.go_to(&dir);
+        if pair.is_none()
+            && let Err(error) = self.prepare(&dir)
+        {
+            dir.is_listed();
+            self.failed(error);
+            return self.one_done(dir);
+        }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
             let (in_batches, to_the_end) = (walk.most_threads > 1, walk.budget.is_short());
             let end = part.read(&pair, &mut self.listed, in_batches, to_the_end)?;
@@ -182,11 +200,66 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
+    /// What is to be done before a directory is listed: which names are left out, and what goes from the target.
+    fn prepare(&mut self, dir: &Arc<Dir>) -> Result<(), Error> {
+        let walk = self.walk;
+        let options = walk.common.options;
+        if !(options.gitignore || options.mirror) {
+            return Ok(());
+        }
+        // The listing tells why.
+        let Ok(pair) = self.pair(dir) else { return Ok(()) };
+        if options.gitignore && pair.is_readable {
+            let path_bytes = self.source.below_root().as_os_str().len();
+            dir.learn_ignored(&pair, (self.source.path(), path_bytes))?;
+        }
+        if options.mirror && pair.is_readable && !dir.is_new {
+            let mirror = Mirror {
+                pair: &pair,
+                device: dir.target_stat.st_dev,
+                follow: options.dereference != Dereference::Never,
+                keeps_links: options.keep_directory_symlink,
+                is_dry: options.dry_run,
+                is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
+            };
+            let mut target = self.target.clone();
+            mirror.run(&mut target, |path, result| {
+                if result.is_err() {
+                    self.note_failure();
+                }
+                let mut events = &walk.listener;
+                events.mirrored(path, &result);
+            });
+        }
+        Ok(())
+    }
+
+    /// Is an entry left out by its name?
+    fn leaves_out(&self, dir: &Dir, path: &Path, is_directory: bool) -> bool {
+        let filter = self.walk.common.options.filter.as_ref();
+        filter.is_some_and(|filter| filter.excludes(path, is_directory))
+            || dir.ignores(path, is_directory)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.walk.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn note_failure(&self) {
+        self.walk.is_incomplete.store(true, Ordering::Relaxed);
+        if self.walk.common.options.stop_at_error {
+            self.walk.is_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn files(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         self.go_to(&dir);
         match self.pair(&dir) {
             Ok(pair) => {
                 while let Some(name) = batch.take() {
+                    if self.is_stopped() {
+                        break;
+                    }
                     let name = name.to_owned();
                     self.file(&dir, &pair, &name, &mut batch);
                 }
@@ -211,6 +284,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 one.add(name.as_encoded_bytes());
                 dir.waits_for_more(1);
                 self.give(Task::Directories(Arc::clone(dir), one));
+                self.back_to(before);
+                return;
+            }
+            Ok(_) if self.leaves_out(dir, self.source.below_root(), false) => {
                 self.back_to(before);
                 return;
             }
@@ -240,6 +317,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         self.go_to(&dir);
         let before = (self.source.push(&name), self.target.push(&name));
+        if self.leaves_out(&dir, self.source.below_root(), true) {
+            self.back_to(before);
+            return self.one_done(dir);
+        }
         let entered = match self.pair(&dir) {
             Ok(pair) => self.with_descriptors(|| self.enter(&dir, &pair, &name)),
             Err(errno) => Err(dir.lost(self.source.path(), errno)),
@@ -286,7 +367,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let mut events = &walk.listener;
         let entered = entrance.enter(&existing, || walk.umask(), &mut events)?;
-        Ok(Some(Dir::start(Start::of(Some(Arc::clone(dir)), name.into(), stat, entered))))
+        let start = Start::of(Some(Arc::clone(dir)), name.into(), stat, entered, options.dry_run);
+        Ok(Some(Dir::start(start)))
     }
 
     /// Leaves out a directory that this command copies to, which is told once a tree.
@@ -388,7 +470,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Tells of the entry whose paths are set.
     fn ended(&self, result: &Result<Done, Error>) {
         if !result.as_ref().is_ok_and(|done| done.complete) {
-            self.walk.is_incomplete.store(true, Ordering::Relaxed);
+            self.note_failure();
         }
         self.walk.listener.entry_ended(self.source.path(), self.target.path(), result);
     }
@@ -432,6 +514,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
+        if options.dry_run {
+            return true;
+        }
         let shown = self.target.path();
         let mut events = &walk.listener;
         let pair = match pair {

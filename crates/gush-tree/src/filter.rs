@@ -1,0 +1,150 @@
+//! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore` files.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::place::Place;
+
+/// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry is copied.
+///
+/// A pattern reads as in a `.gitignore` file, from the tree's root: `*.o` fits in every directory, `/target` in the root
+/// alone, `cache/` fits directories only, and `**` any number of directories. The whole of an excluded directory is left
+/// out, and no rule brings a part of it back.
+///
+/// ```
+/// use std::path::Path;
+/// use gush_tree::Filter;
+///
+/// let filter = Filter::new(&[(false, "/target".into()), (true, "keep.o".into()), (false, "*.o".into())])?;
+/// assert!(filter.excludes(Path::new("target"), true));
+/// assert!(!filter.excludes(Path::new("src/target"), true));
+/// assert!(filter.excludes(Path::new("src/main.o"), false));
+/// assert!(!filter.excludes(Path::new("src/keep.o"), false));
+/// # Ok::<(), String>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Filter {
+    rules: Arc<Gitignore>,
+}
+
+impl Filter {
+    /// Reads rules: `true` includes, `false` excludes.
+    ///
+    /// # Errors
+    /// The first pattern that cannot be read, and why.
+    pub fn new(rules: &[(bool, String)]) -> Result<Self, String> {
+        let mut builder = GitignoreBuilder::new("");
+        // There the last line that fits decides.
+        for (includes, pattern) in rules.iter().rev() {
+            let sign = if *includes { "!" } else { "" };
+            let is_comment = !includes && (pattern.starts_with('#') || pattern.starts_with('!'));
+            let escape = if is_comment { "\\" } else { "" };
+            let line = format!("{sign}{escape}{pattern}");
+            builder.add_line(None, &line).map_err(|error| format!("{pattern}: {error}"))?;
+        }
+        let rules = builder.build().map_err(|error| error.to_string())?;
+        Ok(Self { rules: Arc::new(rules) })
+    }
+
+    /// Reads the lines of a file: `- PATTERN` or `PATTERN` excludes, `+ PATTERN` includes, `#` begins a comment.
+    ///
+    /// ```
+    /// let rules = gush_tree::Filter::read_lines("# sources\n+ *.c\n- *.o\n\ntmp/\n".as_bytes()).unwrap();
+    /// let expected = [(true, "*.c"), (false, "*.o"), (false, "tmp/")];
+    /// assert_eq!(rules, expected.map(|(includes, pattern)| (includes, pattern.to_owned())));
+    /// ```
+    ///
+    /// # Errors
+    /// Of the reader, also where a line is not valid UTF-8.
+    pub fn read_lines(lines: impl BufRead) -> std::io::Result<Vec<(bool, String)>> {
+        let mut rules = Vec::new();
+        for line in lines.lines() {
+            let line = line?;
+            match line.split_at_checked(2) {
+                _ if line.trim().is_empty() || line.starts_with('#') => {}
+                Some(("+ ", pattern)) => rules.push((true, pattern.to_owned())),
+                Some(("- ", pattern)) => rules.push((false, pattern.to_owned())),
+                _ => rules.push((false, line)),
+            }
+        }
+        Ok(rules)
+    }
+
+    /// Is the entry left out? `path` starts from the tree's root.
+    #[must_use]
+    pub fn excludes(&self, path: &Path, is_directory: bool) -> bool {
+        self.rules.matched(path, is_directory).is_ignore()
+    }
+}
+
+/// The `.gitignore` files from the tree's root to one directory.
+#[derive(Debug)]
+pub(crate) struct GitIgnored {
+    above: Option<Arc<GitIgnored>>,
+    /// The length of the directory's path from the root.
+    path_bytes: usize,
+    rules: Gitignore,
+}
+
+impl GitIgnored {
+    /// Reads the `.gitignore` of a directory whose path from the root has so many bytes. As git: a symbolic link is not
+    /// followed, and a line that cannot be read is passed over.
+    ///
+    /// # Errors
+    /// If the file is there and cannot be read: nobody knows what it leaves out.
+    pub(crate) fn read(
+        above: Option<&Arc<Self>>,
+        dir: BorrowedFd<'_>,
+        (shown, path_bytes): (&Path, usize),
+    ) -> Result<Option<Arc<Self>>, Error> {
+        const NAME: &str = ".gitignore";
+        let shown = shown.join(NAME);
+        let failed = |errno| Error::os(&shown, "cannot read", errno);
+        let place = Place::below(dir, Path::new(NAME), &shown);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match place.open(flags, Mode::empty()) {
+            Ok(fd) => File::from(fd),
+            Err(Errno::NOENT | Errno::LOOP) => return Ok(above.cloned()),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let is_file = file.metadata().is_ok_and(|about| about.is_file());
+        if !is_file {
+            return Ok(above.cloned());
+        }
+        let mut builder = GitignoreBuilder::new("");
+        for line in BufReader::new(file).split(b'\n') {
+            let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
+            let _ = builder.add_line(None, &String::from_utf8_lossy(&line));
+        }
+        let Ok(rules) = builder.build() else { return Ok(above.cloned()) };
+        Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
+    }
+
+    /// Is the entry left out? The nearest file that has a rule about it decides.
+    pub(crate) fn excludes(&self, path: &Path, is_directory: bool) -> bool {
+        let mut at = Some(self);
+        while let Some(dir) = at {
+            let matched = dir.rules.matched(dir.below(path), is_directory);
+            if !matched.is_none() {
+                return matched.is_ignore();
+            }
+            at = dir.above.as_deref();
+        }
+        false
+    }
+
+    fn below<'p>(&self, path: &'p Path) -> &'p Path {
+        use std::os::unix::ffi::OsStrExt;
+        let below = path.as_os_str().as_bytes().get(self.path_bytes..).unwrap_or_default();
+        Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
+    }
+}
