@@ -187,6 +187,8 @@ pub fn of_slowing(before: &Counters, after: &Counters) -> Vec<Warning> {
 /// assert!(of_samples(&[sample(1, 2.0)])[0].remedy.contains("--rounds"));
 /// let odd: Vec<_> = [2.0, 2.1, 1.9, 2.0, 9.0].into_iter().zip(1..).map(|(s, r)| sample(r, s)).collect();
 /// assert!(of_samples(&odd)[0].fact.contains("pipe write-read (round 5)"));
+/// let two: Vec<_> = (1..=10).map(|round| sample(round, if round % 2 == 0 { 2.0 } else { 5.0 })).collect();
+/// assert!(of_samples(&two)[0].fact.contains("two speeds") && of_samples(&two)[0].fact.contains("(2.000 and 5.000)"));
 /// ```
 #[must_use]
 pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
@@ -208,17 +210,27 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
             format!("measure more rounds: --rounds {}", stats::FEWEST_SAMPLES),
         ));
     }
-    let odd: Vec<String> =
-        cases.iter().filter_map(|(&(suite, case), own)| odd_rounds(suite, case, own)).collect();
-    if !odd.is_empty() {
-        let more = match odd.len().saturating_sub(MOST_NAMED) {
+    let named = |all: &[String]| {
+        let more = match all.len().saturating_sub(MOST_NAMED) {
             0 => String::new(),
             more => format!(", and {more} more of {} cases", cases.len()),
         };
-        let named = odd[..odd.len().min(MOST_NAMED)].join(", ");
+        format!("{}{more}", all[..all.len().min(MOST_NAMED)].join(", "))
+    };
+    let two: Vec<String> =
+        cases.iter().filter_map(|(&(suite, case), own)| two_speeds(suite, case, own)).collect();
+    if !two.is_empty() {
         found.push(Warning::new(
-            format!("samples far from the others of their case: {named}{more}"),
-            "something disturbed those rounds, or the case has two speeds: measure more rounds",
+            format!("cases with two speeds, between which the median says little: {}", named(&two)),
+            "something takes turns there (processors, caches, memory): look at the single samples",
+        ));
+    }
+    let odd: Vec<String> =
+        cases.iter().filter_map(|(&(suite, case), own)| odd_rounds(suite, case, own)).collect();
+    if !odd.is_empty() {
+        found.push(Warning::new(
+            format!("samples far from the others of their case: {}", named(&odd)),
+            "something disturbed those rounds: measure more of them",
         ));
     }
     found
@@ -226,6 +238,12 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
 
 /// How many cases a warning names.
 const MOST_NAMED: usize = 6;
+
+fn two_speeds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
+    let speeds: Vec<f64> = own.iter().map(|&(_, speed)| speed).collect();
+    let [slow, fast] = stats::two_speeds(&speeds)?;
+    Some(format!("{suite} {case} ({slow:.3} and {fast:.3})"))
+}
 
 fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
     if own.len() < stats::FEWEST_SAMPLES {

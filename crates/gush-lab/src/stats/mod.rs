@@ -5,10 +5,12 @@
 
 mod bootstrap;
 mod outliers;
+mod two_speeds;
 mod verdict;
 
 pub use bootstrap::{CONFIDENCE, Estimate, RESAMPLES, median, paired_ratio, ratio};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
+pub use two_speeds::two_speeds;
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that had no part in the choice:

@@ -106,6 +106,9 @@ fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) 
     if let (Some((baseline, Some(times))), true) = (case.against(taken), is_speed) {
         facts.push((format!("Beside {}", baseline.name), times_between(times)));
     }
+    if let Some([slow, fast]) = stats::two_speeds(&estimate.samples) {
+        facts.push(("Two speeds".to_owned(), format!("{} and {}", figure(slow), figure(fast))));
+    }
     let sizes = [("Buffer", "buffer_bytes"), ("Pipe", "pipe_bytes")];
     facts.extend(
         sizes
