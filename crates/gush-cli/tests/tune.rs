@@ -99,7 +99,8 @@ fn a_check_tells_of_every_choice_that_the_profile_changes() {
         "{told}"
     );
     assert!(told.contains("pipe to pipe, 48 MiB") && told.contains("the profile changes nothing"));
-    assert!(told.contains("the profile changes 1: "), "{told}");
+    assert!(told.contains("\npipe to socket, 128 KiB, a trickle "), "{told}");
+    assert!(told.contains("the profile changes 2: "), "{told}");
     assert_eq!(fs::read_to_string(&path).unwrap(), profile);
     // Success means that nothing is surely slower, and so it is told.
     assert_eq!(output.status.success(), told.contains(" 0 slower, "), "{told}");

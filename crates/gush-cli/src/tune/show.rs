@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::talk::{Talker, os_text, write_line};
 
-/// The width of a question: `file on ext4 to file on tmpfs, 256 MiB`, and a little more.
+/// The width of most questions: `file on ext4 to file on tmpfs, 256 MiB`, and a little more.
 const WIDTH: usize = 40;
 
 /// Standard output for the account, standard error for progress.
@@ -145,10 +145,19 @@ impl<'a> Screen<'a> {
 }
 
 fn figures(compared: &Comparison) -> String {
-    let Comparison { before_gib_per_s: before, after_gib_per_s: after, ratio, rounds, .. } =
-        compared;
+    let Comparison {
+        before_gib_per_s: before,
+        after_gib_per_s: after,
+        ratio,
+        processor,
+        rounds,
+        ..
+    } = compared;
+    let work = processor.map_or_else(String::new, |processor| {
+        format!(", {:.2} of the processor time", processor.value.recip())
+    });
     format!(
-        "{before:.2} -> {after:.2} GiB/s, {:.2} times [{:.2}, {:.2}], {rounds} rounds",
+        "{before:.2} -> {after:.2} GiB/s, {:.2} times [{:.2}, {:.2}]{work}, {rounds} rounds",
         ratio.value, ratio.low, ratio.high
     )
 }
@@ -196,6 +205,7 @@ fn comparison_record(compared: &Comparison) -> Value {
         "ratio": compared.ratio.value,
         "low": compared.ratio.low,
         "high": compared.ratio.high,
+        "processor_ratio": compared.processor.map(|processor| processor.value),
         "rounds": compared.rounds,
         "verdict": compared.verdict,
     })

@@ -1,15 +1,18 @@
 //! One move, as the engine makes it with a profile or without, and how long it took.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gush::{Endpoint, Mover, Profile, Report, Space, Tuning};
 
-use super::question::{End, Question};
+use rustix::fs::{Advice, fadvise};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::question::{Circumstance, End, Question};
 use crate::Error;
 
 /// What programs at the far ends read and write at a time, as GNU's do.
@@ -19,12 +22,17 @@ const SAMPLE_BYTES: u64 = 4 << 20;
 const MOST_MOVES: u64 = 64;
 /// From this size on gush cp reserves the space of a new file on ext4.
 const RESERVED_BYTES: u64 = 16 << 20;
+/// The pieces of a trickle, and the pause after each.
+const PIECE_BYTES: usize = 1 << 10;
+const PAUSE: Duration = Duration::from_micros(50);
 
 /// One sample.
 #[derive(Debug)]
 pub(super) struct Taken {
     /// Seconds for one move, until the far end has every byte.
     pub(super) seconds: f64,
+    /// Processor seconds of one move: of all threads between files, and of the moving one beside a stream.
+    pub(super) processor_s: f64,
     /// The engine's account of the last move.
     pub(super) report: Report,
 }
@@ -34,7 +42,32 @@ pub(super) struct Taken {
 pub(super) struct Bench<'q> {
     question: &'q Question,
     source: Option<File>,
+    /// The file that is written over, if the question is about one.
+    existing: Option<File>,
     moves: u64,
+}
+
+/// A moment by the clock, and the processor time so far.
+struct Start {
+    clock: Instant,
+    processor: ClockId,
+    processor_s: f64,
+}
+
+impl Start {
+    fn now(processor: ClockId) -> Self {
+        let processor_s = processor_s(processor);
+        Self { clock: Instant::now(), processor, processor_s }
+    }
+
+    fn used_s(&self) -> f64 {
+        processor_s(self.processor) - self.processor_s
+    }
+}
+
+fn processor_s(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 impl<'q> Bench<'q> {
@@ -51,47 +84,78 @@ impl<'q> Bench<'q> {
             }
             End::Pipe | End::Socket => None,
         };
+        let existing = match (&question.target, question.circumstance) {
+            (End::File(place), Circumstance::ExistingTarget) => {
+                let mut file = place.file()?;
+                fill(&mut file, question.bytes).map_err(|error| {
+                    Error::failed(format!("cannot fill a file in {}", place.dir.display()), error)
+                })?;
+                Some(file)
+            }
+            _ => None,
+        };
         let moves = match &source {
+            // Only one move has the source cold.
+            Some(source) if question.circumstance == Circumstance::ColdSource => {
+                // What is not written yet cannot be dropped.
+                source
+                    .sync_data()
+                    .map_err(|error| Error::failed("cannot write back a source", error))?;
+                1
+            }
             Some(_) => (SAMPLE_BYTES / question.bytes).clamp(1, MOST_MOVES),
             None => 1,
         };
-        Ok(Self { question, source, moves })
+        Ok(Self { question, source, existing, moves })
     }
 
     /// Takes one sample.
     pub(super) fn sample(&self, profile: Option<&Profile>) -> Result<Taken, Error> {
+        if let (Some(source), Circumstance::ColdSource) = (&self.source, self.question.circumstance)
+        {
+            fadvise(source, 0, None, Advice::DontNeed)
+                .map_err(|errno| Error::failed("cannot drop a source from the cache", errno))?;
+        }
         match (&self.source, &self.question.target) {
             (Some(source), End::File(place)) => {
                 // New files, as cp makes them; made and removed outside of the time.
-                let made: Result<Vec<_>, _> = (0..self.moves).map(|_| place.file()).collect();
-                let targets = made?;
-                let start = Instant::now();
+                let new = if self.existing.is_some() { 0 } else { self.moves };
+                let made: Result<Vec<_>, _> = (0..new).map(|_| place.file()).collect();
+                let made = made?;
+                let again = self.existing.iter().cycle().take((self.moves - new) as usize);
+                let start = Start::now(ClockId::ProcessCPUTime);
                 let mut last = None;
-                for target in &targets {
+                for mut target in made.iter().chain(again) {
+                    target
+                        .rewind()
+                        .map_err(|error| Error::failed("cannot rewind a target", error))?;
                     last = Some(self.moved(self.mover(source, target), profile)?);
                 }
-                self.taken(start, last)
+                self.taken(&start, last)
             }
             (Some(source), target) => {
                 let (near, far) = joined(target)?;
                 thread::scope(|scope| {
                     let drain = scope.spawn(move || drain(far));
-                    let start = Instant::now();
+                    let start = Start::now(ClockId::ThreadCPUTime);
                     let mut last = None;
                     for _ in 0..self.moves {
                         last = Some(self.moved(self.mover(source, &near), profile)?);
                     }
                     drop(near);
                     self.arrived(drain.join())?;
-                    self.taken(start, last)
+                    self.taken(&start, last)
                 })
             }
             (None, target) => {
                 let (feeding, near) = joined(&self.question.source)?;
                 thread::scope(|scope| {
-                    let start = Instant::now();
-                    let bytes = self.question.bytes;
-                    let feeder = scope.spawn(move || feed(feeding, bytes));
+                    let start = Start::now(ClockId::ThreadCPUTime);
+                    let Question { bytes, circumstance, .. } = *self.question;
+                    let feeder = scope.spawn(move || match circumstance {
+                        Circumstance::Trickle => trickle(feeding, bytes),
+                        _ => feed(feeding, bytes),
+                    });
                     let report = match target {
                         End::File(place) => {
                             let file = place.file()?;
@@ -106,7 +170,7 @@ impl<'q> Bench<'q> {
                             report
                         }
                     };
-                    let taken = self.taken(start, Some(report));
+                    let taken = self.taken(&start, Some(report));
                     // It has nothing left to feed, or nobody to feed.
                     drop(near);
                     let fed =
@@ -154,10 +218,12 @@ impl<'q> Bench<'q> {
         }
     }
 
-    fn taken(&self, start: Instant, report: Option<Report>) -> Result<Taken, Error> {
-        let seconds = start.elapsed().as_secs_f64() / self.moves as f64;
+    fn taken(&self, start: &Start, report: Option<Report>) -> Result<Taken, Error> {
+        let each = |seconds: f64| seconds / self.moves as f64;
+        let seconds = each(start.clock.elapsed().as_secs_f64());
+        let processor_s = each(start.used_s());
         report
-            .map(|report| Taken { seconds, report })
+            .map(|report| Taken { seconds, processor_s, report })
             .ok_or_else(|| Error::refused("there was nothing to move"))
     }
 }
@@ -231,6 +297,16 @@ fn feed(to: OwnedFd, bytes: u64) -> io::Result<()> {
         let part = left.min(FAR_BYTES as u64);
         to.write_all(&buffer[..usize::try_from(part).unwrap_or(FAR_BYTES)])?;
         left -= part;
+    }
+    Ok(())
+}
+
+/// As [`feed`], in small pieces with pauses.
+fn trickle(to: OwnedFd, bytes: u64) -> io::Result<()> {
+    let mut to = File::from(to);
+    for _ in 0..bytes / PIECE_BYTES as u64 {
+        to.write_all(&[b'X'; PIECE_BYTES])?;
+        thread::sleep(PAUSE);
     }
     Ok(())
 }

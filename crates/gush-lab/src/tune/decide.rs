@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use gush::{Profile, Report};
 use serde::Serialize;
 
-use super::bench::Bench;
-use super::question::Question;
+use super::bench::{Bench, Taken};
+use super::question::{Circumstance, Question};
 use super::setting::Setting;
 use super::size;
 use crate::Error;
@@ -26,6 +26,8 @@ pub struct Comparison {
     pub after_gib_per_s: f64,
     /// The second one's speed as a multiple of the first one's.
     pub ratio: Estimate,
+    /// The first one's processor seconds as a multiple of the second one's; none where a move took too few to be told.
+    pub processor: Option<Estimate>,
     /// Rounds taken.
     pub rounds: usize,
     /// Is the second one faster?
@@ -33,18 +35,45 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Compares seconds of both, round by round; none without rounds.
-    fn of(rounds: &[(f64, f64)], bytes: u64) -> Option<Self> {
-        let ratio = stats::paired_ratio(rounds)?;
-        let (before, after): (Vec<_>, Vec<_>) = rounds.iter().copied().unzip();
+    /// Compares both, round by round; none without rounds.
+    fn of(rounds: &[[Spent; 2]], bytes: u64) -> Option<Self> {
+        let pairs = |of: fn(&Spent) -> f64| -> Vec<(f64, f64)> {
+            rounds.iter().map(|[before, after]| (of(before), of(after))).collect()
+        };
+        let seconds = pairs(|spent| spent.seconds);
+        let ratio = stats::paired_ratio(&seconds)?;
+        let (before, after): (Vec<_>, Vec<_>) = seconds.into_iter().unzip();
         let speed = |seconds: &[f64]| Some(gib_per_s(bytes, stats::Summary::of(seconds)?.median));
         Some(Self {
             before_gib_per_s: speed(&before)?,
             after_gib_per_s: speed(&after)?,
             ratio,
+            processor: stats::paired_ratio(&pairs(|spent| spent.processor_s)),
             rounds: rounds.len(),
             verdict: Verdict::of(Some(&ratio), rounds.len(), MARGIN),
         })
+    }
+}
+
+impl Comparison {
+    /// Is the second one surely faster, and gains at least as much time as it costs processor time?
+    #[must_use]
+    pub fn is_better(&self) -> bool {
+        let pays = |processor: Estimate| processor.value * self.ratio.value >= 1.0;
+        self.verdict == Verdict::Faster && self.processor.is_none_or(pays)
+    }
+}
+
+/// What one move took.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    seconds: f64,
+    processor_s: f64,
+}
+
+impl From<&Taken> for Spent {
+    fn from(taken: &Taken) -> Self {
+        Self { seconds: taken.seconds, processor_s: taken.processor_s }
     }
 }
 
@@ -98,27 +127,31 @@ impl Answer {
         }
     }
 
-    fn narrow(&mut self, question: &Question) {
+    /// Holds for the sizes of `question`, which are fewer than those measured if it is `narrowed`.
+    fn narrow(&mut self, question: &Question, narrowed: bool) {
         self.at_least_bytes = question.at_least_bytes;
         self.below_bytes = question.below_bytes;
-        self.narrowed = true;
+        self.narrowed = narrowed;
         self.rule_for = question.lines();
     }
 
     /// The sizes that it stands for, in words.
     #[must_use]
     pub fn class(&self) -> String {
+        let from = size(self.at_least_bytes);
         match self.below_bytes {
-            Some(below) => format!("{} to {}", size(self.at_least_bytes), size(below)),
-            None => format!("from {}", size(self.at_least_bytes)),
+            // A rule ends with the largest size that was measured.
+            Some(below) if !below.is_multiple_of(1024) => format!("{from} to {}", size(below - 1)),
+            Some(below) => format!("{from} to below {}", size(below)),
+            None => format!("from {from}"),
         }
     }
 
     /// The setting to be used instead of the table's choice, if one is surely faster.
     #[must_use]
     pub fn change(&self) -> Option<(Setting, Comparison)> {
-        let is_faster = |(_, compared): &(Setting, Comparison)| compared.verdict == Verdict::Faster;
-        self.best.filter(is_faster).filter(|_| self.skipped.is_none())
+        let is_better = |(_, compared): &(Setting, Comparison)| compared.is_better();
+        self.best.filter(is_better).filter(|_| self.skipped.is_none())
     }
 
     /// Was there too little time to compare anything with the table's choice?
@@ -192,21 +225,34 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
     if answer.best.is_none_or(|(_, comparison)| comparison.rounds < FEWEST_SAMPLES) {
         answer.skipped = Some("there was no time for enough rounds".to_owned());
     }
+    if let Some((_, compared)) = answer.best.filter(|_| answer.skipped.is_none())
+        && compared.verdict == Verdict::Faster
+        && !compared.is_better()
+    {
+        let why = "faster, but for more processor time than it saves in time";
+        answer.skipped = Some(why.to_owned());
+    }
     if answer.change().is_some() {
-        let narrowed = confirm(question, &trial.profile, start + time)?;
-        if narrowed.is_one_size() {
-            let why = "surely faster at this size alone, not at either end of its class";
-            answer.skipped = Some(why.to_owned());
-        } else if narrowed != *question {
-            answer.narrow(&narrowed);
+        match confirm(question, &trial.profile, start + time)? {
+            Err(why) => answer.skipped = Some(why),
+            Ok(narrowed) if narrowed.is_one_size() => {
+                let why = "surely faster at this size alone, not at either end of its class";
+                answer.skipped = Some(why.to_owned());
+            }
+            Ok(narrowed) => answer.narrow(&narrowed, narrowed != question.measured()),
         }
     }
     Ok(answer)
 }
 
-/// The class without those ends where the profile is not surely as fast as the table.
-fn confirm(question: &Question, profile: &Profile, until: Instant) -> Result<Question, Error> {
-    let mut narrowed = question.clone();
+/// The class that was measured, without those ends where the profile is not surely as fast as the table; or the circumstances
+/// in which it is not.
+fn confirm(
+    question: &Question,
+    profile: &Profile,
+    until: Instant,
+) -> Result<Result<Question, String>, Error> {
+    let mut narrowed = question.measured();
     let ends = question.ends();
     for (index, end) in ends.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now());
@@ -214,16 +260,29 @@ fn confirm(question: &Question, profile: &Profile, until: Instant) -> Result<Que
         let bench = Bench::new(end)?;
         let until = Instant::now() + share;
         let compared = compare(&bench, None, Some(profile), end.bytes, until)?;
-        if !compared.is_some_and(|compared| is_harmless(&compared)) {
-            narrowed = narrowed.without(end);
+        if compared.is_some_and(|compared| is_harmless(&compared, end.circumstance)) {
+            continue;
+        }
+        match narrowed.without(end) {
+            Some(narrower) => narrowed = narrower,
+            None => {
+                return Ok(Err(format!(
+                    "surely faster, but it was not shown to do no harm: {end}"
+                )));
+            }
         }
     }
-    Ok(narrowed)
+    Ok(Ok(narrowed))
 }
 
-/// Surely not slower, but for the margin below which nobody cares.
-fn is_harmless(compared: &Comparison) -> bool {
-    compared.rounds >= FEWEST_SAMPLES && compared.ratio.low * (1.0 + MARGIN) >= 1.0
+/// Surely not slower, but for the margin below which nobody cares; and in a trickle, whose time is its feeder's, surely not at the
+/// cost of more processor time.
+fn is_harmless(compared: &Comparison, circumstance: Circumstance) -> bool {
+    let holds = |ratio: &Estimate| ratio.low * (1.0 + MARGIN) >= 1.0;
+    let costs_nothing = || compared.processor.as_ref().is_none_or(holds);
+    compared.rounds >= FEWEST_SAMPLES
+        && holds(&compared.ratio)
+        && (circumstance != Circumstance::Trickle || costs_nothing())
 }
 
 /// Takes both ways in turn, each first in every other round.
@@ -236,12 +295,13 @@ pub(super) fn compare(
 ) -> Result<Option<Comparison>, Error> {
     let mut rounds = Vec::new();
     while rounds.len() < MOST_ROUNDS && Instant::now() < until {
+        let spent = |profile| bench.sample(profile).map(|taken| Spent::from(&taken));
         let pair = if rounds.len() % 2 == 0 {
-            let first = bench.sample(before)?.seconds;
-            (first, bench.sample(after)?.seconds)
+            let first = spent(before)?;
+            [first, spent(after)?]
         } else {
-            let first = bench.sample(after)?.seconds;
-            (bench.sample(before)?.seconds, first)
+            let first = spent(after)?;
+            [spent(before)?, first]
         };
         rounds.push(pair);
     }
@@ -262,14 +322,35 @@ pub(super) fn told(report: &Report) -> String {
 mod tests {
     use super::*;
 
+    fn compared(seconds: f64, processor_s: f64, rounds: usize) -> Comparison {
+        let before = Spent { seconds: 1.0, processor_s: 1.0 };
+        let rounds: Vec<_> =
+            (0..rounds).map(|_| [before, Spent { seconds, processor_s }]).collect();
+        Comparison::of(&rounds, 1 << 20).expect("rounds")
+    }
+
     #[test]
     fn harmless_is_what_is_surely_not_slower() {
-        let compared = |seconds: f64, rounds: usize| {
-            let rounds: Vec<_> = (0..rounds).map(|_| (1.0, seconds)).collect();
-            Comparison::of(&rounds, 1 << 20).expect("rounds")
-        };
-        assert!(is_harmless(&compared(0.9, 10)) && is_harmless(&compared(1.02, 10)));
-        assert!(!is_harmless(&compared(1.2, 10)), "slower");
-        assert!(!is_harmless(&compared(0.9, FEWEST_SAMPLES - 1)), "too few rounds to be sure");
+        let harmless =
+            |seconds, rounds| is_harmless(&compared(seconds, 1.0, rounds), Circumstance::Usual);
+        assert!(harmless(0.9, 10) && harmless(1.02, 10));
+        assert!(!harmless(1.2, 10), "slower");
+        assert!(!harmless(0.9, FEWEST_SAMPLES - 1), "too few rounds to be sure");
+    }
+
+    #[test]
+    fn time_that_costs_more_processor_time_than_it_saves_is_no_gain() {
+        assert!(compared(0.5, 1.0, 10).is_better());
+        assert!(compared(0.5, 1.9, 10).is_better(), "half the time for less than twice the work");
+        assert!(!compared(0.5, 2.2, 10).is_better());
+        assert!(!compared(1.0, 0.5, 10).is_better(), "not faster");
+    }
+
+    #[test]
+    fn in_a_trickle_processor_time_is_what_counts() {
+        let spins = compared(1.0, 3.0, 10);
+        assert!(!is_harmless(&spins, Circumstance::Trickle));
+        assert!(is_harmless(&spins, Circumstance::Usual));
+        assert!(is_harmless(&compared(1.0, 1.0, 10), Circumstance::Trickle));
     }
 }

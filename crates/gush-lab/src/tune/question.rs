@@ -44,6 +44,19 @@ impl fmt::Display for End {
     }
 }
 
+/// What is so beside the ends and the size. A profile cannot ask about it, so that a rule must do no harm in any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Circumstance {
+    /// The source is in the page cache, the target a new file; a stream is fed as fast as it is emptied.
+    Usual,
+    /// Nothing of the source is in the page cache.
+    ColdSource,
+    /// The target has content, which is written over.
+    ExistingTarget,
+    /// The stream comes in small pieces with pauses, so that processor time is what differs.
+    Trickle,
+}
+
 /// How to move `bytes` from `source` to `target`? The answer holds for a class of sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
@@ -54,6 +67,7 @@ pub(super) struct Question {
     /// What the answer is for.
     pub(super) at_least_bytes: u64,
     pub(super) below_bytes: Option<u64>,
+    pub(super) circumstance: Circumstance,
 }
 
 const KIB: u64 = 1 << 10;
@@ -63,8 +77,10 @@ const MIB: u64 = 1 << 20;
 const FEW: u64 = 32 * MIB;
 const MANY: u64 = 128 * MIB;
 
-/// The smallest size that is measured, and what parts two that differ.
+/// The smallest size that is measured.
 const LEAST: u64 = 4 * KIB;
+/// What a trickle moves.
+const TRICKLE: u64 = 128 * KIB;
 
 /// Size measured, and the class that it stands for.
 type Class = (u64, u64, Option<u64>);
@@ -94,7 +110,15 @@ pub(super) fn all(places: &[Place]) -> Vec<Question> {
             let room = |end: &End| end.place().map_or(u64::MAX, |place| place.room_bytes);
             if bytes <= room(source).min(room(target)) {
                 let (source, target) = (source.clone(), target.clone());
-                questions.push(Question { source, target, bytes, at_least_bytes, below_bytes });
+                let circumstance = Circumstance::Usual;
+                questions.push(Question {
+                    source,
+                    target,
+                    bytes,
+                    at_least_bytes,
+                    below_bytes,
+                    circumstance,
+                });
             }
         }
     };
@@ -135,35 +159,59 @@ impl Question {
         }
     }
 
-    /// The same at the ends of its class: what holds for the size measured need not hold there. The upper
-    /// end is left out where it would take long.
+    /// The same at the ends of its class, and in other circumstances: what holds for the size measured need not hold there.
+    /// The upper end is left out where it would take long.
     pub(super) fn ends(&self) -> Vec<Self> {
         const MOST: u64 = 16 * MIB;
-        if self.source.place().is_none() {
-            return Vec::new();
-        }
+        let Some(source) = self.source.place() else {
+            return vec![Self {
+                bytes: TRICKLE,
+                circumstance: Circumstance::Trickle,
+                ..self.clone()
+            }];
+        };
         let lower = Some(self.at_least_bytes.max(LEAST));
-        // One piece less than what the next class begins with.
-        let upper = self.below_bytes.filter(|below| *below <= MOST).map(|below| below - LEAST);
+        let upper = self.below_bytes.filter(|below| *below <= MOST).map(|below| below - 1);
+        let sizes = [lower, upper].into_iter().flatten().filter(|bytes| *bytes != self.bytes);
         let at = |bytes: u64| Self { bytes, ..self.clone() };
-        let ends = [lower, upper].into_iter().flatten();
-        ends.filter(|bytes| *bytes != self.bytes).map(at).collect()
+        // What is on a tmpfs is in memory always.
+        let cold = (source.file_system != "tmpfs").then_some(Circumstance::ColdSource);
+        let existing = self.target.place().map(|_| Circumstance::ExistingTarget);
+        let circumstances = [cold, existing].into_iter().flatten();
+        let under = |circumstance| Self { circumstance, ..self.clone() };
+        sizes.map(at).chain(circumstances.map(under)).collect()
     }
 
-    /// The class from the size measured on, away from an end where its answer might do harm.
-    pub(super) fn without(&self, end: &Self) -> Self {
-        let mut narrower = self.clone();
-        if end.bytes < self.bytes {
-            narrower.at_least_bytes = self.bytes;
-        } else {
-            narrower.below_bytes = Some(self.bytes + LEAST);
+    /// The class that was measured: from the lower end to the upper one, or to the size measured where the upper end was left
+    /// out. About streams nobody knows a size.
+    pub(super) fn measured(&self) -> Self {
+        if self.source.place().is_none() {
+            return self.clone();
         }
-        narrower
+        let sizes = || self.ends().into_iter().chain([self.clone()]).map(|end| end.bytes);
+        let (least, most) = (sizes().min(), sizes().max());
+        Self {
+            at_least_bytes: least.unwrap_or(self.bytes),
+            below_bytes: Some(most.unwrap_or(self.bytes) + 1),
+            ..self.clone()
+        }
+    }
+
+    /// The class from the size measured on, away from an end where its answer might do harm; none if the harm is done in other
+    /// circumstances, which no rule can ask about.
+    pub(super) fn without(&self, end: &Self) -> Option<Self> {
+        let mut narrower = self.clone();
+        match end.bytes {
+            _ if end.circumstance != Circumstance::Usual => return None,
+            bytes if bytes < self.bytes => narrower.at_least_bytes = self.bytes,
+            _ => narrower.below_bytes = Some(self.bytes + 1),
+        }
+        Some(narrower)
     }
 
     /// Was it kept away from both ends?
     pub(super) fn is_one_size(&self) -> bool {
-        self.at_least_bytes == self.bytes && self.below_bytes == Some(self.bytes + LEAST)
+        self.at_least_bytes == self.bytes && self.below_bytes == Some(self.bytes + 1)
     }
 
     /// Is it one file system on both sides?
@@ -244,7 +292,14 @@ impl Question {
 
 impl fmt::Display for Question {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} to {}, {}", self.source, self.target, super::size(self.bytes)))
+        let circumstance = match self.circumstance {
+            Circumstance::Usual => "",
+            Circumstance::ColdSource => ", from a cold source",
+            Circumstance::ExistingTarget => ", over content",
+            Circumstance::Trickle => ", a trickle",
+        };
+        let size = super::size(self.bytes);
+        f.pad(&format!("{} to {}, {size}{circumstance}", self.source, self.target))
     }
 }
 
@@ -282,18 +337,58 @@ mod tests {
                 && question.below_bytes.is_some()
         };
         let question = classes.iter().find(one).expect("such a class");
-        let [lower, upper] = &question.ends()[..] else { panic!("{question}: two ends") };
-        assert_eq!((lower.bytes, upper.bytes), (MIB, 16 * MIB - 4 * KIB));
-        let (above, below) = (question.without(lower), question.without(upper));
+        let [lower, upper, cold, existing] = &question.ends()[..] else {
+            panic!("{question}: ends")
+        };
+        assert_eq!((lower.bytes, upper.bytes), (MIB, 16 * MIB - 1));
+        let narrowed = |end| question.measured().without(end).expect("a narrower class");
+        let (above, below) = (narrowed(lower), narrowed(upper));
         assert_eq!((above.at_least_bytes, above.below_bytes), (4 * MIB, Some(16 * MIB)));
-        assert_eq!((below.at_least_bytes, below.below_bytes), (MIB, Some(4 * MIB + 4 * KIB)));
-        let nothing = question.without(lower).without(upper);
+        assert_eq!((below.at_least_bytes, below.below_bytes), (MIB, Some(4 * MIB + 1)));
+        let nothing = above.without(upper).expect("one size");
         assert!(nothing.is_one_size() && !above.is_one_size() && !below.is_one_size());
         assert!(
             (nothing.at_least_bytes..nothing.below_bytes.unwrap_or(0)).contains(&question.bytes)
         );
-        let stream = classes.iter().find(|question| question.source == End::Pipe);
-        assert!(stream.expect("a stream").ends().is_empty(), "nobody knows how much is coming");
+        assert_eq!([cold, existing].map(|end| question.without(end)), [None, None]);
+    }
+
+    #[test]
+    fn no_rule_is_for_a_size_beyond_those_measured() {
+        for question in all(&places()).iter().filter(|question| question.source.place().is_some()) {
+            let sizes =
+                || question.ends().into_iter().chain([question.clone()]).map(|end| end.bytes);
+            let rule = question.measured();
+            assert_eq!(Some(rule.at_least_bytes), sizes().min(), "{question}");
+            assert_eq!(rule.below_bytes, sizes().max().map(|most| most + 1), "{question}");
+            assert!(rule.lines().contains("below_bytes = "), "{}", rule.lines());
+        }
+    }
+
+    #[test]
+    fn cold_sources_content_and_trickles_are_tried_too() {
+        let circumstances = |wanted: fn(&Question) -> bool| -> Vec<Circumstance> {
+            let all = all(&places());
+            let question = all.iter().find(|question| wanted(question)).expect("such a question");
+            let ends = question.ends().into_iter().map(|end| end.circumstance);
+            ends.filter(|circumstance| *circumstance != Circumstance::Usual).collect()
+        };
+        use Circumstance::{ColdSource, ExistingTarget, Trickle};
+        let to_pipe = |q: &Question| q.source.place().is_some() && q.target == End::Pipe;
+        assert_eq!(circumstances(to_pipe), [ColdSource]);
+        assert_eq!(circumstances(|q| q.source == End::Pipe), [Trickle]);
+        let kept = |q: &Question| {
+            [&q.source, &q.target]
+                .iter()
+                .all(|end| end.place().is_some_and(|at| at.file_system == "ext4"))
+        };
+        assert_eq!(circumstances(kept), [ColdSource, ExistingTarget]);
+        let in_memory = |q: &Question| {
+            [&q.source, &q.target]
+                .iter()
+                .all(|end| end.place().is_some_and(|at| at.file_system == "tmpfs"))
+        };
+        assert_eq!(circumstances(in_memory), [ExistingTarget]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::pipe::{SpliceFlags, splice};
 use serde::Serialize;
 
 use crate::Error;
-use crate::stats::{self, MARGIN, Verdict};
+use crate::stats::{self, FEWEST_SAMPLES, MARGIN, Verdict};
 
 const SIZES: [usize; 6] = [64, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
 const MESSAGES: usize = 100;
@@ -27,6 +27,8 @@ pub struct Message {
     pub splice_us: f64,
     /// Is read and write faster?
     pub read_write_is: Verdict,
+    /// Was it shown that read and write is no slower?
+    pub no_slower: bool,
 }
 
 /// Passes messages on between two connections, in both ways by turns, for `time` at most.
@@ -52,17 +54,16 @@ pub(super) fn messages(time: Duration) -> Result<Vec<Message>, Error> {
             read_write_us: us(&reads),
             splice_us: us(&splices),
             read_write_is: Verdict::of(ratio.as_ref(), rounds.len(), MARGIN),
+            no_slower: rounds.len() >= FEWEST_SAMPLES
+                && ratio.is_some_and(|ratio| ratio.low * (1.0 + MARGIN) >= 1.0),
         });
     }
     Ok(all)
 }
 
-/// The largest size up to which reading and writing was never slower; none where nothing was seen.
+/// The largest size up to which reading and writing was shown to be no slower; none where that was not shown of the smallest.
 pub(super) fn threshold_bytes(messages: &[Message]) -> Option<usize> {
-    let not_slower = messages.iter().take_while(|message| message.read_write_is != Verdict::Slower);
-    let small: Vec<_> = not_slower.collect();
-    let seen = messages.iter().any(|message| message.read_write_is != Verdict::CannotTell);
-    small.last().filter(|_| seen).map(|message| message.bytes)
+    messages.iter().take_while(|message| message.no_slower).last().map(|message| message.bytes)
 }
 
 #[derive(Clone, Copy)]
@@ -130,24 +131,21 @@ impl Relay {
 mod tests {
     use super::*;
 
-    fn threshold(verdicts: &[Verdict]) -> Option<usize> {
-        let message = |(bytes, verdict): (usize, &Verdict)| Message {
-            bytes: bytes + 1,
-            read_write_us: 1.0,
-            splice_us: 1.0,
-            read_write_is: *verdict,
-        };
-        threshold_bytes(&verdicts.iter().enumerate().map(message).collect::<Vec<_>>())
-    }
-
     #[test]
-    fn messages_are_small_as_long_as_copying_them_is_not_slower() {
-        use Verdict::{CannotTell, Faster, Slower};
-        assert_eq!(threshold(&[Faster, CannotTell, Slower, Faster]), Some(2));
-        assert_eq!(threshold(&[Faster, Faster]), Some(2));
-        assert_eq!(threshold(&[Slower, Faster]), None);
-        assert_eq!(threshold(&[CannotTell, CannotTell, Slower]), Some(2));
-        assert_eq!(threshold(&[CannotTell, CannotTell]), None);
+    fn messages_are_small_as_long_as_copying_them_was_shown_to_be_no_slower() {
+        let threshold = |shown: &[bool]| {
+            let message = |(bytes, &no_slower): (usize, &bool)| Message {
+                bytes: bytes + 1,
+                read_write_us: 1.0,
+                splice_us: 1.0,
+                read_write_is: Verdict::CannotTell,
+                no_slower,
+            };
+            threshold_bytes(&shown.iter().enumerate().map(message).collect::<Vec<_>>())
+        };
+        assert_eq!(threshold(&[true, true, false, true]), Some(2));
+        assert_eq!(threshold(&[true, true]), Some(2));
+        assert_eq!(threshold(&[false, true]), None);
         assert_eq!(threshold(&[]), None);
     }
 
