@@ -146,6 +146,52 @@ fn several_descriptors_of_several_processes_are_watched() {
 }
 
 #[test]
+fn processes_are_watched_by_their_name_and_by_a_list() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), noise(3000, 1)).unwrap();
+    // A shell under another name, which stops itself.
+    let stopped = |name: &str| {
+        let program = dir.path().join(name);
+        if !program.exists() {
+            std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+        }
+        let input = File::open(dir.path().join("source")).unwrap();
+        Command::new(program).args(["-c", "kill -STOP $$"]).stdin(input).spawn().unwrap()
+    };
+    // Names of this test's own: nobody else's processes have them.
+    let short = format!("st{}", std::process::id());
+    let long = format!("stopped-for-a-long-time-{}", std::process::id());
+    let mut children = [stopped(&short), stopped(&short), stopped(&long)];
+    let pids = children.each_ref().map(|child| child.id().to_string());
+    let list = dir.path().join("list");
+    fs::write(&list, format!("{}:0\n\n={short}\n", pids[2])).unwrap();
+    let list = format!("@{}", list.display());
+    for (args, watched) in [
+        (vec![format!("={short}")], &pids[..2]),
+        (vec![format!("={long}")], &pids[2..]),
+        (vec![format!("={short}"), format!("={long}")], &pids[..]),
+        (vec![list], &pids[..]),
+    ] {
+        let words = ["--json", "-i", "0.1", "-d"];
+        let args: Vec<&str> = words.into_iter().chain(args.iter().map(String::as_str)).collect();
+        let mut watching = Running::start(pv(&args));
+        let several = watched.len() > 1;
+        let name = |pid: &String| match several {
+            true => format!("\"name\":\"{pid}:0:"),
+            false => "\"name\":\"   0:".to_owned(),
+        };
+        let names: Vec<String> = watched.iter().map(name).collect();
+        watching.draws(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        watching.child.kill().unwrap();
+        watching.ends();
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+#[test]
 fn what_cannot_be_watched_is_told() {
     let (reader, _writer) = std::io::pipe().unwrap();
     let own = std::process::id();
@@ -159,6 +205,9 @@ fn what_cannot_be_watched_is_told() {
         (&["-d", "x"], 64, "invalid --watchfd 'x': not a process"),
         (&["-d", &closed, "file"], 64, "gush: pv: file: not a process"),
         (&["-d", &closed, "-R", "1"], 64, "--watchfd"),
+        (&["-d", "=there is no such name"], 2, "=there is no such name: no process of this name"),
+        (&["-d", "@nolist"], 2, "@nolist: No such file or directory"),
+        (&["-d", "="], 64, "no name behind the ="),
     ] {
         let output = pv(args).output().unwrap();
         assert_eq!(output.status.code(), Some(status), "{args:?}: {}", said(&output));

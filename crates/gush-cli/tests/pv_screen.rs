@@ -310,6 +310,38 @@ fn what_passed_last_is_shown() {
 }
 
 #[test]
+fn the_window_has_a_title_as_long_as_the_transfer() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), [7; 2048]).unwrap();
+    for (args, drawn) in [
+        (&["-q", "-x", "windowtitle:%b"][..], "\x1b[22;2t\x1b]2;2.00KiB\x1b\\\x1b[23;2t"),
+        (&["-b", "-x", "window"], "2.00KiB\r\x1b[22;2t\x1b]2;2.00KiB\x1b\\\x1b[23;2t\r\n"),
+        (&["-b", "-x", "process"], "2.00KiB\r\r\n"),
+    ] {
+        let terminal = Terminal::new(60);
+        let args = [args, &["-i", "600", "file"]].concat();
+        assert!(terminal.pv(dir.path(), &args).status().unwrap().success());
+        assert_eq!(terminal.drawn(), drawn, "{args:?}");
+    }
+    let output = gush().args(["pv", "-x", "window", "/dev/null"]).output().unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), Vec::new()), "no window");
+}
+
+#[test]
+fn the_process_has_a_title() {
+    let dir = TempDir::new().unwrap();
+    let mut command = gush();
+    command
+        .args(["pv", "-q", "-i", "0.1", "-x", "processtitle:%b, last %3A"])
+        .current_dir(dir.path());
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    feed(&mut child, b"bytes");
+    let title = || std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
+    eventually("the title", || title().trim_end_matches('\0') == "pv: 5.00 B, last tes");
+    end(child);
+}
+
+#[test]
 fn wide_characters_take_their_columns() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("file"), [7; 2048]).unwrap();

@@ -17,6 +17,7 @@ mod math;
 mod signal;
 mod start;
 mod stop;
+mod title;
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -126,6 +127,17 @@ pub fn on_each_termination(
     respond: impl FnMut(Termination) -> Then + Send + 'static,
 ) -> io::Result<()> {
     signal::on_termination(respond)
+}
+
+/// Shows `text` in the place of the command line, as ps(1) tells it; cut to the length of the command line.
+///
+/// ```
+/// gush_process::set_title("half done");
+/// assert!(std::fs::read_to_string("/proc/self/cmdline")?.starts_with("half done"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn set_title(text: &str) {
+    title::set(text);
 }
 
 /// What happens to a process that is stopped from its terminal.

@@ -36,6 +36,8 @@ pub struct Account {
     bytes: AtomicU64,
     /// Bytes read and left out.
     left_out_bytes: AtomicU64,
+    /// An input was opened.
+    has_input: AtomicBool,
     /// The rate holds back bytes that are moved by hand.
     is_limited: AtomicBool,
     /// 0 stands for unknown.
@@ -57,6 +59,7 @@ impl Account {
             observed,
             bytes: AtomicU64::new(0),
             left_out_bytes: AtomicU64::new(0),
+            has_input: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             expected: AtomicU64::new(0),
             started: Instant::now(),
@@ -84,6 +87,15 @@ impl Account {
             let _ = self.first.set(self.elapsed());
         }
         self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// An input was opened, so that there is a transfer to show.
+    pub fn set_input(&self) {
+        self.has_input.store(true, Ordering::Relaxed);
+    }
+
+    pub fn has_input(&self) -> bool {
+        self.has_input.load(Ordering::Relaxed)
     }
 
     /// From now on so many bytes were read and left out.

@@ -6,6 +6,7 @@ mod control;
 mod cut;
 mod direct;
 mod ending;
+mod extra;
 mod figures;
 mod format;
 mod hand;
@@ -44,7 +45,7 @@ use ending::Ending;
 use line::Look;
 use moving::shown;
 use options::{Display, Expected, Options};
-use process::Target;
+use process::{Target, Watched};
 use screen::Wishes;
 use status::Status;
 use steward::{Form, Numeric, Plan, bounded_interval};
@@ -68,7 +69,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     // A reader that leaves is told by EPIPE: the end is shown first.
     gush_process::ignore_sigpipe();
-    let status = match (options.remote, options.query, options.watchfd) {
+    let status = match (options.remote, options.query, &options.watchfd) {
         (Some(pid), ..) => query::change(&options, pid, &talker),
         (_, Some(pid), _) => query::run(&options, pid, &talker),
         (.., Some(first)) => targets(&options, first, &talker)
@@ -81,17 +82,25 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// The value of `-d`, and the operands, which are more of the kind.
-fn targets(options: &Options, first: Target, talker: &Talker) -> Result<Vec<Target>, Status> {
-    let mut targets = vec![first];
+/// What the value of `-d` means, and what the operands mean, which are more of the kind.
+fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Target>, Status> {
+    let mut watched = vec![first.clone()];
     for word in &options.files {
         match word.to_str().unwrap_or_default().parse() {
-            Ok(target) => targets.push(target),
+            Ok(more) => watched.push(more),
             Err(why) => {
                 talker.say(format_args!("{}: {why}", shown(word)));
                 return Err(Status::MISUSE);
             }
         }
+    }
+    let mut targets = Vec::new();
+    for watched in watched {
+        let more = watched.targets().map_err(|why| {
+            talker.say(why);
+            Status::UNOPENED
+        })?;
+        targets.extend(more);
     }
     Ok(targets)
 }
@@ -125,15 +134,21 @@ fn wishes(options: &Options) -> Wishes {
 
 fn plan(options: &Options, look: Look) -> Plan {
     let display = &options.display;
+    let extra = options.extra_display.clone().map(|extra| {
+        let look = extra.look(display, &look);
+        (extra, look)
+    });
     let numbers = Numeric { timer: display.timer, amount: display.bytes, rate: display.rate };
     Plan {
         look,
+        extra,
         form: match () {
             () if options.json => Form::Json,
             () if display.numeric => Form::Numbers(numbers),
             () => Form::Line,
         },
-        columns: display.width,
+        // As with pv, 0 is the terminal's width.
+        columns: display.width.filter(|&columns| columns > 0),
         interval: bounded_interval(display.interval.unwrap_or(Duration::from_secs(1))),
         window: display.average_rate_window.unwrap_or(Duration::from_secs(30)),
         waits: options.wait,

@@ -136,6 +136,7 @@ impl Moving<'_> {
             self.status.add(Status::SAME_FILE);
             return Then::NextInput;
         }
+        self.account.set_input();
         let direct = self.options.direct_io.then(|| Direct::set(&input));
         let then = self.move_one(name, &input);
         drop(direct);

@@ -8,8 +8,9 @@ use gush::{Choice, MethodName, Tuning};
 use gush_link::address;
 use serde::{Deserialize, Serialize};
 
+use super::extra::Extra;
 use super::hash::Algorithm;
-use super::process::Target;
+use super::process::Watched;
 
 use crate::size::{SizeError, memory_bytes, size_bytes};
 use crate::time::time;
@@ -41,6 +42,9 @@ pub struct Options {
     /// Show nothing until SEC seconds have passed
     #[arg(short = 'D', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub delay_start: Option<Duration>,
+    /// Show progress in a title, too: windowtitle, processtitle or both with a comma; behind a colon may stand a FORMAT of theirs
+    #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OUTPUT)]
+    pub extra_display: Option<Extra>,
     /// Count lines
     #[arg(short, long, help_heading = OUTPUT)]
     pub line_mode: bool,
@@ -88,9 +92,10 @@ pub struct Options {
     #[arg(short = 'U', long, value_name = "FILE", value_hint = ValueHint::AnyPath, help_heading = TRANSFER)]
     pub store_and_forward: Option<OsString>,
 
-    /// Move nothing: show how far descriptor FD of process PID is, or all its files; more operands are more of them
+    /// Move nothing: show how far descriptor FD of process PID is, or all its files; =NAME is all processes of that name,
+    /// @LIST a file with one of these a line; more operands are more of them
     #[arg(short = 'd', long, value_name = "PID[:FD]", help_heading = OTHERS)]
-    pub watchfd: Option<Target>,
+    pub watchfd: Option<Watched>,
     /// Give the gush pv with the number PID these display options, -L and -s
     #[arg(short = 'R', long, value_name = "PID", value_parser = pid, conflicts_with_all = ["watchfd", "query"], help_heading = OTHERS)]
     pub remote: Option<i32>,
@@ -277,6 +282,7 @@ pub const PV: &[&str] = &[
     "discard",
     "error-skip-block",
     "eta",
+    "extra-display",
     "fineta",
     "force",
     "format",
@@ -330,9 +336,10 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
     buffer of gush's. -c needs no reply of the terminal and no shared memory. With -E the status has the 16, since bytes are missing. \
-    -d also ends where nobody has waited for the process yet, and takes no =NAME and no @LISTFILE. -R and -Q reach gush pv only, \
-    by a socket instead of a signal that would end another program; -R cannot change -B, -n, -q and --json, and keeps -8, -k, -s, -L, \
-    -i, -m and -w where it does not name them. -K, -O and -U are those of pv 1.11; -x is missing. After -- come files where \
+    -d also ends where nobody has waited for the process yet. -R and -Q reach gush pv only, by a socket instead of a signal that \
+    would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
+    pv does, and -B, too, as the engine's buffer is that of a whole move. -K, -O, -U and -x are those of pv 1.11; a title of the process is as long as the command line \
+    at most, and -x goes with a transfer only. After -- come files where \
     the program is called pv, or POSIXLY_CORRECT is set; else a command.";
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.
@@ -342,8 +349,8 @@ fn seconds(text: &str) -> Result<Duration, &'static str> {
 
 fn columns(text: &str) -> Result<usize, &'static str> {
     match text.parse() {
-        Ok(number @ 1..=100_000) => Ok(number),
-        _ => Err("not a number from 1 to 100000"),
+        Ok(number @ 0..=100_000) => Ok(number),
+        _ => Err("not a number from 0 to 100000"),
     }
 }
 

@@ -11,8 +11,90 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::inputs;
+use crate::talk::os_text;
 
-/// The value of `--watchfd`.
+/// The value of `--watchfd`, or an operand beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    Target(Target),
+    /// `=NAME`: all processes of that name.
+    Named(String),
+    /// `@FILE`: each line of the file is one of the two others.
+    Listed(PathBuf),
+}
+
+impl FromStr for Watched {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match (text.strip_prefix('='), text.strip_prefix('@')) {
+            (Some(""), _) => Err("no name behind the ="),
+            (_, Some("")) => Err("no file behind the @"),
+            (Some(name), _) => Ok(Self::Named(name.to_owned())),
+            (_, Some(path)) => Ok(Self::Listed(path.into())),
+            (None, None) => text.parse().map(Self::Target),
+        }
+    }
+}
+
+impl Watched {
+    /// All that is meant, in order.
+    ///
+    /// # Errors
+    /// A sentence where no process has the name, or where the file cannot be read or has an odd line.
+    pub fn targets(&self) -> Result<Vec<Target>, String> {
+        match self {
+            Self::Target(target) => Ok(vec![*target]),
+            Self::Named(name) => named(name).map_err(|why| format!("={name}: {why}")),
+            Self::Listed(path) => listed(path).map_err(|why| format!("@{}: {why}", path.display())),
+        }
+    }
+}
+
+fn listed(path: &Path) -> Result<Vec<Target>, String> {
+    let text = fs::read_to_string(path).map_err(|error| os_text(&error))?;
+    let mut targets = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.trim();
+        if line.is_empty() {
+            continue;
+        }
+        let more = match line.parse() {
+            Ok(Watched::Listed(_)) => Err("a list in a list".to_owned()),
+            Ok(watched) => watched.targets(),
+            Err(why) => Err(why.to_owned()),
+        };
+        targets.extend(more.map_err(|why| format!("line {number}: {why}"))?);
+    }
+    if targets.is_empty() { Err("no line names a process".to_owned()) } else { Ok(targets) }
+}
+
+/// The processes whose program has this name, but for this one, in the order of their numbers.
+fn named(name: &str) -> Result<Vec<Target>, String> {
+    let entries = fs::read_dir("/proc").map_err(|error| os_text(&error))?;
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let mut pids: Vec<i32> = numbers.filter(|pid| *pid != own && is_called(*pid, name)).collect();
+    pids.sort_unstable();
+    match pids.is_empty() {
+        true => Err("no process of this name".to_owned()),
+        false => Ok(pids.into_iter().map(|pid| Target { pid, fd: None }).collect()),
+    }
+}
+
+/// The kernel keeps 15 bytes of a name (proc_pid_comm(5)): a longer one is that of the command line.
+fn is_called(pid: i32, name: &str) -> bool {
+    const KEPT_BYTES: usize = 15;
+    let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    if name.len() <= KEPT_BYTES {
+        return read("comm").strip_suffix(b"\n") == Some(name.as_bytes());
+    }
+    let words = read("cmdline");
+    let program = words.split(|byte| *byte == 0).next().unwrap_or_default();
+    program.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes())
+}
+
+/// A process, or one of its descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub pid: i32,
@@ -24,7 +106,7 @@ impl FromStr for Target {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "not a process: write its number, or 1234:5 for its descriptor 5";
+        const FORM: &str = "not a process: write its number, 1234:5 for its descriptor 5, =NAME, or @FILE with a list";
         let (pid, fd) = match text.split_once(':') {
             Some((pid, fd)) => (pid, Some(fd.parse().ok().filter(|fd| *fd >= 0).ok_or(FORM)?)),
             None => (text, None),
@@ -159,6 +241,32 @@ mod tests {
         assert_eq!("12:0".parse(), Ok(Target { pid: 12, fd: Some(0) }));
         for odd in ["", "x", "0", "-1", "1:", "1:-1", "1:x", ":1", "1:2:3"] {
             assert!(odd.parse::<Target>().is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_name_or_a_list_stands_for_processes() {
+        assert_eq!("=cat".parse(), Ok(Watched::Named("cat".into())));
+        assert_eq!("@list".parse(), Ok(Watched::Listed("list".into())));
+        assert_eq!("7:1".parse(), Ok(Watched::Target(Target { pid: 7, fd: Some(1) })));
+        for odd in ["=", "@", "cat"] {
+            assert!(odd.parse::<Watched>().is_err(), "{odd}");
+        }
+        let list = tempfile::NamedTempFile::new().unwrap();
+        let targets = |text: &str| {
+            fs::write(list.path(), text).unwrap();
+            Watched::Listed(list.path().to_owned()).targets()
+        };
+        let expected = [Target { pid: 3, fd: None }, Target { pid: 4, fd: Some(5) }];
+        assert_eq!(targets("3\n\n 4:5 \n"), Ok(expected.to_vec()));
+        for (text, words) in [
+            ("", "no line names a process"),
+            ("3\nx\n", "line 2: not a process"),
+            ("@other", "line 1: a list in a list"),
+            ("=there is no such name", "line 1: =there is no such name: no process of this name"),
+        ] {
+            let why = targets(text).unwrap_err();
+            assert!(why.contains(words), "{why}");
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Screen {
     is_terminal: bool,
     /// The columns of the line that is not ended yet.
     open_columns: Option<usize>,
+    /// The terminal keeps the title of before.
+    has_title: bool,
     /// The lines of a block, which the cursor is on top of.
     block_lines: usize,
 }
@@ -53,7 +55,14 @@ impl Screen {
             Wishes { cursor: true, .. } if is_terminal => Slot::take().map_or(Way::Over, Way::Slot),
             _ => Way::Over,
         };
-        Self { way, talker: talker.clone(), is_terminal, open_columns: None, block_lines: 0 }
+        Self {
+            way,
+            talker: talker.clone(),
+            is_terminal,
+            open_columns: None,
+            has_title: false,
+            block_lines: 0,
+        }
     }
 
     /// Will anything be shown?
@@ -115,6 +124,15 @@ impl Screen {
         }
     }
 
+    /// Gives the window a title, which [`Self::close`] takes back (XTWINOPS of xterm's control sequences).
+    pub fn show_title(&mut self, text: &str) {
+        if !self.is_terminal || !self.is_ours() {
+            return;
+        }
+        let keep = if std::mem::replace(&mut self.has_title, true) { "" } else { "\x1b[22;2t" };
+        put(format_args!("{keep}\x1b]2;{text}\x1b\\"));
+    }
+
     /// Writes a message on a line of its own.
     pub fn say(&mut self, what: impl Display) {
         self.close();
@@ -133,8 +151,11 @@ impl Screen {
         self.way = Way::Nothing;
     }
 
-    /// Ends the line of progress, if one is open, or removes the block.
+    /// Ends the line of progress, if one is open, or removes the block, and gives the window its own title.
     pub fn close(&mut self) {
+        if std::mem::take(&mut self.has_title) {
+            put("\x1b[23;2t");
+        }
         if self.block_lines > 0 {
             self.show_block(&[]);
         }

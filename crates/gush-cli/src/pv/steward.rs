@@ -14,6 +14,7 @@ use rustix::stdio::stdout;
 use super::account::{Account, Early};
 use super::control::{Answer, Control, Request, State};
 use super::ending::lock;
+use super::extra::Extra;
 use super::json;
 use super::line::{Beside, Look, ROW_COLUMNS};
 use super::meter::{Meter, Reading};
@@ -24,6 +25,8 @@ use super::screen::Screen;
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub look: Look,
+    /// Titles, and what they show.
+    pub extra: Option<(Extra, Look)>,
     pub form: Form,
     pub columns: Option<usize>,
     pub interval: Duration,
@@ -52,6 +55,11 @@ pub struct Numeric {
 }
 
 impl Plan {
+    /// All looks in which something is shown.
+    pub fn looks(&self) -> impl Iterator<Item = &Look> + Clone {
+        std::iter::once(&self.look).chain(self.extra.as_ref().map(|(_, look)| look))
+    }
+
     /// One reading as a line with this look.
     pub fn line(&self, look: &Look, reading: &Reading, beside: &Beside, columns: usize) -> String {
         match self.form {
@@ -75,6 +83,8 @@ pub fn bounded_interval(interval: Duration) -> Duration {
 pub struct Steward {
     bell: Arc<OwnedFd>,
     thread: JoinHandle<()>,
+    /// The end is shown, too.
+    has_end: bool,
 }
 
 impl Steward {
@@ -101,14 +111,19 @@ impl Steward {
             stalled_bytes: 0,
             stalled_for: Duration::ZERO,
         };
+        let has_end = show.reads();
         let heard = Arc::clone(&bell);
         let thread = std::thread::Builder::new().name("gush-pv-display".into());
         let thread = thread.spawn(move || show.run(&heard)).map_err(|_| io::Errno::AGAIN)?;
-        Ok(Self { bell, thread })
+        Ok(Self { bell, thread, has_end })
     }
 
-    /// Lets the thread show the end, and waits for that.
-    pub fn finish(self) {
+    /// Lets the thread show the end, and waits for that. Where nothing is shown at the end of the process, the thread goes
+    /// with the process: to wake it and to wait for it would cost more than its start.
+    pub fn finish(self, is_last: bool) {
+        if is_last && !self.has_end {
+            return;
+        }
         // The counter of a new eventfd has room for one.
         let _ = io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes()));
         let _ = self.thread.join();
@@ -140,8 +155,7 @@ enum Woken {
 impl Show {
     fn run(&mut self, bell: &OwnedFd) {
         // Where nothing is shown or measured, the thread sleeps until somebody asks.
-        let reads = self.is_used || self.plan.statistics;
-        let mut due = if reads { self.plan.interval } else { Duration::MAX };
+        let mut due = if self.reads() { self.plan.interval } else { Duration::MAX };
         loop {
             let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
             let began = Instant::now();
@@ -169,6 +183,11 @@ impl Show {
         self.end();
     }
 
+    /// Is anything shown or measured?
+    fn reads(&self) -> bool {
+        self.is_used || self.plan.statistics || self.plan.extra.is_some()
+    }
+
     fn tick(&mut self) {
         let Some(elapsed) = self.elapsed() else { return };
         let reading = self.meter.read(self.account.count(), elapsed, self.account.expected());
@@ -184,6 +203,8 @@ impl Show {
         let elapsed = elapsed.unwrap_or_default();
         let reading = self.meter.end(self.account.count(), elapsed, self.account.expected());
         let out = self.out.as_mut().map(|(out, meter)| meter.end(out.count(), elapsed, None));
+        // Of a transfer without any input there is nothing to show; a reader of JSON waits for an end.
+        let wanted = wanted && (self.account.has_input() || self.plan.form == Form::Json);
         if wanted && self.account.ended_early() != Some(Early::Signal) {
             self.show(&reading, out);
         }
@@ -204,22 +225,31 @@ impl Show {
     }
 
     fn show(&mut self, reading: &Reading, out: Option<Reading>) {
-        if !self.is_used {
+        if !self.is_used && self.plan.extra.is_none() {
             return;
         }
         let beside = self.beside(out);
         let mut screen = lock(&self.screen);
         let columns = self.plan.columns.unwrap_or_else(|| screen.columns());
-        screen.show(&self.plan.line(&self.plan.look, reading, &beside, columns));
+        if self.is_used {
+            screen.show(&self.plan.line(&self.plan.look, reading, &beside, columns));
+        }
+        if let Some((extra, look)) = &self.plan.extra {
+            extra.show(&look.line(reading, &beside, columns), &mut screen);
+        }
     }
 
     fn beside(&self, out: Option<Reading>) -> Beside {
-        let look = &self.plan.look;
-        let has_memory = look.last_bytes() > 0 || look.has_last_line();
+        let looks = self.plan.looks();
+        let has_memory = looks.clone().any(|look| look.last_bytes() > 0 || look.has_last_line());
         Beside {
-            buffer_percent: look.has_buffer().then(filled_percent).flatten(),
+            buffer_percent: looks.clone().any(Look::has_buffer).then(filled_percent).flatten(),
             seen: if has_memory { self.account.observed.seen() } else { Default::default() },
-            row: if look.has_row() { self.meter.row(ROW_COLUMNS) } else { Vec::new() },
+            row: if looks.clone().any(Look::has_row) {
+                self.meter.row(ROW_COLUMNS)
+            } else {
+                Vec::new()
+            },
             out,
         }
     }
@@ -257,7 +287,7 @@ impl Show {
         if let Some(window) = display.average_rate_window {
             self.meter.set_window(window);
         }
-        self.plan.columns = display.width.or(self.plan.columns);
+        self.plan.columns = display.width.filter(|&columns| columns > 0).or(self.plan.columns);
         (display.bits, display.si) = (display.bits || unit.bits, display.si || unit.decimal);
         let is_sized = self.account.expected().is_some();
         self.plan.look = Look::new(&display, unit.lines, is_sized, self.out.is_some());

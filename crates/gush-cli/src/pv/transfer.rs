@@ -108,11 +108,13 @@ impl<'a> Setting<'a> {
     /// An account that signals concern.
     pub fn account(&self, expected: Option<u64>, look: &Look, stage: Stage) -> Arc<Account> {
         let options = self.options;
+        let titles = options.extra_display.as_ref().map(|extra| extra.look(&options.display, look));
+        let looks = [Some(look), titles.as_ref()].into_iter().flatten();
         let observed = Observed::new(Wanted {
             lines: options.counts_lines(),
             separator: options.separator(),
-            last_bytes: look.last_bytes(),
-            last_line: look.has_last_line(),
+            last_bytes: looks.clone().map(Look::last_bytes).max().unwrap_or(0),
+            last_line: { looks }.any(Look::has_last_line),
             checksum: options.checksum.filter(|_| stage != Stage::Store),
         });
         let throttle = Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second));
@@ -154,7 +156,7 @@ impl<'a> Setting<'a> {
         }
         moving.run();
         drop(direct);
-        steward.finish();
+        steward.finish(stage != Stage::Store);
         let Moving { output, mut status, is_cut, .. } = moving;
         status.add(self.tell_checksum(&account));
         Ok(Moved { status, output, is_cut })

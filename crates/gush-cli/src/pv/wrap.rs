@@ -56,7 +56,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
     let Moved { ended, output, mut status, is_written } =
         move_both(&setting, child, &into, &out, output);
-    steward.finish();
+    steward.finish(true);
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
     Ok(match ended.map(|ended| (ended.code(), ended.signal())) {

@@ -1,0 +1,103 @@
+//! `-x`: progress in the titles of the window and of the process.
+
+use super::line::Look;
+use super::options::Display;
+use super::screen::Screen;
+
+/// The value of `--extra-display`: `PLACE[,PLACE][:FORMAT]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    window: bool,
+    process: bool,
+    /// That of the usual display without one.
+    format: Option<String>,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Window,
+    Process,
+}
+
+const PLACES: [(&str, Place); 5] = [
+    ("windowtitle", Place::Window),
+    ("window", Place::Window),
+    ("processtitle", Place::Process),
+    ("proctitle", Place::Process),
+    ("process", Place::Process),
+];
+
+impl Extra {
+    /// # Errors
+    /// Which places there are.
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
+        let (places, format) = match text.split_once(':') {
+            Some((places, format)) => (places, Some(format.to_owned())),
+            None => (text, None),
+        };
+        let mut extra = Self { format, ..Self::default() };
+        for word in places.split(',') {
+            let place = PLACES.iter().find(|(name, _)| *name == word);
+            let (_, place) = place.ok_or("the places are windowtitle and processtitle")?;
+            match place {
+                Place::Window => extra.window = true,
+                Place::Process => extra.process = true,
+            }
+        }
+        Ok(extra)
+    }
+
+    /// The look of the titles, beside `look` of the usual display.
+    pub fn look(&self, display: &Display, look: &Look) -> Look {
+        match &self.format {
+            None => look.clone(),
+            Some(format) => {
+                let display = Display { format: Some(format.clone()), ..display.clone() };
+                Look::new(&display, look.unit.lines, false, false)
+            }
+        }
+    }
+
+    /// Puts `line` into the titles.
+    pub fn show(&self, line: &str, screen: &mut Screen) {
+        let text = plain(line);
+        if self.window {
+            screen.show_title(&text);
+        }
+        if self.process {
+            gush_process::set_title(&format!("pv: {text}"));
+        }
+    }
+}
+
+/// `line` without its colours, and with nothing else that could end a title.
+fn plain(line: &str) -> String {
+    let mut pieces = line.split("\x1b[");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    let text = pieces
+        .fold(first, |text, piece| text + piece.split_once('m').map_or(piece, |(_, rest)| rest));
+    text.trim_end().replace(char::is_control, "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_may_have_a_format() {
+        let extra = |window, process, format: Option<&str>| {
+            Ok(Extra { window, process, format: format.map(str::to_owned) })
+        };
+        assert_eq!(Extra::parse("windowtitle"), extra(true, false, None));
+        assert_eq!(Extra::parse("process,window:%b:%t"), extra(true, true, Some("%b:%t")));
+        assert_eq!(Extra::parse("proctitle:"), extra(false, true, Some("")));
+        for odd in ["", "title", "window,", ":%b"] {
+            assert!(Extra::parse(odd).is_err(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn nothing_ends_a_title_but_its_end() {
+        assert_eq!(plain("\x1b[31m5 B\x1b[0m \u{7}x\x1b\\  "), "5 B \u{fffd}x\u{fffd}\\");
+    }
+}
