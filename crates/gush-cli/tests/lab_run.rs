@@ -534,6 +534,7 @@ fn the_case_files_of_bench_work() {
         ("copy.toml", "cached,small,pipe"),
         ("pv.toml", "file,to-file"),
         ("relay.toml", ""),
+        ("fizzbuzz.toml", ""),
         ("tee.toml", "file"),
         ("yes.toml", ""),
     ] {

@@ -73,13 +73,37 @@ fn the_reader_prints_the_line_of_the_speed_test() {
 
 #[test]
 fn csv_has_the_columns_of_the_speed_test() {
-    let options = ["--csv", "--bytes", "8M", "--busy-loop", "--splice"];
+    let options = ["--csv", "--bytes", "8M", "--busy-loop", "--splice", "--buffer-size", "256K"];
     let (write, read) = run(&["--vmsplice", "--csv", "--busy-loop"], &options);
     assert!(write.stderr.is_empty(), "{write:?}");
     let line = text(&read.stdout);
     let fields: Vec<&str> = line.trim().split(',').collect();
     assert_eq!(fields[1..4], ["8388608", "262144", "131072"], "{line}");
     assert_eq!(fields[4..], ["1", "0", "0", "0", "0", "1", "0", "0", "0", "0"], "{line}");
+}
+
+#[test]
+fn a_reader_that_splices_asks_for_a_whole_pipe_of_fat_slots() {
+    let line = |read: &[&str]| {
+        let (_, read) = run(&[], &[&["--bytes", "16M"], read].concat());
+        assert!(read.status.success(), "{read:?}");
+        text(&read.stdout)
+    };
+    assert!(line(&["--splice"]).contains(" 8MiB buffer"));
+    assert!(line(&["--splice", "--buffer-size", "64K"]).contains(" 64KiB buffer"));
+    assert!(line(&[]).contains(" 256KiB buffer"));
+}
+
+#[test]
+fn fresh_pages_can_be_small_and_still_arrive() {
+    if !can_lend("fresh") {
+        return common::skipped("vmsplice is denied: fresh pages cannot be lent");
+    }
+    let write = ["--technique", "fresh", "--no-huge-page", "--pattern", "counter"];
+    let (write, read) = run(&write, &["--verify", "--pattern", "counter", "--bytes", "8M"]);
+    assert!(read.status.success() && write.stderr.is_empty(), "{write:?} {read:?}");
+    let refused = pipe("write", &["--no-huge-page", "--huge-page"]).output().unwrap();
+    assert!(text(&refused.stderr).contains("cannot be used with"), "{refused:?}");
 }
 
 #[test]

@@ -235,9 +235,6 @@ fn is_there(command: &str) -> bool {
         }
         ["gush", "lab", suite, ..] => gush_lab::suite::named(suite).is_some(),
         ["gush", "tune", ..] => true,
-        ["cargo", "run", ..] => after("--example").is_some_and(|name| {
-            repository().join(format!("crates/gush/examples/{name}.rs")).is_file()
-        }),
         [script, ..] => {
             after("--only").is_none_or(|name| text_of(script).contains(&format!("\"{name}\"")))
         }

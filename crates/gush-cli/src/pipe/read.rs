@@ -4,7 +4,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
 use gush_lab::Error;
-use gush_lab::pipe::{HoldBy, ReadOptions, Reading, Taking, Waiting, read};
+use gush_lab::pipe::{
+    BUFFER_BYTES, HoldBy, ReadOptions, Reading, SPLICE_BYTES, Taking, Waiting, read,
+};
 
 use super::shared::{Shared, complain};
 use crate::size::size_bytes;
@@ -64,9 +66,10 @@ impl Options {
             (None, true) => Taking::Splice,
             (None, false) => Taking::Read,
         };
+        let usual_bytes = if taking == Taking::Splice { SPLICE_BYTES } else { BUFFER_BYTES };
         let options = ReadOptions {
             taking,
-            buffer_bytes: self.shared.buffer_size,
+            buffer_bytes: self.shared.buffer_size.unwrap_or(usual_bytes),
             pipe_bytes: self.shared.pipe_size,
             bytes: self.bytes.unwrap_or(MOST_BYTES),
             gift: self.gift,

@@ -25,9 +25,9 @@ pub struct Shared {
     /// Make sure that a huge page backs the buffer (root only)
     #[arg(long)]
     check_huge_page: bool,
-    /// Bytes moved at a time
-    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, default_value = "256K")]
-    pub buffer_size: usize,
+    /// Bytes moved at a time [default: 256K; 8M where gush pipe read splices]
+    #[arg(long, value_name = "SIZE", value_parser = memory_bytes)]
+    pub buffer_size: Option<usize>,
     /// Bytes that the pipe should hold
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes)]
     pub pipe_size: Option<usize>,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use gush_lab::Error;
-use gush_lab::pipe::{Technique, WriteOptions, write};
+use gush_lab::pipe::{BUFFER_BYTES, Technique, WriteOptions, without_huge_pages, write};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::shared::{Shared, complain};
@@ -30,6 +30,9 @@ pub struct Options {
     /// One buffer in two halves instead of two buffers (with vmsplice)
     #[arg(long)]
     same_buffer: bool,
+    /// Have pages of the usual size alone, also for --technique fresh
+    #[arg(long, conflicts_with_all = ["huge_page", "check_huge_page"])]
+    no_huge_page: bool,
     /// End after SIZE bytes
     #[arg(long, value_name = "SIZE", value_parser = size_bytes)]
     bytes: Option<u64>,
@@ -55,7 +58,7 @@ impl Options {
         };
         let options = WriteOptions {
             technique,
-            buffer_bytes: self.shared.buffer_size,
+            buffer_bytes: self.shared.buffer_size.unwrap_or(BUFFER_BYTES),
             pipe_bytes: self.shared.pipe_size,
             bytes: self.bytes,
             gift: self.gift,
@@ -89,6 +92,9 @@ fn run_or_fail(options: &Options, talker: &Talker) -> Result<(), Error> {
         ));
     }
     options.shared.pin()?;
+    if options.no_huge_page {
+        without_huge_pages()?;
+    }
     if options.shared.verbose {
         talker.say(format_args!("{resolved:?}"));
     }

@@ -42,6 +42,17 @@ fn lock_refused(errno: Errno, len_bytes: usize) -> Error {
     )
 }
 
+/// From now on this process gets pages of the usual size alone (PR_SET_THP_DISABLE of prctl(2)).
+///
+/// # Errors
+/// What prctl(2) answers, with what can be left out.
+pub fn without_huge_pages() -> Result<(), Error> {
+    nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
+        let why = std::io::Error::from(errno);
+        Error::failed("huge pages cannot be kept away: leave out --no-huge-page", why)
+    })
+}
+
 /// Makes sure that huge pages back all of `pages`.
 pub(super) fn check_huge(pages: &Pages) -> Result<(), Error> {
     match gush::hugepage::count(pages) {

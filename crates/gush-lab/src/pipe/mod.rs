@@ -20,6 +20,7 @@ mod unsound;
 mod waiting;
 mod write;
 
+pub use memory::without_huge_pages;
 pub use options::{HoldBy, MemoryOptions, ReadOptions, Taking, Technique, WriteOptions};
 pub use pattern::{Checker, Corruption, Pattern};
 pub use read::{Reading, read};
@@ -28,5 +29,7 @@ pub use write::write;
 
 /// The buffer of both programs unless told otherwise, in bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
+/// What a reader that splices asks for in one call unless told otherwise, in bytes: a whole pipe of fat slots, 256 of 32 KiB.
+pub const SPLICE_BYTES: usize = 8 << 20;
 /// What the reader takes out of the pipe unless told otherwise, in bytes.
 pub const READ_BYTES: u64 = 10 << 30;

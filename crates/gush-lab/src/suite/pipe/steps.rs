@@ -39,6 +39,9 @@ const SPLICED: &str = "Spliced to /dev/null, both spinning, a pipe of 1 MiB";
 
 /// A whole pipe of fat slots in one call.
 const LARGE_SPLICE: &[&str] = &["--splice", "--busy-loop", "--buffer-size", "8M"];
+/// The published reader splices as much as it would read.
+const PUBLISHED_SPLICE: &[&str] = &["--splice", "--buffer-size", "256K"];
+const PUBLISHED_SPLICE_BUSY: &[&str] = &["--splice", "--busy-loop", "--buffer-size", "256K"];
 const SPIN: &[&str] = &["--busy-loop"];
 /// With vmsplice the pipe is half the buffer.
 const LEND_1M: &[&str] = &["--vmsplice", "--huge-page", "--busy-loop", "--buffer-size", "2M"];
@@ -81,7 +84,7 @@ pub const STEPS: &[Step] = &[
         .reused()
         .published(12.7, 12.7)
         .of(LADDER, "write-read"),
-    step("vmsplice-splice", "vmsplice → splice", &["--vmsplice"], &["--splice"], 4 * GIB)
+    step("vmsplice-splice", "vmsplice → splice", &["--vmsplice"], PUBLISHED_SPLICE, 4 * GIB)
         .reused()
         .published(32.8, 32.8)
         .of(LADDER, "vmsplice-read"),
@@ -89,7 +92,7 @@ pub const STEPS: &[Step] = &[
         "vmsplice-splice-untouched",
         "the same, pages never touched",
         &["--vmsplice", "--dont-touch-pages"],
-        &["--splice"],
+        PUBLISHED_SPLICE,
         4 * GIB,
     )
     .reused()
@@ -99,29 +102,23 @@ pub const STEPS: &[Step] = &[
         "huge-splice",
         "vmsplice of huge pages → splice",
         &["--vmsplice", "--huge-page"],
-        &["--splice"],
+        PUBLISHED_SPLICE,
         4 * GIB,
     )
     .reused()
     .huge()
     .published(51.0, 51.0)
     .of(LADDER, "vmsplice-splice"),
-    step(
-        "huge-splice-busy",
-        "the same, both spinning",
-        LEND_HUGE,
-        &["--splice", "--busy-loop"],
-        32 * GIB,
-    )
-    .reused()
-    .huge()
-    .published(62.5, 65.0)
-    .of(LADDER, "huge-splice"),
+    step("huge-splice-busy", "the same, both spinning", LEND_HUGE, PUBLISHED_SPLICE_BUSY, 32 * GIB)
+        .reused()
+        .huge()
+        .published(62.5, 65.0)
+        .of(LADDER, "huge-splice"),
     step(
         "same-buffer-busy",
         "the same, one buffer for both halves",
         &["--vmsplice", "--huge-page", "--busy-loop", "--same-buffer"],
-        &["--splice", "--busy-loop"],
+        PUBLISHED_SPLICE_BUSY,
         32 * GIB,
     )
     .reused()
@@ -137,6 +134,8 @@ pub const STEPS: &[Step] = &[
     step("fresh-read", "new huge pages, given away → read", FRESH, SPIN, 8 * GIB)
         .huge()
         .of(READ, "write-read-busy"),
+    step("fresh-read-4K", "the same on pages of 4 KiB", FRESH_4K, SPIN, 4 * GIB)
+        .of(READ, "fresh-read"),
     step("huge-read-busy-1M", "vmsplice of huge pages → read", LEND_1M, SPIN, 8 * GIB)
         .reused()
         .huge()
@@ -154,6 +153,8 @@ pub const STEPS: &[Step] = &[
     step("fresh-splice", "new huge pages, given away → splice", FRESH, LARGE_SPLICE, 16 * GIB)
         .huge()
         .of(SPLICED, "write-splice-busy"),
+    step("fresh-splice-4K", "the same on pages of 4 KiB", FRESH_4K, LARGE_SPLICE, 4 * GIB)
+        .of(SPLICED, "fresh-splice"),
     step("huge-splice-busy-1M", "vmsplice of huge pages → splice", LEND_1M, LARGE_SPLICE, 32 * GIB)
         .reused()
         .huge()
@@ -166,4 +167,5 @@ pub const STEPS: &[Step] = &[
 
 const SOCKET: &[&str] = &["--technique", "socket", "--busy-loop"];
 const FRESH: &[&str] = &["--technique", "fresh", "--busy-loop"];
+const FRESH_4K: &[&str] = &["--technique", "fresh", "--busy-loop", "--no-huge-page"];
 const RESERVOIR: &[&str] = &["--technique", "reservoir", "--busy-loop"];
