@@ -15,6 +15,7 @@ use crate::metadata::{Handle, Transfer};
 use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
 use crate::place::{FileId, Place, kind, same_file};
+use crate::tree::journal::{self, Fingerprint, Journal};
 use crate::tree::{self, Dir, Operands};
 use crate::{links, open, regular, special};
 
@@ -211,8 +212,13 @@ impl<'o> Copier<'o> {
         let follow = options.dereference != Dereference::Never;
         let source_stat =
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
-        let common =
-            Common { options, refusals: &self.refusals, copied: &self.copied, base: target.dir };
+        let common = Common {
+            options,
+            refusals: &self.refusals,
+            copied: &self.copied,
+            base: target.dir,
+            journal: None,
+        };
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
                 let text = "omitting directory: -r copies directories";
@@ -239,6 +245,8 @@ pub(crate) struct Common<'a> {
     pub(crate) copied: &'a AlreadyCopied,
     /// The directory that the operands are copied to.
     pub(crate) base: BorrowedFd<'a>,
+    /// What an earlier copy of this tree has done.
+    pub(crate) journal: Option<&'a Journal>,
 }
 
 impl Common<'_> {
@@ -269,6 +277,13 @@ impl Common<'_> {
             refusals: self.refusals,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
         };
+        if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
+            && journal.goes_on()
+            && let Ok(there) = target.stat(false)
+            && journal.is_done(done_as(above, &job, &there))
+        {
+            return self.keep_newer(&job, &there, dir);
+        }
         let room = match look.make_room(is_new, events)? {
             Fate::Copied(room) => room,
             Fate::Skipped => return Ok(Done::new(Action::Skipped)),
@@ -344,6 +359,12 @@ impl Common<'_> {
                 if let (Some(file), true) = (done.made, is_link) {
                     self.copied.remember_link(file);
                 }
+                if let (Some(journal), Some(above), true) = (self.journal, dir, done.complete)
+                    && let Ok(there) = target.stat(false)
+                    && let Err(error) = journal.add_done(done_as(above, job, &there))
+                {
+                    events.warns(&error);
+                }
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
                     claim.made(Earlier::at(dir, target, file, is_link));
                 }
@@ -384,6 +405,12 @@ impl Common<'_> {
             }
         }
     }
+}
+
+/// A file of a tree that is done, in the words of the journal.
+fn done_as(above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
+    let entry = journal::entry(&above.target_stat, job.target.name.as_os_str());
+    journal::done(entry, &job.source_stat, there)
 }
 
 /// Makes the target, now that nothing stands in its way.

@@ -71,3 +71,4 @@ pub use options::{
 };
 pub use parents::Parents;
 pub use place::Place;
+pub use tree::journal::journal_beside;

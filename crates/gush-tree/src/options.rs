@@ -65,6 +65,9 @@ pub struct Options {
     /// Remove from the target of a tree what the source lacks. What [`filter`](Self::filter) and
     /// [`gitignore`](Self::gitignore) leave out stays.
     pub mirror: bool,
+    /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
+    /// existing target that the journal does not know is removed first.
+    pub resume: bool,
     /// Only tell what would be done.
     pub dry_run: bool,
     /// End a tree at the first entry that fails.
@@ -98,6 +101,7 @@ impl Default for Options {
             filter: None,
             gitignore: false,
             mirror: false,
+            resume: false,
             dry_run: false,
             stop_at_error: false,
             moving: Moving::default(),

@@ -13,8 +13,6 @@ PATTERN reads as a line of .gitignore, from SOURCE on: '*.o' fits in every direc
 directories, '**' any number of them. Of --exclude, --include and --filter-from the first rule that fits decides; without one an entry is \
 copied. An excluded directory is left out with all that is in it. SOURCE itself is always copied.
 
-There is no option to go on with an interrupted copy.
-
 Sizes and rates read as GNU reads them: K=1024, KB=1000, KiB=1024, and so on to Q; 1.5M is fine.
 
 CONTROL, also from the environment's VERSION_CONTROL, is none or off, numbered or t, existing or nil \
@@ -179,6 +177,12 @@ fn trees() -> Vec<Arg> {
             "delete",
             "Remove from the target's tree what SOURCE lacks, and what is a directory on one side alone. What the \
              filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused",
+        ),
+        flag(
+            "resume",
+            "Keep a journal beside DEST, .NAME.gush-journal, and go on where a copy with this journal was interrupted or \
+             killed. Files not known as done are copied anew; a file that changed since is, too. Against a loss of \
+             power add --fsync",
         ),
         value(
             "on-error",

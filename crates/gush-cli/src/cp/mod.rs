@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use gush_tree::{
-    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, quote,
+    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, journal_beside, quote,
     strip_trailing_slashes,
 };
 use rustix::fs::FileType;
@@ -50,6 +50,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     for warning in &settings.warnings {
         talker.say(warning);
     }
+    if goes_on(&settings) {
+        // The directory was made by the first attempt: copying into it would begin anew, below.
+        settings.naming.no_target_directory = true;
+    }
     let destination = match settings.naming.destination(&mut settings.operands) {
         Ok(destination) => destination,
         Err(NamingError::Usage(text)) => return misuse(text),
@@ -81,6 +85,17 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     match copied & teller.finish() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
+    }
+}
+
+/// Was a copy to this very name interrupted?
+fn goes_on(settings: &Settings) -> bool {
+    let Settings { options, naming, operands, .. } = settings;
+    match operands.as_slice() {
+        [_, target] if options.resume && naming.target_directory.is_none() => {
+            journal_beside(target).is_some_and(|journal| journal.is_file())
+        }
+        _ => false,
     }
 }
 

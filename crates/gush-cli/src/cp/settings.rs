@@ -116,6 +116,7 @@ impl Settings {
         options.filter = filter(words)?;
         options.gitignore = words.has("gitignore");
         options.mirror = words.has("delete");
+        options.resume = words.has("resume");
         options.dry_run = words.has("dry-run");
         let on_errors = [("continue", false), ("stop", true)];
         options.stop_at_error = choose(words, "on-error", false, &on_errors)?;
@@ -137,6 +138,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
         ("--exclude, --include and --filter-from", options.filter.is_some()),
         ("--gitignore", options.gitignore),
         ("--delete", options.mirror),
+        ("--resume", options.resume),
     ];
     if let Some((names, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
     {
@@ -144,6 +146,18 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     }
     if options.dry_run && options.ask {
         return Err("--dry-run asks nothing: it excludes -i".into());
+    }
+    let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
+    let excluded_by_resume = [
+        ("-u and -n, which would keep a file that was half copied", keeps),
+        ("-i", options.ask),
+        ("--backup", options.backup.is_some()),
+        ("-l and -s", options.make != Make::Copy),
+        ("--dry-run", options.dry_run),
+    ];
+    let excluded = excluded_by_resume.iter().find(|(_, is_given)| *is_given && options.resume);
+    if let Some((names, _)) = excluded {
+        return Err(format!("--resume excludes {names}"));
     }
     if !options.mirror {
         return Ok(());

@@ -4,6 +4,7 @@ use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::dir::{self, Follows, Pair};
+use super::journal::{Fingerprint, Journal};
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
@@ -20,6 +21,8 @@ pub(crate) struct Entrance<'a> {
     pub(crate) target: Place<'a>,
     /// The directory of the target was made by this command: the name is free.
     pub(crate) is_new: bool,
+    /// The journal, and the target in its words.
+    pub(crate) made: Option<(&'a Journal, Fingerprint)>,
 }
 
 /// What a directory's target is.
@@ -72,6 +75,9 @@ impl Entrance<'_> {
             let preserve = &self.options.preserve;
             let bits = self.source_stat.st_mode & 0o7777;
             let withheld = new_directory::withheld_bits(preserve, bits);
+            if let Some((journal, target)) = self.made {
+                journal.add_makes(target)?;
+            }
             let made = new_directory::make(&target, bits, withheld, umask)?;
             events.starts(self.source.shown, self.target.shown, None);
             return Ok(Entered {
@@ -95,9 +101,22 @@ impl Entrance<'_> {
             pair: Pair::new(source, opened),
             target_stat: found,
             is_new: false,
-            restore_bits: None,
+            restore_bits: self.restore_bits(&found, umask),
             follows,
         })
+    }
+
+    /// The final mode of a directory that an earlier copy made, and did not complete.
+    fn restore_bits(&self, found: &Stat, umask: impl FnOnce() -> u32) -> Option<u32> {
+        let (journal, target) = self.made?;
+        if !journal.has_made(target) {
+            return None;
+        }
+        let bits = self.source_stat.st_mode & 0o7777;
+        let withheld = new_directory::withheld_bits(&self.options.preserve, bits);
+        let lent = 0o700 & !bits;
+        let made_bits = found.st_mode & 0o7777 & !lent;
+        Some(if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) })
     }
 
     fn open_source(&self) -> Result<(std::os::fd::OwnedFd, bool), Error> {

@@ -8,6 +8,7 @@ mod batch;
 mod budget;
 pub(crate) mod dir;
 mod entering;
+pub(crate) mod journal;
 mod listener;
 mod mirror;
 mod queue;
@@ -15,6 +16,7 @@ mod shown;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,7 @@ use rustix::io::retry_on_intr;
 pub(crate) use dir::Dir;
 use dir::Start;
 use entering::{Entrance, Existing};
+use journal::Journal;
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -86,7 +89,12 @@ pub(crate) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let options = common.options;
-    let entrance = Entrance { options, source, source_stat, target, is_new: false };
+    let journal =
+        options.resume.then(|| Journal::open(options, source_stat, &target)).transpose()?;
+    // The root has no directory above that is known.
+    let made =
+        journal.as_ref().map(|journal| (journal, journal::entry(source_stat, OsStr::new(""))));
+    let entrance = Entrance { options, source, source_stat, target, is_new: false, made };
     let existing = entrance.existing()?;
     if let Existing::Itself = existing {
         return Ok(Done::new(Action::Skipped));
@@ -107,11 +115,15 @@ pub(crate) fn copy(
     if below.dereference == Dereference::Named {
         below.dereference = Dereference::Never;
     }
-    let common = Common { options: &below, ..*common };
+    below.remove_first |= journal.as_ref().is_some_and(Journal::goes_on);
+    let common = Common { options: &below, journal: journal.as_ref(), ..*common };
     let complete =
         walk::Walk::new(&common, operands, root, (source.shown, target.shown), events).run();
     if options.sync && !options.dry_run {
         open::sync_parent(&target)?;
+    }
+    if let (Some(journal), true) = (journal, complete) {
+        journal.remove(&target)?;
     }
     Ok(Done { complete, ..Done::new(Action::Directory) })
 }

@@ -17,6 +17,7 @@ use super::batch::{Batch, End, Part};
 use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, Start};
 use super::entering::{Entrance, Existing};
+use super::journal;
 use super::listener::Listener;
 use super::mirror::Mirror;
 use super::queue::{Queue, Task};
@@ -356,7 +357,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let follow = options.dereference != Dereference::Never;
         let stat =
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
-        let entrance = Entrance { options, source, source_stat: &stat, target, is_new: dir.is_new };
+        let made =
+            walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
+        let (source_stat, is_new) = (&stat, dir.is_new);
+        let entrance = Entrance { options, source, source_stat, target, is_new, made };
         let existing = entrance.existing()?;
         if operands.targets.contains(&FileId::of(&stat)) {
             return self.leave_out_target(&source).map(|()| None);

@@ -1,0 +1,271 @@
+//! The journal of a tree's copy, beside the target: what is done already, should the copy be killed.
+//!
+//! A line is added when a file is whole and has its metadata, and before a directory is made. A line names neither path
+//! nor content: it is a fingerprint of where the file is and what both sides look like, so that a file that changed since,
+//! on either side, is copied again. Each line has a checksum; one that a kill has torn counts for nothing.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{self, FlockOperation, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process;
+
+use crate::destination::strip_trailing_slashes;
+use crate::error::Error;
+use crate::options::Options;
+use crate::place::{Place, kind};
+
+/// The beginning and the end of the journal's name, with the target's name between.
+const NAME: (&str, &str) = (".", ".gush-journal");
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    /// The first line: which copy this is.
+    Copy,
+    /// A file is done.
+    Done,
+    /// A directory is about to be made.
+    Makes,
+}
+
+const WORDS: [(&str, Word); 3] =
+    [("copy", Word::Copy), ("done", Word::Done), ("makes", Word::Makes)];
+
+/// The journal that [`Options::resume`](crate::Options::resume) keeps of a copy to `target`; `None` if the path ends in `..`.
+///
+/// ```
+/// use std::path::Path;
+/// let journal = gush_tree::journal_beside(Path::new("backup/photos/"));
+/// assert_eq!(journal.as_deref(), Some(Path::new("backup/.photos.gush-journal")));
+/// ```
+#[must_use]
+pub fn journal_beside(target: &Path) -> Option<PathBuf> {
+    let target = strip_trailing_slashes(target);
+    let of = target.file_name()?;
+    // `a/.` has the name `a`, which is no name of `a/.` itself.
+    if target.as_os_str().as_bytes().ends_with(b"/.") {
+        return None;
+    }
+    let mut name = OsString::from(NAME.0);
+    name.push(of);
+    name.push(NAME.1);
+    Some(target.with_file_name(name))
+}
+
+/// Some 128 bits of blake3: no two things have the same by chance.
+pub(crate) type Fingerprint = u128;
+
+/// A journal that this copy alone writes.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    file: File,
+    shown: PathBuf,
+    name: PathBuf,
+    done: HashSet<Fingerprint>,
+    makes: HashSet<Fingerprint>,
+}
+
+/// An entry of a directory of the target.
+pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
+    fingerprint(&[&numbers(&[above.st_dev, above.st_ino]), name.as_bytes()])
+}
+
+/// A file done: the entry, and what its source and its target look like.
+pub(crate) fn done(entry: Fingerprint, source: &Stat, target: &Stat) -> Fingerprint {
+    let (entry, source_now) = (entry.to_le_bytes(), state(source));
+    let changed = numbers(&[source.st_ctime as u64, source.st_ctime_nsec]);
+    fingerprint(&[&entry, &source_now, &changed, &state(target)])
+}
+
+/// Device, inode, kind, size and modification time.
+fn state(stat: &Stat) -> Vec<u8> {
+    let kind = u64::from(kind(stat).as_raw_mode());
+    numbers(&[
+        stat.st_dev,
+        stat.st_ino,
+        kind,
+        stat.st_size as u64,
+        stat.st_mtime as u64,
+        stat.st_mtime_nsec,
+    ])
+}
+
+fn numbers(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
+    let mut hasher = blake3::Hasher::new();
+    for part in parts {
+        hasher.update(&(part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    let mut bits = [0; 16];
+    bits.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
+    Fingerprint::from_le_bytes(bits)
+}
+
+fn line(word: Word, of: Fingerprint) -> String {
+    let text = WORDS.iter().find(|(_, known)| *known == word).map_or("", |(text, _)| *text);
+    let body = format!("{text} {of:032x}");
+    let check = fingerprint(&[body.as_bytes()]) as u32;
+    format!("{body} {check:08x}\n")
+}
+
+fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
+    let (word, rest) = text.split_once(' ')?;
+    let (_, word) = WORDS.iter().find(|(known, _)| *known == word)?;
+    let of = Fingerprint::from_str_radix(rest.split_once(' ')?.0, 16).ok()?;
+    (line(*word, of) == text).then_some((*word, of))
+}
+
+impl Journal {
+    /// Opens the journal beside `target`, or begins one.
+    ///
+    /// # Errors
+    /// If the journal is of another copy or of another user, or if another copy writes to it.
+    pub(crate) fn open(
+        options: &Options,
+        source: &Stat,
+        target: &Place<'_>,
+    ) -> Result<Self, Error> {
+        let target = Place { name: strip_trailing_slashes(target.name), ..*target };
+        let Some(name) = journal_beside(target.name) else {
+            let error = Error::refusal(target.shown, "has no name for a journal to be beside");
+            return Err(error.hinting("name the target itself, with -T"));
+        };
+        let shown = journal_beside(target.shown).unwrap_or_else(|| name.clone());
+        let place = Place { name: &name, shown: &shown, ..target };
+        let os = |what: &'static str| move |errno| (what, errno);
+        let opened = (|| {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
+            let flags = flags | OFlags::NONBLOCK;
+            let fd = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(os("cannot open"))?;
+            let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat"))?;
+            retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
+                .map_err(os("cannot lock"))?;
+            Ok((File::from(fd), stat))
+        })();
+        let (file, stat) = match opened {
+            Ok(opened) => opened,
+            Err((_, Errno::WOULDBLOCK)) => {
+                return Err(Error::refusal(&shown, "another copy writes this journal"));
+            }
+            Err((what, errno)) => return Err(Error::os(&shown, what, errno)),
+        };
+        let is_file = kind(&stat) == rustix::fs::FileType::RegularFile;
+        if !is_file || stat.st_uid != process::geteuid().as_raw() {
+            return Err(Error::refusal(&shown, "no journal: not a file of this user"));
+        }
+        let mut journal = Self { file, shown, name, done: HashSet::new(), makes: HashSet::new() };
+        match journal.read(which_copy(options, source)) {
+            Ok(true) => Ok(journal),
+            Ok(false) => Err(Error::refusal(&journal.shown, "the journal of another copy")
+                .hinting("remove it to copy from the beginning")),
+            Err(error) => Err(Error::io(&journal.shown, "cannot read or write", error)),
+        }
+    }
+
+    /// Reads what is done; `false` if the journal is of another copy than `this`.
+    fn read(&mut self, this: Fingerprint) -> io::Result<bool> {
+        let mut reader = BufReader::new(&self.file);
+        let (mut valid_bytes, mut read_bytes, mut is_known) = (0, 0, false);
+        let (mut text, mut begun) = (Vec::new(), Vec::new());
+        while reader.read_until(b'\n', &mut text)? > 0 {
+            read_bytes += text.len() as u64;
+            let line = std::str::from_utf8(&text).ok().and_then(read_line);
+            match line {
+                Some((Word::Copy, of)) if of != this => return Ok(false),
+                Some((Word::Copy, _)) => is_known = true,
+                Some((Word::Done, of)) => drop(self.done.insert(of)),
+                Some((Word::Makes, of)) => drop(self.makes.insert(of)),
+                None => {}
+            }
+            if line.is_some() {
+                valid_bytes = read_bytes;
+            }
+            if read_bytes == text.len() as u64 {
+                begun.clone_from(&text);
+            }
+            text.clear();
+        }
+        // The line that a kill has torn.
+        if is_known {
+            if read_bytes > valid_bytes {
+                self.file.set_len(valid_bytes)?;
+            }
+            return Ok(true);
+        }
+        let first = line(Word::Copy, this);
+        let is_torn = first.as_bytes().starts_with(&begun);
+        if is_torn {
+            self.file.set_len(0)?;
+            (&self.file).write_all(first.as_bytes())?;
+        }
+        Ok(is_torn)
+    }
+
+    /// Does the copy go on with an earlier one?
+    pub(crate) fn goes_on(&self) -> bool {
+        !(self.done.is_empty() && self.makes.is_empty())
+    }
+
+    pub(crate) fn is_done(&self, file: Fingerprint) -> bool {
+        self.done.contains(&file)
+    }
+
+    /// Was this directory made, or about to be made, by the earlier copy?
+    pub(crate) fn has_made(&self, directory: Fingerprint) -> bool {
+        self.makes.contains(&directory)
+    }
+
+    pub(crate) fn add_done(&self, file: Fingerprint) -> Result<(), Error> {
+        self.add(Word::Done, file)
+    }
+
+    pub(crate) fn add_makes(&self, directory: Fingerprint) -> Result<(), Error> {
+        self.add(Word::Makes, directory)
+    }
+
+    /// One write(2), which with O_APPEND needs no lock.
+    fn add(&self, word: Word, of: Fingerprint) -> Result<(), Error> {
+        (&self.file)
+            .write_all(line(word, of).as_bytes())
+            .map_err(|error| Error::io(&self.shown, "cannot write", error))
+    }
+
+    /// The whole copy is done: nobody needs the journal any more.
+    pub(crate) fn remove(&self, target: &Place<'_>) -> Result<(), Error> {
+        let place = Place { name: Path::new(&self.name), shown: &self.shown, ..*target };
+        place.unlink().map_err(|errno| Error::os(&self.shown, "cannot remove", errno))
+    }
+}
+
+/// The copy of this source with these options. Others, such as the number of threads, may change.
+fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
+    let Options { make, data, dereference, specials, preserve, .. } = options;
+    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?}");
+    fingerprint(&[text.as_bytes(), &numbers(&[source.st_dev, source.st_ino])])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_as_written_and_no_other() {
+        for (word, of) in [(Word::Copy, 0), (Word::Done, u128::MAX), (Word::Makes, 7)] {
+            let text = line(word, of);
+            assert_eq!(read_line(&text), Some((word, of)));
+            assert_eq!(read_line(&text[..text.len() - 1]), None);
+            assert_eq!(read_line(&text[1..]), None);
+            assert_eq!(read_line(&text.replace('0', "1")), None);
+        }
+    }
+}
