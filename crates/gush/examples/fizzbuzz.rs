@@ -96,7 +96,7 @@ impl Order {
         let stdout = io::stdout();
         let writer = match self.technique {
             None => Writer::new(stdout)?,
-            Some(technique) => Writer::with(stdout, technique).map_err(|(_, errno)| errno)?,
+            Some(technique) => Writer::with(stdout, technique)?,
         };
         let writer = writer.wait(Wait::Hybrid(SPIN));
         if self.naive { self.write_naively(writer) } else { self.fill_in_place(writer) }

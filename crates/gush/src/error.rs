@@ -22,6 +22,8 @@ enum Cause {
     FalseEnd(crate::MethodName),
     #[error("the source and the target are the same file, and the ranges overlap")]
     SameFile,
+    #[error("the {0} takes no offset")]
+    NoOffset(Side),
     #[error("stopped by the observer")]
     Stopped,
     #[error("cancelled from another thread")]
@@ -149,6 +151,10 @@ impl Error {
         Self::new(Cause::SameFile, None)
     }
 
+    pub(crate) fn no_offset(side: Side) -> Self {
+        Self::new(Cause::NoOffset(side), None)
+    }
+
     pub(crate) fn stopped() -> Self {
         Self::new(Cause::Stopped, None)
     }
@@ -212,6 +218,7 @@ impl Error {
     pub fn side(&self) -> Option<Side> {
         match *self.cause {
             Cause::Failed(fault) => Some(fault.side),
+            Cause::NoOffset(side) => Some(side),
             // Only a mapped target gives up by EFAULT, and only the target's space is reserved.
             Cause::Refused(ref refusal)
                 if refusal.errno == Some(Errno::FAULT) || refusal.lacks_room() =>
@@ -233,7 +240,7 @@ impl Error {
     }
 
     /// The kind of the same error as a [`std::io::Error`]: the errno's; without one `Unsupported` for a
-    /// refusal and `InvalidInput` for a file copied onto itself.
+    /// refusal and `InvalidInput` for a file copied onto itself, and for an offset in something that has none.
     ///
     /// Never `Interrupted`: the standard library's loops would begin anew.
     #[must_use]
@@ -243,7 +250,7 @@ impl Error {
             (Some(kind), _) => kind,
             (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,
             (None, Cause::FalseEnd(_)) => io::ErrorKind::UnexpectedEof,
-            (None, Cause::SameFile) => io::ErrorKind::InvalidInput,
+            (None, Cause::SameFile | Cause::NoOffset(_)) => io::ErrorKind::InvalidInput,
             (None, Cause::Failed(_) | Cause::Stopped | Cause::Cancelled) => io::ErrorKind::Other,
         }
     }
@@ -336,11 +343,21 @@ impl Error {
             Cause::Refused(ref refusal) if refusal.lacks_room() => {
                 refusal.errno.and_then(|errno| hint_for(Side::Target, errno))
             }
+            Cause::Refused(ref refusal) if refusal.is_of_user() => {
+                Some("leave one of the methods that serve this pair of ends")
+            }
             Cause::Refused(_) | Cause::FalseEnd(_) => {
                 Some("choose another method, or auto, which falls back by itself")
             }
             Cause::Failed(fault) => hint_for(fault.side, fault.errno),
-            Cause::SameFile | Cause::Stopped | Cause::Cancelled => None,
+            Cause::SameFile => Some("name another target, or ranges that do not overlap"),
+            Cause::NoOffset(Side::Source) => {
+                Some("pipes, sockets and terminals are read from where they are: name no offset")
+            }
+            Cause::NoOffset(Side::Target) => Some(
+                "pipes, sockets and terminals have no offsets, and with O_APPEND each write goes to the end: name none",
+            ),
+            Cause::Stopped | Cause::Cancelled => None,
         }
     }
 }
@@ -369,6 +386,34 @@ impl From<Error> for io::Error {
     }
 }
 
+/// As [`Error`].
+impl From<Refusal> for io::Error {
+    fn from(refusal: Refusal) -> Self {
+        Error::from(refusal).into()
+    }
+}
+
+/// As [`Error`].
+///
+/// ```
+/// use gush::flow::{Flow, Next, Shelf, Stance, Terms};
+/// fn next(flow: &mut Flow, shelf: &mut Shelf) -> std::io::Result<()> {
+///     match flow.next(u64::MAX, shelf) {
+///         Next::Failed(failure) => Err((*failure).into()),
+///         _ => Ok(()),
+///     }
+/// }
+/// let stream = Stance::known(gush::Kind::Stream, true);
+/// let mut flow = Flow::between(stream, stream, &Terms::default())?;
+/// next(&mut flow, &mut Shelf::new(gush::pipe::Pool::shared().clone()))?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        Error::from(failure).into()
+    }
+}
+
 /// The remedy for a failed call on one side, where there is one; [`Error::hint`] for
 /// programs with calls of their own.
 ///
@@ -383,6 +428,8 @@ pub fn hint_for(side: Side, errno: Errno) -> Option<&'static str> {
         (Side::Target, Errno::NOSPC) => {
             Some("the target is full: free some space on its file system, if it is a file")
         }
+        (Side::Source, Errno::BADF) => Some("open the source for reading"),
+        (Side::Target, Errno::BADF) => Some("open the target for writing"),
         (Side::Target, Errno::DQUOT) => Some("the user's quota on the target is used up"),
         (Side::Target, Errno::FBIG) => {
             Some("the target's file system or the limit on file size (ulimit -f) allows no more")

@@ -27,3 +27,8 @@ pub struct Fault {
     #[source]
     pub errno: Errno,
 }
+
+impl Fault {
+    /// The answer that a target's 0 to a write of some bytes is taken for: asked again, it would answer 0 for ever.
+    pub(crate) const TOOK_NOTHING: Errno = Errno::IO;
+}

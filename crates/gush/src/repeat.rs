@@ -9,6 +9,7 @@ use crate::cancel::Cancel;
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
+use crate::flow::STREAM_TO_DATAGRAM_BYTES;
 use crate::kernel::is_refusal;
 use crate::pipe::{self, Reservoir};
 use crate::port::{Port, Side};
@@ -154,7 +155,15 @@ impl Supply {
             Self::Memory(bytes) => {
                 let rest = &bytes[phase..];
                 let rest = &rest[..rest.len().min(most)];
-                port.write(rest).map_err(|errno| (Call::Write, errno))
+                // A message is written whole or not at all.
+                let rest = match port.kind() == Kind::Datagram {
+                    true => &rest[..rest.len().min(STREAM_TO_DATAGRAM_BYTES)],
+                    false => rest,
+                };
+                match port.write(rest) {
+                    Ok(0) => Err((Call::Write, Fault::TOOK_NOTHING)),
+                    answer => answer.map_err(|errno| (Call::Write, errno)),
+                }
             }
         }
     }

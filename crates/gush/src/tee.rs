@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::access;
@@ -19,7 +20,7 @@ use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
-use crate::sys::Call;
+use crate::sys::{self, Call};
 use crate::wait::{self, Wait, Waiter};
 
 /// A target that failed.
@@ -74,7 +75,7 @@ pub struct TeeTarget {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TeeReport {
-    /// Bytes taken from the source.
+    /// Bytes taken from the source; of a file, those that some target got.
     pub taken_bytes: u64,
     /// Each target, in the order of [`Tee::to`].
     pub targets: Vec<TeeTarget>,
@@ -287,18 +288,18 @@ impl<'a> Tee<'a> {
     /// asked for by name and refused. Cancelling: the counts are the slowest target's.
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
-        let Sides { source, targets: stances, unwritable } = self.prepare(&targets)?;
+        let Sides { source, source_at, targets: stances, unwritable } = self.prepare(&targets)?;
         match self.backlog_bytes {
             None => {
                 let fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
-                self.drive(fan, &targets, unwritable)
+                self.drive(fan, &targets, unwritable, source_at)
             }
             Some(bytes) => {
                 let (call, side) = (Call::Mmap, Side::Source);
                 let ring = Pages::new(bytes)
                     .map_err(|errno| Error::failed(Fault { call, side, errno }))?;
                 let backlog = Backlog::between(source, &stances, &self.terms, ring, bytes);
-                self.drive(backlog.map_err(Error::refused)?, &targets, unwritable)
+                self.drive(backlog.map_err(Error::refused)?, &targets, unwritable, source_at)
             }
         }
     }
@@ -308,15 +309,32 @@ impl<'a> Tee<'a> {
         mut fan: impl Spread,
         targets: &[BorrowedFd<'a>],
         unwritable: Vec<(u16, Fault)>,
+        source_at: Option<u64>,
     ) -> Result<TeeReport, Error> {
         for (target, fault) in unwritable {
             fan.fail(target, fault);
         }
+        let outcome = self.pump(&mut fan, targets);
+        let put_back = self.put_back(&fan, source_at);
+        let taken_bytes = *put_back.as_ref().unwrap_or(&fan.taken_bytes());
+        match outcome.and_then(|is_complete| put_back.map(|_| is_complete)) {
+            Ok(is_complete) => Ok(report(&fan, taken_bytes, is_complete)),
+            Err(error) => {
+                let slowest = numbers(&fan).filter(|&target| fan.is_live(target));
+                let slowest = slowest.map(|target| fan.delivered_bytes(target)).min();
+                let delivered_bytes = slowest.unwrap_or(taken_bytes);
+                Err(error.after(delivered_bytes, taken_bytes - delivered_bytes))
+            }
+        }
+    }
+
+    /// Drives the fan; answers whether the source was copied to its end.
+    fn pump(&mut self, fan: &mut impl Spread, targets: &[BorrowedFd<'a>]) -> Result<bool, Error> {
         let mut shelf = Shelf::new(Pool::shared().clone());
         let mut waiter = Waiter::new(Wait::Auto);
         let fds = FanFds { source: self.source, targets };
         let mut stalls = Stalls::new(self.most_stall, targets.len());
-        let (mut may_take_bytes, mut is_complete) = (u64::MAX, false);
+        let mut may_take_bytes = u64::MAX;
         // Nothing is taken any more once `may_take_bytes` is 0: then the fan is throttled as soon as nothing is
         // in flight, and a wait is for a target alone.
         loop {
@@ -328,27 +346,38 @@ impl<'a> Tee<'a> {
                     let answer = fan.perform(op, fds);
                     fan.learn(op, answer);
                 }
-                FanNext::Wait if self.is_cancelled() => return Err(cancelled(&fan)),
+                FanNext::Wait if self.is_cancelled() => return Err(Error::cancelled()),
                 FanNext::Wait => {
                     fan.rest(&mut shelf);
-                    self.wait(&mut fan, fds, &mut waiter, &mut stalls)
-                        .map_err(|fault| failed(&fan, Error::failed(fault)))?;
+                    self.wait(fan, fds, &mut waiter, &mut stalls).map_err(Error::failed)?;
                 }
                 FanNext::Lost(target) => {
-                    if self.lost(&fan, target) == Control::Stop {
+                    if self.lost(fan, target) == Control::Stop {
                         may_take_bytes = 0;
                     }
                 }
-                FanNext::Throttled if self.is_cancelled() => return Err(cancelled(&fan)),
-                FanNext::Throttled | FanNext::Deserted => break,
-                FanNext::Ended(_) => {
-                    is_complete = true;
-                    break;
-                }
-                FanNext::Failed(failure) => return Err(failed(&fan, (*failure).into())),
+                FanNext::Throttled if self.is_cancelled() => return Err(Error::cancelled()),
+                FanNext::Throttled | FanNext::Deserted => return Ok(false),
+                FanNext::Ended(_) => return Ok(true),
+                FanNext::Failed(failure) => return Err((*failure).into()),
             }
         }
-        Ok(report(&fan, is_complete))
+    }
+
+    /// A file still has the bytes that nobody got: its position, from `source_at` on, is put behind the last byte that some
+    /// target has. Answers how many bytes were taken for good.
+    fn put_back(&self, fan: &impl Spread, source_at: Option<u64>) -> Result<u64, Error> {
+        let taken_bytes = fan.taken_bytes();
+        let delivered_bytes = numbers(fan).map(|target| fan.delivered_bytes(target)).max();
+        let Some((at, delivered_bytes)) = source_at.zip(delivered_bytes) else {
+            return Ok(taken_bytes);
+        };
+        if delivered_bytes < taken_bytes {
+            let (call, side) = (Call::Lseek, Side::Source);
+            sys::file::seek(self.source, SeekFrom::Start(at + delivered_bytes))
+                .map_err(|errno| Error::failed(Fault { call, side, errno }))?;
+        }
+        Ok(delivered_bytes)
     }
 
     /// Looks at both sides, and enlarges their pipes.
@@ -379,7 +408,9 @@ impl<'a> Tee<'a> {
             unwritable.extend(access::check(&target, Side::Target).err().map(|why| (number, why)));
             stances.push(stance(&target, Side::Target)?);
         }
-        Ok(Sides { source: stance(&source, Side::Source)?, targets: stances, unwritable })
+        let source_at = source.position().filter(|_| source.has_offsets());
+        let source = stance(&source, Side::Source)?;
+        Ok(Sides { source, source_at, targets: stances, unwritable })
     }
 
     fn lost(&mut self, fan: &impl Spread, target: u16) -> Control {
@@ -455,6 +486,8 @@ impl<'a> Tee<'a> {
 /// What is known of the two sides before the first byte.
 struct Sides {
     source: Stance,
+    /// The source's position, if it is a file.
+    source_at: Option<u64>,
     targets: Vec<Stance>,
     /// Targets that are not open for writing.
     unwritable: Vec<(u16, Fault)>,
@@ -507,26 +540,15 @@ impl Stalls {
     }
 }
 
-fn report(fan: &impl Spread, is_complete: bool) -> TeeReport {
+fn report(fan: &impl Spread, taken_bytes: u64, is_complete: bool) -> TeeReport {
     let target = |at| TeeTarget {
         delivered_bytes: fan.delivered_bytes(at),
         failure: fan.failure(at).cloned(),
     };
     let targets = numbers(fan).map(target).collect();
-    TeeReport { taken_bytes: fan.taken_bytes(), targets, is_complete }
+    TeeReport { taken_bytes, targets, is_complete }
 }
 
 fn numbers(fan: &impl Spread) -> impl Iterator<Item = u16> + '_ {
     (0..).take(fan.targets())
-}
-
-fn cancelled(fan: &impl Spread) -> Error {
-    failed(fan, Error::cancelled())
-}
-
-/// With the counts of the slowest remaining target.
-fn failed(fan: &impl Spread, error: Error) -> Error {
-    let live = numbers(fan).filter(|&target| fan.is_live(target));
-    let in_flight_bytes = live.map(|target| fan.in_flight_bytes(target)).max().unwrap_or(0);
-    error.after(fan.taken_bytes() - in_flight_bytes, in_flight_bytes)
 }

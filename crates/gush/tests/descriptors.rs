@@ -13,7 +13,7 @@ use common::{
     skipped,
 };
 use gush::pipe::Writer;
-use gush::{Cancel, Choice, Control, Holes, MethodName, Mover, Tuning};
+use gush::{Cancel, Choice, Control, Holes, MethodName, Mover, Repeat, Tuning};
 use rustix::fs::OFlags;
 use rustix::pipe::fcntl_getpipe_size;
 
@@ -170,6 +170,35 @@ fn a_pipe_is_grown_to_1_mib_and_stays_so_unless_another_size_is_asked_for() {
         skip!("this user's pages are used up: pipes of {all:?} bytes");
     }
     assert_eq!(all, [1 << 20; 2]);
+}
+
+#[test]
+fn the_pipe_of_a_splices_source_and_that_of_a_repeat_are_grown() {
+    let size = |pipe: &dyn AsFd| fcntl_getpipe_size(pipe.as_fd()).unwrap();
+    let born = size(&std::io::pipe().unwrap().1);
+    for (asked, expected) in [(Some(1), born), (Some(2 * born), 2 * born), (None, 1 << 20)] {
+        let (source, mut feeder) = std::io::pipe().unwrap();
+        feeder.write_all(b"some bytes").unwrap();
+        drop(feeder);
+        let tuning = match asked {
+            Some(bytes) => Tuning::default().pipe_bytes(bytes),
+            None => Tuning::default(),
+        };
+        let (target, by_name) = (tempfile::tempfile().unwrap(), Choice::Only(MethodName::Splice));
+        Mover::new(&source, &target).method(by_name).tuning(tuning).run().expect("a move");
+        let (_reader, pipe) = std::io::pipe().unwrap();
+        let repeat = Repeat::new(b"yes\n").length_bytes(8);
+        let repeat = match asked {
+            Some(bytes) => repeat.pipe_bytes(bytes),
+            None => repeat,
+        };
+        repeat.run(&pipe).expect("room");
+        let all = [size(&source), size(&pipe)];
+        if asked.is_none() && all.iter().any(|&bytes| bytes < expected) && !is_root() {
+            skip!("this user's pages are used up: pipes of {all:?} bytes");
+        }
+        assert_eq!(all, [expected; 2], "{asked:?}");
+    }
 }
 
 #[test]

@@ -139,7 +139,7 @@ fn invariant_4_what_was_committed_arrives_whatever_the_reader_does() {
                     let sent = noise(technique as u64 + 1, BYTES);
                     match Writer::with(to, technique) {
                         Ok(writer) => send(&mut writer.wait(wait), &sent),
-                        Err((_, errno)) => {
+                        Err(gush::pipe::WriterError { errno, .. }) => {
                             skipped(&format!("{technique:?}: {errno}"));
                             return (Vec::new(), Vec::new());
                         }

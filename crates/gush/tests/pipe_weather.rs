@@ -75,7 +75,7 @@ fn a_gone_reader_is_epipe_while_the_writer_waits() {
     for technique in techniques.into_iter().filter(|one| lends || *one != Technique::Fresh) {
         let answer = within(SECONDS, "a blocked writer", move || {
             let (from, to) = std::io::pipe().expect("pipe");
-            let writer = Writer::with(to, technique).map_err(|(_, errno)| errno);
+            let writer = Writer::with(to, technique).map_err(|refused| refused.errno);
             let mut writer = writer.unwrap_or_else(|errno| panic!("{technique:?}: {errno}"));
             // The pipe is full, and the writer waits, when the reader goes.
             let gone = std::thread::spawn(move || {
@@ -101,7 +101,7 @@ fn a_closed_or_wrong_target_is_refused_or_written() {
     let socket = std::os::unix::net::UnixStream::pair().expect("sockets");
     for technique in [Technique::Fresh, Technique::Socket] {
         let refused = Writer::with(socket.0.as_fd(), technique);
-        assert_eq!(refused.map(drop).map_err(|(_, errno)| errno), Err(Errno::INVAL));
+        assert_eq!(refused.map(drop).map_err(|refused| refused.errno), Err(Errno::INVAL));
     }
     let mut writer = Writer::new(&socket.0).expect("a socket is written");
     assert_eq!(writer.technique(), Technique::Write);

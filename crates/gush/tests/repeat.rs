@@ -30,6 +30,27 @@ fn tcp() -> (OwnedFd, OwnedFd) {
     (near.into(), far.into())
 }
 
+/// A message has a size that UDP takes, and each begins where the last one ended.
+#[test]
+fn datagrams_of_a_pattern_follow_one_another() {
+    let (near, far) = std::os::unix::net::UnixDatagram::pair().expect("a pair");
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    udp.connect(udp.local_addr().expect("a name")).expect("itself");
+    let length = 20_001;
+    assert_eq!(Repeat::new(b"one two\n").length_bytes(length).run(&near).expect("room"), length);
+    assert_eq!(Repeat::new(b"one two\n").length_bytes(length).run(&udp).expect("room"), length);
+    near.shutdown(std::net::Shutdown::Both).expect("a socket");
+    let mut got = Vec::new();
+    while got.len() < length as usize {
+        let mut message = [0; 65_536];
+        let bytes = far.recv(&mut message).expect("a message");
+        assert!((1..=8192).contains(&bytes), "{bytes} bytes in a message");
+        got.extend_from_slice(&message[..bytes]);
+    }
+    let expected: Vec<u8> = b"one two\n".iter().copied().cycle().take(length as usize).collect();
+    assert!(got == expected, "other bytes");
+}
+
 #[test]
 fn every_stream_gets_the_pattern_again_and_again() {
     type Ends = fn() -> (OwnedFd, OwnedFd);

@@ -100,6 +100,23 @@ fn the_check_knows_a_call_from_a_type() {
     }
 }
 
+/// Ways around the seam by the standard library, and clocks.
+const STANDARD: [&str; 7] =
+    ["std::fs", "std::net", "std::process", "std::thread", "std::time", "thread::", "Instant::"];
+
+#[test]
+fn a_flow_has_no_clock_no_thread_and_no_file() {
+    let flow = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/flow");
+    let mut files = Vec::new();
+    rust_files(&flow, &mut files);
+    assert!(files.len() > 10, "only {} files", files.len());
+    for path in files {
+        let code = code_of(&std::fs::read_to_string(&path).expect("a source file"));
+        let found: Vec<_> = STANDARD.iter().filter(|&&way| code.contains(way)).collect();
+        assert!(found.is_empty(), "{}: {found:?}", path.display());
+    }
+}
+
 #[test]
 fn every_system_call_of_the_engine_stands_behind_the_seam() {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");

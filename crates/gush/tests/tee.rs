@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs::File;
-use std::io::{PipeReader, Read, Write};
+use std::io::{PipeReader, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -79,7 +79,7 @@ fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
     for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
         let mut source = tempfile::tempfile().expect("a file");
         source.write_all(&data).expect("room");
-        std::io::Seek::rewind(&mut source).expect("a position");
+        source.rewind().expect("a position");
         let (full, file) = (full(), tempfile::NamedTempFile::new().expect("a file"));
         let report = Tee::new(&source)
             .to(&full)
@@ -95,9 +95,52 @@ fn stopping_at_a_loss_delivers_what_was_taken_and_takes_no_more() {
         let arrived = std::fs::read(file.path()).expect("a file");
         assert!(arrived == data[..taken as usize], "{choice}: other bytes arrived");
         // The source stands behind the last byte that was delivered.
-        let at = std::io::Seek::stream_position(&mut source).expect("a position");
+        let at = source.stream_position().expect("a position");
         assert_eq!(at, taken, "{choice}");
     }
+}
+
+/// Bytes that nobody got are still the file's.
+#[test]
+fn a_file_stands_behind_the_last_byte_that_somebody_got() {
+    let data = pattern(1 << 20);
+    for choice in [Choice::Auto, Choice::Only(MethodName::ReadWrite)] {
+        for backlog_bytes in [0, 1 << 20] {
+            let mut source = tempfile::tempfile().expect("a file");
+            source.write_all(&data).expect("room");
+            source.seek(SeekFrom::Start(10)).expect("a position");
+            let terms = Terms { choice: Choice::Auto, ..Terms::default() };
+            let terms = if backlog_bytes == 0 { Terms { choice, ..terms } } else { terms };
+            let tee = Tee::new(&source).to(&full()).terms(terms).backlog_bytes(backlog_bytes).run();
+            let report = tee.expect("no error of the source");
+            assert_eq!((report.taken_bytes, report.is_complete), (0, false), "{choice}");
+            assert_eq!(source.stream_position().expect("a position"), 10, "{choice}");
+        }
+    }
+    // A pipe that nobody reads has a part, and a file beside it has more.
+    let mut source = tempfile::tempfile().expect("a file");
+    source.write_all(&data).expect("room");
+    source.rewind().expect("a position");
+    let (mut reader, out) = std::io::pipe().expect("a pipe");
+    let file = tempfile::tempfile().expect("a file");
+    let cancel = Cancel::new();
+    let error = thread::scope(|scope| {
+        let tee = Tee::new(&source).to(&out).to(&file).pipe_bytes(1).cancelled_by(&cancel);
+        let tee = scope.spawn(|| tee.run());
+        let wait = Timespec { tv_sec: 20, tv_nsec: 0 };
+        let arrived = poll(&mut [PollFd::new(&reader, PollFlags::IN)], Some(&wait));
+        assert_eq!(arrived, Ok(1), "nothing arrives");
+        cancel.cancel();
+        tee.join().expect("no panic").expect_err("cancelled")
+    });
+    let most = file.metadata().expect("a size").len();
+    drop(out);
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).expect("a part");
+    assert_eq!(error.delivered_bytes(), most.min(got.len() as u64), "{error}");
+    let most = most.max(got.len() as u64);
+    assert_eq!(error.delivered_bytes() + error.in_flight_bytes(), most, "{error}");
+    assert_eq!(source.stream_position().expect("a position"), most, "{error}");
 }
 
 #[test]
@@ -334,11 +377,9 @@ fn pipes_are_enlarged_unless_that_is_not_wanted() {
         };
         assert!(tee.run().expect("no error").is_complete);
         let after = [size(&source), size(&out)];
-        assert_eq!(
-            after.iter().zip(before).all(|(after, before)| *after > before),
-            grows,
-            "{asked:?}"
-        );
+        for (after, before) in after.into_iter().zip(before) {
+            assert_eq!(after > before, grows, "{asked:?}: {before} bytes became {after}");
+        }
         feeder.join().expect("no panic").expect("room");
     }
 }

@@ -142,10 +142,10 @@ impl<'a> Job<'a> {
 
     /// A writer of the engine; its own idea of the pipe's size is put back to what was asked for.
     fn engine_writer(&self, technique: Sound) -> Result<Writer<BorrowedFd<'a>>, Error> {
-        let writer = Writer::with(self.to, technique).map_err(|(_, errno)| {
+        let writer = Writer::with(self.to, technique).map_err(|refused| {
             let what =
                 format!("{} cannot be used here: use --technique write", self.options.technique);
-            Error::failed(what, errno)
+            Error::failed(what, refused.errno)
         })?;
         if let Some(pipe_bytes) = self.options.pipe_bytes {
             ends::size(self.to, pipe_bytes, &mut |_| ())?;

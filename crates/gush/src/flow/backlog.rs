@@ -51,9 +51,8 @@ struct Lane {
     waits: bool,
     /// Something happened at the target while nothing was due there.
     is_to_look: bool,
+    /// Why the lane is lost, if it is.
     failure: Option<Box<Failure>>,
-    /// How much had been taken from the source when the lane was lost.
-    lost_at_bytes: Option<u64>,
     /// The driver knows that the lane is lost.
     is_told: bool,
 }
@@ -98,11 +97,6 @@ impl Backlog {
         self.lane(target).outlet.delivered_bytes()
     }
 
-    pub(crate) fn in_flight_bytes(&self, target: u16) -> u64 {
-        let lane = self.lane(target);
-        lane.lost_at_bytes.unwrap_or(self.taken_bytes()) - lane.outlet.delivered_bytes()
-    }
-
     pub(crate) fn is_live(&self, target: u16) -> bool {
         self.lane(target).is_live()
     }
@@ -113,8 +107,7 @@ impl Backlog {
 
     /// Loses a target to a fault that the driver found. [`Backlog::next`] tells of the loss.
     pub(crate) fn fail(&mut self, target: u16, fault: Fault) {
-        let taken_bytes = self.taken_bytes();
-        self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)), taken_bytes);
+        self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
     }
 
     /// Does everybody wait for this target? Only once the ring is full of bytes that it still needs.
@@ -134,9 +127,9 @@ impl Backlog {
     /// Decides the next call, which takes at most `may_take_bytes`.
     pub(crate) fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext {
         loop {
-            let (is_over, taken_bytes) = (self.over.is_some(), self.taken_bytes());
+            let is_over = self.over.is_some();
             for (target, lane) in (0..).zip(&mut self.lanes) {
-                if let Some(next) = lane.next(target, &self.ring, is_over, taken_bytes, lender) {
+                if let Some(next) = lane.next(target, &self.ring, is_over, lender) {
                     return next;
                 }
             }
@@ -221,13 +214,12 @@ impl Backlog {
                 self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ());
             }
             FanOp::Look(target) => {
-                let taken_bytes = self.taken_bytes();
                 let lane = &mut self.lanes[usize::from(target)];
                 lane.is_to_look = matches!(answer, Err(Errno::INTR));
                 if let (Err(errno), false) = (answer, lane.is_to_look) {
                     let (call, side) = (Call::Poll, Side::Target);
                     let fault = Fault { call, side, errno };
-                    lane.lose(Box::new(Failure::Fault(fault)), taken_bytes);
+                    lane.lose(Box::new(Failure::Fault(fault)));
                 }
             }
             FanOp::Tee(_) | FanOp::Move(..) => {}
@@ -268,25 +260,17 @@ impl Backlog {
 
 impl Lane {
     fn new(outlet: Flow, target_kind: Kind) -> Self {
-        Self {
-            outlet,
-            target_kind,
-            waits: false,
-            is_to_look: false,
-            failure: None,
-            lost_at_bytes: None,
-            is_told: false,
-        }
+        Self { outlet, target_kind, waits: false, is_to_look: false, failure: None, is_told: false }
     }
 
     fn is_live(&self) -> bool {
-        self.lost_at_bytes.is_none()
+        self.failure.is_none()
     }
 
     /// The lane gets nothing more.
-    fn lose(&mut self, failure: Box<Failure>, taken_bytes: u64) {
+    fn lose(&mut self, failure: Box<Failure>) {
         if self.is_live() {
-            (self.failure, self.lost_at_bytes) = (Some(failure), Some(taken_bytes));
+            self.failure = Some(failure);
             (self.waits, self.is_to_look) = (false, false);
         }
     }
@@ -297,7 +281,6 @@ impl Lane {
         target: u16,
         ring: &Ring,
         is_over: bool,
-        taken_bytes: u64,
         lender: &mut dyn Lender,
     ) -> Option<FanNext> {
         loop {
@@ -326,7 +309,7 @@ impl Lane {
                 Next::Do(op) => return Some(FanNext::Do(FanOp::Lane(target, op))),
                 Next::Wait(_) => self.waits = true,
                 Next::Ended(_) | Next::Throttled => return None,
-                Next::Failed(failure) => self.lose(failure, taken_bytes),
+                Next::Failed(failure) => self.lose(failure),
             }
         }
     }
@@ -509,7 +492,8 @@ mod tests {
         // What the second lane has in its own hand is not in the ring.
         assert_eq!(world.arrived[0].len(), 150);
         assert_eq!((backlog.is_held_by(0), backlog.is_held_by(1)), (false, true));
-        assert_eq!((backlog.in_flight_bytes(0), backlog.in_flight_bytes(1)), (0, 150));
+        let delivered_bytes = [0, 1].map(|target| backlog.delivered_bytes(target));
+        assert_eq!(delivered_bytes.map(|bytes| backlog.taken_bytes() - bytes), [0, 150]);
         let fault = Fault { call: Call::Poll, side: Side::Target, errno: Errno::TIMEDOUT };
         backlog.fail(1, fault);
         assert_eq!(backlog.next(u64::MAX, &mut shelf), FanNext::Lost(1));

@@ -183,9 +183,10 @@ impl Flow {
             }
             Op::Lend | Op::Empty if bytes == 0 => {
                 // A target that takes nothing of something never will.
-                let fault = Fault { call: op.call(), side: Side::Target, errno: Errno::IO };
+                let errno = Fault::TOOK_NOTHING;
+                let fault = Fault { call: op.call(), side: Side::Target, errno };
                 let method = self.ways.now().method();
-                self.refuse(op, Refusal::by_kernel(method, op.call(), Errno::IO), fault)
+                self.refuse(op, Refusal::by_kernel(method, op.call(), errno), fault)
             }
             Op::Lend => {
                 if let Some(pipe) = &mut self.pipe {
@@ -276,7 +277,7 @@ impl Flow {
         eye.bytes(&held[..bytes]);
         self.hand.gone(bytes);
         if is_stuck || is_cut {
-            let errno = if is_stuck { Errno::IO } else { Errno::MSGSIZE };
+            let errno = if is_stuck { Fault::TOOK_NOTHING } else { Errno::MSGSIZE };
             self.fail_for_good(Fault { call: Call::Write, side: Side::Target, errno });
         }
         self.delivered(bytes, MethodName::ReadWrite)

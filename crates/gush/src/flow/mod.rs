@@ -72,6 +72,7 @@ use crate::method::Refusal;
 use crate::mover::Choice;
 use crate::pipe::PipeLoan;
 use crate::port::Side;
+use crate::tuning::Tuning;
 
 /// The knowledge about the end of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,7 +211,7 @@ impl Sides {
 }
 
 /// A stream has no boundaries: pieces become datagrams of at most so many bytes, as with socat.
-const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
+pub(crate) const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 /// The largest datagram of UDP; a unix socket's may be larger, and is measured.
 const DATAGRAM_BYTES: u32 = 64 << 10;
 /// The largest buffer for one datagram (invariant 8).
@@ -274,7 +275,7 @@ impl Flow {
             ready: Sides::default(),
             datagram_bytes: None,
             short_bytes: as_u32(terms.short_bytes),
-            buffer_bytes: as_u32(terms.buffer_bytes),
+            buffer_bytes: as_u32(terms.buffer_bytes.min(Tuning::MOST_BUFFER_BYTES)),
             call_bytes: as_u32(call_bytes),
             message_bytes: as_u32(terms.message_bytes),
             expected_bytes: terms.expected_bytes,

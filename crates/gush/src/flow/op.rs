@@ -175,7 +175,7 @@ impl Flow {
         }
     }
 
-    /// Makes the call named by [`Flow::next`]. Every system call of a flow is made here.
+    /// Makes the call named by [`Flow::next`]. Every call on the two sides is made here; memory and pipes are the lender's.
     ///
     /// The answer, or the error, belongs to [`Flow::learn`].
     ///

@@ -21,7 +21,6 @@ pub(crate) trait Spread {
     fn targets(&self) -> usize;
     fn taken_bytes(&self) -> u64;
     fn delivered_bytes(&self, target: u16) -> u64;
-    fn in_flight_bytes(&self, target: u16) -> u64;
     fn is_live(&self, target: u16) -> bool;
     fn failure(&self, target: u16) -> Option<&Failure>;
 }
@@ -56,9 +55,6 @@ macro_rules! spread {
             }
             fn delivered_bytes(&self, target: u16) -> u64 {
                 $kind::delivered_bytes(self, target)
-            }
-            fn in_flight_bytes(&self, target: u16) -> u64 {
-                $kind::in_flight_bytes(self, target)
             }
             fn is_live(&self, target: u16) -> bool {
                 $kind::is_live(self, target)

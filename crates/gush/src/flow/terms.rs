@@ -35,7 +35,7 @@ pub struct Terms {
     pub never_held: bool,
     /// Between streams: a read of so many bytes is no short message.
     pub short_bytes: usize,
-    /// The most bytes of one read through memory.
+    /// The most bytes of one read through memory; at most [`Tuning::MOST_BUFFER_BYTES`](crate::Tuning::MOST_BUFFER_BYTES) is used.
     pub buffer_bytes: usize,
     /// The most bytes of one call by reference; from 1 GiB on the flow decides.
     pub call_bytes: usize,

@@ -160,7 +160,7 @@ pub(super) fn refused(
         return Some("one side is no descriptor, so the bytes must pass through memory");
     }
     if !terms.permitted.contains(&method) {
-        return Some("the driver of this flow permits other methods only");
+        return Some("not among the methods that the driver of this flow permits");
     }
     if terms.make_holes && target.offset_bytes().is_some() {
         return Some("runs of zeros are to become holes, so the bytes must pass through memory");

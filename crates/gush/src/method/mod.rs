@@ -263,6 +263,9 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// The reason where the user ruled the method out.
+    pub(crate) const EXCLUDED: &str = "excluded by an option";
+
     pub(crate) fn because(method: MethodName, why: &'static str) -> Self {
         Self { method, call: None, errno: None, why: Cow::Borrowed(why) }
     }
@@ -275,6 +278,11 @@ impl Refusal {
     /// The method said "nothing more" where a `read` finds bytes.
     pub(crate) fn false_end(method: MethodName) -> Self {
         Self::because(method, "the source has bytes behind the end that the method reports")
+    }
+
+    /// Did the user rule the method out?
+    pub(crate) fn is_of_user(&self) -> bool {
+        self.why == Self::EXCLUDED
     }
 
     /// Is the target full, or at the limit of its size? Then another method finds no more room.

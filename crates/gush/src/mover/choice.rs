@@ -73,7 +73,7 @@ impl Choosing<'_, '_> {
             && matches!(source.kind(), Kind::File | Kind::Block)
             && target.kind() != Kind::File;
         let why = if request.excluded.contains(&name) {
-            "excluded by an option"
+            Refusal::EXCLUDED
         } else if request.isolated && sharing {
             "it shares the source's pages, and isolation was asked for"
         } else if self.makes_holes && name != MethodName::ReadWrite {

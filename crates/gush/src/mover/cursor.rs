@@ -43,10 +43,10 @@ impl Cursor {
     /// At the beginning of a move.
     ///
     /// # Errors
-    /// `ESPIPE` where an offset was given for what has none.
-    pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Fault> {
+    /// Where an offset was given for what has none.
+    pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Error> {
         let place = |offset: Option<u64>, can: bool, own: Option<u64>, side| match offset {
-            Some(_) if !can => Err(Fault { call: Call::Lseek, side, errno: Errno::SPIPE }),
+            Some(_) if !can => Err(Error::no_offset(side)),
             Some(_) => Ok(Place { base: offset, is_named: true }),
             None => Ok(Place { base: own.filter(|_| can), is_named: false }),
         };

@@ -63,7 +63,7 @@ impl<'a> Move<'a> {
         request: Request<'a>,
         ends: Ends<'a>,
         observer: Option<Observer<'a>>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, Error> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
         setup.tap = Tap::if_wanted(request.digest, request.inspector.as_ref());

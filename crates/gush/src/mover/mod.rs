@@ -464,7 +464,7 @@ impl<'a> Mover<'a> {
             // Another watched move into the same socket sets the flag, and takes it back when it ends.
             ends.source = ends.source.without_nonblock();
         }
-        Move::new(request, ends, observer).map_err(Error::failed)?.run()
+        Move::new(request, ends, observer)?.run()
     }
 }
 

@@ -16,7 +16,7 @@ pub use buffer::Buffer;
 pub use pool::{PipeLoan, Pool, PoolUsage};
 pub use reservoir::Reservoir;
 pub use technique::Technique;
-pub use writer::Writer;
+pub use writer::{Writer, WriterError};
 
 use crate::endpoint::Endpoint;
 use crate::kernel::{Kernel, page_bytes};
@@ -44,7 +44,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted_bytes`, or of as much as the kernel permits.
+    /// A pipe of `wanted_bytes`, or of as much as the kernel permits; never smaller than it is at birth (64 KiB, pipe(7)).
     ///
     /// # Errors
     /// `EMFILE` or `ENFILE` from pipe2(2); a refused size is no error, the pipe is smaller then.

@@ -43,7 +43,8 @@ pub struct Reservoir {
 impl Reservoir {
     /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
     ///
-    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe. Where a slot holds 32 KiB instead,
+    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe; no pipe is made smaller than it is at birth
+    /// (16 slots, pipe(7)). Where a slot holds 32 KiB instead,
     /// the reservoir holds eight times as many bytes: [`Reservoir::held_bytes`] tells. The pages behind them are
     /// shared, so the memory does not grow with them.
     ///

@@ -10,7 +10,7 @@ use crate::kernel::{Kernel, Vmsplice};
 /// ```
 /// use gush::pipe::{Technique, Writer};
 /// let (_reader, pipe) = std::io::pipe()?;
-/// let writer = Writer::with(pipe, Technique::Write).map_err(|(_, errno)| errno)?;
+/// let writer = Writer::with(pipe, Technique::Write)?;
 /// assert_eq!(writer.technique(), Technique::Write);
 /// # Ok::<(), std::io::Error>(())
 /// ```

@@ -17,6 +17,7 @@ use super::socket::Fattener;
 use super::{Buffer, Technique, USUAL_BYTES, asked_bytes, grow};
 use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::{Kernel, Vmsplice};
+use crate::method::errno_name;
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
 use crate::sys;
@@ -75,6 +76,30 @@ pub struct Writer<P: AsFd> {
     collected: Vec<u8>,
 }
 
+/// The failure of a [`Writer`], with its pipe.
+///
+/// ```
+/// use gush::pipe::{Technique, Writer};
+/// let file = tempfile::tempfile()?;
+/// let refused = Writer::with(&file, Technique::Fresh).unwrap_err();
+/// assert_eq!(refused.errno, gush::Errno::INVAL);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[error("the pipe cannot be written: {}", errno_name(*errno))]
+pub struct WriterError<P> {
+    /// The pipe, or whatever else was to be written to.
+    pub pipe: P,
+    /// The kernel's answer.
+    pub errno: Errno,
+}
+
+impl<P> From<WriterError<P>> for std_io::Error {
+    fn from(error: WriterError<P>) -> Self {
+        error.errno.into()
+    }
+}
+
 /// Looks at the target of a writer, which must be open for writing.
 fn look(pipe: BorrowedFd<'_>) -> io::Result<Endpoint<'_>> {
     Endpoint::look_as(pipe, Side::Target).map_err(|fault| fault.errno)
@@ -96,15 +121,16 @@ impl<P: AsFd> Writer<P> {
         let is_pipe = look(pipe.as_fd())?.kind() == Kind::Pipe;
         let technique = if is_pipe { Technique::probe() } else { Technique::Write };
         Self::with(pipe, technique)
-            .or_else(|(pipe, _)| Self::with(pipe, Technique::Write).map_err(|(_, errno)| errno))
+            .or_else(|refused| Self::with(refused.pipe, Technique::Write))
+            .map_err(|refused| refused.errno)
     }
 
     /// A writer by this technique and no other.
     ///
     /// # Errors
-    /// The pipe back, and why not: `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
+    /// With the pipe in it ([`WriterError`]): `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
     /// of vmsplice, socketpair or mmap.
-    pub fn with(pipe: P, technique: Technique) -> Result<Self, (P, Errno)> {
+    pub fn with(pipe: P, technique: Technique) -> Result<Self, WriterError<P>> {
         match Self::prepare(pipe.as_fd(), technique) {
             Ok((socket, spare)) => Ok(Self {
                 pipe,
@@ -116,7 +142,7 @@ impl<P: AsFd> Writer<P> {
                 pages_until_look: 0,
                 collected: Vec::new(),
             }),
-            Err(errno) => Err((pipe, errno)),
+            Err(errno) => Err(WriterError { pipe, errno }),
         }
     }
 
@@ -160,14 +186,14 @@ impl<P: AsFd> Writer<P> {
     /// Sends the pieces collected by `write`, and gives the pipe back.
     ///
     /// # Errors
-    /// The pipe, and the answer to the last write: the collected pieces have not arrived as a whole.
+    /// With the pipe in it, and the answer to the last write: the collected pieces have not arrived as a whole.
     ///
     /// ```
     /// use std::io::{Read, Write};
     /// let (mut reader, pipe) = std::io::pipe()?;
     /// let mut writer = gush::pipe::Writer::new(pipe)?;
     /// writer.write_all(b"by the writer, ")?;
-    /// let mut pipe = writer.into_inner().map_err(|(_, errno)| errno)?;
+    /// let mut pipe = writer.into_inner()?;
     /// pipe.write_all(b"and by the pipe itself")?;
     /// drop(pipe);
     /// let mut text = String::new();
@@ -175,11 +201,11 @@ impl<P: AsFd> Writer<P> {
     /// assert_eq!(text, "by the writer, and by the pipe itself");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn into_inner(mut self) -> Result<P, (P, Errno)> {
+    pub fn into_inner(mut self) -> Result<P, WriterError<P>> {
         let sent = self.send_collected();
         match sent {
             Ok(()) => Ok(self.pipe),
-            Err(errno) => Err((self.pipe, errno)),
+            Err(errno) => Err(WriterError { pipe: self.pipe, errno }),
         }
     }
 
@@ -380,7 +406,7 @@ mod tests {
             });
             let mut writer = match Writer::with(pipe, technique) {
                 Ok(writer) => writer,
-                Err((_, errno)) => {
+                Err(WriterError { errno, .. }) => {
                     gush_test::skipped(&format!("{technique:?}: {errno}"));
                     continue;
                 }

@@ -61,7 +61,7 @@ fn a_writer_where_vmsplice_is_denied() {
     assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno));
     assert_eq!(round_trip(5 << 20), Technique::Socket);
     let (_from, to) = std::io::pipe().expect("pipe");
-    let refused = Writer::with(to, Technique::Fresh).map(drop).map_err(|(_, errno)| errno);
+    let refused = Writer::with(to, Technique::Fresh).map(drop).map_err(|refused| refused.errno);
     assert_eq!(refused, Err(errno), "what is asked for by name is used or refused");
 }
 
@@ -85,7 +85,7 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
             .install();
             let mut writer = match Writer::with(to, Technique::Fresh) {
                 Ok(writer) => writer,
-                Err((_, errno)) => panic!("fresh: {errno}"),
+                Err(refused) => panic!("fresh: {refused}"),
             };
             let mut sent = Vec::new();
             for seed in 1..4 {

@@ -92,7 +92,8 @@ fn a_writer(technique: Technique) -> Work {
     let (mut from, to) = std::io::pipe().expect("a pipe");
     let reader = std::thread::spawn(move || std::io::copy(&mut from, &mut std::io::sink()));
     Box::new(move || {
-        let mut writer = Writer::with(to, technique).map_err(|(_, errno)| errno).expect("a writer");
+        let mut writer =
+            Writer::with(to, technique).map_err(|refused| refused.errno).expect("a writer");
         // More than one huge page: only then does `Fresh` look whether the reader has taken it.
         for _ in 0..9 {
             let buffer = writer.buffer().expect("a buffer");

@@ -246,6 +246,48 @@ fn zeros_are_a_hole_before_a_flow_is_throttled() {
     assert_eq!(sparse.flow.in_flight_bytes(), 0);
 }
 
+/// The engine's memory is bounded whatever a driver asks for (invariant 8).
+#[test]
+fn a_buffer_is_no_larger_than_the_engine_permits() {
+    let stance = Stance::known(Kind::File, true);
+    for method in [MethodName::ReadWrite, MethodName::Vmsplice] {
+        let choice = Choice::Only(method);
+        let terms = Terms { choice, buffer_bytes: usize::MAX, ..Terms::default() };
+        let mut flow = Flow::between(stance, stance, &terms).expect("a way");
+        let Op::Read(bytes) = due(&mut flow, &mut shelf()) else { panic!("no read: {method}") };
+        assert!(bytes <= gush::Tuning::MOST_BUFFER_BYTES, "{bytes} bytes by {method}");
+    }
+}
+
+/// A file that grows at its end looks like this a few times; procfs does for ever.
+#[test]
+fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused() {
+    let (from, to) = (Stance::known(Kind::File, true), Stance::known(Kind::Pipe, true));
+    for method in [MethodName::Splice, MethodName::Sendfile] {
+        let (terms, mut shelf) =
+            (Terms { choice: Choice::Only(method), ..Terms::default() }, shelf());
+        let mut flow = Flow::between(from, to, &terms).expect("a way");
+        for times in 1..=9 {
+            let op = due(&mut flow, &mut shelf);
+            assert!(matches!(op, Op::Direct(_) | Op::Sendfile(_)), "{times}: {op:?}");
+            let refusal = flow.learn(op, Ok(0), &mut ()).refusal;
+            assert_eq!(refusal.is_some(), times == 9, "{times} times by {method}");
+            if times < 9 {
+                let read = due(&mut flow, &mut shelf);
+                assert!(matches!(read, Op::Read(_)), "{read:?}");
+                flow.learn(read, Ok(1), &mut ());
+                assert_eq!(due(&mut flow, &mut shelf), Op::Write);
+                flow.learn(Op::Write, Ok(1), &mut ());
+            }
+        }
+        match flow.next(u64::MAX, &mut shelf) {
+            Next::Failed(why) => assert!(matches!(*why, Failure::FalseEnd(_)), "{why:?}"),
+            other => panic!("not failed: {other:?}"),
+        }
+        assert_eq!((flow.delivered_bytes(), flow.in_flight_bytes()), (8, 0));
+    }
+}
+
 /// By reference nobody sees zeros.
 #[test]
 fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {

@@ -306,6 +306,31 @@ fn most_of(op: Op, account: &Account, [source, target]: [&Stance; 2], terms: &Te
     }
 }
 
+/// How much a flow may take, from call to call.
+const MAY_TAKE_BYTES: [u64; 3] = [u64::MAX, 7, u64::MAX];
+
+/// Nothing takes more than was permitted; only a datagram is taken whole.
+fn check_permit(op: Op, source: &Stance, may_take_bytes: u64, story: &Story<'_>) {
+    if let Op::Read(most) | Op::Fill(most) | Op::Direct(most) | Op::Sendfile(most) = op {
+        let is_permitted = most as u64 <= may_take_bytes || source.kind() == Kind::Datagram;
+        assert!(is_permitted, "{story}: {op:?}, where {may_take_bytes} bytes may be taken");
+    }
+}
+
+/// The side that an `EAGAIN` of this call is about, where the kernel's answer leaves no other.
+fn side_of_again(op: Op, source: &Stance) -> Option<Side> {
+    match op {
+        Op::Ready(side) => Some(side),
+        Op::Measure | Op::Read(_) | Op::AskEnd => Some(Side::Source),
+        // A file's bytes are always there.
+        Op::Write | Op::Empty | Op::Punch(_) => Some(Side::Target),
+        // The pipe is empty; the urgent mark of a stream answers EAGAIN, too, with the source ready.
+        Op::Fill(_) if source.kind() != Kind::Stream => Some(Side::Source),
+        Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => None,
+        Op::Spill | Op::Lend | Op::Discard => None,
+    }
+}
+
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
     /// The buffers that came back from earlier scripts: millions of scripts map memory once.
@@ -329,9 +354,15 @@ pub fn play(
     // A method that was named was refused: there is no other, and what was taken is all that is delivered.
     let mut is_refused = false;
     loop {
-        match flow.next(u64::MAX, &mut lender) {
+        // Where zeros become holes every read is a whole one: a buffer has zeros and data where it was lent.
+        let may_take_bytes = match account.makes_holes {
+            true => u64::MAX,
+            false => MAY_TAKE_BYTES[story.steps.len() % MAY_TAKE_BYTES.len()],
+        };
+        match flow.next(may_take_bytes, &mut lender) {
             Next::Do(op) => {
                 account.check(op, [&source, &target], &story);
+                check_permit(op, &source, may_take_bytes, &story);
                 let (takes, _) = op.touches();
                 assert!(!(is_refused && takes), "{story}: {op:?} behind a refusal");
                 let Some(answer) = script.next() else { break };
@@ -339,7 +370,8 @@ pub fn play(
                     given(answer, op, most_of(op, &account, [&source, &target], terms), &source);
                 let before = (account.taken, account.delivered);
                 account.learn(op, answer, &source, &target);
-                let had_clears = flow.clears(op);
+                let had_clears = side_of_again(op, &source);
+                assert_eq!(flow.clears(op), had_clears, "{story}: the side of an EAGAIN");
                 let moved = flow.learn(op, answer, &mut ());
                 is_refused |= moved.refusal.is_some() && terms.choice != Choice::Auto;
                 story.steps.push((op, answer));
@@ -453,7 +485,15 @@ fn check_failure(failure: &Failure, story: &Story<'_>) {
         assert_eq!((fault.side, fault.errno), told, "{story}");
         return;
     }
-    let drained = story.steps.iter().any(|&(op, _)| matches!(op, Op::Spill | Op::Lend));
+    // Behind a refusal the bytes in flight are written first, and then the refused call is told.
+    let is_refused = |&(op, answer): &(Op, Result<usize, Errno>)| match failure {
+        Failure::Fault(fault) => op.call() == fault.call && told_of(answer) == Some(fault.errno),
+        Failure::Refused(refusal) => {
+            Some(op.call()) == refusal.call && told_of(answer) == refusal.errno
+        }
+        _ => answer == Ok(0),
+    };
+    let drained = story.steps.iter().any(is_refused);
     let is_error = matches!(answer, Err(errno) if ![Errno::AGAIN, Errno::INTR].contains(&errno));
     // A message that a write cut, or one that does not fit what is left or the pipe.
     let is_cut_or_stuck = matches!((op, answer), (Op::Write | Op::Measure, Ok(_)));
@@ -461,4 +501,13 @@ fn check_failure(failure: &Failure, story: &Story<'_>) {
         is_error || answer == Ok(0) || is_cut_or_stuck || drained,
         "{story}: failed without a reason: {failure:?}"
     );
+}
+
+/// The error of an answer; nothing of something is EIO.
+fn told_of(answer: Result<usize, Errno>) -> Option<Errno> {
+    match answer {
+        Ok(0) => Some(Errno::IO),
+        Ok(_) => None,
+        Err(errno) => Some(errno),
+    }
 }

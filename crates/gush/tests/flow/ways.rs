@@ -19,7 +19,7 @@ const APPENDS: &str = "refused: the target was opened with O_APPEND";
 const DIRECT: &str =
     "refused: the target was opened with O_DIRECT, and a stream's pieces are not aligned";
 const NOT_OURS: &str = "refused: the socket is shared with other processes and has no O_NONBLOCK";
-const NOT_PERMITTED: &str = "refused: the driver of this flow permits other methods only";
+const NOT_PERMITTED: &str = "refused: not among the methods that the driver of this flow permits";
 
 fn shelf() -> Shelf {
     Shelf::new(Pool::new(4 << 20, 4))
