@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use gush::{Kernel, Tuning};
+
 /// Why a text is not a size.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SizeError {
@@ -14,11 +16,16 @@ pub enum SizeError {
     TooLarge,
     /// Zero, which is not allowed here.
     Zero,
+    /// A size that would be changed: the thing has from so many bytes to so many.
+    OutOfRange(&'static str, usize, usize),
 }
 
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::OutOfRange(of, least_bytes, most_bytes) => {
+                return write!(f, "{of} has {least_bytes} to {most_bytes} bytes here");
+            }
             Self::NotASize => "not a size: write digits and at most one unit, such as 512, 1.5M, 64K, 64KiB (1024) or 64KB (1000)",
             Self::Fraction => "a number of bytes has no fraction: write a whole number, or a unit after it, such as 1.5M",
             Self::TooLarge => "value too large: sizes end at 18446744073709551615 bytes",
@@ -92,6 +99,38 @@ pub fn memory_bytes(text: &str) -> Result<usize, SizeError> {
         Ok(0) => Err(SizeError::Zero),
         Ok(bytes) => Ok(bytes),
         Err(_) => Err(SizeError::TooLarge),
+    }
+}
+
+/// The size that the kernel gives a new pipe (pipe(7), "Pipe capacity").
+const PIPE_BYTES_AT_BIRTH: usize = 64 << 10;
+
+/// Reads the size of a buffer.
+///
+/// # Errors
+/// As [`memory_bytes`], and [`SizeError::OutOfRange`].
+pub fn buffer_bytes(text: &str) -> Result<usize, SizeError> {
+    within(memory_bytes(text)?, "a buffer", 1, Tuning::MOST_BUFFER_BYTES)
+}
+
+/// Reads the size of a pipe, which is as large at least as it is born.
+///
+/// # Errors
+/// As [`buffer_bytes`].
+pub fn pipe_bytes(text: &str) -> Result<usize, SizeError> {
+    let most_bytes = Kernel::get().pipe_max_bytes().max(PIPE_BYTES_AT_BIRTH);
+    within(memory_bytes(text)?, "a pipe", PIPE_BYTES_AT_BIRTH, most_bytes)
+}
+
+fn within(
+    bytes: usize,
+    of: &'static str,
+    least_bytes: usize,
+    most_bytes: usize,
+) -> Result<usize, SizeError> {
+    match (least_bytes..=most_bytes).contains(&bytes) {
+        true => Ok(bytes),
+        false => Err(SizeError::OutOfRange(of, least_bytes, most_bytes)),
     }
 }
 

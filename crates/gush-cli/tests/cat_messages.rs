@@ -143,6 +143,16 @@ fn an_empty_file_may_be_its_own_output() {
 }
 
 #[test]
+fn standard_input_is_named_as_such() {
+    let (dir, closed) = (File::open(".").unwrap(), "exec <&-; exec \"$0\" cat");
+    let output = gush().arg("cat").stdin(dir).output().unwrap();
+    assert_eq!(said(&output), "gush: cat: standard input: read failed: Is a directory\n");
+    let mut shell = std::process::Command::new("sh");
+    let output = shell.args(["-c", closed, env!("CARGO_BIN_EXE_gush")]).output().unwrap();
+    assert_eq!(said(&output), "gush: cat: standard input: read failed: Bad file descriptor\n");
+}
+
+#[test]
 fn misuse_points_to_the_help() {
     let output = gush().args(["cat", "--nope"]).output().unwrap();
     assert!(said(&output).starts_with("gush: cat: unrecognized option '--nope'\n"), "{output:?}");
@@ -157,6 +167,9 @@ fn sizes_that_are_none_are_refused_and_explained() {
         ("--buffer-size=1.5", "a number of bytes has no fraction"),
         ("--buffer-size=1.5X", "not a size"),
         ("--pipe-size=0", "must be more than zero"),
+        ("--pipe-size=4K", "a pipe has 65536 to "),
+        ("--pipe-size=1T", "a pipe has 65536 to "),
+        ("--buffer-size=5M", "a buffer has 1 to 4194304 bytes here"),
         ("--limit=0/s", "must be more than zero"),
     ] {
         let output = gush().args(["cat", option]).output().unwrap();

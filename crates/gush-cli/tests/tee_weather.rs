@@ -37,8 +37,7 @@ fn tee(dir: &Path, args: &[&str]) -> Command {
 #[test]
 fn every_output_gets_every_byte_from_a_file_and_from_a_pipe() {
     for feed in ["$G tee", "cat source | $G tee"] {
-        for way in ["", "--method=read-write", "--method=splice", "--isolated", "--pipe-size=4096"]
-        {
+        for way in ["", "--method=read-write", "--method=splice", "--isolated", "--pipe-size=64K"] {
             let (dir, bytes) = source();
             let line = format!(
                 "mkfifo fifo; printf before >log; exec <source; cat fifo >by-fifo & reader=$!

@@ -253,8 +253,7 @@ impl fmt::Display for Error {
         }
         match (self.forward.bytes, self.back.bytes) {
             (0, 0) => {}
-            (forward, 0) => write!(f, " after {forward} bytes")?,
-            (forward, back) => write!(f, " after {forward} bytes and {back} bytes back")?,
+            (forward, back) => write!(f, " after {forward} bytes forward and {back} back")?,
         }
         match self.forward.in_flight_bytes + self.back.in_flight_bytes {
             0 => Ok(()),

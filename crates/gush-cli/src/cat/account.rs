@@ -49,7 +49,10 @@ fn record(name: &OsStr, outcome: &Result<Shown, Trouble>) -> Value {
         }
         Err(trouble) => {
             let (what, error, hint) = match trouble {
-                Trouble::Unopened(error) => ("open failed".to_owned(), Some(error), None),
+                Trouble::Unopened(error) => {
+                    let what = if name == "-" { "read failed" } else { "open failed" };
+                    (what.to_owned(), Some(error), None)
+                }
                 Trouble::Source { what, error, hint } => (what.clone(), Some(error), *hint),
                 Trouble::Refused(why) => (why.clone(), None, None),
                 Trouble::Target { delivered_bytes, error, hint, .. } => {

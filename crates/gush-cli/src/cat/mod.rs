@@ -105,6 +105,10 @@ impl Cat<'_> {
     fn complain(&self, name: &OsStr, trouble: Trouble) -> Failure {
         let talker = self.talker;
         match trouble {
+            // Standard input is open, or nothing could open it.
+            Trouble::Unopened(error) if name == "-" && !talker.is_familiar() => {
+                talker.say(format_args!("standard input: read failed: {}", os_text(&error)));
+            }
             Trouble::Unopened(error) => talker.say_failed_open(name, &error),
             Trouble::Source { what, error, hint } => {
                 let hint = hint.map(|hint| format!(" ({hint})")).unwrap_or_default();

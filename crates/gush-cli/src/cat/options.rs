@@ -7,7 +7,7 @@ use gush::{Choice, MethodName};
 
 use super::text::{Number, Style};
 use crate::method;
-use crate::size::{memory_bytes, rate_bytes_per_second};
+use crate::size::{buffer_bytes, pipe_bytes, rate_bytes_per_second};
 
 /// Concatenate files to standard output
 #[derive(Debug, Parser)]
@@ -72,10 +72,10 @@ pub struct Options {
     #[arg(long, help_heading = BEYOND)]
     pub isolated: bool,
     /// Bytes moved at a time through memory, 4M at most
-    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    #[arg(long, value_name = "SIZE", value_parser = buffer_bytes, help_heading = BEYOND)]
     pub buffer_size: Option<usize>,
     /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
-    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
     /// Ignore the profile of gush tune (also: GUSH_NO_PROFILE=1)
     #[arg(long, help_heading = BEYOND)]

@@ -67,7 +67,8 @@ impl<'fd> Output<'fd> {
             let allowed_bytes =
                 self.pace.as_ref().map_or(rest.len(), |pace| pace.allow(rest.len()));
             match rustix::io::write(self.fd, &rest[..allowed_bytes]) {
-                Ok(0) => return Err(Errno::NOSPC.into()),
+                // As the engine takes it: asked again, the target would answer 0 for ever.
+                Ok(0) => return Err(Errno::IO.into()),
                 Ok(written_bytes) => {
                     done_bytes += written_bytes;
                     self.delivered_bytes += written_bytes as u64;

@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use gush::{Advice, Choice, Holes, Kernel, MethodName, Rate, Space, Tuning};
+use gush::{Advice, Choice, Holes, MethodName, Rate, Space, Tuning};
 use gush_tree::{
     Backup, BackupControl, Dereference, Filter, Make, Moving, Naming, Options, Preserve, Reflink,
     Specials, Update, quote,
@@ -362,39 +362,12 @@ fn tuning(words: &Words) -> Result<Tuning, String> {
         ],
     )?);
     if let Some(text) = words.text("buffer-size") {
-        let range = Range { least_bytes: 1, most_bytes: Tuning::MOST_BUFFER_BYTES, of: "a buffer" };
-        tuning = tuning.buffer_bytes(range.read("--buffer-size", text)?);
+        tuning = tuning.buffer_bytes(parse("--buffer-size", text, size::buffer_bytes)?);
     }
     if let Some(text) = words.text("pipe-size") {
-        let most_bytes = Kernel::get().pipe_max_bytes();
-        let range = Range { least_bytes: PIPE_BYTES_AT_BIRTH, most_bytes, of: "a pipe" };
-        tuning = tuning.pipe_bytes(range.read("--pipe-size", text)?);
+        tuning = tuning.pipe_bytes(parse("--pipe-size", text, size::pipe_bytes)?);
     }
     Ok(tuning)
-}
-
-/// The size that the kernel gives a new pipe (pipe(7), "Pipe capacity").
-const PIPE_BYTES_AT_BIRTH: usize = 64 << 10;
-
-/// The sizes that an option may ask for: another one would be changed.
-struct Range {
-    least_bytes: usize,
-    most_bytes: usize,
-    of: &'static str,
-}
-
-impl Range {
-    fn read(&self, option: &str, text: &OsStr) -> Result<usize, String> {
-        let Self { least_bytes, most_bytes, of } = *self;
-        let bytes = parse(option, text, size::memory_bytes)?;
-        match (least_bytes..=most_bytes.max(least_bytes)).contains(&bytes) {
-            true => Ok(bytes),
-            false => Err(format!(
-                "invalid {option} {}: {of} has {least_bytes} to {most_bytes} bytes here",
-                quote::always(Path::new(text))
-            )),
-        }
-    }
 }
 
 fn parse<T, E: std::fmt::Display>(

@@ -131,7 +131,8 @@ fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
 
 fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
     if gush_process::was_closed(0) {
-        return said.failure(format_args!("read error: {}", errno_text(Errno::BADF)));
+        let why = errno_text(Errno::BADF);
+        return said.failure(format_args!("standard input: read failed after 0 bytes: {why}"));
     }
     let options = said.options;
     let defaults = Terms::default();

@@ -7,7 +7,7 @@ use clap::{ArgAction, Parser, ValueHint};
 use gush::{Choice, MethodName};
 
 use crate::method;
-use crate::size::memory_bytes;
+use crate::size::{buffer_bytes, memory_bytes, pipe_bytes};
 use crate::time::time;
 
 /// Copy standard input to each FILE, and also to standard output
@@ -65,10 +65,10 @@ pub struct Options {
     #[arg(long, help_heading = BEYOND)]
     pub isolated: bool,
     /// Bytes moved at a time through memory, 4M at most
-    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    #[arg(long, value_name = "SIZE", value_parser = buffer_bytes, help_heading = BEYOND)]
     pub buffer_size: Option<usize>,
     /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
-    #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
+    #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
 
     /// Print help
