@@ -81,7 +81,8 @@ where
 /// As [`relay`].
 ///
 /// # Errors
-/// As [`relay`]; the [`Error`] is inside.
+/// As [`relay`]; the [`Error`] is inside. The kind is that of tokio's error; only
+/// [`raw_os_error`](io::Error::raw_os_error) answers `None`, as for every wrapped error: ask [`Error::errno`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {

@@ -40,7 +40,8 @@
 //! 9. The kernel is asked, not guessed.
 //!
 //! # Features
-//! None is on by default; a method left out is refused, with the feature as the reason.
+//! None is on by default. The method `uring` is refused without its feature, with the feature as the reason; the functions and types of
+//! the others are not there.
 //!
 //! | feature | brings | needs |
 //! |---|---|---|

@@ -51,7 +51,7 @@ fn cancelled<T: Send + 'static>(
         is_time();
         canceller.cancel();
     });
-    let outcome = ends_within(10, move || run(&cancel));
+    let outcome = ends_within(60, move || run(&cancel));
     waiter.join().expect("the canceller");
     outcome
 }

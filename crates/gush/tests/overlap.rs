@@ -39,7 +39,7 @@ fn the_writer_can_go_on_before_its_pipe_is_empty() {
         let report = Mover::new(&reader, &null).length_bytes(PIPE_BYTES as u64).run();
         (report.expect("the pipe's bytes"), reader)
     });
-    let (report, _reader) = within(5, "a full pipe", move || mover.join().expect("the mover"));
+    let (report, _reader) = within(60, "a full pipe", move || mover.join().expect("the mover"));
     let splices = report.methods[0].calls.get(Call::Splice);
     assert!((4..=8).contains(&splices), "{splices} splices for a full pipe");
 }
@@ -51,7 +51,7 @@ fn the_reader_can_begin_before_its_pipe_is_full() {
     file.set_len(PIPE_BYTES as u64).expect("a MiB");
     let (_reader, writer) = std::io::pipe().expect("a pipe");
     fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
-    let report = within(5, "an empty pipe", move || Mover::new(&file, &writer).run());
+    let report = within(60, "an empty pipe", move || Mover::new(&file, &writer).run());
     let splices = report.expect("a MiB").methods[0].calls.get(Call::Splice);
     assert!((4..=8).contains(&splices), "{splices} splices into an empty pipe");
 }
@@ -141,7 +141,7 @@ fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
         std::io::Read::read_exact(&mut &reader, &mut some).expect("some bytes");
         some
     });
-    let error = within(5, "a reader that leaves", move || {
+    let error = within(60, "a reader that leaves", move || {
         let error = Mover::new(&file, &writer).run().expect_err("nobody reads");
         let position = rustix::fs::tell(&file).expect("a position");
         (error, position)

@@ -36,7 +36,7 @@ fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {
                 let mover = Mover::new(&source, &target).method(choice);
                 (mover.length_bytes(11).run(), source)
             });
-            let reader = within(5, &name, move || {
+            let reader = within(60, &name, move || {
                 assert_eq!(read_exactly(&reader, 5), b"first");
                 std::thread::sleep(Duration::from_millis(30));
                 rustix::fs::fcntl_setfl(&reader, OFlags::NONBLOCK).expect("O_NONBLOCK");
@@ -45,7 +45,7 @@ fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {
                 reader
             });
             rustix::io::write(&far, b"second").expect("more bytes");
-            let (rest, report) = within(5, &name, move || {
+            let (rest, report) = within(60, &name, move || {
                 (read_exactly(&reader, 6), mover.join().expect("the mover").0)
             });
             assert_eq!(rest, b"second", "{name}");
@@ -71,7 +71,7 @@ fn invariant_7_an_idle_source_does_not_keep_the_observer_from_stopping() {
     for kind in SourceKind::CAN_IDLE {
         for choice in STREAMS {
             for wait in WAITS {
-                let outcome = ends_within(5, move || {
+                let outcome = ends_within(60, move || {
                     let (source, _far) = open_source(kind).expect("a source");
                     let target = Target::new(TargetKind::File, b"", 1, false).expect("a target");
                     let mut observer = stop_after_a_while();
@@ -109,7 +109,7 @@ fn invariant_7_a_blocked_target_does_not_keep_the_observer_from_stopping() {
         for choice in choices {
             let (target, far) = open_target(to).expect("a target");
             let copy = content.clone();
-            let outcome = ends_within(4, move || {
+            let outcome = ends_within(60, move || {
                 let source = Source::new(SourceKind::File, &copy, 1, false).expect("a source");
                 let mut observer = stop_after_a_while();
                 let mut tuning = Tuning::default();

@@ -5,7 +5,7 @@
 //! ```text
 //! loop {
 //!     match flow.next(may_take_bytes, lender) {
-//!         Next::Do(op)     => flow.learn(op, flow.perform(op, fds), eye),   under the driver's own gate
+//!         Next::Do(op)     => let answer = flow.perform(op, fds); flow.learn(op, answer, eye)
 //!         Next::Wait(side) => the driver waits: poll(2), tokio's readiness, a test's script
 //!         Next::Throttled  => nothing may be taken now: the driver's clock decides
 //!         Next::Ended(end) => everything that was taken is delivered
@@ -36,6 +36,13 @@
 //!   by poll(2), and if both are ready a `read` decides. So the flow gets past the urgent mark of a TCP
 //!   socket, which polls readable and answers splice with `EAGAIN` (`tcp_splice_read` of `net/ipv4/tcp.c`).
 //! - *At most [`Flow::MOST_IDLE_OPS`] calls without progress*, then the flow waits or ends.
+//!
+//! # For drivers
+//! Ops, outcomes and terms are matched and built by drivers, so that these types are exhaustive: a new one is a new major version.
+//!
+//! # Panics
+//! A flow trusts its driver. An answer to a call that was not due, or of more bytes than the call could move, breaks the account:
+//! [`Flow::learn`] panics where it can tell, and elsewhere the counts are wrong from then on.
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty
