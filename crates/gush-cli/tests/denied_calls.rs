@@ -1,13 +1,20 @@
-//! `gush pv`, `gush tee` and `gush yes` where a filter denies the calls that move by reference, and on disks that are full.
+//! `gush pv`, `gush tee` and `gush yes` where a filter denies the calls that move by reference, on disks that are full, and
+//! without pages for pipes.
 
 mod common;
 
 use std::fs;
+use std::io::{PipeReader, PipeWriter};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use common::cp::with_mounts;
 use common::shell::{MUCH_BYTES, said, source};
-use common::{bounded, denier, skipped};
+use common::{bounded, copied_gush, denier, nobody, not_applicable, skipped};
+use rustix::fs::Uid;
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::thread::set_thread_res_uid;
 
 const SPLICE: &str = "275";
 const TEE: &str = "276";
@@ -116,4 +123,62 @@ fn check(output: &Output, status: &str) -> String {
     let said = said(output);
     assert!(said.lines().any(|line| line == status), "{said}");
     said
+}
+
+/// A user of this test's own, whose pages no other test uses up.
+const USER: u32 = 64_321;
+
+/// Pipes of that user, as many as take all pages that the user may have; none where there is no such limit.
+fn all_pages_of_the_user() -> Option<Vec<(PipeReader, PipeWriter)>> {
+    const MOST_PIPES: usize = 400;
+    std::thread::spawn(|| {
+        let user = Uid::from_raw(USER);
+        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+        set_thread_res_uid(user, user, user).unwrap();
+        let mut pipes = Vec::new();
+        while pipes.len() < MOST_PIPES {
+            let pipe = std::io::pipe().unwrap();
+            let first_bytes = fcntl_getpipe_size(&pipe.1).unwrap();
+            let is_refused = fcntl_setpipe_size(&pipe.1, 1 << 20).is_err();
+            pipes.push(pipe);
+            if is_refused && first_bytes < 64 << 10 {
+                return Some(pipes);
+            }
+        }
+        None
+    })
+    .join()
+    .unwrap()
+}
+
+#[test]
+fn a_user_without_pages_for_pipes_gets_every_byte() {
+    if let Err(why) = nobody() {
+        return skipped(&why);
+    }
+    let (dir, bytes) = source();
+    copied_gush(dir.path());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let Some(held) = all_pages_of_the_user() else {
+        return not_applicable("users may have any number of pages in pipes here");
+    };
+    let line = "./gush yes | head -c 1000000 | wc -c
+        set -o pipefail
+        cat source | ./gush pv -q | cat >a
+        ./gush pv -q source | cat >b
+        cat source | ./gush pv -q -l >c
+        ./gush pv -q source -- cat >d
+        cat source | ./gush tee e | cat >f
+        cat source | ./gush tee --buffer 1M g | cat >h";
+    let mut command = Command::new("bash");
+    command.args(["-c", line]).current_dir(dir.path());
+    let mut command = bounded(120, &command);
+    let output = command.uid(USER).gid(USER).output().unwrap();
+    drop(held);
+    assert!(output.status.success(), "{}", said(&output));
+    assert_eq!((said(&output).as_str(), output.stdout.as_slice()), ("", &b"1000000\n"[..]));
+    for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        let got = fs::read(dir.path().join(name)).unwrap();
+        assert!(got == bytes, "{name}: {} bytes", got.len());
+    }
 }

@@ -310,6 +310,37 @@ fn what_passed_last_is_shown() {
 }
 
 #[test]
+fn a_terminal_is_an_input_and_an_output() {
+    let dir = TempDir::new().unwrap();
+    std::fs::write(dir.path().join("file"), "one\ntwo\n").unwrap();
+    let ways = ["-q", "-q -l", "-q -C", "-n -i 600", "-q -O", "-q -l -S -s 9", "-q -X"];
+    for words in ways {
+        let args: Vec<&str> = words.split(' ').collect();
+        let terminal = Terminal::new(80);
+        let side = || Stdio::from(terminal.side.try_clone().unwrap());
+        // A line, and the end of the input, which is the end of one reader's input only.
+        for _ in 0..2 {
+            (&terminal.master).write_all(b"one\ntwo\n\x04").unwrap();
+            let mut command = terminal.pv(dir.path(), &args);
+            let output =
+                command.stdin(side()).stdout(Stdio::piped()).stderr(Stdio::null()).output();
+            let output = output.unwrap();
+            let wanted = if words.contains("-X") { "" } else { "one\ntwo\n" };
+            assert_eq!(String::from_utf8_lossy(&output.stdout), wanted, "{words}");
+            assert!(output.status.success(), "{words}");
+        }
+        drop(terminal.drawn());
+        let terminal = Terminal::new(80);
+        let side = || Stdio::from(terminal.side.try_clone().unwrap());
+        let mut command = terminal.pv(dir.path(), &[&args[..], &["file"]].concat());
+        assert!(command.stdout(side()).stderr(Stdio::null()).status().unwrap().success());
+        drop(command);
+        let wanted = if words.contains("-X") { "" } else { "one\r\ntwo\r\n" };
+        assert_eq!(terminal.drawn(), wanted, "{words}");
+    }
+}
+
+#[test]
 fn the_window_has_a_title_as_long_as_the_transfer() {
     let dir = TempDir::new().unwrap();
     std::fs::write(dir.path().join("file"), [7; 2048]).unwrap();
