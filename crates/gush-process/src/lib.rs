@@ -126,7 +126,7 @@ pub enum Then {
 pub fn on_each_termination(
     respond: impl FnMut(Termination) -> Then + Send + 'static,
 ) -> io::Result<()> {
-    signal::on_termination(respond)
+    signal::on_termination(respond, None)
 }
 
 /// Shows `text` in the place of the command line, as ps(1) tells it; cut to the length of the command line.
@@ -149,30 +149,32 @@ pub enum Stop {
     Ended,
 }
 
-/// Calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From then on the process may
-/// also write to its terminal from the background, where SIGTTOU would stop it.
+/// As [`on_each_termination`], and calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From
+/// then on the process may also write to its terminal from the background, where SIGTTOU would stop it.
 ///
-/// Call this function before starting other threads, also before [`on_each_termination`]: both signals are blocked in the
-/// calling thread and in threads started later. `tell` runs in a thread of its own. A signal that is ignored at the time of the call stays ignored,
-/// and SIGSTOP, which no program can catch, is not told of.
+/// One thread waits for all of these signals, and calls both. SIGSTOP, which no program can catch, is not told of.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.
 ///
 /// ```
-/// use gush_process::{Stop, on_stop};
-/// on_stop(|stop| match stop {
+/// use gush_process::{Stop, Then, on_each_termination_and_stop};
+/// let tell = |stop| match stop {
 ///     Stop::Begins => eprintln!("leaving the terminal to others"),
 ///     Stop::Ended => eprintln!("back again"),
-/// })?;
+/// };
+/// on_each_termination_and_stop(|_| Then::Die, tell)?;
 /// # Ok::<(), gush_process::Errno>(())
 /// ```
-pub fn on_stop(tell: impl FnMut(Stop) + Send + 'static) -> io::Result<()> {
-    stop::on_stop(tell)
+pub fn on_each_termination_and_stop(
+    respond: impl FnMut(Termination) -> Then + Send + 'static,
+    tell: impl FnMut(Stop) + Send + 'static,
+) -> io::Result<()> {
+    signal::on_termination(respond, Some(Box::new(tell)))
 }
 
 /// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], and SIGTSTP and SIGTTOU stop one
-/// started after [`on_stop`].
+/// started after [`on_each_termination_and_stop`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");

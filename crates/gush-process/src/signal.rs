@@ -6,8 +6,8 @@ use std::{mem, ptr, thread};
 
 use rustix::io::{self, Errno};
 
-use crate::start;
 use crate::{Termination, Then};
+use crate::{start, stop};
 
 /// Gives SIGPIPE its default action again, because Rust's start-up code ignores the signal.
 pub(crate) fn restore_sigpipe() {
@@ -44,7 +44,8 @@ const ENDING: [(libc::c_int, Termination); 3] = [
     (libc::SIGHUP, Termination::HangUp),
 ];
 
-/// Calls `respond` in a thread of its own with each ending signal, and dies of the signal on [`Then::Die`].
+/// Calls `respond` in a thread of its own with each ending signal, and dies of the signal on [`Then::Die`]; calls `tell`
+/// around each stop.
 ///
 /// A thread instead of a handler: a handler runs only when the interrupted call returns, and a signal with a
 /// handler does not interrupt a long `copy_file_range`. The thread re-raises the signal with its default
@@ -52,9 +53,11 @@ const ENDING: [(libc::c_int, Termination); 3] = [
 /// ignored.
 pub(crate) fn on_termination(
     mut respond: impl FnMut(Termination) -> Then + Send + 'static,
+    mut tell: Option<stop::Tell>,
 ) -> io::Result<()> {
     let mut set = empty_set();
-    for (signal, _) in ENDING {
+    let stopping = if tell.is_some() { &stop::SIGNALS[..] } else { &[] };
+    for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
         if !is_ignored(signal) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
@@ -68,6 +71,9 @@ pub(crate) fn on_termination(
             let mut signal = 0;
             // SAFETY: both pointers are to live locals.
             while unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
+                if stop::takes(signal, &mut tell) {
+                    continue;
+                }
                 let came = ENDING.iter().find(|(number, _)| *number == signal);
                 if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
                     return die_of(signal);

@@ -31,13 +31,15 @@ impl Ending {
             screen: Arc::clone(screen),
             pid_file: OnceLock::new(),
         });
-        // Without a display nothing has to know.
+        let asked = Arc::clone(&ending);
+        let respond = move |_| asked.end();
+        // Without a display nobody has to know of a stop.
         if lock(screen).is_used() {
             let told = Arc::clone(&ending);
-            gush_process::on_stop(move |stop| told.stop(stop))?;
+            gush_process::on_each_termination_and_stop(respond, move |stop| told.stop(stop))?;
+        } else {
+            gush_process::on_each_termination(respond)?;
         }
-        let asked = Arc::clone(&ending);
-        gush_process::on_each_termination(move |_| asked.end())?;
         Ok(ending)
     }
 
