@@ -261,7 +261,7 @@ impl Relay {
         self.driver(way).abandon();
     }
 
-    /// Takes the source of one direction for ended: what was taken from there is delivered, and the end passed on; for a
+    /// Ends one direction as if its source had said its end: the bytes taken so far are delivered, and the end is passed on. For a
     /// source that is known to have gone.
     ///
     /// ```

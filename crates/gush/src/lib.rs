@@ -33,7 +33,7 @@
 //! 2. Only a `read` that answers 0 is the end.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
-//! 5. A source that can idle, and whose splice no flag keeps from waiting, is polled before the splice.
+//! 5. Some splices wait for an idle source whatever flags they have. Such a source is polled first.
 //! 6. A method asked for by name is used or refused, never replaced.
 //! 7. Every wait can be interrupted.
 //! 8. Memory does not grow with the data: at most 16 MiB.
@@ -65,8 +65,8 @@
 //!   description; the end of the move, or of [`first_difference`], puts the position right.
 //! - *O_NONBLOCK.* The flag is set on nothing but a socket as target, and only while somebody
 //!   [observes](Mover::observe) or may [cancel](Mover::cancelled_by) the move: a splice would hold the thread
-//!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Of two such
-//!   moves at once into one socket, the first that ends takes the flag from the other, which may be held from then on.
+//!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Two
+//!   such moves into one socket share the flag: the one that ends first takes the flag away, and the other may then be held by a splice.
 //!   A terminal is opened once more instead, and keeps its flags.
 //! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`] is made as large as 1 MiB,
 //!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.

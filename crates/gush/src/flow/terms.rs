@@ -37,9 +37,9 @@ pub struct Terms {
     pub short_bytes: usize,
     /// The most bytes of one read through memory; at most [`Tuning::MOST_BUFFER_BYTES`](crate::Tuning::MOST_BUFFER_BYTES) is used.
     pub buffer_bytes: usize,
-    /// The most bytes of one call by reference; from 1 GiB on the flow decides.
+    /// The most bytes of one call by reference. A value of 1 GiB or more leaves the size to the flow.
     pub call_bytes: usize,
-    /// From a file into a pipe: through the flow's own pipe, filled while the target's reader holds the target's lock.
+    /// From a file into a pipe through a pipe of the flow's own. That pipe can be filled while the reader of the target works.
     pub own_pipe: bool,
     /// The most bytes of one datagram made of a piece of a stream.
     pub message_bytes: usize,
