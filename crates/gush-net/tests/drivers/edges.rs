@@ -78,7 +78,7 @@ impl Edges {
 }
 
 /// How a failure is told.
-fn fate_of(failure: &Failure) -> Fate {
+pub fn fate_of(failure: &Failure) -> Fate {
     match failure {
         Failure::Fault(fault) => Fate::Failed(fault.side, fault.errno),
         Failure::Refused(_) | Failure::FalseEnd(_) => Fate::Refused,

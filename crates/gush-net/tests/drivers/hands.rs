@@ -7,7 +7,8 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use gush::{Choice, Errno, MethodName, Mover, Side};
+use gush::flow::Terms;
+use gush::{Cancel, Choice, Control, Errno, MethodName, Mover, Progress, Side, Tee};
 use gush_net::{Conduit, End, Error, Options, Relay, Totals, Way};
 use rustix::fs::{OFlags, SeekFrom};
 
@@ -26,6 +27,10 @@ const STREAM_PIECE_BYTES: usize = 50_000;
 pub enum Hand {
     /// The blocking `Mover`, on descriptors with or without O_NONBLOCK.
     Mover { nonblocking: bool },
+    /// The same with an observer and somebody who may cancel, on several threads.
+    Watched { nonblocking: bool },
+    /// `gush::Tee` with one target.
+    Tee { nonblocking: bool },
     /// Edges alone.
     Edges { nonblocking: bool },
     /// The same, of a fan with one target.
@@ -62,9 +67,13 @@ pub struct Told {
 }
 
 impl Hand {
-    pub const ALL: [Hand; 13] = [
+    pub const ALL: [Hand; 17] = [
         Hand::Mover { nonblocking: false },
         Hand::Mover { nonblocking: true },
+        Hand::Watched { nonblocking: false },
+        Hand::Watched { nonblocking: true },
+        Hand::Tee { nonblocking: false },
+        Hand::Tee { nonblocking: true },
         Hand::Edges { nonblocking: false },
         Hand::Edges { nonblocking: true },
         Hand::Fan { nonblocking: false },
@@ -88,7 +97,7 @@ impl Hand {
     pub fn row(self, row: Case) -> Option<Case> {
         let everything = row.limit.is_none_or(|limit| limit == row.bytes as u64);
         let can = match self {
-            Hand::Mover { .. } | Hand::Edges { .. } | Hand::Fan { .. } => true,
+            _ if self.nonblocking().is_some() => true,
             Hand::Copy if row.from.has_offsets() => {
                 row.limit.is_none_or(|limit| limit <= row.bytes as u64)
             }
@@ -109,16 +118,26 @@ impl Hand {
         let to_socket = [TargetKind::UnixStream, TargetKind::Tcp].map(To::Kind).contains(&case.to);
         match self {
             Hand::Inherited if from_socket || to_socket => Road::Memory,
-            Hand::Fan { .. } => Road::OwnPipe,
+            Hand::Fan { .. } | Hand::Tee { .. } => Road::OwnPipe,
             Hand::Streams { .. } => Road::Memory,
             _ => Road::Planned,
         }
     }
 
+    /// Of a driver that asks the kernel itself: are the descriptors to have O_NONBLOCK?
+    fn nonblocking(self) -> Option<bool> {
+        match self {
+            Hand::Mover { nonblocking }
+            | Hand::Watched { nonblocking }
+            | Hand::Tee { nonblocking }
+            | Hand::Edges { nonblocking }
+            | Hand::Fan { nonblocking } => Some(nonblocking),
+            _ => None,
+        }
+    }
+
     fn moves(self, case: Case, source: &OwnedFd, target: &OwnedFd) -> Result<Told, String> {
-        let (Hand::Mover { nonblocking } | Hand::Edges { nonblocking } | Hand::Fan { nonblocking }) =
-            self
-        else {
+        let Some(nonblocking) = self.nonblocking() else {
             return Ok(run(self.on_tokio(case, source, target)));
         };
         if nonblocking {
@@ -128,7 +147,13 @@ impl Hand {
             }
         }
         match self {
-            Hand::Mover { .. } => Ok(by_mover(case, source, target)),
+            Hand::Mover { .. } => Ok(by_mover(case, Mover::new(source, target))),
+            Hand::Watched { .. } => {
+                let (mut goes_on, cancel) = (|_: &Progress| Control::Continue, Cancel::new());
+                let mover = Mover::new(source, target).threads(2).cancelled_by(&cancel);
+                Ok(by_mover(case, mover.observe(&mut goes_on)))
+            }
+            Hand::Tee { .. } => Ok(by_tee(case, source, target)),
             Hand::Fan { .. } => edges::drive_fan(case, source, target),
             _ => edges::drive(case, source, target),
         }
@@ -228,8 +253,24 @@ fn told(ended: Result<Totals, Error>, case: Case) -> Told {
     }
 }
 
-fn by_mover(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
-    let mut mover = Mover::new(source, target).method(case.choice);
+fn by_tee(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
+    let terms = Terms { choice: case.choice, length_bytes: case.limit, ..Terms::default() };
+    match Tee::new(source).to(target).terms(terms).run() {
+        Ok(report) => {
+            let delivered = report.targets[0].delivered_bytes;
+            let fate = match &report.targets[0].failure {
+                Some(failure) => edges::fate_of(failure),
+                None if case.limit == Some(delivered) => Fate::Limit,
+                None => Fate::Proven,
+            };
+            Told { fate, delivered, in_flight: report.taken_bytes - delivered }
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+fn by_mover(case: Case, mover: Mover<'_>) -> Told {
+    let mut mover = mover.method(case.choice);
     if let Some(limit) = case.limit {
         mover = mover.length_bytes(limit);
     }
@@ -240,16 +281,18 @@ fn by_mover(case: Case, source: &OwnedFd, target: &OwnedFd) -> Told {
             let fate = if all { Fate::Limit } else { Fate::Proven };
             Told { fate, delivered: report.bytes, in_flight: 0 }
         }
-        Err(error) => {
-            let fate = match (error.side(), error.errno()) {
-                _ if error.is_refused() => Fate::Refused,
-                (Some(side), Some(errno)) => Fate::Failed(side, errno),
-                _ => panic!("neither side nor errno: {error}"),
-            };
-            let (delivered, in_flight) = (error.delivered_bytes(), error.in_flight_bytes());
-            Told { fate, delivered, in_flight }
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &gush::Error) -> Told {
+    let fate = match (error.side(), error.errno()) {
+        _ if error.is_refused() => Fate::Refused,
+        (Some(side), Some(errno)) => Fate::Failed(side, errno),
+        _ => panic!("neither side nor errno: {error}"),
+    };
+    let (delivered, in_flight) = (error.delivered_bytes(), error.in_flight_bytes());
+    Told { fate, delivered, in_flight }
 }
 
 fn run<F: Future>(future: F) -> F::Output {
