@@ -243,7 +243,10 @@ fn failures_say_what_how_far_and_why() {
         "{full}"
     );
     for (line, why) in [
-        ("$G tee copy <&-", "gush: tee: read error: Bad file descriptor\n"),
+        (
+            "$G tee copy <&-",
+            "gush: tee: standard input: read failed after 0 bytes: Bad file descriptor\n",
+        ),
         ("$G tee copy <.", "gush: tee: standard input: read failed after 0 bytes: Is a directory"),
         ("echo x | $G tee copy >&-", "gush: tee: 'standard output': Bad file descriptor\n"),
         ("echo x | $G tee >&-", "gush: tee: 'standard output': Bad file descriptor\n"),

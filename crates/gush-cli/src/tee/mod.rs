@@ -129,10 +129,14 @@ fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
     how.create(true).open(name).map_err(Unopened::Error)
 }
 
+const UNREAD: &str = "standard input: read failed after 0 bytes";
+
 fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
     if gush_process::was_closed(0) {
         let why = errno_text(Errno::BADF);
-        return said.failure(format_args!("standard input: read failed after 0 bytes: {why}"));
+        // GNU tee's words under GNU tee's name.
+        let what = if said.talker.is_familiar() { "read error" } else { UNREAD };
+        return said.failure(format_args!("{what}: {why}"));
     }
     let options = said.options;
     let defaults = Terms::default();
