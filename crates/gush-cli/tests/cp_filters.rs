@@ -1,5 +1,5 @@
 //! `gush cp -r` with a part of a tree: `--exclude`, `--include`, `--filter-from`, `--gitignore`; `--dry-run`, `--checksum`,
-//! `--update=changed`, `--on-error`.
+//! `--update=changed`, `--on-error`, `--commit-last`.
 
 mod common;
 
@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use common::cp::{cp, fails, stderr, stdout, succeeds};
+use common::{skipped, strace};
 
 fn tree(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -206,4 +207,49 @@ fn failures_are_listed_at_the_end_and_the_first_one_may_end_all() {
     let said = stderr(&output);
     assert!(said.contains("1 failure in all:"), "{said}");
     assert!(!dir.path().join("d/z").exists());
+}
+
+#[test]
+fn a_manifest_comes_when_all_else_is_there() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/d/g", "a/z", "a/b/MANIFEST"]);
+    for threads in ["--threads=1", "--threads=4"] {
+        let options = ["-rT", threads, "--commit-last=/MANIFEST", "--json", "a", "d"];
+        let output = succeeds(dir.path(), &options);
+        let told: Vec<serde_json::Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let place = |name: &str| told.iter().position(|record| record["source"] == name).unwrap();
+        for name in ["a/b/f", "a/b", "a/c/d/g", "a/c/d", "a/c", "a/z", "a/b/MANIFEST"] {
+            assert!(place(name) < place("a/MANIFEST"), "{threads} {name}");
+        }
+        assert_eq!(below(&dir.path().join("a")), below(&dir.path().join("d")));
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    let why = "not copied: it comes last, and not everything else was copied";
+    assert!(said.contains(&format!("a/MANIFEST: {why}")), "{said}");
+    assert_eq!(
+        below(&dir.path().join("d")),
+        ["b", "b/f", "c", "c/d", "c/d/g", "z", "z/in the way"]
+    );
+}
+
+#[test]
+fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/g", "a/z"]);
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    let synced = before.iter().filter(|call| call.contains("fsync(")).count();
+    // Three files and their directories, the two directories that are complete, and the root.
+    assert!(synced >= 3 + 3 + 2 + 1, "{calls}");
+    assert!(before.iter().filter(|call| call.contains("O_CREAT")).count() >= 3, "{calls}");
 }

@@ -536,6 +536,7 @@ fn the_case_files_of_bench_work() {
         ("relay.toml", ""),
         ("fizzbuzz.toml", ""),
         ("tee.toml", "file"),
+        ("tree.toml", ""),
         ("yes.toml", ""),
     ] {
         // Without a name that there is, the file is read, and nothing runs.

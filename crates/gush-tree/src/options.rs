@@ -65,6 +65,9 @@ pub struct Options {
     /// Remove from the target of a tree what the source lacks. What [`filter`](Self::filter) and
     /// [`gitignore`](Self::gitignore) leave out stays.
     pub mirror: bool,
+    /// Of a tree, the files whose names fit here are copied when all the others are, and are on stable storage, with
+    /// [`sync`](Self::sync); and not at all if one of the others has failed.
+    pub last: Option<Filter>,
     /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
     /// existing target that the journal does not know is removed first.
     pub resume: bool,
@@ -101,6 +104,7 @@ impl Default for Options {
             filter: None,
             gitignore: false,
             mirror: false,
+            last: None,
             resume: false,
             dry_run: false,
             stop_at_error: false,

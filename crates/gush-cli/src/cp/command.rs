@@ -178,6 +178,13 @@ fn trees() -> Vec<Arg> {
             "Remove from the target's tree what SOURCE lacks, and what is a directory on one side alone. What the \
              filters leave out stays. Takes one SOURCE; a target that SOURCE is in is refused",
         ),
+        value(
+            "commit-last",
+            "PATTERN",
+            "Copy files that fit when all else of their tree is copied and on stable storage, and not at all if something \
+             has failed: a manifest, for instance. Implies --fsync",
+        )
+        .action(ArgAction::Append),
         flag(
             "resume",
             "Keep a journal beside DEST, .NAME.gush-journal, and go on where a copy with this journal was interrupted or \

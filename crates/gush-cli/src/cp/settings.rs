@@ -117,6 +117,9 @@ impl Settings {
         options.gitignore = words.has("gitignore");
         options.mirror = words.has("delete");
         options.resume = words.has("resume");
+        options.last = last(words)?;
+        // The others shall be durable by then.
+        options.sync |= options.last.is_some();
         options.dry_run = words.has("dry-run");
         let on_errors = [("continue", false), ("stop", true)];
         options.stop_at_error = choose(words, "on-error", false, &on_errors)?;
@@ -139,6 +142,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
         ("--gitignore", options.gitignore),
         ("--delete", options.mirror),
         ("--resume", options.resume),
+        ("--commit-last", options.last.is_some()),
     ];
     if let Some((names, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
     {
@@ -201,6 +205,17 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
     match rules.is_empty() {
         true => Ok(None),
         false => Filter::new(&rules).map(Some).map_err(|why| format!("invalid pattern {why}")),
+    }
+}
+
+/// The files that come after all the others.
+fn last(words: &Words) -> Result<Option<Filter>, String> {
+    let globs: Vec<_> = words.texts("commit-last").map(|glob| glob.to_str()).collect();
+    let globs: Option<Vec<_>> =
+        globs.into_iter().map(|glob| Some((false, glob?.to_owned()))).collect();
+    match globs.ok_or("invalid --commit-last: not valid UTF-8")?.as_slice() {
+        [] => Ok(None),
+        globs => Filter::new(globs).map(Some).map_err(|why| format!("invalid pattern {why}")),
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The last task added is taken first: the tree is walked depth first, so few directories are under way at once.
 
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch::Batch;
@@ -13,6 +14,8 @@ pub(crate) enum Task {
     Files(Arc<Dir>, Batch),
     /// Copy these subdirectories: one is taken, and the rest goes back.
     Directories(Arc<Dir>, Batch),
+    /// Copy these files of a directory, now that all else is copied.
+    Last(Arc<Dir>, Batch),
     /// List the directory from where the descriptors, if any, have come to.
     List(Arc<Dir>, Option<Arc<Pair>>),
 }
@@ -25,6 +28,8 @@ pub(crate) struct Queue {
 #[derive(Default)]
 struct State {
     tasks: Vec<Task>,
+    /// The tasks that wait until no other is left.
+    last: Vec<Task>,
     /// Threads at work on a task.
     busy: usize,
     /// Threads that wait for a task.
@@ -60,6 +65,11 @@ impl Queue {
         wants_thread
     }
 
+    /// Adds a task that waits for all the others.
+    pub(crate) fn add_last(&self, task: Task) {
+        self.lock().last.push(task);
+    }
+
     /// A thread asked for by [`add`](Self::add) could not be started.
     pub(crate) fn leave(&self) {
         self.lock().threads -= 1;
@@ -74,7 +84,11 @@ impl Queue {
                 return Some((task, Busy(self)));
             }
             if state.busy == 0 {
-                return None;
+                if state.last.is_empty() {
+                    return None;
+                }
+                state.tasks = mem::take(&mut state.last);
+                continue;
             }
             state.idle += 1;
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

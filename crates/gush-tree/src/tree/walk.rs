@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::mem;
 use std::num::NonZero;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -127,13 +127,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         while let Some((task, _busy)) = self.walk.queue.take() {
             match task {
                 // A directory already made gets its attributes all the same.
-                Task::List(dir, _) | Task::Files(dir, _) | Task::Directories(dir, _)
+                Task::List(dir, _)
+                | Task::Files(dir, _)
+                | Task::Last(dir, _)
+                | Task::Directories(dir, _)
                     if self.is_stopped() =>
                 {
                     self.one_done(dir);
                 }
                 Task::List(dir, pair) => self.list(dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch),
+                Task::Last(dir, batch) => self.last(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
         }
@@ -262,7 +266,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                         break;
                     }
                     let name = name.to_owned();
-                    self.file(&dir, &pair, &name, &mut batch);
+                    self.file((&dir, &pair), &name, &mut batch, false);
                 }
             }
             Err(errno) => self.failed(dir.lost(self.source.path(), errno)),
@@ -272,7 +276,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     /// Copies one entry. A directory found here, of a file system that tells no types or behind a link, is a task of its
     /// own; so are the files behind a large one.
-    fn file(&mut self, dir: &Arc<Dir>, pair: &Pair, name: &OsStr, rest: &mut Batch) {
+    fn file(
+        &mut self,
+        (dir, pair): (&Arc<Dir>, &Pair),
+        name: &OsStr,
+        rest: &mut Batch,
+        is_last: bool,
+    ) {
         let walk = self.walk;
         let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
@@ -292,6 +302,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.back_to(before);
                 return;
             }
+            Ok(_) if !is_last && self.waits_for_the_others() => {
+                let mut one = Batch::default();
+                one.add(name.as_encoded_bytes());
+                dir.waits_for_more(1);
+                walk.queue.add_last(Task::Last(Arc::clone(dir), one));
+                self.back_to(before);
+                return;
+            }
             Ok(stat) => {
                 if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
                     dir.waits_for_more(1);
@@ -308,6 +326,53 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         };
         self.ended(&result);
         self.back_to(before);
+    }
+
+    /// Copies files that come after all the others.
+    fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
+        self.go_to(&dir);
+        let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
+        let pair = self.pair(&dir);
+        while let Some(name) = batch.take() {
+            let name = name.to_owned();
+            let before = (self.source.push(&name), self.target.push(&name));
+            let ready = match (&pair, others_failed) {
+                (_, true) => {
+                    let text = "not copied: it comes last, and not everything else was copied";
+                    Err(Error::refusal(self.source.path(), text))
+                }
+                (Err(errno), false) => Err(dir.lost(self.source.path(), *errno)),
+                (Ok(pair), false) => self.sync_way(&dir).map(|()| pair),
+            };
+            match ready {
+                Ok(pair) => {
+                    self.back_to(before);
+                    self.file((&dir, pair), &name, &mut batch, true);
+                }
+                Err(error) => {
+                    self.failed(error);
+                    self.back_to(before);
+                }
+            }
+        }
+        self.one_done(dir);
+    }
+
+    fn waits_for_the_others(&self) -> bool {
+        let last = self.walk.common.options.last.as_ref();
+        last.is_some_and(|last| last.excludes(self.source.below_root(), false))
+    }
+
+    /// Puts the entries of a directory, and of those above, on stable storage.
+    fn sync_way(&self, dir: &Arc<Dir>) -> Result<(), Error> {
+        let options = self.walk.common.options;
+        let mut at = Some(dir);
+        while let Some(dir) = at.filter(|_| options.sync && !options.dry_run) {
+            let synced = self.pair(dir).and_then(|pair| sync_target(&pair));
+            synced.map_err(|errno| Error::os(self.target.path(), "cannot sync above", errno))?;
+            at = dir.parent();
+        }
+        Ok(())
     }
 
     fn directories(&mut self, dir: Arc<Dir>, mut batch: Batch) {
@@ -532,10 +597,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         };
         let target = pair.target_handle();
         // The final mode may forbid reading, as fsync needs it.
-        let synced = options.sync.then(|| {
-            Place::below(pair.target(), Path::new("."), shown)
-                .open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
-        });
+        let synced = options.sync.then(|| open_to_sync(pair));
         let mut complete = Transfer {
             options,
             source: pair.source_handle(),
@@ -563,4 +625,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         complete
     }
+}
+
+fn open_to_sync(pair: &Pair) -> io::Result<OwnedFd> {
+    let here = Path::new(".");
+    Place::below(pair.target(), here, here).open(OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())
+}
+
+fn sync_target(pair: &Pair) -> io::Result<()> {
+    let opened = open_to_sync(pair)?;
+    retry_on_intr(|| fs::fsync(&opened))
 }
