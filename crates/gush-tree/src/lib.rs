@@ -71,4 +71,5 @@ pub use options::{
 };
 pub use parents::Parents;
 pub use place::Place;
+pub use tree::census::Census;
 pub use tree::journal::journal_beside;

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use gush_test as _;
 use gush_tree::{
-    Action, Copier, Dereference, Done, Error, Events, ModeRule, Options, Place, Specials, Update,
+    Action, Census, Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place,
+    Specials, Update,
 };
 
 fn recursive() -> Options {
@@ -318,4 +319,33 @@ fn a_linked_directory_in_the_target_is_entered_only_if_asked_for() {
     options.keep_directory_symlink = true;
     assert!(copy(&options, &source, &target).0.unwrap().complete);
     assert_eq!(fs::read_to_string(target.join("real/f")).unwrap(), "new");
+}
+
+#[test]
+fn the_census_counts_what_a_copy_copies() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    for below in ["x/y", "x/cache", "z/deep/er"] {
+        fs::create_dir_all(source.join(below)).unwrap();
+        fs::write(source.join(below).join("f"), below).unwrap();
+        fs::write(source.join(below).join("f.o"), "object").unwrap();
+        fs::write(source.join(below).join("f.log"), "a log").unwrap();
+    }
+    fs::write(source.join("z/.gitignore"), "*.log\n").unwrap();
+    fs::hard_link(source.join("x/y/f"), source.join("z/f")).unwrap();
+    symlink("f", source.join("x/y/l")).unwrap();
+    let mut options = archive(2);
+    options.gitignore = true;
+    let rules = [(false, "*.o".to_owned()), (false, "cache/".to_owned())];
+    options.filter = Some(Filter::new(&rules).unwrap());
+    let census = Census::default();
+    census.count(&options, &[&source]);
+    let (result, told) = copy(&options, &source, &target);
+    assert!(result.unwrap().complete);
+    let copied = told.ended.iter().filter(|(_, done)| *done == Ok(Action::Copied));
+    let sizes = copied.map(|(path, _)| fs::metadata(path).unwrap().len()).collect::<Vec<_>>();
+    assert_eq!(sizes.len(), 4, "{sizes:?}");
+    assert_eq!(census.totals(), Some((4, sizes.iter().sum())));
+    census.count(&options, &[&source.join("missing")]);
+    assert_eq!(census.totals(), None);
 }

@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use gush_tree::{
-    Copier, Destination, Done, Error, NamingError, Options, Parents, Place, journal_beside, quote,
-    strip_trailing_slashes,
+    Census, Copier, Destination, Done, Error, NamingError, Options, Parents, Place, journal_beside,
+    quote, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
 
@@ -76,6 +78,9 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         gush_process::raise_descriptor_limit();
     }
     let mut teller = Teller::new(as_name, &talker, &settings);
+    if settings.options.recursive && teller.shows_progress() {
+        teller.expect(count_ahead(&settings));
+    }
     let copied = match &destination {
         Destination::File { path, missing } => to_file(&settings, path, *missing, &mut teller),
         Destination::Directory { path, dir } => {
@@ -86,6 +91,21 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     }
+}
+
+/// Counts what is to be copied, on a thread that nobody waits for.
+fn count_ahead(settings: &Settings) -> Arc<Census> {
+    let census = Arc::new(Census::default());
+    let options = settings.options.clone();
+    let name = |operand: &PathBuf| source_name(settings, operand).to_path_buf();
+    let sources: Vec<_> = settings.operands.iter().map(name).collect();
+    let counted = Arc::clone(&census);
+    // Without a thread there are no totals.
+    let _ = thread::Builder::new().spawn(move || {
+        let sources: Vec<_> = sources.iter().map(PathBuf::as_path).collect();
+        counted.count(&options, &sources);
+    });
+    census
 }
 
 /// Was a copy to this very name interrupted?

@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::io::{IsTerminal, stderr};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use gush::Progress;
-use gush_tree::quote;
+use gush_tree::{Census, quote};
 use indicatif::{HumanBytes, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 use super::settings::When;
@@ -28,6 +29,8 @@ pub struct Display {
     name: String,
     /// The sums over all files, from the first tree on.
     sums: Option<Sums>,
+    /// What all files come to.
+    census: Option<Arc<Census>>,
 }
 
 #[derive(Debug)]
@@ -40,10 +43,21 @@ struct Sums {
 }
 
 impl Sums {
-    fn text(&self, name: &str) -> String {
+    /// `totals` are the files and bytes that all come to.
+    fn text(&self, name: &str, totals: Option<(u64, u64)>) -> String {
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
         let rate = bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-3);
-        let (files, bytes, rate) = (self.files, HumanBytes(bytes), HumanBytes(rate as u64));
+        let left_seconds = |all: u64| (all.saturating_sub(bytes) as f64 / rate.max(1.0)).min(1e9);
+        let (files, done, rate) = (self.files, HumanBytes(bytes), HumanBytes(rate as u64));
+        if let Some((all_files, all_bytes)) = totals {
+            let percent = (bytes.saturating_mul(100) / all_bytes.max(1)).min(100);
+            let left = HumanDuration(Duration::from_secs_f64(left_seconds(all_bytes)));
+            let all_bytes = HumanBytes(all_bytes);
+            return format!(
+                "{percent}%, {files} of {all_files} files, {done} of {all_bytes}, {rate}/s, {left:#} left: {name}"
+            );
+        }
+        let bytes = done;
         let plural = if files == 1 { "" } else { "s" };
         format!("{files} file{plural}, {bytes}, {rate}/s: {name}")
     }
@@ -70,11 +84,16 @@ impl Display {
             When::Always => Kind::Lines { talker: talker.clone(), last: None },
             When::Auto | When::Never => Kind::Nothing,
         };
-        Self { kind, name: String::new(), sums: None }
+        Self { kind, name: String::new(), sums: None, census: None }
     }
 
     pub fn is_wanted(&self) -> bool {
         self.kind.is_wanted()
+    }
+
+    /// Shows how much is left, once the census is complete.
+    pub fn expect(&mut self, census: Arc<Census>) {
+        self.census = Some(census);
     }
 
     /// Begins with a tree: from now on sums are shown.
@@ -139,12 +158,13 @@ impl Display {
     pub fn finish(&mut self) {
         self.give_way();
         if let (Kind::Lines { talker, .. }, Some(sums)) = (&self.kind, &self.sums) {
-            talker.say(sums.text("done"));
+            talker.say(sums.text("done", None));
         }
     }
 
     fn show_sums(&mut self) {
         let Some(sums) = &self.sums else { return };
+        let totals = self.census.as_ref().and_then(|census| census.totals());
         match &mut self.kind {
             Kind::Nothing => {}
             Kind::Bar(bar) if bar.is_some() || sums.began.elapsed() >= SHOWN_AFTER => {
@@ -153,13 +173,13 @@ impl Display {
                     ProgressBar::no_length()
                         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
                 });
-                bar.set_message(talk::shortened(&sums.text(&self.name), talk::columns()));
+                bar.set_message(talk::shortened(&sums.text(&self.name, totals), talk::columns()));
             }
             Kind::Bar(_) => {}
             Kind::Lines { talker, last } => {
                 if last.unwrap_or(sums.began).elapsed() >= LINE_EVERY {
                     *last = Some(Instant::now());
-                    talker.say(sums.text(&self.name));
+                    talker.say(sums.text(&self.name, totals));
                 }
             }
         }
@@ -244,5 +264,24 @@ fn line(name: &str, progress: &Progress) -> String {
             format!("{name}: {moved} of {}, {percent}%", HumanBytes(all))
         }
         _ => format!("{name}: {moved}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
+        let under_way = HashMap::from([(thread::current().id(), 100)]);
+        let began = Instant::now();
+        let sums = Sums { files: 3, bytes: 412, under_way, began };
+        let text = sums.text("name", None);
+        assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
+        let text = sums.text("name", Some((6, 2048)));
+        assert!(text.starts_with("25%, 3 of 6 files, 512 B of 2.00 KiB, "), "{text}");
+        assert!(text.ends_with(" left: name"), "{text}");
+        // A file grew after it was counted.
+        assert!(sums.text("name", Some((1, 0))).starts_with("100%, 3 of 1 files"));
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, BufRead};
 use std::path::Path;
+use std::sync::Arc;
 
 use gush::{Control, Holes, MethodName, Progress, Report};
-use gush_tree::{Done, Error, Events, Options, Question, Reflink, quote};
+use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, quote};
 
 use super::json::{Record, Removed};
 use super::progress;
@@ -41,6 +42,15 @@ impl<'a> Teller<'a> {
             failures: Vec::new(),
             out_failed: false,
         }
+    }
+
+    /// Is somebody shown the progress of the copies?
+    pub fn shows_progress(&self) -> bool {
+        self.display.is_wanted()
+    }
+
+    pub fn expect(&mut self, census: Arc<Census>) {
+        self.display.expect(census);
     }
 
     /// Tells how one copy ended; `true` if the file is complete. `seconds` is unknown for the entries of a tree.

@@ -6,6 +6,7 @@
 
 mod batch;
 mod budget;
+pub(crate) mod census;
 pub(crate) mod dir;
 mod entering;
 pub(crate) mod journal;
