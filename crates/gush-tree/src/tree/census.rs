@@ -185,7 +185,6 @@ impl Count<'_> {
                 None => {}
             }
         }
-        drop(entries);
         self.listed = listed;
         Ok(Level { id, name, left, ignored })
     }
