@@ -67,7 +67,7 @@
 //!   [observes](Mover::observe) or may [cancel](Mover::cancelled_by) the move: a splice would hold the thread
 //!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Two
 //!   such moves into one socket share the flag: the one that ends first takes the flag away, and the other may then be held by a splice.
-//!   A terminal is opened once more instead, and keeps its flags.
+//!   A terminal is opened once more instead, by every move, and keeps its flags.
 //! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`] is made as large as 1 MiB,
 //!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
@@ -115,6 +115,7 @@ mod reread;
 mod sys;
 mod tap;
 mod tee;
+mod terminal;
 mod tuning;
 mod wait;
 mod zeros;

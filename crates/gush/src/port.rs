@@ -15,6 +15,7 @@ use crate::sys::file;
 use crate::sys::map::Window;
 use crate::sys::pipe::{is_ready, unread_bytes};
 use crate::sys::socket;
+use crate::terminal::Output;
 
 /// Which end of a move something concerns.
 ///
@@ -82,7 +83,8 @@ pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags>
 /// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
 ///
 /// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever
-/// drives them does the waiting.
+/// drives them does the waiting. Without the flag a write to a terminal carries 256 bytes at most, or the part of a line:
+/// so much has room where poll(2) says so, unless somebody else fills or stops the terminal in between.
 ///
 /// ```
 /// let (end, other) = std::os::unix::net::UnixStream::pair()?;
@@ -165,6 +167,27 @@ impl Manner {
     /// Is this the master of a pseudo-terminal?
     pub(crate) fn is_master(&self) -> bool {
         self.is_master
+    }
+}
+
+/// How much a plain write may carry without waiting.
+enum Room {
+    /// All of it: nothing waits, or O_NONBLOCK is set.
+    Enough,
+    /// A polled pipe takes one page at once (pipe(7), `PIPE_BUF`).
+    Bytes(usize),
+    /// A polled terminal takes one call of its driver.
+    Call(Output),
+}
+
+impl Room {
+    /// How many bytes of any content, `len` at most.
+    fn any_bytes(&self, len: usize) -> usize {
+        match self {
+            Room::Enough => len,
+            Room::Bytes(most) => len.min(*most),
+            Room::Call(output) => len.min(output.any_bytes()),
+        }
     }
 }
 
@@ -395,7 +418,10 @@ impl<'fd> Port<'fd> {
             (None, Nowait::Socket) => data::send_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::write_nowait(self.fd, buf),
             (None, Nowait::Plain) => {
-                let most = self.unwaited_bytes(buf.len())?;
+                let most = match self.room()? {
+                    Room::Call(output) => output.first_bytes(buf),
+                    room => room.any_bytes(buf.len()),
+                };
                 data::write(self.fd, &buf[..most])
             }
         };
@@ -420,6 +446,7 @@ impl<'fd> Port<'fd> {
     /// else the kernel's answer.
     pub(crate) fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
+        let most = target.unheld_bytes(most);
         crate::sys::pipe::splice(
             self.fd,
             self.offset_mut(),
@@ -442,7 +469,7 @@ impl<'fd> Port<'fd> {
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let most = match target.manner.kind {
             Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
-            _ => most,
+            _ => target.unheld_bytes(most),
         };
         file::sendfile(self.fd, self.offset_mut(), target.fd, most)
     }
@@ -467,7 +494,7 @@ impl<'fd> Port<'fd> {
     ) -> io::Result<usize> {
         let nowait = self.nowait();
         let len = match (self.manner.at, nowait) {
-            (None, Nowait::Plain) => self.unwaited_bytes(len)?,
+            (None, Nowait::Plain) => self.room()?.any_bytes(len),
             _ => len,
         };
         match window.write(offset, len, self.fd, self.manner.at, nowait) {
@@ -500,14 +527,30 @@ impl<'fd> Port<'fd> {
         Ok(moved)
     }
 
-    /// How much of `len` a plain write may carry: a polled pipe takes one page at once
-    /// (pipe(7), `PIPE_BUF`), other devices say for themselves.
-    fn unwaited_bytes(&self, len: usize) -> io::Result<usize> {
+    /// The room for a plain write that must not wait.
+    fn room(&self) -> io::Result<Room> {
         if !self.needs_poll() {
-            return Ok(len);
+            return Ok(Room::Enough);
         }
         self.ready_or_again(PollFlags::OUT)?;
-        Ok(if self.manner.kind == Kind::Pipe { len.min(rustix::pipe::PIPE_BUF) } else { len })
+        Ok(self.room_after_poll())
+    }
+
+    /// The room of a side that has just polled writable: other devices than pipes and terminals say for themselves.
+    fn room_after_poll(&self) -> Room {
+        match self.manner.kind {
+            Kind::Pipe => Room::Bytes(rustix::pipe::PIPE_BUF),
+            Kind::Terminal => Room::Call(Output::of(self.fd, self.manner.is_master)),
+            _ => Room::Enough,
+        }
+    }
+
+    /// How many bytes may be spliced or sent here after poll(2): a terminal without O_NONBLOCK would wait for the rest.
+    pub(crate) fn unheld_bytes(&self, most: usize) -> usize {
+        match self.manner.kind {
+            Kind::Terminal if !self.manner.nonblocking => self.room_after_poll().any_bytes(most),
+            _ => most,
+        }
     }
 
     fn ready_or_again(&self, events: PollFlags) -> io::Result<()> {

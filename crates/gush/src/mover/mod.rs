@@ -452,14 +452,21 @@ impl<'a> Mover<'a> {
         let is_watched = observer.is_some() || request.cancel.is_some();
         // A file holds nobody.
         let told = told.filter(|(_, target)| target.kind() == Kind::File);
-        let unheld = (is_watched && told.is_none()).then(|| Unheld::new(target));
+        let given = match told {
+            Some(told) => Some(Ends::told(told)),
+            None if is_watched => None,
+            None => Some(Ends::look(source, target)),
+        };
+        let given = given.transpose().map_err(Error::failed)?;
+        // A terminal with O_NONBLOCK takes whole buffers, and one without the flag part of a line at once.
+        let may_hold = given.is_none_or(|ends| ends.target.kind() == Kind::Terminal);
+        let unheld = may_hold.then(|| Unheld::new(target));
         let target = unheld.as_ref().map_or(target, Unheld::target);
         let observer = observer.map(|observer| -> Observer<'_> { observer });
-        let ends = match told {
-            Some(told) => Ends::told(told),
-            None => Ends::look(source, target),
+        let mut ends = match given {
+            Some(ends) if !may_hold => ends,
+            _ => Ends::look(source, target).map_err(Error::failed)?,
         };
-        let mut ends = ends.map_err(Error::failed)?;
         if is_watched {
             // Another watched move into the same socket sets the flag, and takes it back when it ends.
             ends.source = ends.source.without_nonblock();

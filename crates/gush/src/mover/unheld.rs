@@ -1,9 +1,9 @@
-//! A watched move must not be held by a call (invariant 7).
+//! A watched move must not be held by a call (invariant 7), and no move by a terminal.
 //!
 //! `SPLICE_F_NONBLOCK` concerns the pipe end only: a blocking socket or terminal that polls writable
 //! still holds a splice, a sendfile or a write until all of it is accepted. While an observer watches,
 //! the socket is therefore made non-blocking, and a terminal is opened once more, non-blocking, so that
-//! nobody else who has it sees the flag.
+//! nobody else who has it sees the flag. A terminal that cannot be opened takes less at once (`terminal.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

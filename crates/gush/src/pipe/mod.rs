@@ -119,7 +119,7 @@ impl Pipe {
     /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
-        let from = self.read_end.as_fd();
+        let (from, most) = (self.read_end.as_fd(), target.unheld_bytes(most));
         sys::pipe::splice(from, None, target.fd, target.offset_mut(), most, SpliceFlags::NONBLOCK)
     }
 

@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{self, Advice, AtFlags, FallocateFlags, Mode, OFlags, SeekFrom, Stat, StatxFlags};
 use rustix::io::{self, Errno};
+use rustix::termios::OutputModes;
 
 use super::Call;
 use super::seam::{plain, sized};
@@ -114,6 +115,11 @@ pub(crate) fn is_terminal(fd: BorrowedFd<'_>) -> bool {
 /// The size of a file; one that cannot be told is an error, and never 0.
 pub(crate) fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     u64::try_from(fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW)
+}
+
+/// How a terminal changes what is written (`c_oflag`, termios(3)).
+pub(crate) fn output_modes(fd: BorrowedFd<'_>) -> io::Result<OutputModes> {
+    plain(Call::TerminalModes, || rustix::termios::tcgetattr(fd)).map(|modes| modes.output_modes)
 }
 
 /// Only the master of a pseudo-terminal has the number of its slave (`TIOCGPTN`, ioctl_tty(2)).

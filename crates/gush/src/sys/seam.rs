@@ -69,6 +69,7 @@ calls! {
     GetFlags => "fcntl(F_GETFL)",
     SetFlags => "fcntl(F_SETFL)",
     WindowSize => "ioctl(TIOCGWINSZ)",
+    TerminalModes => "ioctl(TCGETS2)",
     TerminalNumber => "ioctl(TIOCGPTN)",
     GetLimit => "prlimit64",
     Unread => "ioctl(FIONREAD)",

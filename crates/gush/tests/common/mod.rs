@@ -25,7 +25,7 @@ pub use drain::{Drainer, Ending};
 pub use feed::{Feed, feed};
 pub use loopdev::LoopDevice;
 pub use pipe::round_trip;
-pub use source::{Source, SourceKind, append_file, open_source};
+pub use source::{Source, SourceKind, append_file, open_source, terminal};
 pub use target::{Target, TargetKind, open_target, read_all};
 
 /// The plan, and each method that moves a stream of any kind.
