@@ -16,7 +16,7 @@ use serde_json::Value;
 /// | suite | facts |
 /// |---|---|
 /// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` (null where it was not shown), `evidence` |
-/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls`, `syscalls_published` (name → count) |
+/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls`, `syscalls_published` (name → count), `syscalls_printed` (where the published table has a slip) |
 /// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
 /// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, whatever backs them), `drop_ns_per_page` |
 /// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |

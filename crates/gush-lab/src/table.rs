@@ -329,6 +329,8 @@ fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
             Some(published) if count::agrees(own, &published) => "the same".to_owned(),
             Some(published) => format!("DIFFERS: {}", count::line(&published)),
         };
+        let printed = sample.measured.facts.get("syscalls_printed").and_then(Value::as_str);
+        let told = printed.map_or(told.clone(), |printed| format!("{told} ({printed})"));
         let line = format!("{:width$}  {line:calls_width$}  {in_all:>7}  {told}", sample.case);
         let _ = writeln!(text, "{}", line.trim_end());
     }

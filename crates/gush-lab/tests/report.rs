@@ -345,3 +345,36 @@ fn the_largest_gain_is_told_by_rounds_that_did_not_choose_it() {
         "not the nine times of the first: {held}"
     );
 }
+
+#[test]
+fn the_five_ways_stand_with_their_times_and_slips_with_their_corrections() {
+    let cell = Measured {
+        wall_s: Some(2.0),
+        user_s: Some(0.1),
+        system_s: Some(0.4),
+        gib_per_s: Some(1.5),
+        ..Measured::default()
+    };
+    let cell = cell.with("method", "read-write").with("source", "file").with("target", "tcp");
+    let copy = Measured { gib_per_s: Some(1.0), ..Measured::default() }
+        .with("size_bytes", 512 << 20)
+        .with("syscalls", serde_json::json!({ "read": 8194, "write": 8192 }))
+        .with("syscalls_published", serde_json::json!({ "read": 8194, "write": 8192 }))
+        .with("syscalls_printed", "printed: read=4098;write=4096, the calls of blocks of 128 KiB");
+    let sample = |suite: &str, case: &str, measured| Sample {
+        suite: suite.into(),
+        case: case.into(),
+        round: 1,
+        measured,
+    };
+    let samples =
+        vec![sample("matrix", "one", cell.with("works", true)), sample("copy", "two@512M", copy)];
+    let page = report::html(&[Run { id: "one".into(), samples, ..Run::default() }]);
+    let at = page.find("The five ways in time").expect("a table");
+    let row = &page[at..][page[at..].find("file→socket").expect("a row")..];
+    let row = &row[..row.find("</tr>").expect("its end")];
+    for figure in ["2.000", "0.100", "0.400", "25 %", "1.50"] {
+        assert!(row.contains(figure), "{figure}: {row}");
+    }
+    assert!(page.contains("printed: read=4098;write=4096, the calls of blocks of 128 KiB"));
+}

@@ -40,6 +40,8 @@ struct Counted<'a> {
     size_bytes: Option<u64>,
     calls: Calls,
     published: Option<Calls>,
+    /// What was printed instead, with the correction.
+    printed: Option<&'a str>,
 }
 
 impl<'a> Counted<'a> {
@@ -47,7 +49,14 @@ impl<'a> Counted<'a> {
         let calls = calls_of(case.fact("syscalls")?)?;
         let size_bytes = case.number("size_bytes");
         let published = case.fact("syscalls_published").and_then(calls_of);
-        (!calls.is_empty()).then_some(Self { case: case.name, size_bytes, calls, published })
+        let printed = case.text("syscalls_printed");
+        (!calls.is_empty()).then_some(Self {
+            case: case.name,
+            size_bytes,
+            calls,
+            published,
+            printed,
+        })
     }
 
     /// Without the size, which stands elsewhere.
@@ -91,7 +100,8 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
             row.push(case.published.as_ref().map_or_else(Cell::absent, |known| {
                 let known: Vec<(&str, u64)> =
                     known.iter().map(|(name, n)| (name.as_str(), *n)).collect();
-                listed(&known).into()
+                let cell = Cell::from(listed(&known));
+                case.printed.map_or(cell.clone(), |printed| cell.small(printed))
             }));
         }
         table.rows.push(row);

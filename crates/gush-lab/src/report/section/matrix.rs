@@ -1,8 +1,9 @@
 //! Which method moves bytes from what to what: a grid for each method, and one of all.
 
+use crate::model::Measured;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{count, figure, plural};
-use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, words};
+use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
 use crate::stats::Summary;
 use crate::suite::matrix::{Kind, Way, s4};
 
@@ -77,10 +78,15 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         id: SUITE,
         title: "What moves to what".to_owned(),
         said: said(&tried),
-        figures: [then_and_now(&tried), Some(figure_of(&tried)), differences(&tried)]
-            .into_iter()
-            .flatten()
-            .collect(),
+        figures: [
+            then_and_now(&tried),
+            five_ways_in_time(suite),
+            Some(figure_of(&tried)),
+            differences(&tried),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         notes,
     })
 }
@@ -241,6 +247,48 @@ fn then_and_now(tried: &[Tried<'_>]) -> Option<Figure> {
         if cells.iter().any(Option::is_some) {
             let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(Cell::absent));
             table.rows.push([Cell::code(*way)].into_iter().chain(cells).collect());
+        }
+    }
+    (!table.rows.is_empty()).then(|| Figure::of_table(table))
+}
+
+/// Elapsed, user and system seconds of the five ways, and the processor's share, as the experiment of 2007 had them.
+fn five_ways_in_time(suite: &Suite<'_>) -> Option<Figure> {
+    let is = |case: &Case<'_>, fact: &str, name: &str| case.text(fact) == Some(name);
+    let file =
+        s4::file_among(|kind| suite.cases.iter().any(|case| is(case, "source", kind.name())))?;
+    let end = |is_socket| if is_socket { Kind::Tcp } else { file }.name();
+    let columns = ["Pair", "Way"].map(words).into_iter();
+    let columns =
+        columns.chain(["Elapsed s", "User s", "System s", "Processor", "GiB/s"].map(numbers));
+    let mut table = Table::new(
+        "The five ways in time: user and system seconds are those of the moving thread",
+        &columns.collect::<Vec<_>>(),
+    );
+    for (pair, from, to) in s4::PAIRS {
+        for (way, _) in s4::ROWS {
+            let case = suite.cases.iter().find(|case| {
+                is(case, "method", way)
+                    && is(case, "source", end(*from))
+                    && is(case, "target", end(*to))
+            });
+            let of = |seconds: fn(&Measured) -> Option<f64>| {
+                let all = case?.samples.iter().filter_map(|sample| seconds(&sample.measured));
+                Summary::of(&all.collect::<Vec<_>>()).map(|summary| summary.median)
+            };
+            let times = [of(|one| one.wall_s), of(|one| one.user_s), of(|one| one.system_s)];
+            let ([Some(wall_s), Some(user_s), Some(system_s)], Some(speed)) =
+                (times, case.and_then(median))
+            else {
+                continue;
+            };
+            let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
+            let mut row = vec![Cell::from(*pair), Cell::code(*way)];
+            row.extend(
+                [wall_s, user_s, system_s].map(|seconds| Cell::from(format!("{seconds:.3}"))),
+            );
+            row.extend([format!("{share:.0} %"), figure(speed)].map(Cell::from));
+            table.rows.push(row);
         }
     }
     (!table.rows.is_empty()).then(|| Figure::of_table(table))

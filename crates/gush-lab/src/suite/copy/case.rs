@@ -11,7 +11,7 @@ use gush::{Advice, Space};
 use super::files::{self, Files, Source};
 use super::once::{ADVICE, SPACE, name_of};
 use super::ways::{Buffer, By, Way};
-use super::{SUITE, cold, published};
+use super::{SUITE, cold, printed, published};
 use crate::case::Case;
 use crate::count::{self, Calls, Count};
 use crate::model::{Described, Measured};
@@ -201,6 +201,7 @@ impl Case for Copying {
             Some(count) => measured
                 .with("syscalls", numbers(&count.as_c_program))
                 .with("syscalls_published", published.as_ref().map(numbers))
+                .with("syscalls_printed", printed(self.what.way.name, self.what.size_bytes))
                 .with("syscalls_moving", numbers(&count.moving))
                 .with("syscalls_in_all", numbers(&count.in_all)),
             None => measured,

@@ -28,7 +28,7 @@ use std::rc::Rc;
 pub use case::What;
 pub use once::{ADVICE, Once, SPACE};
 pub use plan::{ALL_SIZES_BYTES, Choice, SIZES_BYTES, plan};
-pub use published::published;
+pub use published::{printed, published};
 pub use ways::{Buffer, By, Textbook, WAYS, Way};
 
 use super::{Asked, Axis, Cases, Given, Suite, THROUGHPUT, Taken, Takes, WORK};
