@@ -72,6 +72,71 @@ pub struct Compared {
     pub verdict: Verdict,
 }
 
+/// How two runs of the same thing agree, case by case of a suite: every verdict but *cannot tell* is wrong.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Agreement {
+    /// The suite's name; `all` for all of them together.
+    pub suite: String,
+    /// How many cases were compared.
+    pub cases: usize,
+    /// How many of them were called faster or slower.
+    pub wrong: usize,
+    /// How many have samples enough for a verdict: fewer agree with everything.
+    pub decidable: usize,
+    /// The median of half the width of the intervals, as a part: intervals that hold everything agree about everything.
+    pub half_width: f64,
+    /// The median of the parts by which the medians of a case lie apart: the noise between runs.
+    pub between_runs: f64,
+}
+
+impl Agreement {
+    /// More wrong verdicts than this part are more than intervals of 95 % allow.
+    pub const PROMISED: f64 = 1.0 - stats::CONFIDENCE;
+
+    /// Are there no more wrong verdicts than promised?
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.wrong as f64 <= Self::PROMISED * self.cases as f64
+    }
+
+    fn of(suite: &str, cases: &[&Compared]) -> Option<Self> {
+        let median = |of: fn(&Compared) -> f64| {
+            let all: Vec<f64> = cases.iter().map(|case| of(case)).collect();
+            stats::Summary::of(&all).map(|summary| summary.median)
+        };
+        let is_decidable =
+            |case: &&&Compared| *case.samples.iter().min().unwrap_or(&0) >= stats::FEWEST_SAMPLES;
+        Some(Self {
+            suite: suite.to_owned(),
+            cases: cases.len(),
+            wrong: cases.iter().filter(|case| case.verdict != Verdict::CannotTell).count(),
+            decidable: cases.iter().filter(is_decidable).count(),
+            half_width: median(|case| (case.ratio.high / case.ratio.low).ln() / 2.0)?,
+            between_runs: median(|case| case.ratio.value.ln().abs())?,
+        })
+    }
+}
+
+impl Comparison {
+    /// How the two runs agree, suite by suite and in all, if nothing was changed between them; nothing without a case.
+    ///
+    /// ```
+    /// use gush_lab::{compare, model::Run};
+    /// assert!(compare::runs(&Run::default(), &Run::default(), None).agreement().is_empty());
+    /// ```
+    #[must_use]
+    pub fn agreement(&self) -> Vec<Agreement> {
+        let mut suites: Vec<&str> = self.cases.iter().map(|case| case.suite.as_str()).collect();
+        suites.dedup();
+        let own = |suite: &&str| -> Vec<&Compared> {
+            self.cases.iter().filter(|case| case.suite == *suite).collect()
+        };
+        let each = suites.iter().filter_map(|suite| Agreement::of(suite, &own(suite)));
+        let all: Vec<&Compared> = self.cases.iter().collect();
+        each.chain(Agreement::of("all", &all)).collect()
+    }
+}
+
 /// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond what
 /// moves whole runs.
 ///
@@ -155,7 +220,7 @@ fn retold_otherwise(
 
 /// By which part the neighbours of a virtual machine move a whole run: they take turns at its caches, its memory and its clock,
 /// and no counter of the guest tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with such a part
-/// beside the margin where it was measured, and 6 % without (`bench/agree.py`).
+/// beside the margin where it was measured, and 6 % without (`gush lab compare --unchanged`).
 const NEIGHBOURS: f64 = 0.05;
 
 fn is_virtual(before: &Run, after: &Run) -> bool {
@@ -268,6 +333,22 @@ mod tests {
         assert_eq!((unknown.cases.len(), unknown.undescribed), (1, 1));
         let older = runs(&told(None), &told(None), None);
         assert_eq!((older.cases.len(), older.undescribed), (1, 0));
+    }
+
+    #[test]
+    fn runs_of_the_same_thing_agree_unless_too_many_verdicts_say_otherwise() {
+        let all =
+            |after: &Run| runs(&run(4.0, None), after, None).agreement().pop().expect("cases");
+        let same = all(&run(4.1, None));
+        assert_eq!((same.suite.as_str(), same.cases, same.wrong, same.decidable), ("all", 1, 0, 1));
+        assert!(
+            same.holds() && same.half_width == 0.0 && (same.between_runs - 0.0247).abs() < 1e-4
+        );
+        let other = all(&run(8.0, None));
+        assert!(other.wrong == 1 && !other.holds());
+        let mut few = run(8.0, None);
+        few.samples.truncate(2);
+        assert_eq!((all(&few).wrong, all(&few).decidable), (0, 0));
     }
 
     #[test]

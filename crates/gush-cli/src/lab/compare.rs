@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gush_lab::compare::{self, Compared, Comparison, Difference, Unlike};
+use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Unlike};
 use gush_lab::stats::Verdict;
 use gush_lab::store::{Entry, StoreError};
 
@@ -31,6 +31,9 @@ pub struct Options {
     /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     margin: Option<f64>,
+    /// Take the two for runs of the same thing: count the verdicts that are wrong then, and fail if more than 5 % are
+    #[arg(long)]
+    unchanged: bool,
     /// Print as JSON
     #[arg(long)]
     json: bool,
@@ -53,8 +56,13 @@ pub fn run(options: &Options) -> ExitCode {
         Err(error) => return talker.fail(error),
     };
     let mut screen = Screen::new(talker.clone(), 0);
-    if options.json {
+    let agreement = if options.unchanged { comparison.agreement() } else { Vec::new() };
+    if options.json && options.unchanged {
+        screen.print(&serde_json::to_string_pretty(&agreement).unwrap_or_default());
+    } else if options.json {
         screen.print(&serde_json::to_string_pretty(&comparison).unwrap_or_default());
+    } else if options.unchanged {
+        screen.print(agreement_table(&comparison, &agreement).trim_end());
     } else {
         screen.print(table(&comparison).trim_end());
     }
@@ -63,8 +71,35 @@ pub fn run(options: &Options) -> ExitCode {
         Ok(()) if comparison.cases.is_empty() => {
             talker.fail("the two runs have no case in common that measured the same")
         }
+        Ok(()) if agreement.last().is_some_and(|all| !all.holds()) => {
+            talker.fail("more verdicts are wrong than intervals of 95 % allow")
+        }
         Ok(()) => ExitCode::SUCCESS,
     }
+}
+
+/// How the runs agree, a line for each suite, and each wrong verdict.
+fn agreement_table(comparison: &Comparison, agreement: &[Agreement]) -> String {
+    let mut text = format!(
+        "{:12}  {:>5}  {:>5}  {:>9}  {:>10}  {:>12}\n",
+        "suite", "cases", "wrong", "decidable", "half width", "between runs"
+    );
+    for Agreement { suite, cases, wrong, decidable, half_width, between_runs } in agreement {
+        text += &format!(
+            "{suite:12}  {cases:>5}  {wrong:>5}  {decidable:>9}  {:>8.1} %  {:>10.1} %\n",
+            half_width * 100.0,
+            between_runs * 100.0
+        );
+    }
+    let wrong = comparison.cases.iter().filter(|case| case.verdict != Verdict::CannotTell);
+    for Compared { suite, case, verdict, ratio, .. } in wrong {
+        text += &format!(
+            "wrong: {suite} {case}: {verdict}: {:.3} ({})\n",
+            ratio.value,
+            interval(ratio)
+        );
+    }
+    text
 }
 
 fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError> {
