@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -352,4 +353,22 @@ fn counting_does_without_filters_and_measuring_without_counting() {
     assert!(uncounted.status.success(), "{uncounted:?}");
     assert_eq!(rows(&uncounted)["read-write-4096@1M"][9], "");
     assert!(text(&uncounted.stderr).contains("may not be traced"), "{uncounted:?}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let mut lab = gush();
+    lab.args(["lab", "copy", "--no-store", "--csv", "--rounds", "1000000", "--size", "64K"]);
+    lab.args(["--only", "read-write-4096,sendfile-4096", "--dir"]).arg(dir.path());
+    let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("case,"));
+    assert!(lines.next().unwrap().unwrap().contains("@64K,"));
+    drop(lines);
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("write error: Broken pipe") && !said.contains("interrupted"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
 }

@@ -535,6 +535,7 @@ fn the_case_files_of_bench_work() {
         ("pv.toml", "file,to-file"),
         ("relay.toml", ""),
         ("fizzbuzz.toml", ""),
+        ("hash.toml", "stored"),
         ("tee.toml", "file"),
         ("tree.toml", ""),
         ("yes.toml", ""),

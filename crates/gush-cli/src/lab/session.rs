@@ -80,6 +80,8 @@ pub struct Session {
 impl Session {
     /// Begins on the machine that `probe` has looked at, and warns of doubtful figures.
     pub fn begin(talker: Talker, keep: &Keep, probe: Probe) -> Self {
+        // A reader that leaves is an error of writing: the files of the cases are removed.
+        gush_process::ignore_sigpipe();
         if let Err(error) = interrupt::watch() {
             talker.say(format_args!(
                 "cannot watch for signals: {}; an interrupt will lose the samples",
@@ -185,6 +187,9 @@ impl Session {
         let outcome = run(&mut |event| {
             let Some(sample) = screen.tell(event) else { return };
             show(screen, sample);
+            if screen.is_broken() {
+                interrupt::request();
+            }
             if let Some(Err(error)) = recording.as_mut().map(|recording| recording.add(sample)) {
                 self.talker.say(format_args!("from here on this run is not stored: {error}"));
                 recording = None;
@@ -275,7 +280,7 @@ impl Ended {
         const INTERRUPTED: u8 = 128 + 2;
 
         say_all(&self.talker, &self.warnings);
-        if self.run.interrupted {
+        if self.run.interrupted && !screen.is_broken() {
             let taken = self.run.samples.len();
             // How many rounds a course has is known in the end.
             let of = if self.wanted > 0 { format!(" of {}", self.wanted) } else { String::new() };

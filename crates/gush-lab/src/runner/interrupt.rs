@@ -40,6 +40,16 @@ pub fn watch() -> io::Result<()> {
     thread::Builder::new().name("lab-signals".into()).spawn(wait).map(drop)
 }
 
+/// Ends the measuring as a signal would, because nobody wants the samples any more.
+///
+/// ```no_run
+/// gush_lab::runner::interrupt::request();
+/// assert!(gush_lab::runner::interrupt::requested());
+/// ```
+pub fn request() {
+    REQUESTED.store(true, Ordering::SeqCst);
+}
+
 /// Was the run asked to end? A case that loops by itself looks here.
 ///
 /// ```

@@ -2,7 +2,7 @@
 
 mod options;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,7 +11,6 @@ use gush_lab::contend::{self, Absent, Pace, Paced, Standing, show};
 use gush_lab::csv::{field, figure};
 use gush_lab::model::{Run, Sample};
 use gush_lab::probe::Probe;
-use gush_lab::runner::Course;
 use gush_lab::transfer;
 use gush_tree::quote;
 use serde_json::Value;
@@ -45,8 +44,6 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
         bout.comparison.check().map_err(told)?;
         options.pace(1, bout.runs).map_err(told)?;
     }
-    // A reader that leaves is an error of writing: the files are removed, and the cleanups run.
-    gush_process::ignore_sigpipe();
     let mut session = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
     let mut screen = Screen::new(talker.clone(), 0);
     if options.exports_to_stdout() {
@@ -81,18 +78,6 @@ fn outlook(pace: Pace) -> Outlook {
     })
 }
 
-/// A course that ends when nobody reads the samples any more.
-struct WhileRead<'a> {
-    course: Paced,
-    is_broken: &'a Cell<bool>,
-}
-
-impl Course for WhileRead<'_> {
-    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
-        !self.is_broken.get() && self.course.goes_on(round, samples)
-    }
-}
-
 /// Measures one comparison, and shows its figures.
 fn measure(
     bout: &Bout,
@@ -121,14 +106,11 @@ fn measure(
     }
     contest.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
-    let is_broken = Cell::new(false);
-    let course = Paced::new(pace, contest.baseline());
-    let mut course = WhileRead { course, is_broken: &is_broken };
+    let mut course = Paced::new(pace, contest.baseline());
     session.expect(&contest.cases);
     session.measure_on(&contest.cases, &mut course, screen, |screen, sample| {
         if options.csv {
             screen.print(&csv_row(sample));
-            is_broken.set(screen.is_broken());
         }
     });
     let agreement = contest.agreement();
