@@ -40,15 +40,24 @@ fn is_zero(bytes: &[u8]) -> bool {
 /// Makes `len` bytes at `at` read as zeros: nothing to do beyond the end of the file, else a hole is
 /// punched, or zeros are written where the file system cannot.
 pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<()> {
+    punch_some(target, at, len, u64::MAX).map(drop)
+}
+
+/// The same, but writes `most` zeros at most. Answers how many bytes read as zeros now: all of them, unless zeros
+/// were written.
+pub(crate) fn punch_some(target: &Port<'_>, at: u64, len: u64, most: u64) -> io::Result<u64> {
     let size_bytes = sys::file::size_bytes(target.fd)?;
-    let len = len.min(size_bytes.saturating_sub(at));
-    if len == 0 {
-        return Ok(());
+    let inside = len.min(size_bytes.saturating_sub(at));
+    if inside == 0 {
+        return Ok(len);
     }
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    match sys::file::fallocate(target.fd, flags, at, len) {
-        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => write_zeros(target, at, len),
-        answer => answer,
+    match sys::file::fallocate(target.fd, flags, at, inside) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
+            write_zeros(target, at, inside.min(most))?;
+            Ok(if inside <= most { len } else { most })
+        }
+        answer => answer.map(|()| len),
     }
 }
 
@@ -57,6 +66,8 @@ fn write_zeros(target: &Port<'_>, mut at: u64, mut len: u64) -> io::Result<()> {
     while len > 0 {
         let part = usize::try_from(len).unwrap_or(usize::MAX).min(ZEROS.len());
         match sys::data::pwrite(target.fd, &ZEROS[..part], at) {
+            // A write that takes nothing of something would be asked for ever.
+            Ok(0) => return Err(Errno::IO),
             Ok(put) => (at, len) = (at + put as u64, len - put as u64),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -185,6 +186,31 @@ fn a_copy_on_several_threads_is_cancelled_and_ends_behind_what_arrived() {
         assert_eq!(target.metadata().expect("fstat").len(), arrived, "{threads} threads");
         assert_eq!((&source).stream_position().expect("a position"), arrived);
         assert_eq!((&*target).stream_position().expect("a position"), arrived);
+    }
+}
+
+#[test]
+fn a_hole_whose_zeros_are_shown_is_cancelled() {
+    for digest in [false, true] {
+        let source = common::file_of(b"data");
+        File::from(source.try_clone().expect("dup")).set_len(ENDLESS_BYTES).expect("a hole");
+        let shown = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&shown);
+        let is_time = move || {
+            while !seen.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        };
+        let outcome = cancelled(is_time, move |cancel| {
+            let target = tempfile::tempfile().expect("a file");
+            let inspect = move |bytes: &[u8]| shown.store(bytes[0] == 0, Ordering::Relaxed);
+            let mover = Mover::new(&source, &target).holes(Holes::Keep).digest(digest);
+            (mover.inspect(inspect).cancelled_by(cancel).run(), target)
+        });
+        let (outcome, target) = outcome.expect("it ends");
+        let error = outcome.expect_err("nobody looks at a tebibyte so fast");
+        assert!(error.is_cancelled(), "{error}");
+        assert_eq!(target.metadata().expect("fstat").len(), error.delivered_bytes());
     }
 }
 

@@ -9,6 +9,9 @@ use crate::port::{Port, Side};
 use crate::sys::Call;
 use crate::zeros;
 
+/// So many zeros are shown or written before somebody may end the move.
+const PART_BYTES: u64 = 1 << 20;
+
 /// A stretch of the move, in bytes from the start.
 #[derive(Clone, Copy)]
 struct Hole {
@@ -80,14 +83,14 @@ impl Move<'_> {
         while !self.cursor.is_at(goal) {
             let left_bytes = goal.map_or(u64::MAX, |goal| goal - self.cursor.moved_bytes);
             match Extent::at(&mut self.cursor, &self.ends)? {
-                Extent::Hole(bytes) => self.pass_over(bytes.min(left_bytes), pending),
+                Extent::Hole(bytes) => self.pass_over(bytes.min(left_bytes), pending)?,
                 Extent::Data(bytes) => {
                     self.move_data(Some(bytes.min(left_bytes)))?;
                     self.make_hole(pending)?;
                 }
                 Extent::LastHole(bytes) => {
                     let hole_bytes = bytes.min(left_bytes);
-                    self.pass_over(hole_bytes, pending);
+                    self.pass_over(hole_bytes, pending)?;
                     if hole_bytes == left_bytes {
                         return Ok(());
                     }
@@ -99,17 +102,34 @@ impl Move<'_> {
         Ok(())
     }
 
-    fn pass_over(&mut self, bytes: u64, pending: &mut Option<Hole>) {
+    /// # Errors
+    /// The observer's stop, or another thread's: the zeros of a large hole are shown for a long time.
+    fn pass_over(&mut self, bytes: u64, pending: &mut Option<Hole>) -> Result<(), Error> {
         if bytes == 0 {
-            return;
+            return Ok(());
         }
-        if let Some(tap) = &self.setup.tap {
-            tap.show_hole(bytes);
+        let mut left_bytes = if self.setup.tap.is_some() { bytes } else { 0 };
+        while left_bytes > 0 {
+            let part_bytes = left_bytes.min(PART_BYTES);
+            if let Some(tap) = &self.setup.tap {
+                tap.show_hole(part_bytes);
+            }
+            left_bytes -= part_bytes;
+            self.ask_if_due()?;
         }
         let start = pending.map_or(self.cursor.moved_bytes, |hole| hole.start);
         self.cursor.hole_bytes += bytes;
         self.cursor.skip(bytes);
         *pending = Some(Hole { start, end: self.cursor.moved_bytes });
+        Ok(())
+    }
+
+    fn ask_if_due(&mut self) -> Result<(), Error> {
+        if self.watch.is_cancelled() || self.watch.is_watched() && self.watch.is_due() {
+            // Zeros are shown and written from memory, whichever method moves the data.
+            self.ask(MethodName::ReadWrite)?;
+        }
+        Ok(())
     }
 
     /// Makes the hole passed over last; takes the hole back if the move ended right behind
@@ -125,8 +145,26 @@ impl Move<'_> {
             self.cursor.hole_bytes -= hole.end - hole.start;
             return Ok(());
         }
-        let at = base + hole.start;
-        zeros::punch(&Port::new(&self.ends.target, Some(at)), at, hole.end - hole.start)
-            .map_err(|errno| self.cursor.failed(Call::Fallocate, Side::Target, errno))
+        let mut zeros_bytes = hole.start;
+        let made = self.make_zeros(base, &mut zeros_bytes, hole.end);
+        made.map_err(|error| {
+            // Old content may be left in front of the data that has arrived.
+            self.cursor.go_back(zeros_bytes);
+            error.after(zeros_bytes, 0)
+        })
+    }
+
+    /// From the byte `at` of the move to its byte `end` the target reads as zeros then. `at` follows.
+    fn make_zeros(&mut self, base: u64, at: &mut u64, end: u64) -> Result<(), Error> {
+        while *at < end {
+            let offset = base + *at;
+            let target = Port::new(&self.ends.target, Some(offset));
+            *at += zeros::punch_some(&target, offset, end - *at, PART_BYTES)
+                .map_err(|errno| self.cursor.failed(Call::Fallocate, Side::Target, errno))?;
+            if *at < end {
+                self.ask_if_due()?;
+            }
+        }
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Choice, Errno, MethodName, Mover, Space, Tuning};
+use gush::{Call, Cancel, Choice, Errno, Error, MethodName, Mover, Space, Tuning};
 use rustix::fs::{FallocateFlags, SeekFrom};
 
 use crate::common::{file_of, noise, read_all};
@@ -163,6 +163,66 @@ fn a_target_that_could_not_be_made_longer_has_its_old_size() {
         assert!(error.is_refused(), "{method}: {error}");
         assert!(read_all(&target) == noise(2, 5000), "{method}: the target is another");
     }
+}
+
+/// A sparse file onto old content, where the file system makes no holes; `judge` answers each write of a zero.
+fn zeros_in_place_of_a_hole(
+    cancel: &Cancel,
+    mut judge: impl FnMut(u64) -> Verdict + Send + 'static,
+) -> (Error, OwnedFd, OwnedFd) {
+    let (source, target) = (file_of(b"data"), file_of(&[7; 8 << 20]));
+    twin(&source).write_all_at(b"data", 64 * MIB).expect("data behind a hole");
+    twin(&target).write_all_at(b"old", 80 * MIB).expect("a file that is longer");
+    let mut zeros = None;
+    let guard = Plan::new(move |call, _| match (call, &mut zeros) {
+        (Call::Fallocate, _) => {
+            zeros.get_or_insert(0);
+            Verdict::Fail(Errno::OPNOTSUPP)
+        }
+        (Call::Pwrite, Some(nth)) => {
+            *nth += 1;
+            judge(*nth - 1)
+        }
+        _ => Verdict::Go,
+    })
+    .install();
+    let by_name = Choice::Only(MethodName::ReadWrite);
+    let moved = Mover::new(&source, &target).method(by_name).cancelled_by(cancel).run();
+    drop(guard);
+    (moved.expect_err("the zeros are not all written"), source, target)
+}
+
+/// As many bytes as the error says are the source's.
+fn has_delivered(error: &Error, source: &OwnedFd, target: &OwnedFd) {
+    let len = usize::try_from(error.delivered_bytes()).expect("a few MiB");
+    assert!(read_all(source)[..len] == read_all(target)[..len], "{error}");
+}
+
+#[test]
+fn zeros_written_in_place_of_a_hole_are_cancelled() {
+    let cancel = Cancel::new();
+    let canceller = cancel.clone();
+    let (error, source, target) = zeros_in_place_of_a_hole(&cancel, move |nth| {
+        if nth == 20 {
+            canceller.cancel();
+        }
+        Verdict::Go
+    });
+    assert!(error.is_cancelled(), "{error}");
+    assert!((MIB..4 * MIB).contains(&error.delivered_bytes()), "{error}");
+    has_delivered(&error, &source, &target);
+}
+
+#[test]
+fn zeros_of_which_a_write_takes_nothing_are_an_error() {
+    let (error, source, target) = zeros_in_place_of_a_hole(&Cancel::new(), |nth| match nth {
+        20 => Verdict::Zero,
+        // Asked for ever otherwise.
+        21 => Verdict::Fail(Errno::NODATA),
+        _ => Verdict::Go,
+    });
+    assert_eq!(error.errno(), Some(Errno::IO), "{error}");
+    has_delivered(&error, &source, &target);
 }
 
 /// The data behind a hole does not arrive: the hole does not count either, and the target ends before it.
