@@ -51,6 +51,13 @@ pub(crate) fn longest(is_watched: bool) -> Option<Duration> {
     is_watched.then_some(SLICE)
 }
 
+/// How long to pause after so many waits in a row that POLLERR alone has ended: a message in the error queue of a
+/// socket, which nobody takes, ends every wait at once.
+fn pause_after(errors: u32) -> Duration {
+    // The first ones cost nothing: mostly the next call takes the error.
+    SLICE.min(Duration::from_micros(1 << errors.min(20)) - Duration::from_micros(1))
+}
+
 /// How the wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Woken {
@@ -70,11 +77,13 @@ pub(crate) struct Waiter {
     next_skip: u32,
     /// [`LONG_LOOK`], or the time of a test that no machine is too busy for.
     long_look: Duration,
+    /// Waits in a row that POLLERR alone has ended.
+    errors: u32,
 }
 
 impl Waiter {
     pub(crate) fn new(wait: Wait) -> Self {
-        Self { wait, skip: 0, next_skip: 1, long_look: LONG_LOOK }
+        Self { wait, skip: 0, next_skip: 1, long_look: LONG_LOOK, errors: 0 }
     }
 
     pub(crate) fn way(&self) -> Wait {
@@ -97,6 +106,22 @@ impl Waiter {
 
     /// Waits until poll(2) has an answer for one of `fds`, at most `slice` long if one is given.
     pub(crate) fn for_any(
+        &mut self,
+        fds: &mut [PollFd<'_>],
+        slice: Option<Duration>,
+    ) -> io::Result<Woken> {
+        let woken = self.wait_for_any(fds, slice);
+        let mut told = fds.iter().map(PollFd::revents).filter(|told| !told.is_empty()).peekable();
+        if told.peek().is_some() && told.all(|told| told == PollFlags::ERR) {
+            std::thread::sleep(pause_after(self.errors));
+            self.errors = self.errors.saturating_add(1);
+        } else {
+            self.errors = 0;
+        }
+        woken
+    }
+
+    fn wait_for_any(
         &mut self,
         fds: &mut [PollFd<'_>],
         slice: Option<Duration>,
@@ -172,7 +197,7 @@ mod tests {
 
     use rustix::event::{PollFd, PollFlags};
 
-    use super::{LONG_LOOK, LOOK, MOST_SKIPPED, Wait, Waiter, Woken};
+    use super::{LONG_LOOK, LOOK, MOST_SKIPPED, Wait, Waiter, Woken, pause_after};
     use crate::port::Side;
 
     const SLICE: Duration = Duration::from_micros(100);
@@ -232,6 +257,24 @@ mod tests {
         let mut waiter = Waiter::new(Wait::Auto);
         assert_eq!(waiter.look_now_and_then(&mut fds, LOOK, another_turn), Ok(Woken::Ready));
         assert_eq!(waiter.skip, 1, "the next wait sleeps at once");
+    }
+
+    #[test]
+    fn waits_that_an_error_alone_ends_become_pauses() {
+        assert_eq!(pause_after(0), Duration::ZERO, "the error of a pipe without a reader");
+        assert!((1..40).all(|errors| pause_after(errors) >= pause_after(errors - 1)));
+        assert_eq!(pause_after(u32::MAX), super::SLICE);
+
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut waiter = Waiter::new(Wait::Block);
+        for errors in 1..4 {
+            assert_eq!(waiter.for_side(writer.as_fd(), Side::Source, None), Ok(Woken::Ready));
+            assert_eq!(waiter.errors, errors);
+        }
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        assert_eq!(waiter.for_side(reader.as_fd(), Side::Source, Some(SLICE)), Ok(Woken::NotYet));
+        assert_eq!(waiter.errors, 0);
     }
 
     #[test]

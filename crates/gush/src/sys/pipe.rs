@@ -4,6 +4,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
+use rustix::net::SocketType;
 use rustix::pipe::{self, IoSliceRaw, PipeFlags, SpliceFlags};
 
 use super::Call;
@@ -74,8 +75,19 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Re
 }
 
 /// Is one of `events` (or an error, or the end) there now?
+///
+/// POLLERR alone can be a message in the error queue of a stream (`MSG_ZEROCOPY`, SO_TIMESTAMPING), which stays there for
+/// as long as nobody takes it, and says nothing about bytes. Any other socket is asked by its next call.
+///
+/// # Errors
+/// That of poll(2), or of the stream.
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
-    poll_now(fd, events).map(|told| !told.is_empty())
+    match poll_now(fd, events)? {
+        PollFlags::ERR if super::socket::type_of(fd) == Ok(SocketType::STREAM) => {
+            super::socket::take_error(fd).map(|()| false)
+        }
+        told => Ok(!told.is_empty()),
+    }
 }
 
 /// Which of `events` (or an error, or the end) are there now?
@@ -87,10 +99,67 @@ pub(crate) fn poll_now(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<Poll
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::os::fd::AsRawFd;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::fd::{AsFd, AsRawFd};
 
+    use rustix::event::PollFlags;
+
+    use super::{is_ready, poll_now};
     use crate::kernel::{Kernel, Vmsplice};
+
+    /// A stream with a message in its error queue, which polls POLLERR for good, and the other end.
+    fn with_error_message() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("TCP");
+        let (mut far, _) = listener.accept().expect("a connection");
+        let (one, bytes) = (1, [1; 9000]);
+        // SAFETY: pointers and lengths are those of live locals, which the kernel only reads: they are not written after
+        // the call, and the bytes have been taken before this function returns.
+        let sent = unsafe {
+            let (one, len) = ((&raw const one).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+            let (level, name) = (libc::SOL_SOCKET, libc::SO_ZEROCOPY);
+            assert_eq!(libc::setsockopt(near.as_raw_fd(), level, name, one, len), 0);
+            libc::send(near.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_ZEROCOPY)
+        };
+        assert_eq!(sent, 9000);
+        far.read_exact(&mut [0; 9000]).expect("the bytes");
+        while !poll_now(near.as_fd(), PollFlags::empty()).expect("poll").contains(PollFlags::ERR) {
+            std::thread::yield_now();
+        }
+        (near, far)
+    }
+
+    #[test]
+    fn a_message_in_the_error_queue_is_no_byte_and_no_hang_up() {
+        let (near, mut far) = with_error_message();
+        assert_eq!(is_ready(near.as_fd(), PollFlags::IN), Ok(false));
+        assert_eq!(is_ready(near.as_fd(), PollFlags::OUT), Ok(true));
+        assert_eq!(is_ready(near.as_fd(), PollFlags::empty()), Ok(false));
+        far.write_all(b"byte").expect("room");
+        while !poll_now(near.as_fd(), PollFlags::IN).expect("poll").contains(PollFlags::IN) {
+            std::thread::yield_now();
+        }
+        assert_eq!(is_ready(near.as_fd(), PollFlags::IN), Ok(true));
+    }
+
+    #[test]
+    fn an_error_of_anything_but_a_stream_is_there() {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(is_ready(writer.as_fd(), PollFlags::empty()), Ok(true));
+
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("UDP");
+        let closed = UdpSocket::bind("127.0.0.1:0").expect("UDP").local_addr().expect("an address");
+        socket.connect(closed).expect("connect");
+        socket.send(b"nobody").expect("room");
+        while !poll_now(socket.as_fd(), PollFlags::IN).expect("poll").contains(PollFlags::ERR) {
+            std::thread::yield_now();
+        }
+        assert_eq!(is_ready(socket.as_fd(), PollFlags::IN), Ok(true), "the next call tells");
+        let error = socket.recv(&mut [0]).expect_err("nobody is there");
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused, "still there");
+    }
 
     /// The same question as the engine's probe, asked by the C library's functions alone.
     #[test]

@@ -22,6 +22,14 @@ pub(crate) fn type_of(fd: BorrowedFd<'_>) -> io::Result<SocketType> {
     plain(Call::GetSocketOption, || sockopt::socket_type(fd))
 }
 
+/// `SO_ERROR` (socket(7)): the error of the connection, which is told once only.
+///
+/// # Errors
+/// That one.
+pub(crate) fn take_error(fd: BorrowedFd<'_>) -> io::Result<()> {
+    plain(Call::GetSocketOption, || sockopt::socket_error(fd))?
+}
+
 /// `SO_ACCEPTCONN` (socket(7)): does the socket wait for connections?
 pub(crate) fn is_listening(fd: BorrowedFd<'_>) -> io::Result<bool> {
     plain(Call::GetSocketOption, || sockopt::socket_acceptconn(fd))
