@@ -5,8 +5,10 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use common::link::Running;
 use common::{bounded, gush, noise, skipped};
 use gush_test::Port;
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// The answer to the words behind `socat`, as a shell would be given them.
@@ -145,6 +147,71 @@ fn a_part_that_needs_no_equivalent_is_noted() {
     assert_eq!(said.lines().count(), 2, "{said}");
     assert!(said.starts_with("gush: link: note: -b: buffers take the size"), "{said}");
     assert!(said.contains("note: nonblock: nothing waits"), "{said}");
+}
+
+/// A program tells a file what its terminal is like; socat may miss what a program says in its last moment.
+#[test]
+fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to compare with");
+    }
+    for (option, expected) in [
+        ("raw", "-opost -icanon echo"),
+        ("raw,echo=0", "-opost -icanon -echo"),
+        ("echo=0,raw", "-opost -icanon -echo"),
+        ("rawer", "-opost -icanon -echo"),
+        ("cfmakeraw", "-opost -icanon -echo"),
+        ("sane", "opost icanon echo"),
+    ] {
+        let arguments = format!("-u SYSTEM:'stty -a <&1 >seen',pty,{option} -");
+        let equivalent = String::from_utf8(translated(&arguments).stdout).unwrap();
+        for line in [format!("socat {arguments}"), equivalent] {
+            let dir = TempDir::new().unwrap();
+            let done = shell(&line, dir.path());
+            let seen = std::fs::read_to_string(dir.path().join("seen")).unwrap();
+            let modes: Vec<_> = seen
+                .split_whitespace()
+                .filter(|word| ["echo", "icanon", "opost"].contains(&word.trim_start_matches('-')))
+                .collect();
+            assert_eq!(modes.join(" "), expected, "{line}: {done:?}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_ends_or_reads_otherwise_is_noted() {
+    let cases = [
+        ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: after so long a silence socat"),
+        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell would"),
+        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell would"),
+        ("-t 1 EXEC:bash,pty,sane -", "exec:bash,pty -", "note: sane: a new pseudo-terminal"),
+    ];
+    for (socat, gush, note) in cases {
+        let answer = translated(socat);
+        let said = String::from_utf8(answer.stderr).unwrap();
+        assert_eq!(
+            String::from_utf8(answer.stdout).unwrap(),
+            format!("gush link -t 1 {gush}\n"),
+            "{said}"
+        );
+        assert!(said.lines().count() == 1 && said.contains(note), "{socat}: {said}");
+    }
+    let literal = translated("-t 1 - 'UNIX:$HOME/`s`'");
+    assert!(literal.stderr.is_empty(), "{literal:?}");
+}
+
+/// socat listens on IPv4 alone unless it is told otherwise: whoever listens on IPv6 too may find the port taken, and
+/// lets other clients in.
+#[test]
+fn the_equivalent_of_a_listener_takes_ipv4_alone() {
+    let answer = translated("-t 1 -u TCP-LISTEN:0 -");
+    let line = String::from_utf8(answer.stdout).unwrap();
+    let words: Vec<_> = line.split_whitespace().skip(2).collect();
+    let link = Running::start(&words);
+    let said = link.says("listening on ");
+    assert!(said.contains("listening on 0.0.0.0:"), "{said}");
+    link.signal(Signal::TERM);
+    link.finish();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use gush_link::address::{Address, AddressError, Family};
 
 use super::options::{self, Verdict};
+use super::switches::Families;
 use super::{Told, lexer};
 
 /// A kind of address of socat by all its names.
@@ -171,14 +172,14 @@ const ROWS: &[Row] = &[
 ];
 
 /// An address of ours for one of socat's; `A!!B` has two.
-pub fn translated(text: &str, family: Option<Family>, told: &mut Told) -> Option<String> {
+pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let parts = lexer::split(text, "!!");
-    let ours: Vec<_> = parts.iter().map(|part| single(part, family, told)).collect();
+    let ours: Vec<_> = parts.iter().map(|part| single(part, families, told)).collect();
     let ours: Option<Vec<String>> = ours.into_iter().collect();
     ours.map(|ours| ours.join("!!"))
 }
 
-fn single(text: &str, family: Option<Family>, told: &mut Told) -> Option<String> {
+fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
     if !lexer::is_closed(text) {
         told.missing(text, "a quote is never closed");
         return None;
@@ -204,7 +205,15 @@ fn single(text: &str, family: Option<Family>, told: &mut Told) -> Option<String>
         }
         Means::Ours(keyword, form) => {
             let keyword = match form {
-                Argument::Place => with_family(keyword, options.family().or(family)),
+                Argument::Place => {
+                    let general = match keyword {
+                        _ if !listens(keyword) => families.of_peers,
+                        // The listener of IPv4 that socat opens would refuse these.
+                        _ if options.has_ipv6() => None,
+                        _ => families.of_listeners,
+                    };
+                    with_family(keyword, options.family().or(general))
+                }
                 _ => keyword.to_owned(),
             };
             match argument.map(lexer::plain) {
@@ -246,6 +255,11 @@ fn keyword(head: &str) -> (&str, Option<&str>) {
     }
 }
 
+/// Does the keyword name a port of ours, rather than a peer's?
+fn listens(keyword: &str) -> bool {
+    ["-listen", "-recvfrom"].iter().any(|end| keyword.ends_with(end))
+}
+
 /// `tcp-listen` as `tcp4-listen`.
 fn with_family(keyword: &str, family: Option<Family>) -> String {
     let digit = match family {
@@ -279,7 +293,7 @@ fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told)
             told.missing(text, error.message());
             return None;
         };
-        match options::verdict(&given.name) {
+        match options.verdict(&given, &head[..head.find(':').unwrap_or(head.len())]) {
             Some(Verdict::Needless(why)) => told.note(&given.text, why),
             Some(Verdict::Missing(why)) => told.missing(&given.text, why),
             None => told.missing(&given.text, error.message()),

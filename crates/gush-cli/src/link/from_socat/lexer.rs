@@ -33,6 +33,49 @@ pub fn is_closed(text: &str) -> bool {
     scan(text, |_, _, _| {}).iter().all(|&closer| closer != '"' && closer != '\'')
 }
 
+/// Each `$NAME`, `${NAME}`, `$(COMMAND)` and command between backquotes that a shell would replace in a command line:
+/// none within single quotes or behind a backslash.
+pub fn expansions(line: &str) -> Vec<&str> {
+    let (mut found, mut is_double, mut skip_to) = (Vec::new(), false, 0);
+    let bytes = line.as_bytes();
+    let upto = |from: usize, end: u8| {
+        let length = bytes[from..].iter().position(|&byte| byte == end);
+        length.map_or(bytes.len(), |length| from + length + 1)
+    };
+    for (at, &byte) in bytes.iter().enumerate() {
+        if at < skip_to {
+            continue;
+        }
+        let behind = at + 1;
+        let end = match (byte, bytes.get(behind)) {
+            (b'\\', _) => {
+                skip_to = at + 2;
+                continue;
+            }
+            (b'\'', _) if !is_double => {
+                skip_to = upto(behind, b'\'');
+                continue;
+            }
+            (b'"', _) => {
+                is_double = !is_double;
+                continue;
+            }
+            (b'`', _) => upto(behind, b'`'),
+            (b'$', Some(b'{')) => upto(behind, b'}'),
+            (b'$', Some(b'(')) => upto(behind, b')'),
+            (b'$', Some(next)) if next.is_ascii_alphabetic() || *next == b'_' => {
+                let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+                let name_bytes = bytes[behind..].iter().take_while(|byte| is_name(byte)).count();
+                behind + name_bytes
+            }
+            _ => continue,
+        };
+        found.push(&line[at..end]);
+        skip_to = end;
+    }
+    found
+}
+
 /// Calls `each` with the place of every letter, the letter that it says (none for a quote or a backslash), and
 /// whether it is protected. The answer are the closers that were missing at the end.
 ///
@@ -99,6 +142,10 @@ mod tests {
         assert_eq!(split("a!!b!c", "!!"), ["a", "b!c"]);
         assert_eq!(plain(r#"'a"b'"c\"d"\,\n[e]"#), "a\"bc\"d,\n[e]");
         assert_eq!(plain(r#"["a,  'b'"]"#), "[a,  b]");
+        assert_eq!(
+            expansions(r#"`tty` "$A'$B'" '$C' \$D ${E}x $(f) $1 é$_g '`h`' $"#),
+            ["`tty`", "$A", "$B", "${E}", "$(f)", "$_g"]
+        );
         assert!(is_closed("a[b 'c'") && !is_closed("\"it's\"") && !is_closed("\"a[b\""));
     }
 }

@@ -62,14 +62,19 @@ fn translated(arguments: &str, told: &mut Told) -> Option<String> {
     if words.first().is_some_and(|word| word == "socat" || word.ends_with("/socat")) {
         words.remove(0);
     }
+    let expansions = lexer::expansions(arguments);
+    if !expansions.is_empty() {
+        let why = "a shell would have put something else there before socat saw it; here it stands as written";
+        told.note(&expansions.join(" "), why);
+    }
     let said = switches::read(words, told);
     let [first, second] = said.addresses.as_slice() else {
         let why = "socat takes two addresses, behind all switches";
         told.missing(&said.addresses.join(" "), why);
         return None;
     };
-    let first = addresses::translated(first, said.family, told);
-    let second = addresses::translated(second, said.family, told);
+    let first = addresses::translated(first, said.families, told);
+    let second = addresses::translated(second, said.families, told);
     let (first, second) = if said.reversed { (second?, first?) } else { (first?, second?) };
     let mut command = vec!["gush".to_owned(), "link".to_owned()];
     let is_one_way = said.words.iter().any(|word| word == "-u");
@@ -157,7 +162,7 @@ mod tests {
             ("socat STDIO TCP4:localhost:www", "gush link - tcp4:localhost:www"),
             (
                 "TCP-LISTEN:8080,fork,reuseaddr TCP4:10.0.0.2:80",
-                "gush link tcp-listen:8080,fork,reuseaddr tcp4:10.0.0.2:80",
+                "gush link tcp4-listen:8080,fork,reuseaddr tcp4:10.0.0.2:80",
             ),
             ("-4 TCP-L:1,bind=127.0.0.1 -", "gush link tcp4-listen:127.0.0.1:1 -"),
             ("- TCP6:[::1]:80", "gush link - 'tcp6:[::1]:80'"),
@@ -175,7 +180,7 @@ mod tests {
                 "-,rawer,escape=0x0f /dev/ttyS0,b9600",
                 "gush link -t 0.5 -,raw,escape=0x0f /dev/ttyS0,b9600",
             ),
-            ("-t3 -,raw,escape=29 TCP:h:1", "gush link -t 3 -,raw,escape=0x1d tcp:h:1"),
+            ("-t3 -,raw,escape=29 TCP:h:1", "gush link -t 3 -,raw,echo,escape=0x1d tcp:h:1"),
             ("-u -,escape=0x03 OPEN:a", "gush link -u -,escape=0x03 file:a"),
             ("PROXY:p:h:22 -", "gush link http-connect:p:8080:h:22 -"),
             (
@@ -198,9 +203,23 @@ mod tests {
             ),
             (
                 "OPENSSL-LISTEN:443,fork,cert=/c,verify=0 -",
-                "gush link tls-listen:443,fork,cert=/c,verify=0 -",
+                "gush link tls4-listen:443,fork,cert=/c,verify=0 -",
             ),
-            ("SSL-L:443,cert=/c -", "gush link tls-listen:443,cert=/c,verify -"),
+            ("SSL-L:443,cert=/c -", "gush link tls4-listen:443,cert=/c,verify -"),
+            ("-6 UDP-L:1 UDP-RECVFROM:2", "gush link udp6-listen:1 udp6-recvfrom:2"),
+            ("-0 UDP-L:1 UDP-RECVFROM:2", "gush link udp-listen:1 udp-recvfrom:2"),
+            ("UDP-L:1 UDP-RECVFROM:2", "gush link udp4-listen:1 udp4-recvfrom:2"),
+            ("TCP-L:1,bind=[::1] TCP:h:2", "gush link 'tcp-listen:[::1]:1' tcp:h:2"),
+            ("TCP-L:1,ipv6only=0 -", "gush link tcp-listen:1,ipv6only=0 -"),
+            ("TCP-L:1,pf=ip6 -", "gush link tcp6-listen:1 -"),
+            ("TCP-L:1,range=10.0.0.0:255.128.0.0 -", "gush link tcp4-listen:1,range=10.0.0.0/9 -"),
+            ("PTY,raw PTY,rawer", "gush link pty,raw,echo pty,raw"),
+            ("PTY,raw,echo=0 PTY,cfmakeraw", "gush link pty,raw,echo=0 pty,raw"),
+            ("PTY,wait-slave PTY,pty-wait-slave", "gush link pty,wait-slave pty,wait-slave"),
+            (
+                "EXEC:bash,ptmx,stderr,setsid,sane PTY,sane,echo=0",
+                "gush link exec:bash,pty,stderr,setsid pty,echo=0",
+            ),
         ];
         for (socat, gush) in cases {
             assert_eq!(line(socat), gush, "{socat}");
@@ -225,6 +244,9 @@ mod tests {
             ("-t1 - ./file,create", 0),
             ("-t1 - ./file,rdonly!!-", 0),
             ("-u - ./file", 0),
+            ("-t1 -T5 - TCP:h:1", 1),
+            ("-t1 -T0 - TCP:h:1", 0),
+            ("-t1 - EXEC:a,pty,sane", 1),
         ] {
             assert_eq!(notes(arguments), count, "{arguments}");
         }
@@ -256,6 +278,14 @@ mod tests {
             ("TCP:h:1,tos=16 -", "tos=16: "),
             ("TCP:h:1,no-such-option -", "tcp takes no option 'no-such-option'"),
             ("TCP-LISTEN:1,su=nobody -", "su=nobody: "),
+            ("TCP-LISTEN:1,range=10.0.0.0:255.0.255.0 -", "takes networks"),
+            ("-u OPEN:f,seek-end=0,ignoreeof -", "exec:'tail -c 0 -f FILE'"),
+            ("EXEC:a,rawer -", "with pty a program has a terminal"),
+            ("EXEC:a,sane -", "with pty a program has a terminal"),
+            ("EXEC:a,pty,raw,sane -", "which it sets itself"),
+            ("PTY,echo=0,sane -", "`stty SETTING` there"),
+            ("OPEN:/dev/ttyS0,sane -", "stty -F DEVICE"),
+            ("EXEC:a,wait-slave -", "which belongs to pty"),
             ("-", "two addresses"),
             ("- - -", "two addresses"),
             ("NOSUCH:a -", "NOSUCH: "),

@@ -1,6 +1,7 @@
 //! The options of socat's addresses that have another name here, or none.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 
 use gush_link::address::Family;
 
@@ -19,6 +20,7 @@ const RENAMED: &[(&[&str], &str)] = &[
     (&["forever"], "retry=forever"),
     (&["openpty", "ptmx"], "pty"),
     (&["cfmakeraw"], "raw"),
+    (&["pty-wait-slave"], "wait-slave"),
     (&["proxyauthfile", "proxy-authorization-file"], "credentials"),
     (&["listen-backlog"], "backlog"),
     (&["sndbuf-late", "so-sndbuf-late"], "sndbuf"),
@@ -69,6 +71,9 @@ const MULTICAST: &str = "multicast and broadcast are left to socat";
 const RESOLVER: &str = "resolv.conf(5) says how names are looked up: RES_OPTIONS=... gush link";
 const IOCTL: &str = "calls by number are left to socat";
 const TERMINAL: &str = "stty(1) sets it: `stty -F DEVICE ...`";
+const PROGRAMS_TERMINAL: &str = "with pty a program has a terminal, which it sets itself: shell:'stty SETTING; exec COMMAND',pty";
+const NEW_TERMINAL: &str =
+    "the program that opens the pseudo-terminal sets it: `stty SETTING` there";
 const TLS: &str = "rustls chooses ciphers and versions that are safe today";
 
 /// Of a terminal; a kind of address that is none does not take them.
@@ -383,7 +388,7 @@ const MISSING: &[(&[&str], &str)] = &[
             "lseek32-cur",
             "lseek32-end",
         ],
-        "seek=OFFSET counts from the start of the file; append writes at its end",
+        "seek=OFFSET counts from the start of the file; append writes at its end, and exec:'tail -c 0 -f FILE' reads from there on",
     ),
     (
         &["ftruncate", "ftruncate32", "ftruncate64", "truncate"],
@@ -421,7 +426,10 @@ const MISSING: &[(&[&str], &str)] = &[
     (&["fdin", "fdout"], "shell:'COMMAND 3<&0 4>&1' gives other numbers"),
     (&["nofork"], "the program is always a process of its own"),
     (&["setpgid", "pgid"], "a program leads a group of its own anyway, or with setsid a session"),
-    (&["sighup", "sigint", "sigquit"], "a program is sent SIGTERM when its link ends"),
+    (
+        &["sighup", "sigint", "sigquit"],
+        "a signal ends gush link, and then its program, by SIGTERM; Ctrl-C on a terminal with raw passes as a byte without this option",
+    ),
     (&["readbytes", "bytes"], "`head -c BYTES` ends a stream after so many"),
     (&["shut-null", "null-eof"], "an empty datagram is no end of data here"),
     (&["history", "noprompt", "noecho", "prompt"], "`rlwrap` edits lines"),
@@ -471,14 +479,10 @@ fn is_in(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Why the option is not taken, where this is known.
-pub fn verdict(name: &str) -> Option<Verdict> {
-    let needless = NEEDLESS.iter().find(|(names, _)| is_in(names, name));
-    let missing = MISSING.iter().chain(BY_GROUP).find(|(names, _)| is_in(names, name));
-    needless
-        .map(|&(_, why)| Verdict::Needless(why))
-        .or(missing.map(|&(_, why)| Verdict::Missing(why)))
-}
+/// Kinds of addresses of ours that make a new pseudo-terminal: the first always, the others with `pty`.
+const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
+/// socat obeys the options in their order: `sane` behind a change of the terminal takes it back.
+const NEW_IS_SANE: Verdict = Verdict::Needless("a new pseudo-terminal is sane already");
 
 /// One option of an address, in words of ours.
 #[derive(Debug)]
@@ -489,6 +493,8 @@ pub struct One {
     pub name: String,
     ours: String,
     value: Option<String>,
+    /// No option before this one changes a terminal.
+    finds_terminal_new: bool,
 }
 
 /// The options of one address.
@@ -499,7 +505,13 @@ impl Given {
     /// Reads what stands between the commas behind an address.
     pub fn read(pieces: &[&str]) -> Self {
         let mut options = Self(pieces.iter().map(|piece| One::read(piece)).collect());
+        let mut is_new = true;
+        for one in &mut options.0 {
+            one.finds_terminal_new = is_new;
+            is_new &= !is_in(MODES, &one.name) && !is_in(&["cfmakeraw"], &one.name);
+        }
         options.join_source_port();
+        options.keep_echo();
         options
     }
 
@@ -513,6 +525,43 @@ impl Given {
     pub fn family(&mut self) -> Option<Family> {
         let value = self.take(&["pf", "protocol-family"])?;
         Some(if value.ends_with('6') { Family::V6 } else { Family::V4 })
+    }
+
+    /// Is an option about IPv6?
+    pub fn has_ipv6(&self) -> bool {
+        self.0.iter().any(|one| {
+            let has_brackets = one.value.as_ref().is_some_and(|value| value.starts_with('['));
+            is_in(&["ipv6only", "ipv6-v6only"], &one.name)
+                || has_brackets
+                    && is_in(&["bind", "so-bind", "sourceport", "sp", "range"], &one.name)
+        })
+    }
+
+    /// Why an option of an address of ours of this kind is not taken, where this is known.
+    pub fn verdict(&self, refused: &One, kind: &str) -> Option<Verdict> {
+        let find = |rows: &[(&[&str], &'static str)]| {
+            rows.iter().find(|(names, _)| is_in(names, &refused.name)).map(|&(_, why)| why)
+        };
+        let may_make = MAKERS.contains(&kind);
+        let makes = may_make && (kind == MAKERS[0] || self.0.iter().any(|one| one.ours == "pty"));
+        if makes && refused.finds_terminal_new && is_in(&["sane"], &refused.name) {
+            return Some(NEW_IS_SANE);
+        }
+        let missing = || match find(MISSING).or_else(|| find(BY_GROUP))? {
+            TERMINAL if kind == MAKERS[0] => Some(NEW_TERMINAL),
+            TERMINAL if may_make => Some(PROGRAMS_TERMINAL),
+            why => Some(why),
+        };
+        find(NEEDLESS).map(Verdict::Needless).or_else(|| missing().map(Verdict::Missing))
+    }
+
+    /// socat's `raw` leaves echo as it is, and ours does not.
+    fn keep_echo(&mut self) {
+        let is_raw = |one: &One| is_in(&["raw"], &one.name);
+        let decides = |one: &One| is_in(&["rawer", "cfmakeraw", "echo"], &one.name);
+        if self.0.iter().any(is_raw) && !self.0.iter().any(decides) {
+            self.0.push(One::read("echo"));
+        }
     }
 
     /// `sourceport=` is the port of `bind=`.
@@ -558,7 +607,11 @@ impl One {
             Some(Err(ours)) => (ours.to_owned(), value),
             None => (name.clone(), value),
         };
-        Self { text: piece.to_owned(), name, ours, value }
+        let value = match is_in(&["range"], &name) {
+            true => value.map(|value| masked(&value).unwrap_or(value)),
+            false => value,
+        };
+        Self { text: piece.to_owned(), name, ours, value, finds_terminal_new: true }
     }
 }
 
@@ -570,6 +623,15 @@ impl fmt::Display for One {
             None => Ok(()),
         }
     }
+}
+
+/// `10.0.0.0:255.0.0.0` as `10.0.0.0/8`, where the mask is a row of ones before a row of zeros.
+fn masked(range: &str) -> Option<String> {
+    let (network, mask) = range.split_once(':')?;
+    let network: Ipv4Addr = network.parse().ok()?;
+    let mask = u32::from(mask.parse::<Ipv4Addr>().ok()?);
+    let ones = mask.leading_ones();
+    (mask.count_ones() == ones).then(|| format!("{network}/{ones}"))
 }
 
 /// Text as an address of ours holds it: what has a meaning there stands after a backslash.

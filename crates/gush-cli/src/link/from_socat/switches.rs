@@ -11,12 +11,25 @@ pub struct Said {
     pub addresses: Vec<String>,
     /// From the second address to the first.
     pub reversed: bool,
-    /// The version of IP where an address does not say.
-    pub family: Option<Family>,
+    pub families: Families,
     /// Messages go there.
     pub log_file: Option<String>,
     /// How long a link lasts after one side has ended is said.
     pub lingers: bool,
+}
+
+/// The version of IP where an address does not say.
+#[derive(Debug, Clone, Copy)]
+pub struct Families {
+    pub of_peers: Option<Family>,
+    pub of_listeners: Option<Family>,
+}
+
+/// Listeners of socat take IPv4 alone unless told otherwise.
+impl Default for Families {
+    fn default() -> Self {
+        Self { of_peers: None, of_listeners: Some(Family::V4) }
+    }
 }
 
 /// A switch, which is the start of a word: its value follows at once or is the next word.
@@ -43,7 +56,8 @@ enum Means {
         forward: bool,
     },
     Reversed,
-    Family(Family),
+    /// Both versions of IP without one.
+    Family(Option<Family>),
     Verbosity,
     LogFile,
     Needless(&'static str),
@@ -90,9 +104,9 @@ const SWITCHES: &[Switch] = &[
     switch("-g", Value::None, Means::Needless("options are always checked")),
     switch("-L", Value::Needed, Means::Missing("`flock -n FILE gush link ...` starts only one")),
     switch("-W", Value::Needed, Means::Missing("`flock FILE gush link ...` waits for its turn")),
-    switch("-4", Value::None, Means::Family(Family::V4)),
-    switch("-6", Value::None, Means::Family(Family::V6)),
-    switch("-0", Value::None, Means::Needless("both versions of IP are used anyway")),
+    switch("-4", Value::None, Means::Family(Some(Family::V4))),
+    switch("-6", Value::None, Means::Family(Some(Family::V6))),
+    switch("-0", Value::None, Means::Family(None)),
     switch("-S", Value::Attached, Means::Missing("signals end a link, and are not logged")),
     switch("--experimental", Value::None, Means::Needless("nothing here is")),
     switch("--statistics", Value::None, Means::Ours(&["--stats"])),
@@ -100,6 +114,9 @@ const SWITCHES: &[Switch] = &[
     switch("-h", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
     switch("-?", Value::Attached, Means::Missing("gush link --help shows addresses and options")),
 ];
+
+const SILENCE: &str = "after so long a silence socat ends both sides properly, with status 0; gush link resets them, with \
+     status 1, unless one side is UDP";
 
 /// Reads switches until the first address.
 pub fn read(words: Vec<String>, told: &mut Told) -> Said {
@@ -135,14 +152,20 @@ pub fn read(words: Vec<String>, told: &mut Told) -> Said {
             Means::Ours(ours) => said.words.extend(ours.iter().map(|&word| word.to_owned())),
             Means::OursWithTime(ours) => {
                 said.lingers |= ours == "-t";
-                said.words.extend(time(ours, &value));
+                let words = time(ours, &value);
+                if ours == "-T" && !words.is_empty() {
+                    told.note("-T", SILENCE);
+                }
+                said.words.extend(words);
             }
             Means::Copy { forward } => copies.push((forward, value)),
             Means::Reversed => {
                 said.reversed = true;
                 said.words.push("-u".to_owned());
             }
-            Means::Family(family) => said.family = Some(family),
+            Means::Family(family) => {
+                said.families = Families { of_peers: family, of_listeners: family };
+            }
             Means::Verbosity => {
                 // -dd, -d -d and -d2 say the same.
                 verbosity = match value.parse::<usize>() {
