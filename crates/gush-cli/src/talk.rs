@@ -1,9 +1,10 @@
 //! Messages to the user on standard error: `gush: cat: PATH: operation: OS error`.
 
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use gush_tree::quote;
 use rustix::io::Errno;
@@ -16,6 +17,13 @@ pub struct Talker {
     familiar: bool,
     /// Tidies up before a message without a reader ends the program; nothing where such a message is lost.
     ends_unread: Option<fn()>,
+    outlet: Option<Arc<dyn Outlet>>,
+}
+
+/// Takes messages in the place of standard error.
+pub trait Outlet: Debug + Send + Sync {
+    /// Takes `line`, which may be several, with its line feed.
+    fn say(&self, line: &[u8]);
 }
 
 impl Talker {
@@ -26,6 +34,7 @@ impl Talker {
             prefix: as_name.replace(' ', ": "),
             familiar: !as_name.starts_with("gush"),
             ends_unread: None,
+            outlet: None,
         }
     }
 
@@ -33,6 +42,11 @@ impl Talker {
     /// command that ignores the signal, in which standard output has a meaning of its own.
     pub fn ending_unread(self, tidy: fn()) -> Self {
         Self { ends_unread: Some(tidy), ..self }
+    }
+
+    /// From now on `outlet` gets the messages.
+    pub fn through(self, outlet: impl Outlet + 'static) -> Self {
+        Self { outlet: Some(Arc::new(outlet)), ..self }
     }
 
     /// Is the command called by the name of the GNU tool?
@@ -87,6 +101,9 @@ impl Talker {
     /// because nowhere is left to report it.
     pub fn print(&self, text: impl Display) {
         let text = text.to_string();
+        if let Some(outlet) = &self.outlet {
+            return outlet.say(text.as_bytes());
+        }
         let written = io::stderr().lock().write_all(text.as_bytes());
         if let (Err(error), Some(tidy)) = (written, self.ends_unread)
             && error.kind() == io::ErrorKind::BrokenPipe

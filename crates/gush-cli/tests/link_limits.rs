@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,6 +10,8 @@ use std::time::Instant;
 
 use common::link::{Killed, PATIENCE, Running, ask, client_of, echo, eventually, unread};
 use common::{denier, gush, skipped, strace};
+use rustix::pipe::fcntl_setpipe_size;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -122,6 +124,55 @@ fn a_log_that_nobody_reads_stops_no_client() {
     for _ in 0..1500 {
         assert_eq!(ask(client_of(&place), b"?"), b"?");
     }
+}
+
+#[test]
+fn records_that_nobody_reads_stop_no_client_and_no_end() {
+    for records in ["--json", "--stats", "--explain"] {
+        let to = format!("tcp:{}", echo());
+        let (mut link, stderr, place) =
+            unread(&["--log", "info", "--drain", "1", records, LISTEN, &to]);
+        fcntl_setpipe_size(&stderr, 4096).unwrap();
+        for _ in 0..100 {
+            assert_eq!(ask(client_of(&place), b"?"), b"?", "{records}");
+        }
+        ends(&mut link, records);
+    }
+}
+
+/// A pipe that is ready takes 4096 bytes at once. These lines are longer than the whole pipe.
+#[test]
+fn long_log_lines_that_nobody_reads_stop_no_client_and_no_end() {
+    let to = format!("exec:'false {}'", "x".repeat(20_000));
+    let (mut link, stderr, place) =
+        unread(&["--log", "info", "--threads", "1", "--drain", "1", LISTEN, &to]);
+    fcntl_setpipe_size(&stderr, 8192).unwrap();
+    for _ in 0..40 {
+        // The end, or a reset: the program has failed.
+        if let Err(error) = client_of(&place).read(&mut [0]) {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    }
+    ends(&mut link, "long lines");
+}
+
+#[test]
+fn progress_that_nobody_reads_keeps_no_link_running() {
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let bytes = fcntl_setpipe_size(&writer, 4096).unwrap();
+    (&writer).write_all(&vec![b'x'; bytes]).unwrap();
+    let mut command = gush();
+    command.args(["link", "--progress=always", "null:", "null:"]).stderr(writer);
+    let mut link = Killed(command.spawn().unwrap());
+    eventually("it ends", || link.0.try_wait().unwrap().is_some());
+    assert!(link.0.wait().unwrap().success());
+}
+
+/// SIGTERM ends `link`, in order.
+fn ends(link: &mut Killed, case: &str) {
+    kill_process(Pid::from_child(&link.0), Signal::TERM).unwrap();
+    eventually(&format!("SIGTERM ends it: {case}"), || link.0.try_wait().unwrap().is_some());
+    assert!(link.0.wait().unwrap().success(), "{case}");
 }
 
 #[test]

@@ -3,18 +3,17 @@
 //! Each piece that was delivered is a block: a line with its direction, the time, its length and the offsets of its
 //! first and last byte, then the bytes. `-v` shows text, `-x` hexadecimal digits, both together columns of both.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gush_link::Observe;
 use gush_net::Way;
 use jiff::Zoned;
 
-use super::unblocked::{AT_ONCE_BYTES, takes_bytes};
+use super::backlog::Backlog;
 
 /// How long a connection waits for the reader of standard error; then the link goes on without it.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -23,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const COLUMN_BYTES: usize = 16;
 
 /// Shows every connection as text, in hexadecimal, or both; none of them shows nothing.
-pub fn observe(text: bool, hexadecimal: bool) -> Option<Observe> {
+pub fn observe(text: bool, hexadecimal: bool, backlog: &Backlog) -> Option<Observe> {
     let form = match (text, hexadecimal) {
         (false, false) => return None,
         (true, false) => as_text,
         (false, true) => as_hexadecimal,
         (true, true) => as_both,
     };
-    let screen = Arc::new(Screen::default());
+    let screen = Arc::new(Screen { backlog: backlog.clone(), state: Mutex::default() });
     Some(Arc::new(move |_| {
         let screen = Arc::clone(&screen);
         // Only one direction writes each of them.
@@ -101,46 +100,33 @@ fn visible(byte: u8) -> char {
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
-/// Standard error, where a dump waits for its reader, but not for ever: the thread's other clients wait too.
-#[derive(Default)]
+/// The backlog of standard error, where a dump waits for room, but not for ever: the thread's other clients wait too.
 struct Screen {
+    backlog: Backlog,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
     /// Has the reader kept a block waiting for [`PATIENCE`]? The next ones do not wait until it reads again.
-    stalled: AtomicBool,
-    missed_bytes: AtomicU64,
+    stalled: bool,
+    missed_bytes: u64,
 }
 
 impl Screen {
     /// Shows a block of `length_bytes` bytes of data whole, unless the reader stalls.
     fn show(&self, block: &str, length_bytes: u64) {
-        let mut stderr = io::stderr().lock();
-        let missed_bytes = self.missed_bytes.load(Ordering::Relaxed);
-        if missed_bytes > 0 {
-            let told =
-                format!("\n{missed_bytes} bytes are not shown: nobody read standard error\n");
-            if !self.write(&mut stderr, &told) {
-                self.missed_bytes.fetch_add(length_bytes, Ordering::Relaxed);
-                return;
-            }
-            self.missed_bytes.store(0, Ordering::Relaxed);
-        }
-        if !self.write(&mut stderr, block) {
-            self.missed_bytes.fetch_add(length_bytes, Ordering::Relaxed);
-        }
-    }
-
-    /// Writes `text`; false if its reader took none or only a part of it in time.
-    fn write(&self, stderr: &mut (impl Write + AsFd), text: &str) -> bool {
-        for piece in text.as_bytes().chunks(AT_ONCE_BYTES) {
-            let stalled = self.stalled.load(Ordering::Relaxed);
-            let in_time = takes_bytes(stderr, if stalled { Duration::ZERO } else { PATIENCE });
-            self.stalled.store(!in_time, Ordering::Relaxed);
-            if !in_time {
-                return false;
-            }
-            // A standard error that fails can be told nowhere.
-            let _ = stderr.write_all(piece);
-        }
-        true
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let patience = if state.stalled { Duration::ZERO } else { PATIENCE };
+        let missed_bytes = state.missed_bytes;
+        let text = match missed_bytes {
+            0 => Cow::Borrowed(block),
+            _ => Cow::Owned(format!(
+                "\n{missed_bytes} bytes are not shown: nobody read standard error\n{block}"
+            )),
+        };
+        state.stalled = !self.backlog.push(text.as_bytes(), patience);
+        state.missed_bytes = if state.stalled { missed_bytes + length_bytes } else { 0 };
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Level, Subscriber};
@@ -12,14 +10,16 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::backlog::Backlog;
 use super::options::LogFormat;
-use super::unblocked::takes_bytes;
+use crate::talk::Outlet;
 
-/// Sends what is at least as important as `level` to standard error.
-pub fn start(level: LevelFilter, format: LogFormat) {
+/// Sends what is at least as important as `level` to `backlog`.
+pub fn start(level: LevelFilter, format: LogFormat, backlog: &Backlog) {
+    let backlog = backlog.clone();
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(Unblocked::default)
+        .with_writer(move || Whole { line: Vec::new(), backlog: backlog.clone() })
         .with_ansi(false);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
@@ -28,16 +28,13 @@ pub fn start(level: LevelFilter, format: LogFormat) {
     }
 }
 
-/// Standard error, which drops a line rather than wait for a reader: the clients of this thread would wait too.
-#[derive(Default)]
-struct Unblocked {
+/// One line on its way to the backlog, which gets it whole.
+struct Whole {
     line: Vec<u8>,
+    backlog: Backlog,
 }
 
-/// Lines that were dropped since the last one that was written.
-static DROPPED: AtomicU64 = AtomicU64::new(0);
-
-impl Write for Unblocked {
+impl Write for Whole {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.line.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -48,21 +45,9 @@ impl Write for Unblocked {
     }
 }
 
-impl Drop for Unblocked {
+impl Drop for Whole {
     fn drop(&mut self) {
-        let mut stderr = io::stderr().lock();
-        if !takes_bytes(&stderr, Duration::ZERO) {
-            DROPPED.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let dropped = DROPPED.swap(0, Ordering::Relaxed);
-        if dropped > 0 {
-            let told =
-                format!("gush: link: warning: {dropped} lines were dropped: nobody read them\n");
-            self.line.splice(..0, told.into_bytes());
-        }
-        // Nobody is left to be told that nobody can be told.
-        let _ = stderr.write_all(&self.line);
+        self.backlog.say(&self.line);
     }
 }
 

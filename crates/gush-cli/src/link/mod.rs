@@ -1,5 +1,6 @@
 //! `gush link`: two addresses connected.
 
+mod backlog;
 mod dump;
 mod from_socat;
 mod logging;
@@ -8,7 +9,6 @@ mod options;
 mod progress;
 mod signals;
 mod stats;
-mod unblocked;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -25,6 +25,7 @@ use gush_tree::quote;
 use crate::args;
 use crate::profile;
 use crate::talk::{Talker, errno_text, os_text};
+use backlog::Backlog;
 use options::{Format, Options};
 use progress::Display;
 
@@ -47,21 +48,31 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(words) = &options.make_cert {
         return make_cert::run(words, &talker);
     }
-    let link = match link(&options, &talker) {
+    let backlog = Backlog::default();
+    let link = match link(&options, &talker, &backlog) {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
     };
     // A client that has gone is one connection's failure.
     gush_process::ignore_sigpipe();
     let stop = Stop::new();
-    let watch = match signals::watch(&stop, link.forks()) {
+    let watch = match signals::watch(&stop, link.forks(), backlog.clone()) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
             return talker.fail(format_args!("cannot watch for signals: {why}"));
         }
     };
-    logging::start(options.log, options.log_format);
+    let _writing = match backlog.write_to(io::stderr()) {
+        Ok(writing) => writing,
+        Err(error) => {
+            let why = os_text(&error);
+            return talker
+                .fail(format_args!("cannot start the thread that writes messages: {why}"));
+        }
+    };
+    let talker = talker.through(backlog.clone());
+    logging::start(options.log, options.log_format, &backlog);
     let display = Display::start(options.progress, link.ledger(), &talker);
     let ran = link.run(&stop);
     if let Some(display) = display {
@@ -72,6 +83,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => {
             // As filters do; where SIGPIPE was ignored from the start, as `cat` does then.
+            backlog.wait_while_read();
             gush_process::die_of_sigpipe();
             talker.fail(failure)
         }
@@ -88,7 +100,7 @@ fn standard_streams(word: OsString) -> OsString {
     }
 }
 
-fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
+fn link(options: &Options, talker: &Talker, backlog: &Backlog) -> Result<Link, String> {
     let profile =
         (options.method == Choice::Auto).then(|| profile::of_user(options.no_profile)).flatten();
     let short_message_bytes = profile.as_ref().and_then(|profile| profile.small_message_bytes());
@@ -110,8 +122,8 @@ fn link(options: &Options, talker: &Talker) -> Result<Link, String> {
         tee_back: options.tee_back.as_deref().map(tee).transpose()?,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
-        observe: dump::observe(options.dump_text, options.dump_hex),
-        on_end: on_end(options, talker),
+        observe: dump::observe(options.dump_text, options.dump_hex, backlog),
+        on_end: on_end(options, talker.clone().through(backlog.clone())),
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
     let (first, second) = (address(&options.first)?, address(&options.second)?);
@@ -144,12 +156,11 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
 }
 
 /// Tells of each connection what was asked for.
-fn on_end(options: &Options, talker: &Talker) -> Option<OnEnd> {
+fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     if stats.is_none() && !explain {
         return None;
     }
-    let talker = talker.clone();
     Some(Arc::new(move |record| {
         if explain {
             talker.say(stats::explained(record));

@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use gush_link::Ledger;
@@ -17,11 +17,14 @@ use crate::talk::Talker;
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 const SAID_EVERY: Duration = Duration::from_secs(1);
 
+/// How long the end of a link waits for a terminal that takes nothing.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// Shows the sums of a link until it is finished.
 #[derive(Debug)]
 pub struct Display {
     done: Sender<()>,
-    thread: JoinHandle<()>,
+    over: Receiver<()>,
 }
 
 impl Display {
@@ -35,7 +38,9 @@ impl Display {
         }
         let talker = talker.clone();
         let (done, is_done) = channel();
+        let (is_over, over) = channel();
         let show = move || {
+            let _is_over: Sender<()> = is_over;
             let bar = on_terminal.then(bar);
             let every = if on_terminal { DRAWN_EVERY } else { SAID_EVERY };
             let mut meter = Meter::new();
@@ -51,15 +56,15 @@ impl Display {
             }
             talker.say(meter.total(&ledger));
         };
-        let thread = thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
-        Some(Self { done, thread })
+        thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
+        Some(Self { done, over })
     }
 
     /// Clears the line and says the sums.
     pub fn finish(self) {
         drop(self.done);
-        // A display that panicked has shown its last.
-        let _ = self.thread.join();
+        // Disconnected once it is over; a terminal that was stopped (Ctrl-S) keeps it drawing.
+        let _ = self.over.recv_timeout(LAST_WORDS);
     }
 }
 

@@ -8,6 +8,8 @@ use gush_link::Stop;
 use gush_process::{Termination, Then, on_each_termination};
 use tracing::info;
 
+use super::backlog::Backlog;
+
 /// How long a link that was told to end may take to reset its peers and give its account: a few milliseconds, on a machine
 /// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -23,11 +25,17 @@ pub struct Watch {
 ///
 /// # Errors
 /// `EAGAIN` when no thread can be started.
-pub fn watch(stop: &Stop, forks: bool) -> Result<Watch, gush::Errno> {
+pub fn watch(stop: &Stop, forks: bool, backlog: Backlog) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
-    on_each_termination(move |signal| respond(signal, &stop, forks, &is_ended))?;
+    on_each_termination(move |signal| {
+        let then = respond(signal, &stop, forks, &is_ended);
+        if then == Then::Die {
+            backlog.wait_a_second();
+        }
+        then
+    })?;
     Ok(watch)
 }
 

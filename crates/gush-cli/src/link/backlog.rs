@@ -1,0 +1,257 @@
+//! Text on its way to standard error. A thread of its own writes it, so that no thread with clients waits for a reader.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::talk::Outlet;
+
+/// Text beyond this is dropped, unless nothing else waits.
+const CAPACITY_BYTES: usize = 1 << 20;
+
+/// The largest write: PIPE_BUF (pipe(7)). Other programs write nothing into the middle, and a slow reader is seen to read.
+const PIECE_BYTES: usize = 4096;
+
+/// How long the end of the program waits for a reader that takes nothing.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Texts in the order in which they were said. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Backlog(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    texts: VecDeque<Vec<u8>>,
+    /// Of `texts`, and of the text that is being written.
+    waiting_bytes: usize,
+    /// All that was ever written or given up.
+    done_bytes: u64,
+    /// Texts dropped since the last one that found room.
+    dropped: u64,
+}
+
+/// Waits at its end, whichever way the program leaves, for the texts of a [`Backlog`] to be written.
+#[derive(Debug)]
+pub struct Writing(Backlog);
+
+impl Backlog {
+    /// Starts the thread that writes to `target`.
+    ///
+    /// # Errors
+    /// `EAGAIN` when no thread can be started.
+    pub fn write_to(&self, target: impl AsFd + Send + 'static) -> io::Result<Writing> {
+        let backlog = self.clone();
+        let write = move || backlog.write_for_ever(&target);
+        thread::Builder::new().name("gush-stderr".into()).spawn(write)?;
+        Ok(Writing(self.clone()))
+    }
+
+    /// Takes the whole `text`, as soon as there is room. False where there is none, and the reader takes nothing for
+    /// `patience`.
+    pub fn push(&self, text: &[u8], patience: Duration) -> bool {
+        let mut state = self.state();
+        while !state.has_room(text.len()) {
+            let done_bytes = state.done_bytes;
+            let is_stuck =
+                |state: &mut State| !state.has_room(text.len()) && state.done_bytes == done_bytes;
+            let waited = self.0.changed.wait_timeout_while(state, patience, is_stuck);
+            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                return false;
+            }
+            state = next;
+        }
+        state.tell_dropped();
+        state.push(text.to_vec());
+        self.0.changed.notify_all();
+        true
+    }
+
+    /// Waits for all to be written, as long as a reader takes something.
+    pub fn wait_while_read(&self) {
+        let mut state = self.last_state();
+        while state.waiting_bytes > 0 {
+            let done_bytes = state.done_bytes;
+            let is_stuck =
+                |state: &mut State| state.waiting_bytes > 0 && state.done_bytes == done_bytes;
+            let waited = self.0.changed.wait_timeout_while(state, LAST_WORDS, is_stuck);
+            let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timeout.timed_out() {
+                return;
+            }
+            state = next;
+        }
+    }
+
+    /// Waits for all to be written, for a second at most.
+    pub fn wait_a_second(&self) {
+        let state = self.last_state();
+        let is_waiting = |state: &mut State| state.waiting_bytes > 0;
+        // Time out or not: it is over.
+        drop(self.0.changed.wait_timeout_while(state, LAST_WORDS, is_waiting));
+    }
+
+    fn last_state(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        state.tell_dropped();
+        self.0.changed.notify_all();
+        state
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_for_ever(&self, target: &impl AsFd) {
+        loop {
+            let text = self.next();
+            for piece in text.chunks(PIECE_BYTES) {
+                // A standard error that fails can be told nowhere.
+                let _ = write_whole(target, piece);
+                let mut state = self.state();
+                state.waiting_bytes -= piece.len();
+                state.done_bytes += piece.len() as u64;
+                self.0.changed.notify_all();
+            }
+        }
+    }
+
+    fn next(&self) -> Vec<u8> {
+        let mut state = self.state();
+        loop {
+            if let Some(text) = state.texts.pop_front() {
+                return text;
+            }
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl State {
+    fn has_room(&self, bytes: usize) -> bool {
+        self.waiting_bytes == 0 || self.waiting_bytes + bytes <= CAPACITY_BYTES
+    }
+
+    fn push(&mut self, text: Vec<u8>) {
+        self.waiting_bytes += text.len();
+        self.texts.push_back(text);
+    }
+
+    fn tell_dropped(&mut self) {
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let told =
+                format!("gush: link: warning: {dropped} lines were dropped: nobody read them\n");
+            self.push(told.into_bytes());
+        }
+    }
+}
+
+impl Outlet for Backlog {
+    /// A line that finds no room is dropped and counted.
+    fn say(&self, line: &[u8]) {
+        if !self.push(line, Duration::ZERO) {
+            self.state().dropped += 1;
+        }
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        self.0.wait_while_read();
+    }
+}
+
+/// Writes all `bytes`, also to a target that others made non-blocking.
+fn write_whole(target: &impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(target, bytes) {
+            Ok(written) => bytes = &bytes[written..],
+            Err(Errno::AGAIN) => match poll(&mut [PollFd::new(target, PollFlags::OUT)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            },
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read};
+
+    use super::*;
+
+    #[test]
+    fn lines_that_are_read_come_whole_and_in_order() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let backlog = Backlog::default();
+        let _writing = backlog.write_to(writer).expect("a thread");
+        let read = thread::spawn(move || {
+            let lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
+            lines.take(3000).collect::<Vec<_>>()
+        });
+        let line = |at: usize| format!("{at} {}", "x".repeat(at % 9000));
+        for at in 0..3000 {
+            assert!(backlog.push(format!("{}\n", line(at)).as_bytes(), Duration::MAX));
+        }
+        for (at, read) in read.join().expect("no panic").into_iter().enumerate() {
+            assert!(read == line(at), "line {at}: {read}");
+        }
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_dropped_and_counted_in_their_place() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let backlog = Backlog::default();
+        let long = "x".repeat(10_000);
+        for at in 0..200 {
+            backlog.say(format!("{at} {long}\n").as_bytes());
+        }
+        let _writing = backlog.write_to(writer).expect("a thread");
+        let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
+        let dropped = backlog.state().dropped;
+        assert!((1..=99).contains(&dropped), "{dropped} of 200");
+        let mut read = 0;
+        while read < 50 {
+            assert_eq!(lines.next(), Some(format!("{read} {long}")));
+            read += 1;
+        }
+        assert!(backlog.push(b"last\n", Duration::MAX));
+        while read < 200 - dropped {
+            assert_eq!(lines.next(), Some(format!("{read} {long}")));
+            read += 1;
+        }
+        let told = format!("gush: link: warning: {dropped} lines were dropped: nobody read them");
+        assert_eq!(lines.next(), Some(told));
+        assert_eq!(lines.next().as_deref(), Some("last"));
+    }
+
+    #[test]
+    fn a_text_larger_than_the_room_has_the_room_for_itself() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        let backlog = Backlog::default();
+        let large = vec![b'x'; 2 * CAPACITY_BYTES];
+        assert!(backlog.push(&large, Duration::ZERO));
+        assert!(!backlog.push(b"x", Duration::ZERO));
+        let _writing = backlog.write_to(writer).expect("a thread");
+        let mut both = vec![0; 2 * large.len()];
+        let pushed = thread::spawn(move || backlog.push(&large, Duration::MAX));
+        { reader }.read_exact(&mut both).expect("both texts");
+        assert!(pushed.join().expect("no panic"));
+    }
+}
