@@ -331,6 +331,38 @@ fn a_program_killed_by_a_signal_has_failed() {
     assert!(said.contains("SIGKILL"), "{said}");
 }
 
+/// head(1) reads one line and exits; yes(1) never stops.
+#[test]
+fn a_program_whose_reader_has_exited_fails_only_if_sigpipe_kills_it() {
+    let ignores = "exec:sh -c \"trap '' PIPE; yes 2>/dev/null; exit 0\"";
+    for (writer, expected, ended) in [("exec:yes", 1, "program-failed"), (ignores, 0, "closed")] {
+        let (status, said) = code(&["--json", "-u", writer, "exec:head -1"], b"");
+        assert_eq!(status, Some(expected), "{writer}: {said}");
+        assert!(said.contains(&format!("\"ended\":\"{ended}\"")), "{writer}: {said}");
+    }
+}
+
+/// The clients are one that sends something else, one that ends its data, and one that sends half a header and waits.
+#[test]
+fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened() {
+    for (sent, ends) in [("GET / HTTP/1.1\r\n\r\n", false), ("", true), ("PROXY TCP4", false)] {
+        let (backend, address) = listener();
+        let link =
+            Running::start(&["--json", "-T", "1", "--proxy-protocol", "accept", ONCE, &address]);
+        let mut client = link.client();
+        client.write_all(sent.as_bytes()).unwrap();
+        if ends {
+            client.shutdown(Shutdown::Write).unwrap();
+        }
+        assert_eq!(seen(&mut client), Seen::Reset(0), "{sent:?}");
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(1), "{sent:?}: {said}");
+        assert!(said.contains("\"ended\":\"proxy-header\""), "{sent:?}: {said}");
+        backend.set_nonblocking(true).unwrap();
+        assert_eq!(backend.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{sent:?}");
+    }
+}
+
 #[test]
 fn the_end_of_a_program_that_fails_is_no_end_for_its_client() {
     for (program, expected) in [

@@ -33,7 +33,7 @@ pub fn is_closed(text: &str) -> bool {
     scan(text, |_, _, _| {}).iter().all(|&closer| closer != '"' && closer != '\'')
 }
 
-/// Each `$NAME`, `${NAME}`, `$(COMMAND)` and command between backquotes that a shell would replace in a command line:
+/// Each different `$NAME`, `${NAME}`, `$(COMMAND)` and command between backquotes that a shell would replace in a command line:
 /// none within single quotes or behind a backslash.
 pub fn expansions(line: &str) -> Vec<&str> {
     let (mut found, mut is_double, mut skip_to) = (Vec::new(), false, 0);
@@ -70,7 +70,9 @@ pub fn expansions(line: &str) -> Vec<&str> {
             }
             _ => continue,
         };
-        found.push(&line[at..end]);
+        if !found.contains(&&line[at..end]) {
+            found.push(&line[at..end]);
+        }
         skip_to = end;
     }
     found
@@ -143,7 +145,7 @@ mod tests {
         assert_eq!(plain(r#"'a"b'"c\"d"\,\n[e]"#), "a\"bc\"d,\n[e]");
         assert_eq!(plain(r#"["a,  'b'"]"#), "[a,  b]");
         assert_eq!(
-            expansions(r#"`tty` "$A'$B'" '$C' \$D ${E}x $(f) $1 é$_g '`h`' $"#),
+            expansions(r#"`tty` "$A'$B'" '$C' \$D ${E}x $(f) $1 $A é$_g '`h`' $"#),
             ["`tty`", "$A", "$B", "${E}", "$(f)", "$_g"]
         );
         assert!(is_closed("a[b 'c'") && !is_closed("\"it's\"") && !is_closed("\"a[b\""));
