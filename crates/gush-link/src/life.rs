@@ -17,19 +17,17 @@ use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::ends;
 use crate::open::{End, Keeper, OpenError, os_words};
-use crate::programs;
+use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
 use crate::session::{Names, Shared};
 use crate::shape::shaped;
 use crate::watch::watch;
 
-/// How long what is being opened may still take once the link drains.
-const LAST_OPENS: Duration = Duration::from_secs(1);
 /// How long what was delivered before a failure may take to arrive before its socket is reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the answers to the last datagram are waited for, where no linger limit says: datagrams pass on no end.
@@ -127,7 +125,7 @@ impl<'a> Life<'a> {
     }
 
     /// Does the work of one phase, unless the link ends first. Before anything is relayed, a client that hangs up ends
-    /// its connection, and a link that drains waits only a moment longer.
+    /// its connection.
     fn phase<'p, T: Send + 'p>(
         &'p self,
         phase: Phase,
@@ -136,7 +134,7 @@ impl<'a> Life<'a> {
     ) -> impl Future<Output = Result<T, Left>> + Send + 'p {
         let work = Box::pin(work);
         let given_up: Pin<Box<dyn Future<Output = Left> + Send + 'p>> = match phase < Phase::Relay {
-            true => Box::pin(self.given_up(client)),
+            true => Box::pin(async move { Left::HungUp(hung_up(client).await) }),
             false => Box::pin(pending()),
         };
         async move {
@@ -150,16 +148,18 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Over once a connection that is not relayed yet is not worth going on with.
-    async fn given_up(&self, client: Option<BorrowedFd<'_>>) -> Left {
-        let drained = async {
-            self.shared.stop.draining().await;
-            sleep(LAST_OPENS).await;
-        };
-        tokio::select! {
-            biased;
-            () = drained => Left::Interrupted,
-            error = hung_up(client) => Left::HungUp(error),
+    /// Over once a link that drains has datagrams which have rested for [`LAST_DATAGRAM`]: they say no end by themselves.
+    async fn has_rested(&self) {
+        self.shared.stop.draining().await;
+        let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
+        let mut before = moved();
+        loop {
+            sleep(LAST_DATAGRAM).await;
+            let now = moved();
+            if now == before && Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0) {
+                return;
+            }
+            before = now;
         }
     }
 
@@ -287,17 +287,29 @@ impl<'a> Life<'a> {
             options = options.linger(LAST_DATAGRAM);
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
-        let relayed = self
-            .phase(Phase::Relay, None, programs::relayed(&mut first, &mut second, &options))
-            .await;
+        let work = async {
+            let rested = async {
+                match datagrams {
+                    true => self.has_rested().await,
+                    false => pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                relayed = programs::relayed(&mut first, &mut second, &options) => Some(relayed),
+                () = rested => None,
+            }
+        };
+        let relayed = self.phase(Phase::Relay, None, work).await;
         let passed = match &relayed {
-            Err(_) => None,
-            Ok(Ok(totals)) => Some((totals.forward, totals.back)),
-            Ok(Err(error)) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
+            Err(_) | Ok(None) => None,
+            Ok(Some(Ok(totals))) => Some((totals.forward, totals.back)),
+            Ok(Some(Err(error))) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
         };
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
-            Ok(Ok(totals)) => match self.cut_short(&totals, datagrams) {
+            Ok(None) => Ok(Course::of(Ending::Idle)),
+            Ok(Some(Ok(totals))) => match self.cut_short(&totals, datagrams) {
                 None => {
                     let seen_off = self.linger(&mut first, &mut second, ways, totals.ended).await;
                     if seen_off.is_ok() {
@@ -307,18 +319,15 @@ impl<'a> Life<'a> {
                 }
                 Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
             },
-            Ok(Err(error)) => Err(self.failed(&error, &mut first, &mut second).await),
+            Ok(Some(Err(error))) => Err(self.failed(&error, &mut first, &mut second).await),
         };
         let course = match gone {
             Err(course) => aborted(course, [first, second]),
-            Ok(Ending::Closed) => match self.programs(first, second).await {
-                Ok(()) => Course::of(Ending::Closed),
-                Err(course) => course,
-            },
-            Ok(ending) => {
+            Ok(Course { ending: Ending::Closed, .. }) => self.programs(first, second).await,
+            Ok(course) => {
                 // Closing a terminal hangs its program up, and throws away what the program has not read yet.
                 (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
-                Course::of(ending)
+                course
             }
         };
         Course { passed, ..course }
@@ -333,8 +342,8 @@ impl<'a> Life<'a> {
             None => None,
         };
         let program = match concerned {
-            Some((keeper, name)) => programs::failure_of(keeper, name, Some(LAST_WORDS)).await,
-            None => None,
+            Some((keeper, name)) => programs::finish_of(keeper, name, Some(LAST_WORDS)).await,
+            None => Finish::Well,
         };
         // Programs are told first: their input has no proper end.
         (first.keeper, second.keeper) = (Keeper::default(), Keeper::default());
@@ -344,8 +353,8 @@ impl<'a> Life<'a> {
         // It is over either way.
         let _ = self.phase(Phase::Linger, None, arrived).await;
         match program {
-            Some(failure) => Course::failed(Ending::ProgramFailed, failure),
-            None => {
+            Finish::Failed(failure) => Course::failed(Ending::ProgramFailed, failure),
+            Finish::Well | Finish::Late(_) => {
                 let failure = self.shared.relay_failure(error, self.names);
                 Course::failed(Ending::RelayFailed, failure)
             }
@@ -380,14 +389,15 @@ impl<'a> Life<'a> {
         Some(Failure::new(why, None))
     }
 
-    /// Waits until all that was sent has arrived, at both ends at once.
+    /// Waits until all that was sent has arrived, at both ends at once. Bytes that are not acknowledged in time are no reason
+    /// to reset their connection: the kernel goes on sending them.
     async fn linger(
         &self,
         first: &mut End,
         second: &mut End,
         ways: Ways,
         ended: Ended,
-    ) -> Result<Ending, Course> {
+    ) -> Result<Course, Course> {
         let patience = match ended {
             Ended::Closed => Patience::of(self.shared.settings.linger),
             // That time has passed.
@@ -399,15 +409,16 @@ impl<'a> Life<'a> {
         let (a, b) = seen_off.map_err(|left| self.left(left))?;
         let (a_name, b_name) = self.names();
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
-            seen_off.map_err(|unsent| {
-                Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name))
-            })?;
+            if let Err(unsent) = seen_off {
+                let course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));
+                return if matches!(unsent, Unsent::Late(_)) { Ok(course) } else { Err(course) };
+            }
         }
-        Ok(ended.into())
+        Ok(Course::of(ended.into()))
     }
 
     /// Waits until the programs of both ends have done their work: their exit statuses count.
-    async fn programs(&self, first: Box<End>, second: Box<End>) -> Result<(), Course> {
+    async fn programs(&self, first: Box<End>, second: Box<End>) -> Course {
         let (a_name, b_name) = self.names();
         let limit = self.shared.settings.linger.or(self.shared.settings.idle);
         // The other conduits are closed here: a program sees the end of its input. Closing the master of a terminal is a
@@ -416,16 +427,25 @@ impl<'a> Life<'a> {
             let End { conduit, keeper, .. } = end;
             (Some(conduit).filter(Conduit::is_terminal_master), keeper, name)
         });
-        // In one direction nobody ever reads what such a program writes.
-        let heed = (!self.shared.settings.one_way).then_some(LAST_WORDS);
-        for (terminal, mut keeper, name) in ends {
-            let failed = programs::failure_beside(terminal, heed, &mut keeper, name, limit);
-            let failed = self.phase(Phase::Program, None, failed).await;
-            if let Some(failure) = failed.map_err(|left| self.left(left))? {
-                return Err(Course::failed(Ending::ProgramFailed, failure));
+        // In one direction nobody ever reads what the program of the second end writes.
+        let heeds = [Some(LAST_WORDS), (!self.shared.settings.one_way).then_some(LAST_WORDS)];
+        for ((terminal, mut keeper, name), heed) in ends.into_iter().zip(heeds) {
+            let finish = programs::finish_beside(terminal, heed, &mut keeper, name, limit);
+            match self.phase(Phase::Program, None, finish).await {
+                Err(left) => return self.left(left),
+                Ok(Finish::Well) => {}
+                Ok(Finish::Failed(failure)) => {
+                    return Course::failed(Ending::ProgramFailed, failure);
+                }
+                // The linger limit ends what goes on in peace, the idle limit with an error.
+                Ok(Finish::Late(failure)) if self.shared.settings.linger.is_some() => {
+                    warn!(id = self.id, "{failure}");
+                    return Course::of(Ending::Lingered);
+                }
+                Ok(Finish::Late(failure)) => return Course::failed(Ending::Idle, failure),
             }
         }
-        Ok(())
+        Course::of(Ending::Closed)
     }
 }
 

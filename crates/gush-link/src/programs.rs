@@ -1,5 +1,6 @@
 //! Programs as ends of a relay: when one has exited nothing goes to it any more, and its exit status counts.
 
+use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::process::ExitStatus;
@@ -17,50 +18,64 @@ use crate::record::Failure;
 /// How long a program that has closed its output may take to exit before the end is passed on without its status.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 
-/// What is wrong with the program of an end, if there is one: its exit status. A program that outlives the limit is
-/// ended with the link, as the limit says.
-pub(crate) async fn failure_of(
-    keeper: &mut Keeper,
-    name: &str,
-    limit: Option<Duration>,
-) -> Option<Failure> {
-    keeper.process()?;
+/// How the work of an end's program ended.
+pub(crate) enum Finish {
+    /// There is no program, or it did well, or is not judged.
+    Well,
+    /// By an exit status other than 0, or a signal.
+    Failed(Failure),
+    /// It was still at work at the limit.
+    Late(Failure),
+}
+
+/// Waits until the program of an end has exited, if there is one: its exit status counts.
+pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Duration>) -> Finish {
+    if keeper.process().is_none() {
+        return Finish::Well;
+    }
     let finished = match limit {
         None => keeper.finished().await,
-        Some(limit) => timeout(limit, keeper.finished()).await.ok()?,
+        Some(limit) => match timeout(limit, keeper.finished()).await {
+            Ok(finished) => finished,
+            Err(_) => {
+                let why =
+                    format!("{name}: the program was still at work after {limit:?}, and was ended");
+                return Finish::Late(Failure::new(why, None));
+            }
+        },
     };
     let why = match finished {
         Ok(Some(status)) if !status.success() => format!("the program ended: {status}"),
-        Ok(_) => return None,
+        Ok(_) => return Finish::Well,
         Err(error) => format!("the program cannot be waited for: {error}"),
     };
-    Some(Failure::new(format!("{name}: {why}"), None))
+    Finish::Failed(Failure::new(format!("{name}: {why}"), None))
 }
 
-/// As [`failure_of`], while what the program writes to its terminal is dropped. One that goes on writing for longer than
+/// As [`finish_of`], while what the program writes to its terminal is dropped. One that goes on writing for longer than
 /// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE. One that is told of no end (`shut-none`) is ended
 /// once it has read all, and is not judged.
-pub(crate) async fn failure_beside(
+pub(crate) async fn finish_beside(
     terminal: Option<Conduit>,
     heed: Option<Duration>,
     keeper: &mut Keeper,
     name: &str,
     limit: Option<Duration>,
-) -> Option<Failure> {
+) -> Finish {
     let hung_up = async {
         if let Some(mut terminal) = terminal {
             terminal.drop_rest(heed).await;
         }
+        pending().await
     };
     let has_read = keeper.has_read(EXIT_WAIT);
-    let mut failure = pin!(failure_of(keeper, name, limit));
+    let finish = pin!(finish_of(keeper, name, limit));
     tokio::select! {
         biased;
-        failure = &mut failure => return failure,
-        () = has_read => return None,
-        () = hung_up => {}
+        finish = finish => finish,
+        () = has_read => Finish::Well,
+        finish = hung_up => finish,
     }
-    failure.await
 }
 
 /// Relays until the end. Nothing goes to a program any more once it has exited; the end of what it has written is a proper

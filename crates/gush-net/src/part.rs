@@ -3,13 +3,14 @@
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gush::unacknowledged_bytes;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, sockopt};
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::conduit::Conduit;
@@ -114,14 +115,19 @@ impl Conduit {
         }
     }
 
-    /// Reads and drops what still comes to the descriptor that is written: the output of a program whose terminal has to
+    /// Reads and drops what still comes to the descriptor that is written, or to one that is only read: the output of a program whose terminal has to
     /// stay open for as long as the program runs. Over when something comes after `limit`. The end of the output is no
     /// reason to hang up: a program may close its terminal, or open it again, some time before it exits.
     pub async fn drop_rest(&mut self, limit: Option<Duration>) {
         let (began, mut buffer) = (Instant::now(), vec![0; DROPPED_BYTES]);
         loop {
             let mut room = ReadBuf::new(&mut buffer);
-            let came = poll_fn(|cx| self.poll_read_back(cx, &mut room)).await;
+            let came = poll_fn(|cx| match self.writes() {
+                true => self.poll_read_back(cx, &mut room),
+                // The data went the other way, and nobody wants more of it.
+                false => Pin::new(&mut *self).poll_read(cx, &mut room),
+            })
+            .await;
             let has_come = came.is_ok() && !room.filled().is_empty();
             if has_come && limit.is_some_and(|limit| began.elapsed() >= limit) {
                 return;

@@ -326,8 +326,12 @@ pub const ENDINGS: [Ending; 21] = [
             };
             match pair.is_two_way() {
                 true => Outcome { ended: "lingered", ..over },
-                // In one direction no answer is waited for.
-                false => Outcome { ender_is_told: Told::Untold, ..over },
+                // In one direction no answer is waited for, but a program's work is.
+                false => {
+                    let works = pair.ender.is_program || pair.other.is_program;
+                    let ended = if works { "lingered" } else { over.ended };
+                    Outcome { ender_is_told: Told::Untold, ended, ..over }
+                }
             }
         },
         ..ORDINARY

@@ -85,6 +85,11 @@ trait Shape: Send + Sync + Unpin + 'static {
         false
     }
 
+    /// Is an end of the conduit's data overlooked? Then a read may not meet the conduit's error.
+    fn overlooks_end(&self) -> bool {
+        false
+    }
+
     /// Is the end of the data passed on? Who is not told of one may read on until the conduit is closed.
     fn passes_end(&self) -> bool {
         true
@@ -149,7 +154,8 @@ impl<S: Shape> Layer for Around<S> {
     }
 
     fn is_endless(&self) -> bool {
-        !self.shape.makes_end() && self.conduit.is_endless()
+        let endless = self.shape.overlooks_end() || self.conduit.is_endless();
+        endless && !self.shape.makes_end()
     }
 
     fn is_terminal_master(&self) -> bool {

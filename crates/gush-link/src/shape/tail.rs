@@ -22,6 +22,10 @@ pub(super) struct Tail {
 }
 
 impl Shape for Tail {
+    fn overlooks_end(&self) -> bool {
+        true
+    }
+
     fn poll_read(
         &mut self,
         mut conduit: Pin<&mut Conduit>,
