@@ -98,6 +98,10 @@ fn a_mirror_that_would_destroy_is_refused() {
         (&["--delete", "a/kept", "a/b"], "concern trees"),
         (&["-rb", "--delete", "c", "a"], "excludes --backup"),
         (&["-rl", "--delete", "c", "a"], "excludes -l"),
+        (&["-ri", "--delete", "c", "a"], "excludes -i"),
+        (&["-rn", "--delete", "c", "a"], "excludes -n"),
+        (&["-r", "--update=none-fail", "--delete", "c", "a"], "excludes -n"),
+        (&["-r", "--keep-directory-symlink", "--delete", "c", "a"], "excludes --keep-directory"),
         (&["-r", "--parents", "--delete", "c", "a"], "excludes --parents"),
     ] {
         let said = fails(dir.path(), options);

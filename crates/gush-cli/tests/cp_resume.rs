@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::cp::{cp, fails, names, stderr, stdout, succeeds};
 use common::gush;
@@ -206,6 +207,8 @@ fn the_journal_of_another_copy_is_refused() {
     for (options, why) in [
         (&["-au"][..], "-u and -n"),
         (&["-an"], "-u and -n"),
+        (&["-a", "--checksum"], "--checksum"),
+        (&["-a", "--update=changed"], "--checksum"),
         (&["-ab"], "--backup"),
         (&["-al"], "-l and -s"),
         (&["-a", "--dry-run"], "--dry-run"),
@@ -216,4 +219,51 @@ fn the_journal_of_another_copy_is_refused() {
     }
     let output = cp(dir.path(), &["-a", "--resume", "a/.", "e/."]);
     assert!(!output.status.success(), "{}", stderr(&output));
+}
+
+/// Nothing good is removed for a source that cannot be read, however often the copy is tried.
+#[test]
+fn an_old_target_stays_while_its_source_cannot_be_read() {
+    if let Err(why) = common::nobody() {
+        return common::skipped(&why);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [("a/1", "new"), ("a/2", "new"), ("d/1", "old"), ("d/2", "old")] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    fs::set_permissions(dir.path().join("a/2"), fs::Permissions::from_mode(0o0)).unwrap();
+    for path in ["", "a", "d"] {
+        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let program = common::copied_gush(dir.path());
+    for attempt in 0..3 {
+        let mut command = Command::new(&program);
+        command.args(["cp", "-rT", "--resume", "a", "d"]).current_dir(dir.path());
+        let output = command.uid(65_534).gid(65_534).output().unwrap();
+        let said = stderr(&output);
+        assert!(said.contains("a/2: cannot open for reading"), "{attempt}: {said}");
+        assert_eq!(fs::read(dir.path().join("d/2")).unwrap(), b"old", "{attempt}");
+    }
+}
+
+/// The journal knows a target by more than its size and its time.
+#[test]
+fn a_target_that_looks_as_before_and_is_another_is_copied_again() {
+    let dir = tree(60);
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    let options = ["-aT", "--resume", "a", "d"];
+    fails(dir.path(), &options);
+    fs::remove_dir_all(dir.path().join("d/4/1/f4")).unwrap();
+    let of_other_bytes = dir.path().join("d/1/1/f1");
+    let about = fs::metadata(&of_other_bytes).unwrap();
+    fs::write(&of_other_bytes, vec![b'X'; about.len() as usize]).unwrap();
+    let file = fs::File::options().write(true).open(&of_other_bytes).unwrap();
+    file.set_modified(about.modified().unwrap()).unwrap();
+    let of_other_mode = dir.path().join("d/2/2/f2");
+    fs::set_permissions(&of_other_mode, fs::Permissions::from_mode(0o0)).unwrap();
+    succeeds(dir.path(), &options);
+    assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
 }

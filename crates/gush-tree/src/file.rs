@@ -284,6 +284,14 @@ impl Common<'_> {
         {
             return self.keep_newer(&job, &there, dir);
         }
+        // A copy that goes on removes what stands in its way, of which the earlier one may have made a part; nothing good
+        // is removed for a source that cannot be read.
+        if self.journal.is_some_and(Journal::goes_on)
+            && !is_new
+            && kind(&source_stat) == FileType::RegularFile
+        {
+            drop(open::source(&job)?);
+        }
         let room = match look.make_room(is_new, events)? {
             Fate::Copied(room) => room,
             Fate::Skipped => return Ok(Done::new(Action::Skipped)),

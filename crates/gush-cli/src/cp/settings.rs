@@ -154,6 +154,10 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     let keeps = matches!(options.update, Update::None | Update::NoneFail | Update::Older);
     let excluded_by_resume = [
         ("-u and -n, which would keep a file that was half copied", keeps),
+        (
+            "--checksum and --update=changed, which would keep a file without all its attributes",
+            matches!(options.update, Update::Changed | Update::Different),
+        ),
         ("-i", options.ask),
         ("--backup", options.backup.is_some()),
         ("-l and -s", options.make != Make::Copy),
@@ -169,6 +173,12 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     let excluded = [
         ("--backup: what is removed has no backup", options.backup.is_some()),
         ("--parents", words.has("parents")),
+        ("-i", options.ask),
+        ("-n", matches!(options.update, Update::None | Update::NoneFail)),
+        (
+            "--keep-directory-symlink: two directories could become one, and remove each other's files",
+            options.keep_directory_symlink,
+        ),
         ("-l and -s", options.make != Make::Copy),
         ("--attributes-only", !options.data),
     ];

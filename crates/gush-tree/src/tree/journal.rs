@@ -18,7 +18,7 @@ use rustix::process;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::options::Options;
-use crate::place::{Place, kind};
+use crate::place::{Place, kind, same_file};
 
 /// The beginning and the end of the journal's name, with the target's name between.
 const NAME: (&str, &str) = (".", ".gush-journal");
@@ -80,7 +80,14 @@ pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
 pub(crate) fn done(entry: Fingerprint, source: &Stat, target: &Stat) -> Fingerprint {
     let (entry, source_now) = (entry.to_le_bytes(), state(source));
     let changed = numbers(&[source.st_ctime as u64, source.st_ctime_nsec]);
-    fingerprint(&[&entry, &source_now, &changed, &state(target)])
+    let of_whom = numbers(&[target.st_mode.into(), target.st_uid.into(), target.st_gid.into()]);
+    // A further name of the target changes its ctime, and is made by this copy itself.
+    let changed_there = match source.st_nlink {
+        1 => numbers(&[target.st_ctime as u64, target.st_ctime_nsec]),
+        _ => Vec::new(),
+    };
+    let there = [state(target), of_whom, changed_there].concat();
+    fingerprint(&[&entry, &source_now, &changed, &there])
 }
 
 /// Device, inode, kind, size and modification time.
@@ -150,6 +157,11 @@ impl Journal {
             let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat"))?;
             retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
                 .map_err(os("cannot lock"))?;
+            // Whoever held the lock may have ended its copy and removed the journal meanwhile.
+            let named = place.stat(false).map_err(os("cannot stat"))?;
+            if !same_file(&named, &stat) {
+                return Err(os("cannot lock")(Errno::WOULDBLOCK));
+            }
             Ok((File::from(fd), stat))
         })();
         let (file, stat) = match opened {
