@@ -288,6 +288,48 @@ fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused()
     }
 }
 
+/// `EAGAIN` of a call on both sides says nothing about a file, which always has its bytes.
+#[test]
+fn after_an_again_only_sides_that_can_have_answered_are_asked() {
+    let stance = |kind| Stance::known(kind, true);
+    let (file, stream) = (stance(Kind::File), stance(Kind::Stream));
+    let terms = Terms { choice: Choice::Only(MethodName::Sendfile), ..Terms::default() };
+    let mut flow = Flow::between(file, stream, &terms).expect("a way");
+    let mut shelf = shelf();
+    let op = due(&mut flow, &mut shelf);
+    flow.learn(op, Err(Errno::AGAIN), &mut ());
+    assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Target));
+
+    let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
+    let mut flow = Flow::between(stance(Kind::Pipe), file, &terms).expect("a way");
+    while let op @ Op::Ready(_) = due(&mut flow, &mut shelf) {
+        flow.learn(op, Ok(0), &mut ());
+    }
+    let op = due(&mut flow, &mut shelf);
+    assert!(matches!(op, Op::Direct(_)), "{op:?}");
+    flow.learn(op, Err(Errno::AGAIN), &mut ());
+    assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Source));
+}
+
+/// The source has bytes for a target that nobody reads: the refused call is told, by its own name.
+#[test]
+fn a_deserted_target_is_told_by_the_call_that_found_it() {
+    let stance = |kind| Stance::known(kind, true);
+    for (method, target, call) in [
+        (MethodName::Sendfile, Kind::Stream, Call::Sendfile),
+        (MethodName::Splice, Kind::Pipe, Call::Splice),
+    ] {
+        let terms = Terms { choice: Choice::Only(method), ..Terms::default() };
+        let (mut flow, mut shelf) =
+            (Flow::between(stance(Kind::File), stance(target), &terms).expect("a way"), shelf());
+        let op = due(&mut flow, &mut shelf);
+        flow.learn(op, Err(Errno::PIPE), &mut ());
+        assert_eq!(due(&mut flow, &mut shelf), Op::AskEnd, "{method}");
+        flow.learn(Op::AskEnd, Ok(1), &mut ());
+        assert_eq!(failed(&mut flow, &mut shelf), (call, Side::Target, Errno::PIPE));
+    }
+}
+
 /// By reference nobody sees zeros.
 #[test]
 fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {

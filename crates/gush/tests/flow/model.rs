@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem::ManuallyDrop;
 
 use gush::flow::{Buf, End, Failure, Flow, Lender, Next, Op, Shelf, Stance, Terms};
 use gush::pipe::{PipeLoan, Pool};
@@ -334,7 +335,9 @@ fn side_of_again(op: Op, source: &Stance) -> Option<Side> {
 thread_local! {
     static POOL: Pool = Pool::new(16 << 20, 16);
     /// The buffers that came back from earlier scripts: millions of scripts map memory once.
-    static SHELF: RefCell<Shelf> = RefCell::new(Shelf::new(POOL.with(Pool::clone)));
+    /// Never dropped: the seam of the feature `faults` has a thread's own data, which are gone by then.
+    static SHELF: RefCell<ManuallyDrop<Shelf>> =
+        RefCell::new(ManuallyDrop::new(Shelf::new(POOL.with(Pool::clone))));
 }
 
 /// Plays a script to its end, or to the flow's; answers how many answers it took.
@@ -346,7 +349,8 @@ pub fn play(
     script: &mut Script,
 ) -> usize {
     let pool = POOL.with(Pool::clone);
-    let shelf = SHELF.with(|shelf| shelf.replace(Shelf::new(pool.clone())));
+    let empty = || ManuallyDrop::new(Shelf::new(pool.clone()));
+    let shelf = ManuallyDrop::into_inner(SHELF.with(|shelf| shelf.replace(empty())));
     let mut lender = Counted { shelf, bufs_out: 0 };
     let mut flow = Flow::between(source, target, terms).expect("a way for every pair of these");
     let mut account = Account { makes_holes: terms.make_holes, ..Account::default() };
@@ -440,7 +444,7 @@ pub fn play(
     assert_eq!(flow.in_flight_bytes(), account.in_flight(), "{story}: lost or twice");
     flow.rest(&mut lender);
     drop(flow);
-    SHELF.with(|shelf| shelf.replace(lender.shelf));
+    SHELF.with(|shelf| shelf.replace(ManuallyDrop::new(lender.shelf)));
     assert_eq!(pool.usage().in_use, 0, "{story}: a pipe did not come back");
     script.used()
 }
