@@ -345,6 +345,18 @@ impl Dir {
         false
     }
 
+    /// Is the target of a directory on the way to this one, or of this one, such a directory?
+    pub(crate) fn target_is_within(&self, is_such: impl Fn(&Stat) -> bool) -> bool {
+        let mut dir = Some(self);
+        while let Some(at) = dir {
+            if is_such(&at.target_stat) {
+                return true;
+            }
+            dir = at.parent.as_deref();
+        }
+        false
+    }
+
     /// Reads the `.gitignore` of the source. `path_bytes` is the length of the path from the root.
     pub(crate) fn learn_ignored(
         &self,

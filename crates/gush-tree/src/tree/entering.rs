@@ -1,10 +1,13 @@
 //! Entering a directory: both sides opened, the target made if missing.
 
+use std::os::fd::{AsFd, OwnedFd};
+
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::dir::{self, Follows, Pair};
 use super::journal::{Fingerprint, Journal};
+use super::mirror;
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
 use crate::events::Events;
@@ -23,11 +26,15 @@ pub(crate) struct Entrance<'a> {
     pub(crate) is_new: bool,
     /// The journal, and the target in its words.
     pub(crate) made: Option<(&'a Journal, Fingerprint)>,
+    /// Removes a file in the place of the directory, in a mirror.
+    pub(crate) replace: Option<&'a dyn Fn() -> Result<(), Error>>,
 }
 
 /// What a directory's target is.
 pub(crate) enum Existing {
     Nothing,
+    /// A file that a mirror removes once the source is listed.
+    InTheWay,
     /// A directory to copy into; a symbolic link may lead there.
     Directory {
         stat: Stat,
@@ -55,6 +62,11 @@ impl Entrance<'_> {
         events: &mut dyn Events,
     ) -> Result<Entered, Error> {
         let source = self.open_source()?;
+        if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
+            mirror::can_list(source.0.as_fd())
+                .map_err(|errno| Error::os(self.source.shown, "cannot list", errno))?;
+            replace()?;
+        }
         let mut follows =
             Follows { source: self.options.dereference != Dereference::Never, target: false };
         let Existing::Directory { stat: target_stat, is_link } = existing else {
@@ -119,7 +131,7 @@ impl Entrance<'_> {
         Some(if withheld == 0 { made_bits } else { made_bits | (withheld & !umask()) })
     }
 
-    fn open_source(&self) -> Result<(std::os::fd::OwnedFd, bool), Error> {
+    fn open_source(&self) -> Result<(OwnedFd, bool), Error> {
         let shown = self.source.shown;
         let follow = self.options.dereference != Dereference::Never;
         let opened = dir::open(&self.source, follow)
@@ -158,10 +170,8 @@ impl Entrance<'_> {
             }
             return both(format!("{from} and {to} are the same file"));
         }
-        // The mirror has removed it, or would have.
-        let gave_way = self.options.mirror && self.options.dry_run;
-        if gave_way && kind(&stat) != FileType::Directory {
-            return Ok(Existing::Nothing);
+        if self.replace.is_some() && kind(&stat) != FileType::Directory {
+            return Ok(Existing::InTheWay);
         }
         if kind(&stat) != FileType::Directory {
             return both(format!("cannot overwrite non-directory {to} with directory {from}"));

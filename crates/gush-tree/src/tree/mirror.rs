@@ -1,40 +1,111 @@
 //! Removing from the target what the source lacks.
 //!
 //! Everything is done by descriptors, one name at a time, without following links: no swap of a name leads a removal out
-//! of the target's tree. A name is removed only if the source's directory answers ENOENT for it.
+//! of the target's tree. A name is removed only if the source's directory, listed to its end, answers ENOENT for it, or if
+//! a source that can be read takes its place. Mounts are told apart by their ids: a bind mount has the device of its origin.
 
+use std::collections::HashSet;
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, RawDir, Stat, StatxFlags};
 use rustix::io::{self, Errno, retry_on_intr};
 
 use super::dir::Pair;
 use super::shown::Shown;
 use crate::error::Error;
 use crate::place::{FileId, Place, kind};
+use crate::quote;
 
 const LISTED_BYTES: usize = 32 << 10;
+
+/// The limits of a mirror: the mount that the target is in, and the source.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    device: u64,
+    /// `None` if the kernel does not tell.
+    mount: Option<u64>,
+    /// The source and the directories above it.
+    source: HashSet<FileId>,
+}
+
+impl Limits {
+    pub(crate) fn new(target: BorrowedFd<'_>, stat: &Stat, source: HashSet<FileId>) -> Self {
+        Self { device: stat.st_dev, mount: mount(target), source }
+    }
+
+    pub(crate) fn holds_source(&self, directory: &Stat) -> bool {
+        self.source.contains(&FileId::of(directory))
+    }
+
+    /// May entries of this directory be removed?
+    fn check(&self, dir: BorrowedFd<'_>, stat: &Stat) -> Result<(), Reason> {
+        if self.holds_source(stat) {
+            return Err(Reason::Source);
+        }
+        if stat.st_dev != self.device {
+            return Err(Reason::Mounted);
+        }
+        match (self.mount, mount(dir)) {
+            (Some(root), Some(here)) if root == here => Ok(()),
+            (Some(_), Some(_)) => Err(Reason::Mounted),
+            _ => Err(Reason::Unknown),
+        }
+    }
+}
+
+/// The id of the mount that an open directory was reached by, from Linux 5.8 on.
+fn mount(dir: BorrowedFd<'_>) -> Option<u64> {
+    let look = || fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
+    let found = retry_on_intr(look).ok()?;
+    (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+}
+
+/// Why an entry stays.
+enum Reason {
+    Os(Errno),
+    Mounted,
+    Source,
+    Unknown,
+}
+
+impl From<Errno> for Reason {
+    fn from(errno: Errno) -> Self {
+        Self::Os(errno)
+    }
+}
+
+impl Reason {
+    /// The error of `entry`, whose removal ended at the directory `at`.
+    fn error(&self, entry: &Path, at: &Path) -> Error {
+        let text = match self {
+            Self::Os(errno) => return Error::os(entry, "cannot remove", *errno),
+            Self::Mounted => "is in another mount or volume than the target, and is left as it is",
+            Self::Source => "is the source or holds the source",
+            Self::Unknown => "may be a mount: this kernel tells no mount ids (Linux 5.8 does)",
+        };
+        Error::refusal(entry, format!("cannot remove: {} {text}", quote::always(at)))
+    }
+}
 
 /// Removes what one directory of the target has and the source lacks.
 pub(crate) struct Mirror<'a> {
     pub(crate) pair: &'a Pair,
-    /// The device of the target's tree: nothing mounted below is touched.
-    pub(crate) device: u64,
-    /// Links of the source are followed.
-    pub(crate) follow: bool,
-    /// A link of the target to a directory counts as this directory.
-    pub(crate) keeps_links: bool,
+    pub(crate) limits: &'a Limits,
+    /// The target's directory is the source, or below it.
+    pub(crate) is_in_source: bool,
     pub(crate) is_dry: bool,
     /// Is the entry with this path below the root, perhaps a directory, left as it is?
     pub(crate) is_protected: &'a dyn Fn(&Path, bool) -> bool,
+    /// Is nothing more to be removed?
+    pub(crate) is_stopped: &'a dyn Fn() -> bool,
 }
 
 /// The outcome of a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Removed {
+pub(crate) enum Removed {
     Wholly,
     /// Something protected is left.
     InPart,
@@ -50,18 +121,20 @@ impl Mirror<'_> {
             }
         };
         for entry in entries {
+            if (self.is_stopped)() {
+                return;
+            }
             let before = target.push(entry.name());
             match self.goes(&entry.name) {
-                Ok(Some(is_directory)) => {
-                    let entry = Entry { is_directory, ..entry };
+                Ok(true) => {
                     let told = target.path().to_path_buf();
-                    match self.remove(entry, target) {
+                    match self.remove_entry(entry, target) {
                         Ok(Removed::Wholly) => tell(&told, Ok(())),
                         Ok(Removed::InPart) => {}
-                        Err(errno) => tell(&told, Err(Error::os(&told, "cannot remove", errno))),
+                        Err(error) => tell(&told, Err(error)),
                     }
                 }
-                Ok(None) => {}
+                Ok(false) => {}
                 Err(errno) => {
                     let what = "not removed: cannot look for it in the source";
                     tell(target.path(), Err(Error::os(target.path(), what, errno)));
@@ -71,20 +144,53 @@ impl Mirror<'_> {
         }
     }
 
-    /// Removes an entry, a directory with all that is in it but for the protected. One directory is open at a time, at any
-    /// depth; the way back is `..`, which must be the directory it was. `path` is the entry's.
-    fn remove(&self, entry: Entry, path: &mut Shown) -> io::Result<Removed> {
-        let dir = self.pair.target();
+    /// Removes the entry with this name, whose path is set, for a source of another kind.
+    pub(crate) fn replace(
+        &self,
+        name: &OsStr,
+        is_directory: bool,
+        path: &mut Shown,
+    ) -> Result<Removed, Error> {
+        let name = CString::new(name.as_bytes())
+            .map_err(|_| Error::os(path.path(), "cannot remove", Errno::INVAL))?;
+        self.remove_entry(Entry { name, is_directory }, path)
+    }
+
+    fn remove_entry(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Error> {
+        let told = path.path().to_path_buf();
         if (self.is_protected)(path.below_root(), entry.is_directory) {
             return Ok(Removed::InPart);
         }
+        let above = || told.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+        self.check().map_err(|reason| reason.error(&told, &above()))?;
+        self.remove(entry, path).map_err(|reason| reason.error(&told, path.path()))
+    }
+
+    fn check(&self) -> Result<(), Reason> {
+        if self.is_in_source {
+            return Err(Reason::Source);
+        }
+        let dir = self.pair.target();
+        self.limits.check(dir, &retry_on_intr(|| fs::fstat(dir))?)
+    }
+
+    /// Removes an entry, a directory with all that is in it but for the protected. One directory is open at a time, at any
+    /// depth; the way back is `..`, which must be the directory it was. `path` is the entry's.
+    fn remove(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Reason> {
+        let dir = self.pair.target();
         if !entry.is_directory {
-            return self.unlink(dir, &entry.name, AtFlags::empty()).map(|()| Removed::Wholly);
+            return self
+                .unlink(dir, &entry.name, AtFlags::empty())
+                .map(|()| Removed::Wholly)
+                .map_err(Reason::Os);
         }
         let mut at = enter(dir, &entry.name)?;
         let mut levels = vec![self.level(at.as_fd(), entry)?];
         loop {
             let Some(level) = levels.last_mut() else { return Ok(Removed::Wholly) };
+            if (self.is_stopped)() {
+                return Ok(Removed::InPart);
+            }
             if let Some(next) = level.left.pop() {
                 let before = path.push(next.name());
                 if (self.is_protected)(path.below_root(), next.is_directory) {
@@ -111,7 +217,7 @@ impl Mirror<'_> {
             };
             let up = enter(at.as_fd(), c"..")?;
             if FileId::of(&retry_on_intr(|| fs::fstat(&up))?) != above.id {
-                return Err(Errno::STALE);
+                return Err(Reason::Os(Errno::STALE));
             }
             match removed {
                 Removed::Wholly => self.unlink(up.as_fd(), &name, AtFlags::REMOVEDIR)?,
@@ -132,43 +238,36 @@ impl Mirror<'_> {
         }
     }
 
-    fn level(&self, dir: BorrowedFd<'_>, entry: Entry) -> io::Result<Level> {
+    fn level(&self, dir: BorrowedFd<'_>, entry: Entry) -> Result<Level, Reason> {
         let stat = retry_on_intr(|| fs::fstat(dir))?;
-        if stat.st_dev != self.device {
-            return Err(Errno::XDEV);
-        }
+        self.limits.check(dir, &stat)?;
         let (id, left) = (FileId::of(&stat), entries(dir)?);
         Ok(Level { entry, id, left, removed: Removed::Wholly })
     }
 
-    /// Is the entry to go, and is it a directory? A directory in the place of another file goes, too, and so does a file
-    /// in the place of a directory.
-    fn goes(&self, name: &CStr) -> io::Result<Option<bool>> {
-        let here = match look(self.pair.target(), name, false) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => other?,
-        };
-        let is_directory = |stat: &Stat| kind(stat) == FileType::Directory;
-        let there = match look(self.pair.source(), name, self.follow) {
-            // A link to nothing is there all the same.
-            Err(Errno::NOENT) => match look(self.pair.source(), name, false) {
-                Err(Errno::NOENT) => return Ok(Some(is_directory(&here))),
-                other => other?,
+    /// Does the source lack the name? A link to nothing is there all the same.
+    fn goes(&self, name: &CStr) -> io::Result<bool> {
+        match look(self.pair.source(), name) {
+            Ok(_) => Ok(false),
+            Err(Errno::NOENT) => match look(self.pair.target(), name) {
+                Err(Errno::NOENT) => Ok(false),
+                other => other.map(|_| true),
             },
-            other => other?,
-        };
-        if is_directory(&here) == is_directory(&there) {
-            return Ok(None);
+            Err(errno) => Err(errno),
         }
-        let counts_as_directory = self.keeps_links
-            && look(self.pair.target(), name, true).is_ok_and(|end| is_directory(&end));
-        Ok((!counts_as_directory).then_some(is_directory(&here)))
     }
 }
 
-fn look(dir: BorrowedFd<'_>, name: &CStr, follow: bool) -> io::Result<Stat> {
-    let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
-    retry_on_intr(|| fs::statat(dir, name, flags))
+/// Reads the names of a directory to their end.
+///
+/// # Errors
+/// Also where only the last of the names could not be read.
+pub(crate) fn can_list(dir: BorrowedFd<'_>) -> io::Result<()> {
+    entries(dir).map(|_| ())
+}
+
+fn look(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<Stat> {
+    retry_on_intr(|| fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
 }
 
 struct Entry {
@@ -204,7 +303,7 @@ fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
         }
         let is_directory = match entry.file_type() {
             FileType::Unknown => {
-                look(dir, name, false).is_ok_and(|stat| kind(&stat) == FileType::Directory)
+                look(dir, name).is_ok_and(|stat| kind(&stat) == FileType::Directory)
             }
             known => known == FileType::Directory,
         };

@@ -28,6 +28,7 @@ pub(crate) use dir::Dir;
 use dir::Start;
 use entering::{Entrance, Existing};
 use journal::Journal;
+use mirror::Limits;
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -95,7 +96,8 @@ pub(crate) fn copy(
     // The root has no directory above that is known.
     let made =
         journal.as_ref().map(|journal| (journal, journal::entry(source_stat, OsStr::new(""))));
-    let entrance = Entrance { options, source, source_stat, target, is_new: false, made };
+    let entrance =
+        Entrance { options, source, source_stat, target, is_new: false, made, replace: None };
     let existing = entrance.existing()?;
     if let Existing::Itself = existing {
         return Ok(Done::new(Action::Skipped));
@@ -103,10 +105,12 @@ pub(crate) fn copy(
     if !operands.remember(options, (&source, source_stat), &target, events)? {
         return Ok(Done::new(Action::Skipped));
     }
-    if options.mirror {
-        refuse_mirror_around_source(source, source_stat, &existing, &target)?;
-    }
+    let above = match options.mirror {
+        true => Some(refuse_mirror_around_source(source, source_stat, &existing, &target)?),
+        false => None,
+    };
     let entered = entrance.enter(&existing, umask, events)?;
+    let limits = above.map(|above| Limits::new(entered.pair.target(), &entered.target_stat, above));
     events.enters_tree(source.shown, target.shown);
     operands.targets.insert(FileId::of(&entered.target_stat));
     let name = strip_trailing_slashes(target.name);
@@ -119,7 +123,8 @@ pub(crate) fn copy(
     below.remove_first |= journal.as_ref().is_some_and(Journal::goes_on);
     let common = Common { options: &below, journal: journal.as_ref(), ..*common };
     let complete =
-        walk::Walk::new(&common, operands, root, (source.shown, target.shown), events).run();
+        walk::Walk::new(&common, (operands, limits), root, (source.shown, target.shown), events)
+            .run();
     if options.sync && !options.dry_run {
         open::sync_parent(&target)?;
     }
@@ -129,14 +134,16 @@ pub(crate) fn copy(
     Ok(Done { complete, ..Done::new(Action::Directory) })
 }
 
-/// Refuses to remove what a source lacks from a target that the source is in.
+/// Refuses to remove what a source lacks from a target that the source is in. Returns the source and the directories
+/// above.
 fn refuse_mirror_around_source(
     source: Place<'_>,
     source_stat: &Stat,
     existing: &Existing,
     target: &Place<'_>,
-) -> Result<(), Error> {
-    let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(()) };
+) -> Result<HashSet<FileId>, Error> {
+    let mut seen = HashSet::new();
+    let Existing::Directory { stat: target_stat, .. } = existing else { return Ok(seen) };
     let failed = |errno| Error::os(source.shown, "cannot look at the directories above", errno);
     let mut at = source.open(DIRECTORY, Mode::empty()).map_err(failed)?;
     let mut here = FileId::of(source_stat);
@@ -146,11 +153,12 @@ fn refuse_mirror_around_source(
             let text = format!("cannot mirror {from} to {to}, which it is in: it would be removed");
             return Err(Error::about_both(source.shown, text));
         }
+        seen.insert(here);
         let up = Place::below(at.as_fd(), Path::new(".."), source.shown);
         let up = up.open(DIRECTORY, Mode::empty()).map_err(failed)?;
         let above = FileId::of(&retry_on_intr(|| fs::fstat(&up)).map_err(failed)?);
         if above == here {
-            return Ok(());
+            return Ok(seen);
         }
         (at, here) = (up, above);
     }

@@ -19,7 +19,7 @@ use super::dir::{Dir, Pair, Start};
 use super::entering::{Entrance, Existing};
 use super::journal;
 use super::listener::Listener;
-use super::mirror::Mirror;
+use super::mirror::{Limits, Mirror, Removed};
 use super::queue::{Queue, Task};
 use super::shown::Shown;
 use super::{Operands, twice};
@@ -39,6 +39,8 @@ const LARGE_BYTES: i64 = 4 << 20;
 pub(crate) struct Walk<'a> {
     common: Common<'a>,
     operands: &'a Operands,
+    /// Of a mirror.
+    limits: Option<Limits>,
     /// The root's descriptors, for links within the target.
     root_pair: Arc<Pair>,
     /// The roots as the user wrote them: source, target.
@@ -57,7 +59,7 @@ pub(crate) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(crate) fn new(
         common: &Common<'a>,
-        operands: &'a Operands,
+        (operands, limits): (&'a Operands, Option<Limits>),
         root: Arc<Dir>,
         names: (&'a Path, &'a Path),
         events: &'a mut dyn Events,
@@ -74,6 +76,7 @@ impl<'a> Walk<'a> {
         Self {
             common: *common,
             operands,
+            limits,
             root_pair,
             budget: Budget::new(share),
             queue: Queue::start(Task::List(root, None)),
@@ -160,16 +163,19 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
         let mut part = Part::default();
         let walk = self.walk;
+        // A mirror removes nothing before the names of the source are known to their end.
+        let is_mirrored = walk.limits.is_some() && !dir.is_new;
         self.go_to(&dir);
         if pair.is_none()
-            && let Err(error) = self.prepare(&dir)
+            && let Err(error) = self.learn_ignored(&dir)
         {
             dir.is_listed();
             self.failed(error);
             return self.one_done(dir);
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
-            let (in_batches, to_the_end) = (walk.most_threads > 1, walk.budget.is_short());
+            let (in_batches, to_the_end) =
+                (walk.most_threads > 1, is_mirrored || walk.budget.is_short());
             let end = part.read(&pair, &mut self.listed, in_batches, to_the_end)?;
             Ok((pair, end))
         });
@@ -179,9 +185,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.give(Task::List(Arc::clone(&dir), Some(pair)));
                 Ok(())
             }
-            ended => {
+            Ok((pair, End::Done)) => {
                 dir.is_listed();
-                ended.map(|_| ())
+                if is_mirrored {
+                    self.mirror(&dir, &pair);
+                }
+                Ok(())
+            }
+            Err(errno) => {
+                dir.is_listed();
+                Err(errno)
             }
         };
         if let Err(errno) = listed {
@@ -205,28 +218,23 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
-    /// What is to be done before a directory is listed: which names are left out, and what goes from the target.
-    fn prepare(&mut self, dir: &Arc<Dir>) -> Result<(), Error> {
-        let walk = self.walk;
-        let options = walk.common.options;
-        if !(options.gitignore || options.mirror) {
+    fn learn_ignored(&self, dir: &Arc<Dir>) -> Result<(), Error> {
+        if !self.walk.common.options.gitignore {
             return Ok(());
         }
         // The listing tells why.
         let Ok(pair) = self.pair(dir) else { return Ok(()) };
-        if options.gitignore && pair.is_readable {
-            let path_bytes = self.source.below_root().as_os_str().len();
-            dir.learn_ignored(&pair, (self.source.path(), path_bytes))?;
+        if !pair.is_readable {
+            return Ok(());
         }
-        if options.mirror && pair.is_readable && !dir.is_new {
-            let mirror = Mirror {
-                pair: &pair,
-                device: dir.target_stat.st_dev,
-                follow: options.dereference != Dereference::Never,
-                keeps_links: options.keep_directory_symlink,
-                is_dry: options.dry_run,
-                is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
-            };
+        let path_bytes = self.source.below_root().as_os_str().len();
+        dir.learn_ignored(&pair, (self.source.path(), path_bytes))
+    }
+
+    /// Removes from the target of a directory what the source lacks.
+    fn mirror(&self, dir: &Dir, pair: &Pair) {
+        let walk = self.walk;
+        self.with_mirror(dir, pair, |mirror| {
             let mut target = self.target.clone();
             mirror.run(&mut target, |path, result| {
                 if result.is_err() {
@@ -235,8 +243,77 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 let mut events = &walk.listener;
                 events.mirrored(path, &result);
             });
+        });
+    }
+
+    fn with_mirror<T>(
+        &self,
+        dir: &Dir,
+        pair: &Pair,
+        act: impl FnOnce(&Mirror<'_>) -> T,
+    ) -> Option<T> {
+        let limits = self.walk.limits.as_ref()?;
+        Some(act(&Mirror {
+            pair,
+            limits,
+            is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
+            is_dry: self.walk.common.options.dry_run,
+            is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
+            is_stopped: &|| self.is_stopped(),
+        }))
+    }
+
+    /// Removes the target of an entry, whose paths are set, for a source of another kind.
+    fn replace(
+        &self,
+        (dir, pair): (&Dir, &Pair),
+        name: &OsStr,
+        is_directory: bool,
+    ) -> Result<(), Error> {
+        let removed = self.with_mirror(dir, pair, |mirror| {
+            mirror.replace(name, is_directory, &mut self.target.clone())
+        });
+        match removed.transpose()? {
+            Some(Removed::InPart) => {
+                let text =
+                    "not replaced: the filters keep something of it, or the copy ends at an error";
+                Err(Error::refusal(self.target.path(), text))
+            }
+            Some(Removed::Wholly) => {
+                let mut events = &self.walk.listener;
+                events.mirrored(self.target.path(), &Ok(()));
+                Ok(())
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Removes a directory in the place of a file, if the file can be read.
+    fn replace_directory(
+        &self,
+        (dir, pair): (&Dir, &Pair),
+        name: &OsStr,
+        source_stat: &Stat,
+    ) -> Result<(), Error> {
+        if self.walk.limits.is_none() || dir.is_new {
+            return Ok(());
+        }
+        let (source, target) = self.places(pair, name);
+        match target.stat(false) {
+            Ok(stat) if kind(&stat) == FileType::Directory => {}
+            _ => return Ok(()),
+        }
+        let readable = match kind(source_stat) {
+            FileType::RegularFile => {
+                source.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(|_| ())
+            }
+            FileType::Symlink => {
+                retry_on_intr(|| fs::readlinkat(source.dir, source.name, Vec::new())).map(|_| ())
+            }
+            _ => Ok(()),
+        };
+        readable.map_err(|errno| Error::os(source.shown, "cannot open for reading", errno))?;
+        self.replace((dir, pair), name, true)
     }
 
     /// Is an entry left out by its name?
@@ -317,6 +394,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 let is_new = Cell::new(dir.is_new);
                 self.with_descriptors(|| {
+                    self.replace_directory((dir, pair), name, &stat)?;
                     let mut events = &walk.listener;
                     // A second attempt may find the first one's file.
                     let to = (target, is_new.replace(false));
@@ -425,7 +503,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let made =
             walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
         let (source_stat, is_new) = (&stat, dir.is_new);
-        let entrance = Entrance { options, source, source_stat, target, is_new, made };
+        let replace = || self.replace((dir, pair), name, false);
+        let replace = walk.limits.is_some().then_some(&replace as &dyn Fn() -> _);
+        let entrance = Entrance { options, source, source_stat, target, is_new, made, replace };
         let existing = entrance.existing()?;
         if operands.targets.contains(&FileId::of(&stat)) {
             return self.leave_out_target(&source).map(|()| None);
