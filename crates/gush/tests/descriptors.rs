@@ -321,3 +321,48 @@ fn a_watched_move_reaches_the_slave_of_the_master_that_it_was_given() {
     assert_eq!((&slave).read(&mut seen).expect("what was written"), 5);
     assert_eq!(&seen[..5], b"hello");
 }
+
+/// The pipes and buffers of the process are for those that move bytes.
+#[test]
+fn a_move_that_waits_for_long_holds_no_pipe() {
+    let (passed, said) = child(&[], "in_a_child_a_move_that_waits_for_long_holds_no_pipe", &[]);
+    assert!(passed, "{said}");
+}
+
+/// How many ends of pipes this process has open.
+fn pipe_ends() -> usize {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let names = open.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    names.filter(|name| name.to_string_lossy().starts_with("pipe:")).count()
+}
+
+#[test]
+#[ignore = "run by a_move_that_waits_for_long_holds_no_pipe, in a process of its own"]
+fn in_a_child_a_move_that_waits_for_long_holds_no_pipe() {
+    for method in [MethodName::Splice, MethodName::Vmsplice, MethodName::ReadWrite] {
+        for watched in [false, true] {
+            let before = pipe_ends();
+            let (mut feeder, source) = std::os::unix::net::UnixStream::pair().unwrap();
+            let (target, mut reader) = std::os::unix::net::UnixStream::pair().unwrap();
+            let cancel = Cancel::new();
+            let report = std::thread::scope(|scope| {
+                let mover = Mover::new(&source, &target).method(Choice::Only(method));
+                let mover = if watched { mover.cancelled_by(&cancel) } else { mover };
+                let mover = scope.spawn(|| mover.run());
+                let mut word = [0; 5];
+                for _ in 0..3 {
+                    feeder.write_all(b"bytes").unwrap();
+                    reader.read_exact(&mut word).unwrap();
+                    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+                    while pipe_ends() > before && std::time::Instant::now() < end {
+                        std::thread::yield_now();
+                    }
+                    assert_eq!(pipe_ends(), before, "{method}: pipes of a move that waits");
+                }
+                drop(feeder);
+                mover.join().expect("no panic")
+            });
+            assert_eq!(report.expect("no error").bytes, 15, "{method}");
+        }
+    }
+}

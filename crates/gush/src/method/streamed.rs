@@ -66,6 +66,12 @@ impl<'fd> Streamed<'fd> {
         Ok(Self { flow, fds, means, terms })
     }
 
+    /// Keeps only what bytes are in flight in; the flow borrows anew when it goes on.
+    pub(crate) fn park(&mut self) {
+        self.flow.rest(&mut self.means);
+        (self.means.pipe, self.means.buf) = (None, None);
+    }
+
     /// The same between other places of the same two files; `false` if that is refused.
     pub(crate) fn reposition(&mut self, pair: &Pair<'fd>) -> bool {
         let Choice::Only(method) = self.terms.choice else { return false };

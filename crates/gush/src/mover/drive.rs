@@ -23,7 +23,7 @@ use crate::report::{MethodUse, Report};
 use crate::sys::Call;
 use crate::tap::Tap;
 use crate::tuning::Measured;
-use crate::wait::Wait;
+use crate::wait::{Wait, Woken};
 
 /// A move under way.
 pub(super) struct Move<'a> {
@@ -268,13 +268,7 @@ impl<'a> Move<'a> {
                 Next::Wait(side) => {
                     // The time that somebody else takes says nothing about a step's size.
                     began = None;
-                    let due = self.watch.wait_for(self.ends.fd(side), side).map_err(|errno| {
-                        let fault = Fault { call: Call::Poll, side, errno };
-                        self.cursor.after(fault, streamed.flow.in_flight_bytes())
-                    })?;
-                    if due {
-                        self.ask(name).map_err(|_| self.stop(streamed))?;
-                    }
+                    self.wait(name, streamed, side)?;
                 }
                 Next::Throttled => {
                     self.watch.pause();
@@ -289,6 +283,31 @@ impl<'a> Move<'a> {
                     return Err(self.halted(name, *failure, in_flight_bytes));
                 }
             }
+        }
+    }
+
+    /// Waits until the side can go on. A wait that lasts longer than a slice keeps nothing but bytes in flight.
+    fn wait(
+        &mut self,
+        name: MethodName,
+        streamed: &mut Streamed<'a>,
+        side: Side,
+    ) -> Result<(), Halt> {
+        let mut is_long = false;
+        loop {
+            let woken = self.watch.wait_for(self.ends.fd(side), side, is_long);
+            let woken = woken.map_err(|errno| {
+                let fault = Fault { call: Call::Poll, side, errno };
+                self.cursor.after(fault, streamed.flow.in_flight_bytes())
+            })?;
+            if self.watch.is_watched() && (woken == Woken::NotYet || self.watch.is_due()) {
+                self.ask(name).map_err(|_| self.stop(streamed))?;
+            }
+            if woken == Woken::Ready {
+                return Ok(());
+            }
+            streamed.park();
+            is_long = true;
         }
     }
 

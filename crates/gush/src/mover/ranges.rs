@@ -148,11 +148,11 @@ impl<'a> Move<'a> {
                 Step::Dry => return Ok(Reached::Nothing),
                 Step::End => return Ok(Reached::End),
                 Step::WouldBlock(side) => {
-                    let due = self
-                        .watch
-                        .wait_for(self.ends.fd(side), side)
+                    // A range has no pipe to give back.
+                    self.watch
+                        .wait_for(self.ends.fd(side), side, true)
                         .map_err(|errno| self.cursor.failed(Call::Poll, side, errno))?;
-                    if due {
+                    if self.watch.is_watched() && self.watch.is_due() {
                         self.ask(name)?;
                     }
                 }

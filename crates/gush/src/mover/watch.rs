@@ -49,8 +49,8 @@ impl<'a> Watch<'a> {
         self.observer.is_some() || self.cancel.is_some()
     }
 
-    fn slice(&self) -> Option<Duration> {
-        wait::longest(self.is_watched())
+    fn slice(&self, is_long: bool) -> Option<Duration> {
+        wait::longest(!is_long || self.is_watched())
     }
 
     pub(super) fn is_cancelled(&self) -> bool {
@@ -94,15 +94,17 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until the side can go on, a slice at most where somebody watches. Answers whether it is time to
-    /// ask the observer.
+    /// Waits until the side can go on, a slice at most; in a wait that is known to be long, only where somebody watches.
     ///
     /// # Errors
     /// That of poll(2).
-    pub(super) fn wait_for(&mut self, fd: BorrowedFd<'_>, side: Side) -> io::Result<bool> {
-        let slice = self.slice();
-        let woken = self.waiter.for_side(fd, side, slice)?;
-        Ok(woken == Woken::NotYet || slice.is_some() && self.is_due())
+    pub(super) fn wait_for(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        side: Side,
+        is_long: bool,
+    ) -> io::Result<Woken> {
+        self.waiter.for_side(fd, side, self.slice(is_long))
     }
 
     /// Was nobody asked for as long as a slice?
@@ -156,9 +158,11 @@ mod tests {
         let watched =
             [Watch::new(&cancelled, None), Watch::new(&Request::default(), Some(&mut observer))];
         for watch in watched {
-            let slice = watch.slice().expect("a slice");
-            assert!(!slice.is_zero() && slice * 2 <= PROMISED, "{slice:?}");
+            for is_long in [false, true] {
+                let slice = watch.slice(is_long).expect("a slice");
+                assert!(!slice.is_zero() && slice * 2 <= PROMISED, "{slice:?}");
+            }
         }
-        assert_eq!(Watch::new(&Request::default(), None).slice(), None, "nobody asks");
+        assert_eq!(Watch::new(&Request::default(), None).slice(true), None, "nobody asks");
     }
 }
