@@ -216,6 +216,24 @@ fn a_listing_that_fails_anywhere_removes_nothing() {
 }
 
 #[test]
+fn a_kernel_that_tells_no_mounts_removes_nothing() {
+    let dir = tree(&["a/f", "a/x", "d/old/f", "d/older", "d/x/f"]);
+    let options = ["-rT", "--delete", "a", "d"];
+    let mut command = match strace(&["-e", "inject=statx:error=ENOSYS"]) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let output = command.arg("cp").args(options).current_dir(dir.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    for name in ["old", "older", "x"] {
+        let told = format!("d/{name}: cannot remove: 'd' may be a mount");
+        assert!(stderr(&output).contains(&told), "{name}: {}", stderr(&output));
+    }
+    assert_eq!(names(&dir.path().join("d")), ["f", "old", "older", "x"]);
+    assert_eq!(names(&dir.path().join("d/x")), ["f"]);
+}
+
+#[test]
 fn the_first_failure_ends_the_removal() {
     let dir = tree(&["a/f", "d/1/m", "d/2/m", "d/3/m"]);
     let script = "for n in 1 2 3; do mount -t tmpfs none d/$n && echo k >d/$n/k; done

@@ -63,7 +63,8 @@ pub struct Options {
     /// Leave out what the `.gitignore` files of a tree name.
     pub gitignore: bool,
     /// Remove from the target of a tree what the source lacks. What [`filter`](Self::filter) and
-    /// [`gitignore`](Self::gitignore) leave out stays.
+    /// [`gitignore`](Self::gitignore) leave out stays, and so does each entry of another mount than the target's. Without
+    /// mount ids, which came with Linux 5.8, nothing is removed, and each entry that stays is a failure.
     pub mirror: bool,
     /// Of a tree, the files whose names fit here are copied when all the others are, and are on stable storage, with
     /// [`sync`](Self::sync); and not at all if one of the others has failed.
