@@ -18,6 +18,7 @@ macro_rules! define {
 }
 
 define! {
+    log(x);
     log10(x);
     log1p(x);
     log2(x);
@@ -34,6 +35,7 @@ mod tests {
         let close = |found: f64, expected: f64| (found - expected).abs() <= expected.abs() * 4e-16;
         assert!(close(black_box(1e-9f64).ln_1p(), 9.999_999_995e-10));
         assert!(close(black_box(1000.0f64).log10(), 3.0));
+        assert!(close(black_box(10.0f64).ln(), std::f64::consts::LN_10));
         assert!(close(black_box(1.5f64).powf(black_box(2.5)), 2.755_675_960_631_075_4));
         for power in -20..20 {
             assert_eq!(black_box(2f64).powi(power).log2(), f64::from(power));
