@@ -410,6 +410,9 @@ impl<'a> Mover<'a> {
     /// Shows every byte delivered, once and in order, to `look`; holes are shown as zeros. The plan then only picks
     /// methods that see the bytes; a method asked for by name shows what it [sees](MethodName::sees_bytes).
     ///
+    /// The zeros of a hole are shown before the data behind it. Where a move fails or is ended right there, they may have
+    /// been shown and not delivered.
+    ///
     /// ```
     /// use std::os::unix::fs::FileExt;
     /// use std::sync::Arc;
