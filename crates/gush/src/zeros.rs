@@ -3,6 +3,7 @@
 use rustix::fs::FallocateFlags;
 use rustix::io::{self, Errno};
 
+use crate::fault::Fault;
 use crate::port::Port;
 use crate::sys;
 
@@ -66,8 +67,7 @@ fn write_zeros(target: &Port<'_>, mut at: u64, mut len: u64) -> io::Result<()> {
     while len > 0 {
         let part = usize::try_from(len).unwrap_or(usize::MAX).min(ZEROS.len());
         match sys::data::pwrite(target.fd, &ZEROS[..part], at) {
-            // A write that takes nothing of something would be asked for ever.
-            Ok(0) => return Err(Errno::IO),
+            Ok(0) => return Err(Fault::TOOK_NOTHING),
             Ok(put) => (at, len) = (at + put as u64, len - put as u64),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

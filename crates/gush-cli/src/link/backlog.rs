@@ -178,6 +178,8 @@ impl Drop for Writing {
 fn write_whole(target: &impl AsFd, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(target, bytes) {
+            // As the engine takes it: asked again, the target would answer 0 for ever.
+            Ok(0) => return Err(Errno::IO),
             Ok(written) => bytes = &bytes[written..],
             Err(Errno::AGAIN) => match poll(&mut [PollFd::new(target, PollFlags::OUT)], None) {
                 Ok(_) | Err(Errno::INTR) => {}
