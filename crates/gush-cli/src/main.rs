@@ -3,6 +3,9 @@
 //! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee` or `yes`, the program
 //! is that command.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-cli runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
 

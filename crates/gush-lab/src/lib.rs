@@ -9,8 +9,16 @@
 //! assert_eq!(names, ["pipe", "copy", "matrix", "memory", "pages", "relay"]);
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-lab runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod affinity;
 pub mod case;

@@ -42,8 +42,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-link runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 pub mod address;
 mod ends;

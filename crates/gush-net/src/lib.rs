@@ -19,6 +19,9 @@
 //! - A splice into a socket whose peer has gone raises SIGPIPE, as no flag can forbid. Rust's start-up
 //!   code ignores it; a program that restores its default action must not relay.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-net runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
 

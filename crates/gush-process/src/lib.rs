@@ -6,8 +6,16 @@
 //! counts as not ignored.
 #![allow(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-process runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod closed;
 mod inherit;

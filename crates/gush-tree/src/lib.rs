@@ -29,8 +29,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush-tree runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod already_copied;
 mod atomic;

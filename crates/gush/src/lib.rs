@@ -81,8 +81,16 @@
 //! copying. Afterwards the previous disposition is put back, which meanwhile gets every SIGBUS that is no fault
 //! in the mapped files. A move on several threads ends those threads before returning.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("gush runs on Linux only");
+
 #[cfg(test)]
 use gush_test as _;
+
+/// The example of the crate's first page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod access;
 mod cancel;

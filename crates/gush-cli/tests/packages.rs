@@ -1,0 +1,141 @@
+//! What a registry gets of each crate: fields of the manifest, texts of the licences, and no tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gush_test::skipped;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Standard output of Cargo, which reads only the repository; nothing where no Cargo can be started.
+fn cargo(words: &[&str]) -> Option<String> {
+    let home = TempDir::new().unwrap();
+    let started = Command::new(env!("CARGO"))
+        .args(words)
+        .arg("--offline")
+        .current_dir(repository())
+        .env("CARGO_HOME", home.path())
+        .output();
+    let Ok(output) = started else {
+        skipped("no Cargo here");
+        return None;
+    };
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap())
+}
+
+/// Cargo's own account of the crates that are published.
+fn published() -> Vec<Value> {
+    let Some(told) = cargo(&["metadata", "--no-deps", "--format-version", "1"]) else {
+        return Vec::new();
+    };
+    let told: Value = serde_json::from_str(&told).unwrap();
+    let all = told["packages"].as_array().unwrap();
+    let crates: Vec<Value> =
+        all.iter().filter(|one| one["publish"].is_null()).map(Value::clone).collect();
+    assert!(crates.len() >= 7, "{} crates are published", crates.len());
+    crates
+}
+
+fn directory_of(one: &Value) -> PathBuf {
+    Path::new(one["manifest_path"].as_str().unwrap()).parent().unwrap().to_owned()
+}
+
+#[test]
+fn every_published_crate_says_what_a_registry_asks_for() {
+    for one in published() {
+        let name = one["name"].as_str().unwrap();
+        for field in ["description", "license", "rust_version", "readme"] {
+            assert!(one[field].is_string(), "{name}: no {field}");
+        }
+        let keywords = one["keywords"].as_array().unwrap();
+        assert!((1..=5).contains(&keywords.len()), "{name}: {keywords:?}");
+        assert!(keywords.iter().all(|word| word.as_str().unwrap().len() <= 20), "{name}");
+        assert!(!one["categories"].as_array().unwrap().is_empty(), "{name}: no category");
+        let docs = &one["metadata"]["docs"]["rs"];
+        assert_eq!(docs["default-target"], "x86_64-unknown-linux-gnu", "{name}");
+        // Nobody outside has a crate that is found by its path alone.
+        for dependency in one["dependencies"].as_array().unwrap() {
+            let for_tests = dependency["kind"] == "dev";
+            let versioned = dependency["req"] != "*";
+            assert!(for_tests || versioned, "{name}: {} has no version", dependency["name"]);
+        }
+    }
+}
+
+/// `.ci/packages` looks into the packages themselves.
+#[test]
+fn every_crate_brings_its_licences_and_its_readme_and_leaves_its_tests_out() {
+    for one in published() {
+        let name = one["name"].as_str().unwrap();
+        let directory = directory_of(&one);
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+        let left_out = manifest["package"]["exclude"].as_array().unwrap();
+        for own in ["tests/", "fuzz/"].into_iter().filter(|own| directory.join(own).exists()) {
+            assert!(left_out.iter().any(|path| path.as_str() == Some(own)), "{name}: {own}");
+        }
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            let packed = fs::read(directory.join(licence)).unwrap();
+            assert_eq!(packed, fs::read(repository().join(licence)).unwrap(), "{name}: {licence}");
+        }
+        assert!(directory.join(one["readme"].as_str().unwrap()).is_file(), "{name}");
+    }
+}
+
+/// A text that is compiled in has to be in the package as well.
+#[test]
+fn no_source_of_a_package_includes_a_file_from_outside() {
+    let published = published();
+    let lowest = if published.is_empty() { 0 } else { 4 };
+    fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()) {
+            match entry.is_dir() {
+                true => sources(&entry, found),
+                false if entry.extension().is_some_and(|ending| ending == "rs") => {
+                    found.push(entry)
+                }
+                false => (),
+            }
+        }
+    }
+    let mut seen = 0;
+    for one in published {
+        let directory = directory_of(&one);
+        let mut found = Vec::new();
+        sources(&directory.join("src"), &mut found);
+        for source in found {
+            let text = fs::read_to_string(&source).unwrap();
+            for call in ["include_str!(\"", "include_bytes!(\""] {
+                for rest in text.split(call).skip(1) {
+                    let path = source.parent().unwrap().join(rest.split('"').next().unwrap());
+                    let path = path.canonicalize().unwrap();
+                    assert!(path.starts_with(&directory), "{}: {path:?}", source.display());
+                    assert!(!path.starts_with(directory.join("tests")), "{}", source.display());
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen >= lowest, "{seen} included files were found");
+}
+
+#[test]
+fn every_crate_refuses_another_system_with_one_sentence() {
+    for one in published() {
+        let name = one["name"].as_str().unwrap();
+        let source = directory_of(&one).join("src");
+        let root =
+            [source.join("lib.rs"), source.join("main.rs")].into_iter().find(|root| root.exists());
+        let text = fs::read_to_string(root.unwrap()).unwrap();
+        let refusal = format!(
+            "#[cfg(not(target_os = \"linux\"))]\ncompile_error!(\"{name} runs on Linux only\");\n"
+        );
+        assert!(text.contains(&refusal), "{name}");
+    }
+}
