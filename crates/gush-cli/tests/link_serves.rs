@@ -10,7 +10,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use common::link::{PATIENCE, Running, ask, echo, eventually, server};
+use common::link::{PATIENCE, Running, ask, client_of, echo, eventually, server};
 use common::noise;
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tempfile::TempDir;
@@ -83,15 +83,20 @@ fn fork_may_stand_at_the_second_address() {
     assert!(line.contains("13 B forward, 13 B back"), "{line}");
 }
 
+/// Where the two listeners of a link listen, in the order of the addresses or of the roles.
+fn both_places(link: &Running) -> [String; 2] {
+    link.says_times("listening on ", 2);
+    let said = link.said();
+    let place =
+        |line: &str| line.split_once("listening on ")?.1.split(' ').next().map(str::to_owned);
+    let mut places = said.lines().filter_map(place);
+    [places.next().unwrap(), places.next().unwrap()]
+}
+
 #[test]
 fn two_listeners_are_connected_to_each_other() {
     let link = Running::start(&["tcp-listen:127.0.0.1:0", "tcp-listen:127.0.0.1:0"]);
-    link.says_times("listening on ", 2);
-    let places: Vec<String> = link
-        .said()
-        .lines()
-        .filter_map(|line| Some(line.split_once("listening on ")?.1.split(' ').next()?.to_owned()))
-        .collect();
+    let places = both_places(&link);
     let mut first = TcpStream::connect(&places[0]).unwrap();
     let mut second = TcpStream::connect(&places[1]).unwrap();
     second.write_all(b"up").unwrap();
@@ -100,6 +105,24 @@ fn two_listeners_are_connected_to_each_other() {
     first.read_exact(&mut up).unwrap();
     second.read_exact(&mut down).unwrap();
     assert_eq!((&up, &down), (b"up", b"down"));
+}
+
+#[test]
+fn two_listeners_pair_their_clients_in_the_order_of_their_arrival() {
+    let link = Running::start(&["tcp-listen:127.0.0.1:0,fork", "tcp-listen:127.0.0.1:0"]);
+    let [fronts, backs] = both_places(&link);
+    let front: Vec<_> = (0..100).map(|_| client_of(&fronts)).collect();
+    link.says_times(": connected", 100);
+    let back: Vec<_> = (0..100).map(|_| client_of(&backs)).collect();
+    for (at, mut client) in (0..100_u8).zip(&front) {
+        client.write_all(&[at]).unwrap();
+    }
+    let heard = back.iter().map(|mut client| {
+        let mut from = [0];
+        client.read_exact(&mut from).unwrap();
+        from[0]
+    });
+    assert_eq!(heard.collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
 }
 
 #[test]

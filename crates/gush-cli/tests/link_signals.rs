@@ -124,6 +124,24 @@ fn no_program_that_it_started_is_left() {
     }
 }
 
+/// Programs have 2 s after SIGTERM where there is time; here they are told to end when the time is over.
+#[test]
+fn a_program_that_takes_its_time_at_sigterm_makes_no_drain_longer() {
+    let dir = TempDir::new().unwrap();
+    let slow = dir.path().join("slow");
+    let script = "trap 'sleep 1.9; exit 0' TERM; echo ready; while :; do sleep 600; done";
+    std::fs::write(&slow, script).unwrap();
+    let program = format!("exec:'sh {}'", slow.display());
+    let link = Running::start(&["--drain", "0.1", LISTEN, &program]);
+    let mut client = link.client();
+    client.read_exact(&mut [0; 6]).unwrap();
+    link.signal(Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("1 connections were cut"), "{said}");
+    assert!(said.contains("does not end after SIGTERM and is killed"), "{said}");
+}
+
 /// As `nohup` ignores SIGHUP, and a script's `&` SIGINT: GNU's programs keep them ignored, too.
 #[test]
 fn a_hang_up_or_interrupt_that_was_ignored_stays_ignored() {

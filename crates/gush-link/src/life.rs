@@ -24,7 +24,7 @@ use crate::open::{End, Keeper, OpenError, os_words};
 use crate::programs::{self, Finish};
 use crate::proxy::{self, HEADER_LIMIT, Header};
 use crate::record::{Ending, Failure};
-use crate::session::{Names, Shared};
+use crate::session::{Names, Shared, Turn};
 use crate::shape::shaped;
 use crate::watch::watch;
 
@@ -86,11 +86,17 @@ pub(crate) struct Life<'a> {
     id: u64,
     names: &'a mut Names,
     counts: &'a Arc<Counts>,
+    turn: Option<Turn>,
 }
 
 impl<'a> Life<'a> {
     pub fn new(shared: &'a Shared, id: u64, names: &'a mut Names, counts: &'a Arc<Counts>) -> Self {
-        Self { shared, id, names, counts }
+        Self { shared, id, names, counts, turn: None }
+    }
+
+    /// Its place among the clients that wait for the other listener is taken already.
+    pub fn at(self, turn: Option<Turn>) -> Self {
+        Self { turn, ..self }
     }
 
     /// Goes through all phases.
@@ -244,7 +250,8 @@ impl<'a> Life<'a> {
             None => how,
         };
         let socket = client.conduit.stream_socket();
-        let opened = self.phase(Phase::Open, socket, self.shared.other.open(&how)).await;
+        let turn = self.turn.take();
+        let opened = self.phase(Phase::Open, socket, self.shared.other.open(&how, turn)).await;
         let other = opened
             .map_err(|left| self.left(left))?
             .map_err(|failure| Course::failed(Ending::OpenFailed, failure))?;

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 use tracing::error;
@@ -19,9 +18,6 @@ use crate::session::{Other, Shared};
 use crate::settings::Settings;
 use crate::stop::Stop;
 use crate::workers::{self, Workers};
-
-/// The time for clients to finish once the link drains, unless the settings say otherwise.
-const DRAIN: Duration = Duration::from_secs(30);
 
 /// Runs a link to its end.
 ///
@@ -45,7 +41,8 @@ pub(crate) fn run(
     });
     runtime.shutdown_background();
     // No program started by this link is left behind.
-    reaper::wait(|| stop.is_ending());
+    let limit = settings.drain_limit();
+    reaper::wait(|| stop.is_over(limit));
     let copies = [&settings.tee, &settings.tee_back];
     let lost = copies.into_iter().flatten().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
@@ -98,7 +95,7 @@ async fn connect(
         false => Other::Address(other.clone()),
         true => match until(stop.draining(), listen(other)).await {
             None => return Ok(()),
-            Some(bound) => Other::Listener(Box::new(other.clone()), Box::new(Mutex::new(bound?))),
+            Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
         },
     };
     let shared = shared(server, other, roles.first.is_some());
@@ -189,7 +186,7 @@ async fn serve_all(
 
 /// Waits until all clients are served. Once the link drains, clients left after the drain limit are cut.
 async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<(), Failure> {
-    let limit = shared.settings.drain.unwrap_or(DRAIN);
+    let limit = shared.settings.drain_limit();
     let late = async {
         shared.stop.draining().await;
         tokio::time::sleep(limit).await;
@@ -212,6 +209,7 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::time::Duration;
 
     use tokio::time::Instant;
 

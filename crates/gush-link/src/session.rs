@@ -1,10 +1,12 @@
 //! One connection, from arrival to account.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use gush_net::{Counts, Error, Way};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
@@ -39,7 +41,7 @@ pub(crate) enum Other {
     /// An address opened for each client.
     Address(Address),
     /// A listener bound once; each client gets one accepted connection.
-    Listener(Box<Address>, Box<Mutex<Listener>>),
+    Listener(Box<Address>, Arc<Mutex<Listener>>),
 }
 
 impl Other {
@@ -50,9 +52,21 @@ impl Other {
         }
     }
 
-    pub(crate) async fn open(&self, how: &How) -> Result<End, Failure> {
+    /// The turn of a client that has come, if the other address listens.
+    fn turn(&self) -> Option<Turn> {
+        match self {
+            Other::Listener(_, listener) => Some(Turn::of(listener)),
+            Other::Address(_) => None,
+        }
+    }
+
+    /// Opens the other end; `turn` is the client's, unless it takes one only now.
+    pub(crate) async fn open(&self, how: &How, turn: Option<Turn>) -> Result<End, Failure> {
         let address = match self {
-            Other::Listener(_, listener) => return ends::accept(&mut *listener.lock().await).await,
+            Other::Listener(_, listener) => {
+                let turn = turn.unwrap_or_else(|| Turn::of(listener));
+                return ends::accept(&mut *turn.come().await).await;
+            }
             Other::Address(address) => address,
         };
         let mut waited = Duration::ZERO;
@@ -64,6 +78,30 @@ impl Other {
                 }
                 opened => return opened,
             }
+        }
+    }
+}
+
+/// A client's place among those that wait for a connection to the other listener.
+pub(crate) enum Turn {
+    Come(OwnedMutexGuard<Listener>),
+    Waiting(Pin<Box<dyn Future<Output = OwnedMutexGuard<Listener>> + Send + Sync>>),
+}
+
+impl Turn {
+    /// Takes a place behind all that were taken before: the mutex is fair, and counts from the first poll.
+    fn of(listener: &Arc<Mutex<Listener>>) -> Self {
+        let mut waiting = Box::pin(Arc::clone(listener).lock_owned());
+        match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(listener) => Self::Come(listener),
+            Poll::Pending => Self::Waiting(waiting),
+        }
+    }
+
+    async fn come(self) -> OwnedMutexGuard<Listener> {
+        match self {
+            Self::Come(listener) => listener,
+            Self::Waiting(waiting) => waiting.await,
         }
     }
 }
@@ -80,14 +118,20 @@ pub(crate) struct Arrival {
     id: u64,
     counts: Arc<Counts>,
     began: Instant,
+    turn: Option<Turn>,
 }
 
 impl Shared {
     /// Counts a client that has come. Whoever accepts does so, because connections are numbered in the order of arrival.
+    ///
+    /// A client with nothing to say before the other end is opened has its turn by then. One that has might never say it, and
+    /// takes its turn afterwards.
     pub fn arrived(&self, client: End) -> Arrival {
+        let may_delay = self.settings.accept_proxy || client.wants_handshake();
+        let turn = if may_delay { None } else { self.other.turn() };
         let counts = Arc::new(Counts::default());
         let id = self.ledger.begin(Arc::clone(&counts));
-        Arrival { client: Box::new(client), id, counts, began: Instant::now() }
+        Arrival { client: Box::new(client), id, counts, began: Instant::now(), turn }
     }
 
     /// Serves `client`, and tells of the connection.
@@ -95,13 +139,13 @@ impl Shared {
     /// # Errors
     /// The failure of the connection, also in the record.
     pub async fn serve(&self, arrival: Arrival) -> Result<(), Failure> {
-        let Arrival { client, id, counts, began } = arrival;
+        let Arrival { client, id, counts, began, turn } = arrival;
         let mut names = Names {
             client: ends::name(&client, &self.client),
             other: self.other.address().target().to_string(),
         };
         info!(id, client = %names.client, "connected");
-        let course = Life::new(self, id, &mut names, &counts).run(client).await;
+        let course = Life::new(self, id, &mut names, &counts).at(turn).run(client).await;
         let (forward, back) = course
             .passed
             .unwrap_or_else(|| (counts.passed(Way::Forward), counts.passed(Way::Back)));

@@ -16,6 +16,9 @@ use crate::record::{Failure, Record};
 use crate::roles::Roles;
 use crate::tee::Tee;
 
+/// The time for clients to finish once the link drains, unless the settings say otherwise.
+const DRAIN: Duration = Duration::from_secs(30);
+
 /// The behaviour of a link. The default relays both ways without limits.
 ///
 /// ```
@@ -32,7 +35,8 @@ pub struct Settings {
     pub idle: Option<Duration>,
     /// Ends a connection when one end has ended and nothing has moved for so long.
     pub linger: Option<Duration>,
-    /// How long clients may go on before they are cut, once the link drains; 30 s by default.
+    /// How long clients may go on before they are cut, once the link drains; 30 s by default. Programs that do not end at
+    /// SIGTERM by then are killed.
     pub drain: Option<Duration>,
     /// Limits each direction of each connection to so many bytes a second.
     pub limit: Option<Rate>,
@@ -177,6 +181,11 @@ impl Settings {
                 observer(way, bytes);
             }
         })
+    }
+
+    /// How long clients and programs may go on once the link drains.
+    pub(crate) fn drain_limit(&self) -> Duration {
+        self.drain.unwrap_or(DRAIN)
     }
 
     /// The most threads for clients.

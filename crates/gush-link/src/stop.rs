@@ -1,5 +1,8 @@
 //! Ending a link from outside: politely, then at once.
 
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
 use tokio::sync::watch;
 
 /// How a link shall end.
@@ -24,6 +27,8 @@ enum Wish {
 #[derive(Clone, Debug)]
 pub struct Stop {
     wish: watch::Sender<Wish>,
+    /// When draining, or the end, was first wanted.
+    since: Arc<OnceLock<Instant>>,
 }
 
 impl Default for Stop {
@@ -36,7 +41,7 @@ impl Stop {
     /// A stop not wanted yet: the link goes on.
     #[must_use]
     pub fn new() -> Self {
-        Self { wish: watch::Sender::new(Wish::GoOn) }
+        Self { wish: watch::Sender::new(Wish::GoOn), since: Arc::default() }
     }
 
     /// Accepts no new client. Connected clients may finish within
@@ -62,6 +67,7 @@ impl Stop {
     }
 
     fn want(&self, wish: Wish) {
+        self.since.get_or_init(Instant::now);
         self.wish.send_if_modified(|now| {
             let sooner = wish > *now;
             *now = wish.max(*now);
@@ -73,6 +79,11 @@ impl Stop {
     #[must_use]
     pub fn is_ending(&self) -> bool {
         *self.wish.borrow() == Wish::End
+    }
+
+    /// Is the end wanted, or has draining been wanted for `limit`? Then nothing more is waited for.
+    pub(crate) fn is_over(&self, limit: Duration) -> bool {
+        self.is_ending() || self.since.get().is_some_and(|since| since.elapsed() >= limit)
     }
 
     /// Waits until draining or the end is wanted.
