@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// The processors that this process may run on, in order (sched_getaffinity(2)).
 ///
 /// # Errors
-/// What sched_getaffinity(2) answers.
+/// The error of sched_getaffinity(2).
 ///
 /// ```
 /// assert!(!gush_lab::affinity::allowed()?.is_empty());

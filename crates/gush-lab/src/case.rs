@@ -1,4 +1,4 @@
-//! A case: what is run, so that it can be measured.
+//! A case: a thing that a run measures.
 
 use crate::Error;
 use crate::model::{Described, Measured};
@@ -9,21 +9,21 @@ use crate::probe::Probe;
 /// A case starts processes of its own ([`crate::runner::children`]), so that one case's caches, heap
 /// and pinning are not the next one's; the runner takes the cases of a round in turn.
 pub trait Case {
-    /// The suite it belongs to.
+    /// The suite of the case.
     fn suite(&self) -> &str;
 
-    /// Its name, unique in the suite.
+    /// The case's name, unique in the suite.
     fn name(&self) -> &str;
 
-    /// What it is, apart from its figures.
+    /// The case's description, without figures.
     fn described(&self) -> Described {
         Described::new(self.suite(), self.name())
     }
 
-    /// What has to be there before the first round: files made, caches warmed.
+    /// Makes all that the first round needs: files made, caches warmed.
     ///
     /// # Errors
-    /// Why it cannot be measured here; the case is then left out, and that is told.
+    /// The reason why the case cannot be measured here; the run then tells of it and leaves the case out.
     fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         Ok(())
     }
@@ -33,7 +33,7 @@ pub trait Case {
     /// A measurement whose figures are dropped, unless a case knows something shorter or needs none.
     ///
     /// # Errors
-    /// Why it could not run; the case is then left out, and that is told.
+    /// The reason why the case could not run; the run then tells of it and leaves the case out.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
         self.measure(probe).map(drop)
     }
@@ -41,7 +41,7 @@ pub trait Case {
     /// Measures once.
     ///
     /// # Errors
-    /// Why it could not be measured.
+    /// The reason why the case could not be measured.
     fn measure(&self, probe: &Probe) -> Result<Measured, Error>;
 }
 

@@ -16,12 +16,12 @@ pub struct Comparison {
     pub runs: [String; 2],
     /// Differences up to this part count as none, as everywhere ([`stats::MARGIN`]), unless another part was asked for.
     pub margin: f64,
-    /// By which part a whole run may differ from the next without a cause in any case: what `others` took, and what the
-    /// neighbours of a virtual machine do. Beyond the margin, differences up to this part are left undecided.
+    /// By which part a whole run may differ from the next without a cause in any case: the time that `others` took, and the
+    /// work of a virtual machine's neighbours. Beyond the margin, differences up to this part are left undecided.
     pub drift: f64,
     /// The part of the processors' time that others took while each was made; 0 where nobody looked.
     pub others: [f64; 2],
-    /// What differs between the two machines; what only one of them has is left out.
+    /// The facts that differ between the two machines; a fact that only one machine has is left out.
     pub differences: Vec<Difference>,
     /// The cases that both have figures of, and that are the same, in the first run's order.
     pub cases: Vec<Compared>,
@@ -36,7 +36,7 @@ pub struct Comparison {
 /// A fact of the machines that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Its name.
+    /// The fact's name.
     pub fact: String,
     /// In the first run, and in the second.
     pub values: [String; 2],
@@ -49,7 +49,7 @@ pub struct Unlike {
     pub suite: String,
     /// The case's name.
     pub case: String,
-    /// What it was told, where that differs.
+    /// The parameters of the case that differ.
     pub differences: Vec<Difference>,
 }
 
@@ -137,8 +137,8 @@ impl Comparison {
     }
 }
 
-/// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond what
-/// moves whole runs.
+/// Compares `after` with `before`: a verdict needs an interval beyond `margin`, or else [`stats::MARGIN`], and beyond the
+/// drift of whole runs.
 ///
 /// ```
 /// use gush_lab::{compare, model::{Measured, Run, Sample}, stats::Verdict};
@@ -218,9 +218,9 @@ fn retold_otherwise(
         .collect()
 }
 
-/// By which part the neighbours of a virtual machine move a whole run: they take turns at its caches, its memory and its clock,
+/// By which part the neighbours of a virtual machine move a whole run: they share the caches, the memory and the clock,
 /// and no counter of the guest tells of them. Of the verdicts on unchanged cases 0.6 to 2.4 % were wrong with such a part
-/// beside the margin where it was measured, and 6 % without (`gush lab compare --unchanged`).
+/// beside the margin in our measurements, and 6 % without (`gush lab compare --unchanged`).
 const NEIGHBOURS: f64 = 0.05;
 
 fn is_virtual(before: &Run, after: &Run) -> bool {
@@ -229,7 +229,7 @@ fn is_virtual(before: &Run, after: &Run) -> bool {
         .any(|run| run.machine.facts.get("virtualisation").is_some_and(|kind| kind != "none"))
 }
 
-/// By how much a case may be slowed down if others take this part of the processors' time, all of it from it.
+/// By how much a case may be slowed down if others take this part of the processors' time, and took all of that time from the case.
 fn slowing(others: f64) -> f64 {
     const MOST: f64 = 0.99;
     1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0

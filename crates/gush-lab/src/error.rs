@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// What went wrong, and what to do about it where something can be done.
+/// The failure, and a remedy where there is one.
 ///
 /// ```
 /// let error = gush_lab::Error::Refused("sizes end at 8 EiB".into());
@@ -11,13 +11,13 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It makes no sense, or cannot work here.
+    /// The request contradicts itself, or cannot work here.
     #[error("{0}")]
     Refused(String),
     /// A system call failed while bytes moved.
     #[error("{what}")]
     Failed {
-        /// Which call, on what.
+        /// The call and its object.
         what: String,
         /// The operating system's answer.
         source: io::Error,
@@ -34,7 +34,7 @@ pub(crate) fn os_words(error: &io::Error) -> String {
 }
 
 impl Error {
-    /// A system call that failed: which one, on what, and its answer.
+    /// A failed system call: the call, the object, and the error.
     ///
     /// ```
     /// let error = gush_lab::Error::failed("cannot open 'x'", std::io::Error::from_raw_os_error(2));
@@ -55,7 +55,7 @@ impl Error {
         Self::Refused(why.into())
     }
 
-    /// The whole of it as one sentence: what failed, and the operating system's answer.
+    /// The whole error as one sentence: the failed call, and the operating system's answer.
     ///
     /// ```
     /// use gush_lab::Error;
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// The operating system's answer behind it, if there is one.
+    /// The operating system's answer behind the error, if there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match self {

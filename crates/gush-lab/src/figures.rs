@@ -1,4 +1,4 @@
-//! What a run says, case by case: medians with their intervals, and how many times those of the cases that they are measured against.
+//! The figures of a run, case by case: medians with intervals, and ratios to the baselines.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct Figure {
     pub samples: usize,
     /// The median.
     pub median: Estimate,
-    /// The case that it is measured against, as the run says.
+    /// The baseline of the case, as the run says.
     pub baseline: Option<String>,
     /// The median divided by that of the baseline, from samples of the same rounds.
     pub times: Option<Estimate>,
@@ -66,7 +66,7 @@ pub fn of(run: &Run) -> Vec<Figure> {
     cases.iter().filter_map(figure).collect()
 }
 
-/// What the run says of a case.
+/// The run's description of a case.
 pub(crate) fn described<'r>(run: &'r Run, case: &Speeds<'_>) -> Option<&'r Described> {
     run.cases
         .iter()

@@ -1,4 +1,4 @@
-//! What only C has: its streams, whole files mapped at once, the page cache asked, the kernel's own test, wait4(2).
+//! Functions that only C has: stdio streams, whole files mapped at once, the page cache asked, the kernel's own test, wait4(2).
 //!
 //! The one room of these suites with `unsafe`; everything that the engine can do is left to the engine.
 #![allow(unsafe_code)]
@@ -39,7 +39,7 @@ impl Stream {
         }
     }
 
-    /// Writes what is left in the buffer.
+    /// Writes the rest of the buffer.
     fn close(self) -> io::Result<()> {
         let stream = self.0;
         std::mem::forget(self);
@@ -129,8 +129,8 @@ impl Drop for Mapping {
 
 /// Maps both files whole and copies memory (memcpy(3)); answers the bytes.
 ///
-/// A file that another process truncates meanwhile ends this one by SIGBUS, as it does the textbook's
-/// program; the engine's `mmap-copy` is the one that survives it.
+/// A file that another process truncates meanwhile ends this one by SIGBUS, as SIGBUS ends the textbook's
+/// program; the engine's `mmap-copy` survives the truncation.
 pub(crate) fn copy_by_whole_mappings(source: &File, target: &File) -> io::Result<u64> {
     let bytes = source.metadata()?.len();
     let Ok(len_bytes @ 1..) = usize::try_from(bytes) else { return Ok(0) };
@@ -182,7 +182,7 @@ fn mincore(file: &File) -> io::Result<u64> {
     Ok(pages.iter().filter(|page| **page & 1 != 0).count() as u64)
 }
 
-/// Takes an ended child away: how it ended, and what it used together with the children that it waited for (wait4(2)).
+/// Takes an ended child away: the exit status, and the resources used by the child and the children that the child waited for (wait4(2)).
 ///
 /// Blocks for as long as the child runs.
 pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
@@ -232,7 +232,7 @@ struct GupTest {
     which_pages: [u32; 8],
 }
 
-/// Microseconds that `get_user_pages_fast` takes for `memory` in the kernel, by its own test
+/// Microseconds that `get_user_pages_fast` takes for `memory` in the kernel, by the kernel's own test
 /// (`/sys/kernel/debug/gup_test`, CONFIG_GUP_TEST), 512 pages a call.
 pub(crate) fn gup_fast_us(test: BorrowedFd<'_>, memory: &[u8]) -> io::Result<u64> {
     /// `GUP_FAST_BENCHMARK`: `_IOWR('g', 1, struct gup_test)`.

@@ -1,4 +1,4 @@
-//! What a measurement is: samples of cases in rounds, made by a run, on a machine.
+//! The parts of a measurement: samples of cases in rounds, made by a run, on a machine.
 //!
 //! Everything here has one form as JSON, which the store, exports, imports and the report share.
 
@@ -9,16 +9,16 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What one case gave, once.
+/// One sample's figures of one case.
 ///
-/// A figure that a suite does not take is absent. What is peculiar to a suite stands in `facts`:
+/// A figure that a suite does not take is absent. Values peculiar to a suite stand in `facts`:
 ///
 /// | suite | facts |
 /// |---|---|
-/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` (null where it was not shown), `evidence` |
+/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` (null where nothing showed soundness), `evidence` |
 /// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls`, `syscalls_published` (name → count), `syscalls_printed` (where the published table has a slip) |
 /// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
-/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, whatever backs them), `drop_ns_per_page` |
+/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, by whichever page size it is backed), `drop_ns_per_page` |
 /// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
 /// | `relay` | `peer`, `connections`, `cpu_s_per_gib` |
 /// | `run`, and those of case files | `command`, `parameter NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count) |
@@ -45,13 +45,13 @@ pub struct Measured {
     /// Bytes moved.
     #[serde(default)]
     pub bytes: u64,
-    /// What is peculiar to the suite.
+    /// Values peculiar to the suite.
     #[serde(default)]
     pub facts: BTreeMap<String, Value>,
 }
 
 impl Measured {
-    /// How fast it was, in whatever unit the suite has: GiB/s, or else times a second. Larger is faster.
+    /// The speed in the unit of the suite: GiB/s, or else times a second. Larger is faster.
     ///
     /// ```
     /// use gush_lab::model::Measured;
@@ -77,16 +77,16 @@ impl Measured {
 pub struct Sample {
     /// The suite's name.
     pub suite: String,
-    /// The case's name, unique in its suite.
+    /// The case's name, unique in the suite.
     pub case: String,
     /// Counted from 1.
     pub round: u32,
-    /// What it gave.
+    /// The figures.
     #[serde(flatten)]
     pub measured: Measured,
 }
 
-/// What a case is, apart from its figures: all that a reader has to know before comparing it with another.
+/// The description of a case without figures: all that a reader has to know before comparing it with another.
 ///
 /// ```
 /// use gush_lab::model::Described;
@@ -101,24 +101,24 @@ pub struct Sample {
 pub struct Described {
     /// The suite's name.
     pub suite: String,
-    /// The case's name, unique in its suite.
+    /// The case's name, unique in the suite.
     pub case: String,
     /// Who does what, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub does: String,
-    /// The heading that it stands below, together with the cases that it can be compared with.
+    /// The heading above the case, together with the cases that it can be compared with.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub group: String,
-    /// The unit of its figure.
+    /// The unit of the figure.
     #[serde(default = "gib_per_s")]
     pub unit: String,
-    /// The case of the same suite that it is measured against.
+    /// The case of the same suite that is the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// The figure that somebody published for the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
-    /// Everything that it was told, by name: figures of two runs are of the same thing where this is the same.
+    /// All parameters of the case, by name: figures of two runs can be compared where the parameters are equal.
     #[serde(default)]
     pub identity: BTreeMap<String, Value>,
 }
@@ -154,7 +154,7 @@ impl Described {
         }
     }
 
-    /// The same, with who does what in it.
+    /// The same, with `does` as the words for who does what.
     #[must_use]
     pub fn does(self, does: impl Into<String>) -> Self {
         Self { does: does.into(), ..self }
@@ -166,7 +166,7 @@ impl Described {
         Self { group: group.into(), ..self }
     }
 
-    /// The same, measured against the case `baseline`; against none where it is that case.
+    /// The same, measured against the case `baseline`; against none if this is the case `baseline` itself.
     #[must_use]
     pub fn against(self, baseline: impl Into<String>) -> Self {
         let baseline = Some(baseline.into()).filter(|name| *name != self.case);
@@ -187,17 +187,17 @@ impl Described {
     }
 }
 
-/// Something that makes figures doubtful, and what to do about it.
+/// A fact that makes figures doubtful, and a remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
-    /// What is so, as a sentence.
+    /// The fact, as a sentence.
     pub fact: String,
-    /// What to do about it, as a sentence.
+    /// The remedy, as a sentence.
     pub remedy: String,
 }
 
 impl Warning {
-    /// A fact and its remedy.
+    /// A fact and a remedy.
     ///
     /// ```
     /// use gush_lab::model::Warning;
@@ -227,10 +227,10 @@ pub struct Failure {
     pub error: String,
 }
 
-/// The machine a run was made on: its fingerprint.
+/// The machine of a run: a fingerprint.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Names the machine: a hash of what does not change between boots.
+    /// Names the machine: a hash of the facts that do not change between boots.
     pub id: String,
     /// `host`, `system`, `architecture`, `processor`, `processors`, `pinned`, `virtualisation`, `memory`, `kernel`,
     /// `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`, `pipe_max_bytes`,
@@ -244,11 +244,11 @@ pub struct Machine {
 /// The report shows `image/svg+xml` as a picture, and anything else as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// The suite of the case that it explains.
+    /// The suite of the explained case.
     pub suite: String,
     /// That case.
     pub case: String,
-    /// What it shows, in a few words.
+    /// The subject, in a few words.
     pub title: String,
     /// `image/svg+xml` or `text/plain`.
     pub media_type: String,
@@ -259,47 +259,47 @@ pub struct Attachment {
 /// One run of the lab.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Names the run wherever it is taken; sorts by time.
+    /// Names the run on every machine; sorts by time.
     pub id: String,
-    /// When it began.
+    /// The time of the beginning.
     pub started: Timestamp,
-    /// When it ended; none while it runs, or if it was killed.
+    /// The time of the end; none for a run that goes on or was killed.
     #[serde(default)]
     pub finished: Option<Timestamp>,
-    /// Somebody interrupted it: samples are missing.
+    /// Somebody interrupted the run: samples are missing.
     #[serde(default)]
     pub interrupted: bool,
-    /// The part of the processors' time that other programs and the hypervisor took while it ran.
+    /// The part of the processors' time that other programs and the hypervisor took during the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub others: Option<f64>,
     /// The version of gush.
     pub gush: String,
-    /// Names the program's build: the beginning of its hash.
+    /// Names the program's build: the beginning of the build's hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub build: String,
     /// The command line.
     pub command: Vec<String>,
-    /// Where it was made.
+    /// The machine of the run.
     pub machine: Machine,
-    /// What made figures doubtful.
+    /// Facts that made figures doubtful.
     #[serde(default)]
     pub warnings: Vec<Warning>,
     /// The cases that were left out.
     #[serde(default)]
     pub failures: Vec<Failure>,
-    /// What was to be measured, in the order of the suites; none in runs of an older gush.
+    /// The cases to be measured, in the order of the suites; none in runs of an older gush.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Described>,
     /// Every raw sample, in the order in which they were taken.
     #[serde(default)]
     pub samples: Vec<Sample>,
-    /// What explains them.
+    /// Explanations of cases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
 }
 
 impl Run {
-    /// The cases of a suite, in its order: as the run describes them, and then those that only samples name.
+    /// The cases of a suite, in the suite's order: as the run describes them, and then those that only samples name.
     ///
     /// ```
     /// use gush_lab::model::{Described, Measured, Run, Sample};
@@ -330,8 +330,8 @@ impl Run {
         all
     }
 
-    /// Sorts what belongs to cases, whose suite and name `of` tells, as the run describes the cases; what it does not
-    /// describe comes last, in the order that it has.
+    /// Sorts items of cases, whose suite and name `of` tells, as the run describes the cases; items that the run does not
+    /// describe come last, in their present order.
     pub(crate) fn sort_as_described<'n, T>(
         &self,
         all: &mut [T],

@@ -19,7 +19,7 @@ use crate::{Error, affinity};
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
 ///
 /// # Errors
-/// What the process said when it failed.
+/// The messages of a process that failed.
 pub fn run(
     program: &Path,
     words: &[OsString],
@@ -40,7 +40,7 @@ pub fn run(
     })
 }
 
-/// What a process that failed said in the end, without its own name before it.
+/// The last message of a process that failed, without the program's name in front.
 pub(crate) fn told(output: &Output) -> Error {
     let said = String::from_utf8_lossy(&output.stderr);
     let line = said.lines().last().map(|line| line.trim_start_matches(SPEAKER).to_owned());
@@ -50,7 +50,7 @@ pub(crate) fn told(output: &Output) -> Error {
 /// How `gush lab once` begins a sentence.
 const SPEAKER: &str = "gush: lab: once: ";
 
-/// Pins this thread, for what measures in this process.
+/// Pins this thread, for cases that measure in this process.
 ///
 /// # Errors
 /// [`Error::Failed`] for a processor that this process may not use.
@@ -68,9 +68,9 @@ pub struct Single {
     pub program: PathBuf,
     /// The arguments after `gush lab once`.
     pub words: Vec<OsString>,
-    /// Whether it stays on one processor.
+    /// Whether the process stays on one processor.
     pub pinned: bool,
-    /// What it is.
+    /// The description of the case.
     pub described: Described,
 }
 
@@ -115,7 +115,7 @@ impl Clock {
     /// Starts.
     ///
     /// # Errors
-    /// What getrusage(2) answers.
+    /// The error of getrusage(2).
     pub fn start() -> Result<Self, Error> {
         let usage = usage(UsageWho::RUSAGE_SELF)?;
         Ok(Self { usage, started: Instant::now() })
@@ -124,7 +124,7 @@ impl Clock {
     /// Stops; `bytes` were moved meanwhile.
     ///
     /// # Errors
-    /// What getrusage(2) answers.
+    /// The error of getrusage(2).
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
         let wall_s = self.started.elapsed().as_secs_f64();
         let (before, after) = (self.usage, usage(UsageWho::RUSAGE_SELF)?);
@@ -161,7 +161,7 @@ impl ChildrenClock {
     /// Starts.
     ///
     /// # Errors
-    /// What getrusage(2) answers.
+    /// The error of getrusage(2).
     pub fn start() -> Result<Self, Error> {
         Ok(Self(usage(UsageWho::RUSAGE_CHILDREN)?))
     }
@@ -169,7 +169,7 @@ impl ChildrenClock {
     /// Stops: `user_s` and `system_s` of all children together.
     ///
     /// # Errors
-    /// What getrusage(2) answers.
+    /// The error of getrusage(2).
     pub fn stop(self) -> Result<Measured, Error> {
         let after = usage(UsageWho::RUSAGE_CHILDREN)?;
         let (user_s, system_s) = worked(&self.0, &after);

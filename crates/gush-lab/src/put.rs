@@ -8,7 +8,7 @@ use std::path::Path;
 /// symbolic link is followed.
 ///
 /// # Errors
-/// What the operating system answers; an older file is untouched.
+/// The operating system's error; an older file is untouched.
 ///
 /// ```
 /// let dir = tempfile::tempdir()?;

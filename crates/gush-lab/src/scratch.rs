@@ -25,7 +25,7 @@ impl Scratch {
     /// Makes a directory in `dir`, and removes those of runs that were killed.
     ///
     /// # Errors
-    /// What the operating system answers.
+    /// The operating system's error.
     pub(crate) fn new_in(dir: &Path) -> io::Result<Self> {
         remove_left_ones(dir);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir)?;
@@ -41,7 +41,7 @@ impl Scratch {
         &self.path
     }
 
-    /// The kind of file system that the directory is on, by its name or its number (statfs(2)).
+    /// The kind of file system that the directory is on, by name or number (statfs(2)).
     pub(crate) fn file_system(&self) -> String {
         const NAMES: [(u64, &str); 6] = [
             (0xef53, "ext4"),
@@ -64,7 +64,7 @@ impl Scratch {
 }
 
 /// Removes the directories of runs that were killed: those that nobody has locked, and that are older than the moment
-/// between making one and locking it.
+/// between mkdir(2) and flock(2).
 fn remove_left_ones(dir: &Path) {
     const MOMENT: Duration = Duration::from_secs(60);
     let Ok(entries) = fs::read_dir(dir) else { return };
@@ -88,7 +88,7 @@ fn remove_left_ones(dir: &Path) {
 /// Fills a file with bytes that are nowhere zero for long and nowhere the same.
 ///
 /// # Errors
-/// What write(2) answers.
+/// The error of write(2).
 pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut piece = vec![0_u8; PIECE_BYTES];

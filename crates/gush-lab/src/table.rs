@@ -13,7 +13,7 @@ use crate::suite::{Quantity, Suite};
 const BAR_CELLS: usize = 30;
 const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 
-/// The samples of one suite: a line for each case below the heading of its group, with the suite's figures; the system
+/// The samples of one suite: a line for each case below the heading of the group, with the suite's figures; the system
 /// calls where they were counted.
 ///
 /// An interval is that of the median; of fewer than [`stats::FEWEST_SAMPLES`] samples none can be trusted, and the
@@ -64,7 +64,7 @@ pub fn of(run: &Run, suite: &Suite) -> String {
     text
 }
 
-/// A case and its samples.
+/// A case with samples.
 struct Row<'a> {
     described: Described,
     samples: Vec<&'a Sample>,
@@ -87,7 +87,7 @@ impl Row<'_> {
         self.samples.len() >= stats::FEWEST_SAMPLES
     }
 
-    /// What the hostile reader found; none where nobody looked.
+    /// The finding of the hostile reader; none where nobody looked.
     fn sound(&self) -> Option<&Value> {
         self.samples.iter().find_map(|sample| sample.measured.facts.get("sound"))
     }
@@ -126,7 +126,7 @@ fn estimate(samples: &[&Sample], quantity: &Quantity) -> Option<Estimate> {
     stats::median(&values)
 }
 
-/// How many times its baseline, round by round.
+/// The ratio to the baseline, round by round.
 fn times(row: &Row<'_>, rows: &[Row<'_>], suite: &Suite) -> Option<(Estimate, Verdict)> {
     let baseline = row.described.baseline.as_deref()?;
     let other = rows.iter().find(|other| other.name() == baseline)?;

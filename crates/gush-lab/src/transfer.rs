@@ -1,7 +1,7 @@
 //! Runs on their way to another machine: one JSON document, or rows of comma-separated values.
 //!
-//! What is read may come from anybody: its size, depth, names and versions are looked at before
-//! anything of it is believed.
+//! An export may come from anybody: size, depth, names and versions are checked before
+//! any content is used.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use crate::csv;
 use crate::model::Run;
 use crate::os_words;
 
-/// What the documents call themselves.
+/// The format's name in the documents.
 const FORMAT: &str = "gush-lab-runs";
 /// The newest form of them; a later gush may add fields without a new one.
 const VERSION: u32 = 1;
@@ -30,18 +30,18 @@ pub const CSV_HEADER: &str = "run,started,machine,host,processor,kernel,gush,sui
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read: {}", os_words(.0))]
     Unreadable(#[source] io::Error),
-    /// It is no export.
+    /// The file is no export.
     #[error("is no export of gush lab: {0}")]
     Garbled(String),
-    /// It is an export of a newer gush.
+    /// The file is an export of a newer gush.
     #[error(
         "is an export of a newer gush (version {found}, this gush knows {VERSION}): update gush"
     )]
     Newer {
-        /// The version it says.
+        /// The version in the file.
         found: u64,
     },
 }
@@ -86,7 +86,7 @@ pub fn json(runs: &[Run]) -> String {
 
 /// A row for every sample of `run`, without the lines' ends, in the columns of [`CSV_HEADER`].
 ///
-/// The last column has what is peculiar to a suite, as JSON.
+/// The last column has the values peculiar to a suite, as JSON.
 ///
 /// ```
 /// use gush_lab::{model::{Run, Sample, Measured}, transfer};
@@ -122,7 +122,7 @@ pub fn csv_rows(run: &Run) -> impl Iterator<Item = String> {
 /// Reads the export in the file `path`.
 ///
 /// # Errors
-/// When it cannot be read, is no export, or one of a newer gush.
+/// When the file cannot be read, is no export, or is one of a newer gush.
 pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
     parse_from(File::open(path).map_err(TransferError::Unreadable)?)
 }
@@ -130,7 +130,7 @@ pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
 /// Reads an export to the end of `source`, or up to 512 MiB.
 ///
 /// # Errors
-/// When it cannot be read, is no export, or one of a newer gush.
+/// When the source cannot be read, is no export, or is one of a newer gush.
 pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
     let mut text = Vec::new();
     source.take(LARGEST_BYTES + 1).read_to_end(&mut text).map_err(TransferError::Unreadable)?;
@@ -143,7 +143,7 @@ pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
 /// Reads an export.
 ///
 /// # Errors
-/// When it is no export, or one of a newer gush.
+/// When the text is no export, or one of a newer gush.
 pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
     let kind: Kind = serde_json::from_slice(text).map_err(garbled)?;
     if kind.format != FORMAT {

@@ -1,4 +1,4 @@
-//! What makes figures doubtful, and what to do about it.
+//! Facts that make figures doubtful, and remedies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl Watch {
         Self { idle: [probe.counters.clone(), now()] }
     }
 
-    /// What is doubtful before anything was measured.
+    /// The doubts before the first measurement.
     #[must_use]
     pub fn before(&self, probe: &Probe) -> Vec<Warning> {
         let [first, second] = &self.idle;
@@ -45,7 +45,7 @@ impl Watch {
         found
     }
 
-    /// What became doubtful since.
+    /// The doubts that arose since.
     #[must_use]
     pub fn end(&self, samples: &[Sample]) -> Vec<Warning> {
         let now = now();
@@ -82,7 +82,7 @@ fn taken(before: &Counters, after: &Counters) -> Option<[f64; 2]> {
     (total_s > 0.0).then(|| [others_s / total_s, stolen_s / total_s])
 }
 
-/// What is set so that figures drift.
+/// The settings that make figures drift.
 ///
 /// ```
 /// use gush_lab::{model::Machine, warnings::of_settings};
@@ -115,7 +115,7 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
     found
 }
 
-/// What others did on the processors between two looks.
+/// The work of others on the processors between two looks.
 ///
 /// ```
 /// use gush_lab::{probe::Counters, warnings::of_load};
@@ -147,7 +147,7 @@ pub fn of_load(before: &Counters, after: &Counters, when: &str) -> Vec<Warning> 
     found
 }
 
-/// What slowed the processors down between two looks.
+/// The causes that slowed the processors down between two looks.
 ///
 /// ```
 /// use gush_lab::{probe::Counters, warnings::of_slowing};

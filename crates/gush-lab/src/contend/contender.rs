@@ -25,13 +25,13 @@ use crate::probe::Probe;
 use crate::runner::{Usage, children, start_bytes};
 use crate::{Error, count, once};
 
-/// What all contenders of a comparison share.
+/// State that all contenders of a comparison share.
 #[derive(Debug)]
 pub(super) struct Ring {
     pub(super) rules: Comparison,
     pub(super) shell: Option<Vec<String>>,
     pub(super) place: Place,
-    /// The first contender's label, once it is known.
+    /// The first contender's label, once known.
     pub(super) baseline: OnceCell<String>,
     /// The right output: as told, or the first one that there was.
     pub(super) expected: RefCell<Option<Expected>>,
@@ -160,7 +160,7 @@ impl Contender {
             .or_else(|| self.missing_own().filter(|_| self.sides.setup.is_none()))
     }
 
-    /// The program that is started, if nobody finds it. Which programs a shell starts is not known.
+    /// The program to be started, if execvp(3) would not find the file. For a shell's command the answer is unknown.
     fn missing_own(&self) -> Option<String> {
         if self.ring.shell.is_some() {
             return None;
@@ -188,7 +188,7 @@ impl Contender {
         }
     }
 
-    /// Runs a command beside the contender's own, and takes no time for it.
+    /// Runs a command beside the contender's own, untimed.
     fn side(&self, what: &str, text: Option<&String>) -> Result<(), Error> {
         let Some(text) = text else { return Ok(()) };
         let (mut command, said) = self.side_process(text)?;
@@ -216,7 +216,7 @@ impl Contender {
         succeeded(status, &said).map_err(|why| Error::refused(format!("cleanup '{text}' {why}")))
     }
 
-    /// The command once: its time, what it used, and how it ended.
+    /// The command once: the time, the resources used, and the exit status.
     fn once(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.ring.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
@@ -261,7 +261,7 @@ impl Contender {
         Ok(said)
     }
 
-    /// Where the command leaves what is compared.
+    /// The path of the output that is compared.
     fn answer_path(&self) -> Option<PathBuf> {
         let Comparison { ignores_output, output, .. } = *self.rules();
         if ignores_output {
@@ -273,7 +273,7 @@ impl Contender {
         }
     }
 
-    /// The output, if it is the right one.
+    /// The output, if it equals the expected output.
     fn answer(&self) -> Result<Option<Content>, Error> {
         let Some(path) = self.answer_path() else { return Ok(None) };
         let content = Content::of(&path)?;
@@ -302,7 +302,7 @@ impl Contender {
         Ok(Some(content))
     }
 
-    /// Will its output be the one that all others have to equal? It has to come before the rounds, whose order changes:
+    /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
     /// else a wrong output that happens to come first would be the right one.
     fn sets_the_expected(&self) -> bool {
         self.answer_path().is_some() && self.ring.expected.borrow().is_none()
@@ -325,7 +325,7 @@ impl Contender {
         Ok(self.measured(wall, used, failed, answer.as_ref()))
     }
 
-    /// Takes away the output of the run before, unless it is kept, and runs `prepare`.
+    /// Takes away the output of the run before, unless `keeps_output` is set, and runs `prepare`.
     fn freshen(&self) -> Result<(), Error> {
         if !self.rules().keeps_output {
             self.ring.place.clear()?;
@@ -475,7 +475,7 @@ impl Case for Turn {
     }
 }
 
-/// A file without a name, in memory, for what a process says.
+/// A file without a name, in memory, for the messages of a process.
 fn scrap() -> Result<File, Error> {
     let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
     made.map(File::from)
@@ -487,7 +487,7 @@ fn copy_of(file: &File) -> Result<Stdio, Error> {
     copy.map(Stdio::from).map_err(|error| Error::failed("cannot duplicate a descriptor", error))
 }
 
-/// How a process ended, and its last words, unless it succeeded.
+/// How a process ended, and its last words, unless the process succeeded.
 fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
     if status.success() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a command has written: the digest of a file, or of a directory with all that is in it.
+//! A command's output: the digest of a file, or of a directory with all its entries.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,7 +30,7 @@ impl Content {
     /// Reads what is at `path`; a symbolic link there is followed, those inside of a directory are not.
     ///
     /// # Errors
-    /// What cannot be read, and why.
+    /// The path that cannot be read, and the reason.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let cannot = |error| cannot_read(path, error);
         if fs::metadata(path).map_err(cannot)?.is_dir() {
@@ -95,7 +95,7 @@ impl Tree {
         Ok(())
     }
 
-    /// With its length before it: no two lists of parts run into the same bytes.
+    /// The part's length stands before the part, so that no two lists of parts give the same bytes.
     fn part(&mut self, bytes: &[u8]) {
         self.hasher.update(&bytes.len().to_le_bytes());
         self.hasher.update(bytes);

@@ -1,6 +1,6 @@
-//! Standings for other programs: Markdown, CSV and JSON with the names that hyperfine gives its columns and fields.
+//! Standings for other programs: Markdown, CSV and JSON with the names that hyperfine gives to columns and fields.
 //!
-//! Fields that hyperfine has are there under its names and in its units (seconds, bytes); more come after them.
+//! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ pub fn markdown(standings: &[Standing]) -> String {
     text
 }
 
-/// `text` as code in a cell, whatever is in it.
+/// `text` as code in a cell: a longer fence for backticks, a backslash before `|`.
 fn code(text: &str) -> String {
     let fence = if text.contains('`') { "``" } else { "`" };
     let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };

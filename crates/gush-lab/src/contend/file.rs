@@ -33,7 +33,7 @@ use serde::Deserialize;
 use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing, standing};
 use crate::Error;
 
-/// What a case file says.
+/// The content of a case file.
 #[derive(Debug)]
 pub struct CaseFile {
     /// The comparisons, in order.
@@ -43,15 +43,15 @@ pub struct CaseFile {
 /// One comparison of a case file.
 #[derive(Debug)]
 pub struct Block {
-    /// Its name.
+    /// The comparison's name.
     pub name: String,
-    /// What is compared, in a few words.
+    /// The subject of the comparison, in a few words.
     pub about: String,
-    /// The comparison, without what only the caller knows.
+    /// The comparison, without the parts that only the caller knows.
     pub comparison: Comparison,
-    /// The number of rounds, if it says one.
+    /// The number of rounds, if the file says so.
     pub runs: Option<u32>,
-    /// What is aimed at.
+    /// The aims.
     pub aims: Vec<Aim>,
 }
 
@@ -136,7 +136,7 @@ impl CaseFile {
     /// Reads the text of a case file called `stem`; `size_of` reads sizes as the user writes them.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the place of what cannot be understood.
+    /// [`Error::Refused`] with the place of the text that cannot be understood.
     ///
     /// ```
     /// use gush_lab::contend::{CaseFile, Input};
@@ -237,7 +237,7 @@ impl From<WrittenEntry> for Entry {
 }
 
 impl Aim {
-    /// What the standings say of the aim, as a sentence; `None` where one side was not measured.
+    /// Whether the standings reach the aim, as a sentence; `None` where one side was not measured.
     #[must_use]
     pub fn told(&self, standings: &[Standing]) -> Option<String> {
         let measured =

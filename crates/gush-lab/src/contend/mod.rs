@@ -5,14 +5,14 @@
 //! | `template`, `parameter` | `{in}`, `{out}` and the user's own names in a command; their values |
 //! | `start` | which commands need a shell; processes of both kinds |
 //! | `place`, `content` | the input and the outputs; the digest of an output |
-//! | `contender` | one command as a [`Case`]: prepared, timed, counted, its output compared |
+//! | `contender` | one command as a [`Case`]: prepared, timed, counted, the output compared |
 //! | `pace` | how many rounds, and about how long they take |
 //! | `standing` | who is faster than whom, how surely, and who is out |
-//! | `file` | comparisons written down as TOML, with what is aimed at |
-//! | `show`, `export` | that for people; for Markdown, CSV and JSON as hyperfine writes them |
+//! | `file` | comparisons written down as TOML, with their aims |
+//! | `show`, `export` | the standing for people; for Markdown, CSV and JSON as hyperfine writes them |
 //!
 //! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine that slows down slows
-//! all of them. The clock of a sample runs from before the process is started until its end; everything around it
+//! all of them. The clock of a sample runs from before the process is started until the process ends; everything around it
 //! (removing the old output, `prepare`, comparing the new output) stands outside.
 
 mod contender;
@@ -65,17 +65,17 @@ pub enum Output {
 pub struct Entry {
     /// The command, with names in braces.
     pub command: String,
-    /// What it is called, with names of parameters in braces; without a name, the command.
+    /// The contender's name, with names of parameters in braces; without a name, the command.
     pub name: Option<String>,
     /// Runs before each run of the command, in the place of the comparison's own.
     pub prepare: Option<String>,
-    /// Programs that it needs beside the one that it starts.
+    /// Programs that the command needs beside the program started.
     pub needs: Vec<String>,
     /// A missing program is no failure.
     pub is_optional: bool,
 }
 
-/// What is compared, and how.
+/// The contenders of a comparison, and the manner of comparing.
 ///
 /// ```
 /// use gush_lab::contend::{Comparison, Entry, Input};
@@ -112,7 +112,7 @@ pub struct Comparison {
     pub variables: BTreeMap<String, String>,
     /// Where files are made.
     pub dir: PathBuf,
-    /// What `{in}` stands for.
+    /// The input, for which `{in}` stands.
     pub input: Option<Input>,
     /// The bytes that a command moves, if they are not the input's.
     pub bytes: Option<u64>,
@@ -128,7 +128,7 @@ pub struct Comparison {
     pub shell: Shell,
     /// Runs of each contender before the first round; at least one of the contender whose output is the expected one.
     pub warmups: u32,
-    /// How often a sample runs its command, one run after the other, each with everything around a run.
+    /// How often a sample runs the command, one run after the other, each with everything around a run.
     pub repeat: u32,
     /// A command that fails is measured nevertheless.
     pub ignores_failures: bool,
@@ -136,7 +136,7 @@ pub struct Comparison {
     pub output: Output,
     /// Standard input is the input, instead of nothing.
     pub is_input_piped: bool,
-    /// `{out}` of the run before is left where it is.
+    /// `{out}` of the run before is not removed.
     pub keeps_output: bool,
     /// Outputs are not compared.
     pub ignores_output: bool,
@@ -175,7 +175,7 @@ impl Default for Comparison {
     }
 }
 
-/// A contender that takes no part, because a program that it may do without is missing.
+/// A contender that takes no part, because an optional program is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// The contender.
@@ -184,7 +184,7 @@ pub struct Absent {
     pub program: String,
 }
 
-/// A comparison made ready: its files are there until [`end`](Self::end).
+/// A comparison made ready: the files stay until [`end`](Self::end).
 pub struct Contest {
     /// The contenders, in order.
     pub cases: Vec<Box<dyn Case>>,
@@ -200,7 +200,7 @@ impl Comparison {
     /// Makes the input and the contenders.
     ///
     /// # Errors
-    /// What makes no sense, as a sentence, or the file that cannot be made.
+    /// The contradiction in the comparison, as a sentence, or the file that cannot be made.
     pub fn contest(&self) -> Result<Contest, Error> {
         self.check()?;
         let place = Place::new(&self.dir, self.input.as_ref())?;
@@ -235,10 +235,10 @@ impl Comparison {
         self.shell.words_for(self.entries.iter().map(|entry| entry.command.as_str()))
     }
 
-    /// Refuses what makes no sense, before anything is made or started.
+    /// Refuses a comparison that contradicts itself, before anything is made or started.
     ///
     /// # Errors
-    /// What makes no sense, as a sentence.
+    /// The contradiction, as a sentence.
     pub fn check(&self) -> Result<(), Error> {
         if self.entries.is_empty() {
             return Err(Error::refused("no command is there to be measured"));
@@ -303,7 +303,7 @@ impl Comparison {
         Ok(content.map(|content| Expected { from, content }))
     }
 
-    /// Every entry with every choice of the parameters that it names, under labels that differ.
+    /// Every entry with every choice of the parameters that the entry names, under labels that differ.
     fn contenders(&self, ring: &Rc<Ring>) -> Vec<Contender> {
         let mut labels = BTreeSet::new();
         let mut found = Vec::new();
@@ -361,7 +361,7 @@ impl Contest {
         self.ring.baseline.get().map_or("", String::as_str)
     }
 
-    /// What the outputs had in common, as a sentence; `None` if none was compared.
+    /// Whether the outputs were equal, as a sentence; `None` if none was compared.
     ///
     /// # Errors
     /// When the input cannot be read again.

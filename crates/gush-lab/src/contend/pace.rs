@@ -8,7 +8,7 @@ use crate::stats;
 
 /// How many rounds are taken.
 ///
-/// Measuring ends early when the intervals are narrow, whatever they say: who stops at the first difference that looks
+/// Measuring ends early when the intervals are narrow, whether they differ or not: who stops at the first difference that looks
 /// certain finds differences where there are none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {

@@ -2,7 +2,7 @@
 
 use crate::Error;
 
-/// A name and its values.
+/// A name with values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// The name between the braces.
@@ -45,7 +45,7 @@ impl Parameter {
     /// The values from `least` to `most`, both included, in steps of `step`.
     ///
     /// # Errors
-    /// [`Error::Refused`] for what is no number, a step that leads nowhere, and more than 1000 values.
+    /// [`Error::Refused`] for text that is no number, a step that leads nowhere, and more than 1000 values.
     ///
     /// ```
     /// use gush_lab::contend::Parameter;

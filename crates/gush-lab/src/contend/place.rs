@@ -1,4 +1,4 @@
-//! Where contenders work: the input, and a hidden directory for what they write.
+//! The place where contenders work: the input, and a hidden directory for outputs.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use super::Content;
 use crate::Error;
 use crate::scratch::{self, Scratch};
 
-/// What `{in}` stands for.
+/// The input, for which `{in}` stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A file of so many bytes, made for the run: nowhere zeros for long, nowhere the same.
@@ -74,12 +74,12 @@ impl Place {
         Ok(self.content.get())
     }
 
-    /// What `{out}` stands for; nothing is there before a command makes something.
+    /// The path for which `{out}` stands; nothing is there before a command makes something.
     pub(super) fn output(&self) -> PathBuf {
         self.scratch.path().join("out")
     }
 
-    /// A directory for whatever a setup makes, there until the end.
+    /// A directory for files of a setup, there until the end.
     pub(super) fn own_dir(&self) -> PathBuf {
         self.scratch.path().join("dir")
     }
@@ -89,12 +89,12 @@ impl Place {
         self.scratch.file_system()
     }
 
-    /// Where standard output goes if it is compared.
+    /// The file that takes standard output where the comparison needs standard output.
     pub(super) fn printed(&self) -> PathBuf {
         self.scratch.path().join("stdout")
     }
 
-    /// Takes away what a command wrote.
+    /// Removes the files that a command wrote.
     pub(super) fn clear(&self) -> Result<(), Error> {
         let out = self.output();
         let removed = match fs::symlink_metadata(&out) {
@@ -127,7 +127,7 @@ fn make(scratch: &Scratch, bytes: u64) -> Result<PathBuf, Error> {
     }
 }
 
-/// A disk is not filled to find out that it is too small for the input and a copy.
+/// Refuses a disk without room for the input and a copy, before the disk is full.
 fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
     // A file system that does not tell has as much as it can get.
     let Some(room) = rustix::fs::statvfs(dir).ok().filter(|room| room.f_blocks > 0) else {

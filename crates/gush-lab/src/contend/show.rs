@@ -47,7 +47,7 @@ fn interval(Estimate { value, low, high }: &Estimate) -> String {
     format!("{:.2} … {:.2} {unit}", low * factor, high * factor)
 }
 
-/// A column: its head, and what it says of a contender.
+/// A column: a heading, and the text for a contender.
 type Column = (&'static str, fn(&Standing) -> String);
 
 const COLUMNS: &[Column] = &[
@@ -68,7 +68,7 @@ const COLUMNS: &[Column] = &[
     ("", |one| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
 ];
 
-/// The peak of memory, or its bound.
+/// The peak of memory, or a bound of the peak.
 fn memory(one: &Standing) -> String {
     let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", bytes(most)));
     one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What the samples say: how fast each contender is, beside the first and beside the fastest.
+//! The result of the samples: how fast each contender is, beside the first and beside the fastest.
 
 use serde_json::Value;
 
@@ -27,9 +27,9 @@ pub struct Standing {
     pub user_s: f64,
     /// The median of the processor seconds in the kernel.
     pub system_s: f64,
-    /// The largest memory in bytes, if it was more than that of the program that started the contender.
+    /// The largest memory in bytes, if more than that of the program that started the contender.
     pub peak_bytes: Option<u64>,
-    /// A bound for the largest memory, if it was not.
+    /// A bound for the largest memory, if it was no more than that program's.
     pub peak_at_most_bytes: Option<u64>,
     /// The median of the throughput, where the bytes are known.
     pub gib_per_s: Option<f64>,
@@ -41,7 +41,7 @@ pub struct Standing {
     pub statuses: Vec<Option<i64>>,
     /// The parameters' values.
     pub parameters: Vec<(String, String)>,
-    /// Why it is out, if it failed in some round.
+    /// The reason why the contender is out, if some round failed.
     pub failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How a command is started: as it stands, or by a shell.
+//! How a command is started: directly, or by a shell.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ pub enum Shell {
     Auto,
     /// Nobody else: pipes, redirections and variables mean nothing.
     None,
-    /// A shell: its words, without the `-c` that follows them.
+    /// A shell: the words of the command, without the `-c` that follows them.
     Words(Vec<String>),
 }
 
@@ -23,7 +23,7 @@ impl Shell {
     /// The words of a shell, `none` for no shell.
     ///
     /// # Errors
-    /// [`Error::Refused`] for no word, or a quote without its end.
+    /// [`Error::Refused`] for no word, or a quote that does not end.
     ///
     /// ```
     /// use gush_lab::contend::Shell;
@@ -40,7 +40,7 @@ impl Shell {
         }
     }
 
-    /// The shell's words for all of `commands`, or `None` where each can be started as it stands.
+    /// The shell's words for all of `commands`, or `None` where each can be started directly.
     #[must_use]
     pub fn words_for<'a>(
         &self,
@@ -61,7 +61,7 @@ const BUILT_IN: &[&str] = &[
     "wait", "while",
 ];
 
-/// Does `command` mean something else to a shell than its words?
+/// Does `command` mean something else to a shell than the words themselves?
 ///
 /// ```
 /// use gush_lab::contend::needs_shell;
@@ -105,7 +105,7 @@ pub fn needs_shell(command: &str) -> bool {
     false
 }
 
-/// The words of `command`, with `value_of` in the place of names; a value is a part of its word, whatever is in it.
+/// The words of `command`, with `value_of` in the place of names; a value stays within one word, even with spaces or quotes in the value.
 pub(super) fn words(
     command: &str,
     value_of: impl Fn(&str) -> Option<OsString>,
@@ -120,7 +120,7 @@ pub(super) fn words(
     Ok(split.iter().map(|word| filled(word, text_of).into()).collect())
 }
 
-/// The process that runs `command` by the shell `shell`, or as it stands.
+/// The process that runs `command` by the shell `shell`, or directly.
 pub(super) fn process(
     command: &str,
     shell: Option<&[String]>,
@@ -141,7 +141,7 @@ pub(super) fn process(
     Ok(process)
 }
 
-/// Where the program `name` is, as execvp(3) looks for it.
+/// The path of the program `name`, looked for as execvp(3) does.
 #[must_use]
 pub fn found(name: &Path) -> Option<PathBuf> {
     let may_run = |path: &Path| {

@@ -2,7 +2,7 @@
 
 /// `text` with the value of each `{name}` that has one. Other braces stay, as `awk '{print}'` needs them.
 ///
-/// A value is taken as it is: braces in it mean nothing.
+/// A value is taken literally: braces in a value mean nothing.
 ///
 /// ```
 /// use gush_lab::contend::template::filled;

@@ -4,14 +4,14 @@ use std::borrow::Cow;
 
 use syscalls::Sysno;
 
-/// A call at its entry.
+/// A call at entry.
 pub(super) struct Call {
     pub(super) name: Cow<'static, str>,
-    /// The descriptors among its arguments.
+    /// The descriptors among the arguments.
     pub(super) fds: Vec<i32>,
-    /// It moves bytes, or maps them.
+    /// The call moves bytes, or maps them.
     pub(super) moves_data: bool,
-    /// It neither makes nor ends a descriptor: what is known of them stays true.
+    /// The call neither makes nor ends a descriptor: cached facts about descriptors stay true.
     pub(super) keeps_descriptors: bool,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn of(number: u64, arguments: &[u64; 6]) -> Call {
     }
 }
 
-/// A register as the `int` that the kernel takes of it: the upper half means nothing.
+/// A register as the `int` that the kernel reads: the upper half means nothing.
 fn fd(argument: u64) -> i32 {
     argument as u32 as i32
 }

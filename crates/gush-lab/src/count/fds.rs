@@ -1,4 +1,4 @@
-//! What a descriptor of the traced process is, looked up in `/proc/PID/fd` when it is first used.
+//! The kind of a traced process's descriptor, looked up in `/proc/PID/fd` at the first use.
 
 use std::collections::HashMap;
 use std::fs;

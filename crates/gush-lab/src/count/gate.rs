@@ -1,7 +1,7 @@
 //! The traced side: a process that lets its parent trace it, and becomes the program to be counted.
 //!
-//! It stops itself once when it is being traced. A seccomp(2) filter that answers RET_TRACE to every
-//! call then makes each of them stop once, at its entry, and no more; where filters are denied it stops
+//! The process stops itself once under its tracer. A seccomp(2) filter that answers RET_TRACE to every
+//! call then makes each of them stop once, at entry, and no more; where filters are denied the process stops
 //! itself a second time, and the tracer takes two stops a call instead (PTRACE_SYSCALL).
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::Error;
 /// Becomes `program WORDS`, traced by the parent; answers only when that fails.
 ///
 /// # Errors
-/// What ptrace(2) or execve(2) answered.
+/// The error of ptrace(2) or execve(2).
 pub fn enter(program: &Path, words: &[OsString]) -> Result<std::convert::Infallible, Error> {
     let denied = |errno| {
         Error::failed(

@@ -2,12 +2,12 @@
 //!
 //! | room | holds |
 //! |---|---|
-//! | `gate` | the traced side: it lets itself be traced and becomes the program |
+//! | `gate` | the traced side: a process that asks to be traced and becomes the program |
 //! | `trace` | the tracer: one stop a call |
 //! | `calls` | which calls move data, and which of their arguments are descriptors |
-//! | `fds` | what a descriptor of the traced process is |
+//! | `fds` | the kinds of the traced process's descriptors |
 //!
-//! Three counts come of it, because the published tables count whole C programs: those have one call
+//! There are three counts, because the published tables count whole C programs: those have one call
 //! more than the copy makes, the loader's `read` of the C library.
 
 mod calls;
@@ -26,7 +26,7 @@ use fds::{Files, Kind};
 /// How many calls of each name.
 pub type Calls = BTreeMap<String, u64>;
 
-/// What one run of a copy called.
+/// The system calls of one run of a copy.
 ///
 /// ```
 /// let count = gush_lab::count::Count::default();
@@ -34,13 +34,13 @@ pub type Calls = BTreeMap<String, u64>;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Calls that move data (or map it) on the source, on the target, or on a private pipe or ring
+    /// Calls that move data (or map data) on the source, on the target, or on a private pipe or ring
     /// between them.
     pub moving: Calls,
-    /// The same and the loader's `read` of the C library: what a C program makes for this copy, and
-    /// what published tables count.
+    /// The same and the loader's `read` of the C library: the calls of a C program for this copy, as
+    /// published tables count them.
     pub as_c_program: Calls,
-    /// Every call of the process from its `execve` on, the start-up code's and the clock's included.
+    /// Every call of the process from `execve` on, the start-up code's and the clock's included.
     pub in_all: Calls,
 }
 
@@ -54,11 +54,11 @@ pub fn gated(gush: &Path, command: &Command) -> Command {
     gated
 }
 
-/// Counts the calls of a [gated] command and of all processes that it starts, from its `execve` on: how it ended, and
+/// Counts the calls of a [gated] command and of all processes that it starts, from `execve` on: the exit status, and
 /// the calls by name.
 ///
 /// # Errors
-/// Why it could not be traced.
+/// The reason why the command could not be traced.
 pub fn of_tree(command: Command) -> Result<(ExitStatus, Calls), Error> {
     let mut calls = Calls::new();
     let output = trace::run(command, None, |_, stop| match stop {
@@ -76,7 +76,7 @@ pub fn of_tree(command: Command) -> Result<(ExitStatus, Calls), Error> {
 /// which is several times as fast on one as across two.
 ///
 /// # Errors
-/// Why it could not be traced, or what the program said before it failed.
+/// The reason why the command could not be traced, or the program's messages before a failure.
 pub fn of(
     program: &Path,
     words: &[OsString],
@@ -138,7 +138,7 @@ pub fn line(calls: &Calls) -> String {
     calls.join(";")
 }
 
-/// Whether `counted` is what was published: those calls, and besides at most the loader's one read,
+/// Whether `counted` equals the published count: those calls, and besides at most the loader's one read,
 /// which the table leaves out where a way does not read.
 pub(crate) fn agrees(counted: &Calls, published: &Calls) -> bool {
     let loaders = |name: &str, count: u64| name == "read" && count <= 1;

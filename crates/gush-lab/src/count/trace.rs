@@ -1,4 +1,4 @@
-//! The tracer: starts a process behind the gate, and is told of every call that it makes (ptrace(2)).
+//! The tracer: starts a process behind the gate, and learns of every system call (ptrace(2)).
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -19,17 +19,17 @@ use crate::{Error, affinity};
 const EXECUTED: i32 = Event::PTRACE_EVENT_EXEC as i32;
 const FILTERED: i32 = Event::PTRACE_EVENT_SECCOMP as i32;
 
-/// What the traced process did.
+/// The events of the traced process.
 pub(super) enum Stop {
-    /// It became the program that is to be counted.
+    /// The process became the program to be counted.
     Executed,
-    /// It enters the system call of this number, with these arguments.
+    /// The process enters the system call of this number, with these arguments.
     Calls(u64, [u64; 6]),
 }
 
 /// Runs `command`, whose process enters the gate, and tells of the stops of all its threads and children.
 ///
-/// What it prints into pipes is read after its end: little enough to fit.
+/// Output into pipes is read after the process has ended: the output is small enough to fit.
 pub(super) fn run(
     command: Command,
     processor: Option<usize>,
@@ -70,11 +70,11 @@ fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Er
 /// How far the process is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Not yet the program to be counted; it has stopped itself so often.
+    /// Not yet the program to be counted; the process has stopped itself so often.
     Gate { stops: u32 },
-    /// The program; a filter makes its calls stop.
+    /// The program; a filter stops each call once.
     Filtered,
-    /// The program; its calls stop when they begin and when they end.
+    /// The program; each call stops at entry and at exit.
     Unfiltered,
 }
 
@@ -89,7 +89,7 @@ struct Traced<T> {
 }
 
 impl<T: FnMut(i32, Stop)> Traced<T> {
-    /// Waits for one stop, and lets go on what stopped.
+    /// Waits for one stop, and lets the stopped thread go on.
     fn next(&mut self) -> nix::Result<()> {
         // Every thread that is traced, but none of this program's other children.
         let flags = WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
@@ -179,7 +179,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
         Ok(())
     }
 
-    /// What it printed into pipes.
+    /// The program's output into pipes.
     fn output(mut self) -> Result<Output, Error> {
         let read = |from: Option<&mut dyn Read>| {
             let mut bytes = Vec::new();

@@ -1,21 +1,21 @@
-//! The kernel's call path, from what its tracers print or from samples: a tree of functions, folded.
+//! The kernel's call path, from the tracers' output or from samples: a tree of functions, folded.
 
 use std::fmt::Write as _;
 
-/// A function and what it called, in the order of the first calls.
+/// A function and the functions called below, in the order of the first calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
-    /// Its name; empty at the root.
+    /// The function's name; empty at the root.
     pub function: String,
-    /// How often it was called there, or for how long it was seen there.
+    /// The number of calls there, or the nanoseconds of samples there.
     pub times: u64,
-    /// What it called.
+    /// The functions called.
     pub below: Vec<Calls>,
 }
 
 impl Calls {
-    /// Reads what the `function_graph` tracer printed (Documentation/trace/ftrace.rst): depth is
-    /// indentation, a call ends with its brace. What lies outside of the roots stays out.
+    /// Reads the output of the `function_graph` tracer (Documentation/trace/ftrace.rst): depth is
+    /// indentation, a call ends with a closing brace. Calls outside of the roots are left out.
     ///
     /// ```
     /// use gush_lab::explain::Calls;
@@ -44,10 +44,10 @@ impl Calls {
         root
     }
 
-    /// Reads what the `function` tracer printed: `task [cpu] flags time: function <-caller`.
+    /// Reads the output of the `function` tracer: `task [cpu] flags time: function <-caller`.
     ///
-    /// Ends of calls are not told: a function belongs to the innermost open call of its caller. Where
-    /// that is none (a caller that cannot be traced) it stays out. What a root ends with jumping to
+    /// Ends of calls are not told: a function belongs to the innermost open call of the caller. Where
+    /// there is none (a caller that cannot be traced) the function is left out. A function that a root jumps to at the end
     /// has the root's own caller.
     ///
     /// ```
@@ -98,7 +98,7 @@ impl Calls {
         &mut self.below[index]
     }
 
-    /// The tree, indented, down to so many levels; what is deeper is counted.
+    /// The tree, indented, down to so many levels; deeper functions are counted.
     #[must_use]
     pub fn tree(&self, depth: usize) -> String {
         let times = |call: &Self| match call.times {
@@ -108,7 +108,7 @@ impl Calls {
         self.indented(depth, &times)
     }
 
-    /// The tree of what was seen for so long, with its parts of `all`; below a hundredth is left out.
+    /// The tree of sampled functions, with the parts of `all`; below a hundredth is left out.
     pub(super) fn shares(mut self, depth: usize, all: u64) -> String {
         self.keep(all.div_ceil(100).max(1));
         let share = |call: &Self| {
@@ -117,7 +117,7 @@ impl Calls {
         self.indented(depth, &share)
     }
 
-    /// Only what was seen so long, most first.
+    /// Keeps functions sampled for at least `least`, most first.
     fn keep(&mut self, least: u64) {
         self.below.retain(|call| call.times >= least);
         self.below.sort_by(|a, b| b.times.cmp(&a.times).then_with(|| a.function.cmp(&b.function)));

@@ -1,9 +1,9 @@
-//! What kernel functions are about: a table by the beginnings of their names.
+//! The kinds of kernel functions: a table by the beginnings of their names.
 //!
 //! Names differ between kernel versions; beginnings last longer. A function that is not here belongs to
-//! whoever called it: `_raw_spin_unlock_irqrestore` below `__wake_up` is a part of waking up.
+//! the caller: `_raw_spin_unlock_irqrestore` below `__wake_up` is a part of waking up.
 
-/// What a part of the time goes into.
+/// The kind of work that a part of the time goes into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// Bytes are copied.
@@ -28,11 +28,11 @@ pub enum Kind {
     Looking,
     /// A pipe's slots are counted and filled in.
     Piping,
-    /// A file system does its part.
+    /// Work of a file system.
     Filing,
-    /// A network protocol does its part.
+    /// Work of a network protocol.
     Networking,
-    /// Into the kernel and out of it again.
+    /// Into the kernel and out again.
     Entering,
     /// The kernel, otherwise.
     Else,
@@ -47,7 +47,7 @@ impl Kind {
         self.about().0
     }
 
-    /// As a sentence: what happens, and what would make it less.
+    /// As a sentence: the work, and a way to have less of it.
     #[must_use]
     pub fn sentence(self) -> &'static str {
         self.about().1
@@ -253,13 +253,13 @@ const TABLE: &[(Kind, &str)] = &[
     ),
 ];
 
-/// A name as perf prints it, without what compilers append and the underscores in front.
+/// A name as perf prints it, without the suffixes of compilers and the underscores in front.
 fn bare(function: &str) -> &str {
     let end = function.find(".").unwrap_or(function.len());
     function[..end].trim_start_matches('_')
 }
 
-/// What a kernel function is about, if the table knows it.
+/// The kind of a kernel function, if the table has the name.
 ///
 /// ```
 /// use gush_lab::explain::{Kind, kind_of};

@@ -1,7 +1,7 @@
 //! `gush lab explain`: where the time of a case goes, as the kernel itself tells it.
 //!
-//! [`perf`] records a case while it runs, [`Stacks`] sums up what was recorded and draws it, and
-//! [`kind_of`] says by a table what a kernel function is about. [`trace`] shows which functions a
+//! [`perf`] records a running case, [`Stacks`] sums up and draws the recording, and
+//! [`kind_of`] says by a table the kind of a kernel function. [`trace`] shows which functions a
 //! method's system calls go through.
 
 mod calls;

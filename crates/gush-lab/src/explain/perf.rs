@@ -1,4 +1,4 @@
-//! Recording with `perf`, where that is allowed; where not, what to do about it.
+//! Recording with `perf`, where allowed; elsewhere the remedy.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::runner::children;
 /// A prime, so that nothing periodic is always met at the same place.
 const SAMPLES_PER_S: &str = "1999";
 
-/// What a recorded command printed, and its samples as `perf script` prints them.
+/// The output of a recorded command, and the samples as `perf script` prints them.
 #[derive(Clone, Debug)]
 pub struct Recording {
     /// Standard output of the command.
@@ -22,10 +22,10 @@ pub struct Recording {
     pub script: Vec<u8>,
 }
 
-/// Runs a command under `perf record` and prints its samples: of the measurements alone, between which perf rests.
+/// Runs a command under `perf record` and prints the samples of the measurements alone, between which perf rests.
 ///
 /// # Errors
-/// A sentence that says how it can be allowed, if it is not; what the command said, if it failed.
+/// A sentence that says how to allow recording, where it is denied; the messages of a command that failed.
 pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, Error> {
     may_record()?;
     let dir =
@@ -67,7 +67,7 @@ fn paranoid() -> Option<String> {
     Some(text.trim().to_owned())
 }
 
-/// Why perf did not record, and what helps.
+/// The reason why perf did not record, and the remedy.
 fn remedy(said: &str, paranoid: Option<&str>, is_root: bool) -> String {
     let refused = ["perf_event_paranoid", "Permission", "permitted", "No permission", "EACCES"];
     if said.contains("perf not found for kernel") || said.contains("You may need to install") {

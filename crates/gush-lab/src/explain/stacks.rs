@@ -1,4 +1,4 @@
-//! From what perf recorded to shares: functions, and what they are about.
+//! From a recording of perf to shares: functions and their kinds of work.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use super::calls::Calls;
 use super::kinds::{Kind, kind_of};
 use crate::Error;
 
-/// What inferno appends to a kernel function's name.
+/// The suffix that inferno appends to a kernel function's name.
 const KERNEL: &str = "_[k]";
 
 /// A function's part of the time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Share {
-    /// Its name.
+    /// The function's name.
     pub function: String,
-    /// How long it was at work itself, in nanoseconds of processor time.
+    /// Time in the function itself, without the functions below, in nanoseconds of processor time.
     pub cpu_ns: u64,
-    /// What it is about here: by its own name, or by the caller that has one.
+    /// The kind of work here: by its own name, or by the caller that has one.
     pub kind: Kind,
 }
 
@@ -35,7 +35,7 @@ impl Stacks {
     /// Reads the output of `perf script`.
     ///
     /// # Errors
-    /// A sentence, if there is no stack in it.
+    /// A sentence, if the script has no stack.
     ///
     /// ```
     /// let script = "gush 1 1.000: 250000 cpu-clock:\n\
@@ -107,7 +107,7 @@ impl Stacks {
         shares
     }
 
-    /// What the time goes into, in nanoseconds, most first; the sum is [`Stacks::cpu_ns`].
+    /// The kinds of work, in nanoseconds, most first; the sum is [`Stacks::cpu_ns`].
     #[must_use]
     pub fn kinds(&self) -> Vec<(Kind, u64)> {
         let mut counts: HashMap<Kind, u64> = HashMap::new();
@@ -120,7 +120,7 @@ impl Stacks {
     }
 
     /// Which kernel functions called which, with their parts of the time, most first: an indented tree down
-    /// to so many levels. Frames that lead into the kernel whatever is called are left out.
+    /// to so many levels. Frames that every system call passes on the way into the kernel are left out.
     #[must_use]
     pub fn call_tree(&self, depth: usize) -> String {
         let mut calls = Calls::default();
@@ -136,7 +136,7 @@ impl Stacks {
         calls.shares(depth, self.cpu_ns())
     }
 
-    /// The stacks as a picture: width is time, callers below. Opened by itself it can be zoomed and
+    /// The stacks as a picture: width is time, callers below. Opened by itself, the picture can be zoomed and
     /// searched.
     ///
     /// # Errors
@@ -158,7 +158,7 @@ impl Stacks {
     }
 }
 
-/// What a stack is about: its innermost function that the table knows, in the kernel.
+/// The kind of a stack: that of the innermost function that the table knows, in the kernel.
 fn kind_in(stack: &[&str]) -> Kind {
     let kernel: Vec<_> = stack.iter().rev().map_while(|frame| frame.strip_suffix(KERNEL)).collect();
     match kernel.is_empty() {

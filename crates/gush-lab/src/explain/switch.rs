@@ -1,4 +1,4 @@
-//! Records a case alone: perf is told to begin when a measurement does, and to stop behind it, so that nothing of the
+//! Records a case alone: perf is told to begin with a measurement and to stop after, so that nothing of the
 //! preparation is in the profile (perf-record(1), `--control`).
 
 use std::cell::RefCell;
@@ -37,7 +37,7 @@ fn fifos(dir: &Path) -> [PathBuf; 2] {
     ["control", "answers"].map(|name| dir.join(name))
 }
 
-/// The same cases, each recorded while it is measured, where this program was started to be recorded.
+/// The same cases, each recorded during its measurement, where this program was started to be recorded.
 ///
 /// # Errors
 /// When perf cannot be reached.

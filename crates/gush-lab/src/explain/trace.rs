@@ -1,8 +1,8 @@
-//! The kernel's call path of one small copy, by its own tracer, where root.
+//! The kernel's call path of one small copy, by the kernel's own tracer, for root only.
 //!
 //! The tracer gets an instance of its own (Documentation/trace/ftrace.rst, "Instances"): whoever traces
 //! meanwhile is not disturbed, and removing the instance removes every setting of ours. The first
-//! interrupt waits for the few calls that are made; what a second one left is removed the next time.
+//! interrupt waits for the end of the small copy; an instance that a second interrupt left is removed the next time.
 //!
 //! Kernels whose `function_graph` tracer has no instances (before Linux 6.13, `kernel/trace/
 //! trace_functions_graph.c`) have the `function` tracer, which names callers: that makes the same tree.
@@ -17,11 +17,11 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use super::calls::Calls;
 use crate::Error;
 
-/// What our instances are called, before the process's number.
+/// The beginning of our instances' names; the process's number follows.
 const OURS: &str = "gush-";
 /// Enough for several calls of every method, and few enough for the tracer's buffer.
 const BYTES: usize = 256 << 10;
-/// The system calls that move data, without what an architecture puts in front.
+/// The system calls that move data, without an architecture's prefix.
 const CALLS: [&str; 12] = [
     "sys_read",
     "sys_write",
@@ -36,13 +36,13 @@ const CALLS: [&str; 12] = [
     "sys_ftruncate",
     "sys_io_uring_enter",
 ];
-/// What architectures put in front of them.
+/// The prefixes of architectures.
 const PREFIXES: [&str; 4] = ["__x64_", "__arm64_", "__riscv_", "__s390x_"];
 
 /// How one method copies a small file in `dir`, as the kernel calls itself.
 ///
 /// # Errors
-/// A sentence: who is allowed to see it, what this kernel lacks, or what failed.
+/// A sentence: who may trace, or the feature that this kernel lacks, or the call that failed.
 pub fn of_method(method: MethodName, dir: &Path) -> Result<Calls, Error> {
     if !rustix::process::geteuid().is_root() {
         return Err(Error::refused("only root may trace the kernel's functions"));
@@ -77,7 +77,7 @@ fn file_in(dir: &Path) -> Result<fs::File, Error> {
         .map_err(|error| Error::failed(format!("cannot make a file in {}", dir.display()), error))
 }
 
-/// The tracing file system: the one that is mounted, or one of our own for as long as it is needed.
+/// The tracing file system: the one that is mounted, or one of our own mounted while needed.
 struct System {
     root: PathBuf,
     ours: Option<tempfile::TempDir>,
@@ -110,7 +110,7 @@ impl Drop for System {
     }
 }
 
-/// What can tell of calls here.
+/// The tracers that can tell of calls here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tracer {
     /// `function_graph`: beginnings and ends.
@@ -185,7 +185,7 @@ fn remove_stale(instances: &Path) {
     }
 }
 
-/// Why a setting was refused: what is lacking.
+/// The reason why a setting was refused: the kernel feature that is lacking.
 fn refusal(name: &str, error: io::Error) -> Error {
     match (name, error.kind()) {
         (_, io::ErrorKind::PermissionDenied) => Error::refused(
@@ -198,7 +198,7 @@ fn refusal(name: &str, error: io::Error) -> Error {
     }
 }
 
-/// The method that a case of a suite is about, if it is one of the engine's.
+/// The engine's method that a case of a suite measures, if there is one.
 ///
 /// ```
 /// use gush::MethodName;

@@ -1,4 +1,4 @@
-//! The two ends: what they are, how large the pipe is, and calls on them that do not sleep.
+//! The two ends: their kinds, the size of the pipe, and calls on them that do not sleep.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::Error;
 
-/// Is it a pipe or FIFO?
+/// Is `fd` a pipe or FIFO?
 pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
     match Endpoint::of(&fd) {
         Ok(endpoint) => Ok(endpoint.kind() == Kind::Pipe),
@@ -15,12 +15,12 @@ pub(super) fn is_pipe(fd: BorrowedFd<'_>, name: &str) -> Result<bool, Error> {
     }
 }
 
-/// What to say where `name` is closed.
+/// The error for a closed `name`.
 pub(super) fn closed(name: &str) -> Error {
     Error::refused(format!("{name} is closed: connect the two, gush pipe write | gush pipe read"))
 }
 
-/// What to say where a pipe is needed and `name` is something else.
+/// The error where a pipe is needed and `name` is none.
 pub(super) fn no_pipe(name: &str, need: &str) -> Error {
     Error::refused(format!(
         "{name} is no pipe, and {need}: connect the two, gush pipe write | gush pipe read"

@@ -21,7 +21,7 @@ use crate::Error;
 const PRIVATE_BYTES: usize = 1 << 20;
 /// So many pipes hold more than all buffers of a writer together: two of 2 MiB, where the writer's pipe has 1 MiB.
 const PIPES: usize = 6;
-/// Time for the writer to fill what room it has.
+/// Time for the writer to fill the free room.
 const WAIT: Duration = Duration::from_millis(5);
 
 pub(super) struct Hold<'a> {
@@ -64,7 +64,7 @@ impl<'a> Hold<'a> {
         Ok(self.taken)
     }
 
-    /// Fills a private pipe, and answers how many bytes are in it.
+    /// Fills a private pipe, and answers the number of bytes taken.
     fn take_until_full(&mut self, into: &OwnedFd) -> Result<u64, Error> {
         let mut held = 0;
         while !self.ended && self.taken < self.options.bytes {
@@ -109,7 +109,7 @@ impl<'a> Hold<'a> {
         }
     }
 
-    /// Takes out of the writer's pipe what was teed; its pages live on in the private one.
+    /// Takes the teed bytes out of the writer's pipe; its pages live on in the private one.
     fn drop_from_pipe(&self, mut bytes: usize) -> Result<(), Errno> {
         while bytes > 0 {
             let flags = SpliceFlags::empty();
@@ -139,7 +139,7 @@ impl<'a> Hold<'a> {
     }
 }
 
-/// One of its pipes; where it stays small, it only holds less.
+/// A private pipe; where the kernel refuses to enlarge it, the reader holds fewer pages.
 fn private_pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     let ends = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
         .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;

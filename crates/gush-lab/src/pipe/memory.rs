@@ -1,4 +1,4 @@
-//! A program's buffer, as it was asked for: huge, checked, locked, touched or not.
+//! A program's buffer, as the options ask: huge, checked, locked, touched or not.
 
 use gush::{Errno, Pages};
 
@@ -6,7 +6,7 @@ use super::options::MemoryOptions;
 use super::pattern::Pattern;
 use crate::Error;
 
-/// Memory of at least `len_bytes`, filled with the beginning of `pattern` unless it is not to be touched.
+/// Memory of at least `len_bytes`, filled with the beginning of `pattern` unless the options say untouched.
 pub(super) fn allocate(
     len_bytes: usize,
     options: MemoryOptions,
@@ -45,7 +45,7 @@ fn lock_refused(errno: Errno, len_bytes: usize) -> Error {
 /// From now on this process gets pages of the usual size alone (PR_SET_THP_DISABLE of prctl(2)).
 ///
 /// # Errors
-/// What prctl(2) answers, with what can be left out.
+/// The error of prctl(2), with the option to leave out.
 pub fn without_huge_pages() -> Result<(), Error> {
     nix::sys::prctl::set_thp_disable(true).map_err(|errno| {
         let why = std::io::Error::from(errno);

@@ -2,8 +2,8 @@
 //!
 //! | room | holds |
 //! |---|---|
-//! | `options` | what both may be told, and what contradicts itself |
-//! | `write`, `techniques` | the writer, and the five ways it can write |
+//! | `options` | the options of both, and contradictions among them |
+//! | `write`, `techniques` | the writer, and the five ways of writing |
 //! | `unsound` | the one deliberate breach: memory reused while a reader may hold it |
 //! | `read`, `hold` | the reader, and the hostile reader |
 //! | `pattern` | bytes that any place in the stream can be checked for |
@@ -29,7 +29,7 @@ pub use write::write;
 
 /// The buffer of both programs unless told otherwise, in bytes.
 pub const BUFFER_BYTES: usize = 256 << 10;
-/// What a reader that splices asks for in one call unless told otherwise, in bytes: a whole pipe of fat slots, 256 of 32 KiB.
+/// The bytes that a splicing reader asks for in one call by default: a whole pipe of fat slots, 256 of 32 KiB.
 pub const SPLICE_BYTES: usize = 8 << 20;
-/// What the reader takes out of the pipe unless told otherwise, in bytes.
+/// The bytes that the reader takes out of the pipe by default.
 pub const READ_BYTES: u64 = 10 << 30;

@@ -1,4 +1,4 @@
-//! What the two programs may be told, and which of it contradicts itself.
+//! The options of the two programs, and contradictions among them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ impl Technique {
     pub const ALL: [Self; 5] =
         [Self::Write, Self::Vmsplice, Self::Fresh, Self::Socket, Self::Reservoir];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ impl Technique {
         }
     }
 
-    /// Does what was sent arrive whatever the reader does?
+    /// Do the sent bytes arrive unchanged with any reader?
     #[must_use]
     pub fn is_sound(self) -> bool {
         self != Self::Vmsplice
@@ -67,7 +67,7 @@ impl FromStr for Technique {
     }
 }
 
-/// What is asked of a program's buffer.
+/// The options of a program's buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// Ask for huge pages (`MADV_HUGEPAGE`).
@@ -95,7 +95,7 @@ impl MemoryOptions {
     }
 }
 
-/// What the writer is told.
+/// The writer's options.
 ///
 /// ```
 /// use gush_lab::pipe::{Technique, WriteOptions};
@@ -108,7 +108,7 @@ pub struct WriteOptions {
     pub technique: Technique,
     /// The buffer, in bytes.
     pub buffer_bytes: usize,
-    /// The pipe's size; not together with [`Technique::Vmsplice`], where it is half the buffer.
+    /// The pipe's size; not together with [`Technique::Vmsplice`], where the pipe is half the buffer.
     pub pipe_bytes: Option<usize>,
     /// Stop after so many bytes; without, when the reader is gone.
     pub bytes: Option<u64>,
@@ -116,11 +116,11 @@ pub struct WriteOptions {
     pub gift: bool,
     /// One buffer in two halves instead of two buffers.
     pub same_buffer: bool,
-    /// What is asked of the buffer.
+    /// The options of the buffer.
     pub memory: MemoryOptions,
-    /// What it does while the pipe is full.
+    /// The way of waiting while the pipe is full.
     pub waiting: Waiting,
-    /// What it writes.
+    /// The bytes to write.
     pub pattern: Pattern,
 }
 
@@ -197,7 +197,7 @@ pub enum HoldBy {
     Tee,
 }
 
-/// What the reader does with the bytes.
+/// The reader's use of the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Taking {
     /// read(2) into a buffer.
@@ -209,7 +209,7 @@ pub enum Taking {
     Hold(HoldBy),
 }
 
-/// What the reader is told.
+/// The reader's options.
 ///
 /// ```
 /// use gush_lab::pipe::{ReadOptions, Taking};
@@ -218,7 +218,7 @@ pub enum Taking {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    /// What it does with the bytes.
+    /// The use of the bytes.
     pub taking: Taking,
     /// Bytes asked for in one call.
     pub buffer_bytes: usize,
@@ -228,13 +228,13 @@ pub struct ReadOptions {
     pub bytes: u64,
     /// `SPLICE_F_MOVE`.
     pub gift: bool,
-    /// What is asked of the buffer.
+    /// The options of the buffer.
     pub memory: MemoryOptions,
-    /// What it does while the pipe is empty.
+    /// The way of waiting while the pipe is empty.
     pub waiting: Waiting,
-    /// What should arrive.
+    /// The bytes that should arrive.
     pub pattern: Pattern,
-    /// Compare what arrives with the pattern.
+    /// Compare the arriving bytes with the pattern.
     pub verify: bool,
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::Error;
 
-/// What the writer writes and the reader expects.
+/// The bytes that the writer writes and the reader expects.
 ///
 /// ```
 /// use gush_lab::pipe::Pattern;
@@ -25,7 +25,7 @@ pub enum Pattern {
     Random,
 }
 
-/// What [`Pattern::Constant`] is made of.
+/// The byte of [`Pattern::Constant`].
 pub(super) const CONSTANT: u8 = b'X';
 const WORD_BYTES: u64 = 8;
 
@@ -33,7 +33,7 @@ impl Pattern {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Constant, Self::Counter, Self::Random];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -43,7 +43,7 @@ impl Pattern {
         }
     }
 
-    /// Fills `bytes` with what stands `at` bytes into the stream.
+    /// Fills `bytes` with the part of the stream that begins at byte `at`.
     pub fn fill(self, at: u64, bytes: &mut [u8]) {
         match self {
             Self::Constant => bytes.fill(CONSTANT),

@@ -16,7 +16,7 @@ use crate::Error;
 
 const NAME: &str = "standard input";
 
-/// What the reader measured.
+/// The reader's measurement.
 ///
 /// ```
 /// use gush_lab::pipe::Reading;
@@ -37,7 +37,7 @@ pub struct Reading {
     pub elapsed: Duration,
     /// Bytes asked for in one call.
     pub buffer_bytes: usize,
-    /// The pipe's size at the end; none where it was no pipe.
+    /// The pipe's size at the end; none where the input was no pipe.
     pub pipe_bytes: Option<usize>,
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for Reading {
     }
 }
 
-/// A size by the largest unit that divides it.
+/// A size in the largest unit that divides the size.
 struct Size(u64);
 
 impl fmt::Display for Size {
@@ -99,7 +99,7 @@ impl fmt::Display for Size {
 
 /// Takes bytes out of `from` as told, until there are enough or the writer is gone.
 ///
-/// What is worth knowing and no failure goes to `say`.
+/// Notices that are no failures go to `say`.
 ///
 /// # Errors
 /// [`Error::Refused`] for options or a descriptor that cannot work, [`Error::Failed`] for a call that did not,

@@ -15,7 +15,7 @@ use super::waiting::Waiting;
 use super::{ends, memory, unsound};
 use crate::Error;
 
-/// Writes by the technique asked for, and counts in `sent_bytes` what went into the pipe.
+/// Writes by the technique asked for, and counts in `sent_bytes` the bytes that went into the pipe.
 pub(super) fn run(
     options: &WriteOptions,
     to: BorrowedFd<'_>,
@@ -91,7 +91,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Two buffers in turn: when one is wholly in the pipe, which holds half of one, the other has left it.
+    /// Two buffers in turn: once the second buffer is wholly written into the pipe, which holds half a buffer, the first has left the pipe.
     ///
     /// That is enough for a reader that copies, and for no other.
     fn by_vmsplice(&mut self) -> Result<(), Error> {
@@ -140,7 +140,7 @@ impl<'a> Job<'a> {
         Ok(())
     }
 
-    /// A writer of the engine; its own idea of the pipe's size is put back to what was asked for.
+    /// A writer of the engine; the pipe size that the engine chose is put back to the size asked for.
     fn engine_writer(&self, technique: Sound) -> Result<Writer<BorrowedFd<'a>>, Error> {
         let writer = Writer::with(self.to, technique).map_err(|refused| {
             let what =

@@ -1,12 +1,12 @@
-//! The one deliberate breach of "a lent page is never written again", so that it can be measured and caught.
+//! The one deliberate breach of "a lent page is never written again", so that tests can measure and catch the breach.
 #![allow(unsafe_code)]
 
 use gush::Lent;
 
-/// Writes memory again that was lent before, whoever may still hold its pages.
+/// Writes memory again that was lent before, although a reader may still hold the pages.
 ///
 /// Nothing tells when the last holder is done: a reader that spliced or teed the pages onward sees
-/// the new bytes in place of those that it was sent.
+/// the new bytes in place of the bytes sent.
 pub(super) fn refill(lent: Lent, fill: impl FnOnce(&mut [u8])) -> Lent {
     // SAFETY: NOT upheld, on purpose: readers may hold the pages without having copied them. What they
     // see changes under them, which is what the hostile reader is there to catch. The memory itself

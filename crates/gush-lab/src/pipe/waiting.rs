@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
 
-/// What a program does while its end of the pipe cannot go on.
+/// The way of waiting while the pipe is full or empty.
 ///
 /// ```
 /// use gush_lab::pipe::Waiting;
@@ -21,13 +21,13 @@ pub enum Waiting {
     Poll,
     /// Calls again at once, for ever.
     Spin,
-    /// Asks poll(2) again at once until it says yes, before each call.
+    /// Asks poll(2) again at once until the pipe is ready, before each call.
     SpinPoll,
     /// Calls again for some microseconds, then sleeps in poll(2).
     Hybrid,
 }
 
-/// About what a wake-up costs: spinning longer than that saves nothing.
+/// About the cost of a wake-up: spinning longer than that saves nothing.
 const SPIN: Duration = Duration::from_micros(50);
 
 impl Waiting {
@@ -46,7 +46,7 @@ impl Waiting {
         }
     }
 
-    /// Makes `call` until it says something else than "again" or "interrupted".
+    /// Makes `call` until the answer is something other than "again" or "interrupted".
     pub(super) fn until_done<T>(
         self,
         fd: BorrowedFd<'_>,

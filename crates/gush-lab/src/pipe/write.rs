@@ -1,4 +1,4 @@
-//! The writer: checks its end of the pipe, sizes it, and writes until the reader is gone.
+//! The writer: checks the output, sizes the pipe, and writes until the reader is gone.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -10,13 +10,13 @@ use super::{ends, techniques};
 use crate::Error;
 
 const NAME: &str = "standard output";
-/// What one process may have without privilege: the fewer turns at the pipe's lock, the faster.
+/// The largest pipe without privilege (`/proc/sys/fs/pipe-max-size`): the fewer turns at the pipe's lock, the faster.
 const LARGE_PIPE_BYTES: usize = 1 << 20;
 
 /// Writes into `to` as told; answers how many bytes, when the reader is gone or all are written.
 /// SIGPIPE stays blocked in the calling thread.
 ///
-/// What is worth knowing and no failure goes to `say`: a refused size, a technique that is not sound.
+/// Notices that are no failures go to `say`: a refused size, a technique that is not sound.
 ///
 /// # Errors
 /// [`Error::Refused`] for options or a descriptor that cannot work, [`Error::Failed`] for a call that did not.
@@ -116,7 +116,7 @@ fn is_socket(fd: BorrowedFd<'_>) -> bool {
 
 /// From now on a write without a reader answers EPIPE in this thread, and raises no signal.
 ///
-/// Blocked for good: a signal that is pending would end the process as soon as it were let through.
+/// Blocked for good: a signal that is pending would end the process as soon as the signal were unblocked.
 fn block_pipe_signal() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGPIPE);

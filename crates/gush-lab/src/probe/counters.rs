@@ -1,4 +1,4 @@
-//! What the kernel counts, at one moment.
+//! The kernel's counters at one moment.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use gush::Cgroup;
 
 use super::processor::Frequency;
 
-/// Counters at one moment; two of them tell what happened in between.
+/// Counters at one moment; the difference of two is the work in between.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Counters {
     /// Seconds that all processors together worked.
@@ -19,9 +19,9 @@ pub struct Counters {
     pub stolen_s: f64,
     /// Seconds that all processors together were there.
     pub total_s: f64,
-    /// Seconds that this program and its ended children worked.
+    /// Seconds of processor time of this program and of ended children.
     pub own_s: f64,
-    /// How often a processor was slowed down because it was hot.
+    /// How often a processor was slowed down because of heat.
     pub hot: u64,
     /// How often the control group's limit stopped this program.
     pub throttled: u64,

@@ -48,7 +48,7 @@ pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
     Machine { id, facts }
 }
 
-/// What does not change between boots, hashed.
+/// A hash of the facts that do not change between boots.
 fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
     let mut hasher = blake3::Hasher::new();
     for name in ["architecture", "processor", "processors", "memory"] {
@@ -73,7 +73,7 @@ fn chosen(line: Option<String>) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-/// The kernel reports less than what is built in, and not always as much less: half a GiB is close enough.
+/// The kernel reports less than the installed memory, and not always as much less: half a GiB is close enough.
 fn gib(bytes: u64) -> String {
     format!("{:.1} GiB", (bytes as f64 / f64::from(1 << 29)).round() / 2.0)
 }
@@ -92,7 +92,7 @@ fn os_release(path: &Path) -> Option<String> {
     Some(name.trim_matches('"').to_owned())
 }
 
-/// What the kernel does against processor faults
+/// The kernel's measures against processor faults
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu`): each costs system calls something.
 fn mitigations(directory: &Path) -> Option<String> {
     let mut found: Vec<String> = fs::read_dir(directory)

@@ -2,10 +2,10 @@
 //!
 //! | room | holds |
 //! |---|---|
-//! | `fingerprint`, `processor` | what is known to change how fast bytes move: kept with a run, printed by `gush doctor --json` |
-//! | `trials` | what has to be tried: pinning, a huge page, vmsplice |
-//! | `counters` | what the kernel counts: two looks tell what happened in between |
-//! | [`doctor`] | facts with their consequences and remedies |
+//! | `fingerprint`, `processor` | the facts known to change the speed of moving bytes: kept with a run, printed by `gush doctor --json` |
+//! | `trials` | facts that need a trial: pinning, a huge page, vmsplice |
+//! | `counters` | the kernel's counters: two looks tell the work in between |
+//! | [`doctor`] | facts with consequences and remedies |
 
 mod counters;
 pub mod doctor;
@@ -22,7 +22,7 @@ use crate::model::{Machine, Warning};
 pub use counters::Counters;
 pub(crate) use trials::HugePage;
 
-/// What this machine is, and what it grants to this process.
+/// The facts about this machine, and the rights of this process.
 ///
 /// ```
 /// let probe = gush_lab::probe::Probe::take();
@@ -34,23 +34,23 @@ pub(crate) use trials::HugePage;
 pub struct Probe {
     /// The machine's fingerprint, which is kept with a run.
     pub machine: Machine,
-    /// The part of it that a profile of `gush tune` is made for.
+    /// The part of the facts that a profile of `gush tune` is made for.
     pub host: Host,
     /// Two processors, one for each end of a case, of two cores where there are; none when there are not two to be
     /// pinned to.
     pub processors: Option<[usize; 2]>,
-    /// Whether a huge page came can be checked: every writer checks its own.
+    /// Whether a huge page came can be checked: every writer checks the pages of its own buffer.
     pub huge_pages_checked: bool,
-    /// What is lacking, and what to do about it.
+    /// The lacking features, and remedies.
     pub notes: Vec<Warning>,
-    /// What the kernel has counted so far.
+    /// The kernel's counters so far.
     pub counters: Counters,
     pub(crate) cgroup: Cgroup,
     pub(crate) huge_page: HugePage,
 }
 
 impl Probe {
-    /// Looks at this machine, and tries what has to be tried.
+    /// Looks at this machine, and makes the trials.
     #[must_use]
     pub fn take() -> Self {
         let mut probe = Self::look_in(Path::new("/"));
@@ -99,7 +99,7 @@ impl Probe {
     }
 }
 
-/// Names the build of this program: the beginning of its hash; none where it cannot be read.
+/// Names the build of this program: the beginning of the program's hash; none where the file cannot be read.
 ///
 /// ```
 /// assert_eq!(gush_lab::probe::build(), gush_lab::probe::build());

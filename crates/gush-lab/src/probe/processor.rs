@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::fingerprint::read_line;
 
-/// The processor's name in `/proc/cpuinfo`; where there is none (arm64), its maker's and part's numbers.
+/// The processor's name in `/proc/cpuinfo`; where there is none (arm64), the numbers of maker and part.
 pub(super) fn model(cpuinfo: &Path) -> Option<String> {
     let text = fs::read_to_string(cpuinfo).ok()?;
     let field = |name: &str| {
@@ -31,7 +31,7 @@ pub(super) fn online(root: &Path) -> Option<usize> {
         .sum()
 }
 
-/// What the machine runs in, by the name that its firmware gives, or by the processor's word.
+/// The hypervisor of the machine, by the firmware's name, or by the processor's word.
 pub(super) fn virtualisation(root: &Path) -> Option<String> {
     let text = fs::read_to_string(root.join("proc/cpuinfo")).ok()?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
@@ -42,14 +42,14 @@ pub(super) fn virtualisation(root: &Path) -> Option<String> {
     Some(product.unwrap_or_else(|| "a hypervisor".to_owned()))
 }
 
-/// What may change the processors' frequency while something is measured.
+/// The settings that may change the processors' frequency while something is measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Frequency {
     /// The first processor's governor that is not `performance`, or `performance`.
     pub governor: Option<String>,
-    /// May a processor run above its nominal frequency while it is cool?
+    /// May a processor run above its nominal frequency while cool?
     pub turbo: Option<bool>,
-    /// How often a processor was slowed down because it was hot, all processors together.
+    /// How often a processor was slowed down because of heat, all processors together.
     pub hot: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What is tried before anything is measured: pinning, huge pages, vmsplice.
+//! The trials before the first measurement: pinning, huge pages, vmsplice.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use crate::model::Warning;
 const MORE_PROCESSORS: &str =
     "give gush two processors: taskset, the container's --cpuset-cpus, or a larger machine";
 
-/// Two processors to be pinned to, of two cores where there are, and what is lacking.
+/// Two processors to be pinned to, of two cores where there are, and the warning if they are lacking.
 pub(super) fn two_processors() -> (Option<[usize; 2]>, Option<Warning>) {
     match find_two() {
         Err(lacking) => (None, Some(lacking)),
@@ -51,14 +51,14 @@ fn find_two() -> Result<[usize; 2], Warning> {
     }
 }
 
-/// Tried in a thread of its own, which takes its processor with it when it ends.
+/// Tried in a separate thread, whose affinity ends with the thread.
 fn affinity_can_be_set(cpu: usize) -> bool {
     // Builder: where a filter denies new threads, thread::spawn panics.
     let tried = thread::Builder::new().spawn(move || affinity::pin(cpu).is_ok());
     tried.is_ok_and(|thread| thread.join().unwrap_or(false))
 }
 
-/// What came of asking for a huge page.
+/// The outcome of asking for a huge page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum HugePage {
     /// So many bytes in huge pages.
@@ -72,7 +72,7 @@ pub(crate) enum HugePage {
     Untold,
 }
 
-/// Asks for a huge page, looks whether it came, and whether a writer could check its own, too, which needs root.
+/// Asks for a huge page, looks whether the kernel gave a huge page, and whether a writer could check that, too, which needs root.
 pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     let mut pages = match Pages::huge(1) {
         Ok(pages) => pages,
@@ -88,7 +88,7 @@ pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     (page, gush::hugepage::count(&pages).map(drop))
 }
 
-/// What to say of huge pages before a run.
+/// The warning about huge pages before a run.
 pub(super) fn of_huge_page(page: HugePage, checked: &io::Result<()>) -> Option<Warning> {
     match (page, checked) {
         (HugePage::Small | HugePage::Refused(_), _) => Some(Warning::new(
@@ -103,7 +103,7 @@ pub(super) fn of_huge_page(page: HugePage, checked: &io::Result<()>) -> Option<W
     }
 }
 
-/// What to say of vmsplice before a run.
+/// The warning about vmsplice before a run.
 pub(super) fn of_vmsplice() -> Option<Warning> {
     match Kernel::get().vmsplice() {
         Vmsplice::ZeroCopy => None,

@@ -1,22 +1,22 @@
-//! Bars: one measured figure a row, with its interval, its samples, and a published figure beside it.
+//! Bars: one measured figure a row, with interval, samples, and a published figure beside it.
 
 use super::estimate::Estimate;
 use super::number::{self, figure, plural, range};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
 
-/// What a row shows.
+/// The content of a row.
 #[derive(Debug)]
 pub struct Bar {
     pub name: String,
     /// In a few words, below the name.
     pub about: String,
     pub estimate: Estimate,
-    /// What somebody published, from … to.
+    /// The published figure, from … to.
     pub published: Option<(f64, f64)>,
-    /// Told by text and pattern; nothing is told where it does not apply.
+    /// Told by text and pattern; nothing is told where soundness does not apply.
     pub sound: Option<bool>,
-    /// More to say of it: name and value.
+    /// More facts: name and value.
     pub facts: Vec<(String, String)>,
 }
 
@@ -67,7 +67,7 @@ pub struct Row {
     pub facts: Vec<(String, String)>,
 }
 
-/// A figure of bars with its table; both kinds of axis, the more telling one first.
+/// A figure of bars with a table; both kinds of axis, the more telling one first.
 pub fn figure_of(
     caption: impl Into<String>,
     unit: &'static str,
@@ -133,7 +133,7 @@ fn published(bar: &Bar) -> String {
     }
 }
 
-/// What is said of a bar when it is pointed at.
+/// The text shown when a bar is pointed at.
 fn facts(bar: &Bar) -> Vec<(String, String)> {
     const SHOWN: usize = 12;
     let samples = &bar.estimate.samples;

@@ -19,7 +19,7 @@ pub struct Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Takes each run once, however often it is given.
+    /// Takes each run once, however often given.
     pub fn of(runs: &'a [Run]) -> Self {
         let mut seen = BTreeSet::new();
         let mut runs: Vec<&Run> = runs.iter().filter(|run| seen.insert(&run.id)).collect();
@@ -34,7 +34,7 @@ impl<'a> Data<'a> {
         measured.or(self.runs.last()).map(|run| &run.machine)
     }
 
-    /// Its runs.
+    /// The runs of this page's machine.
     pub fn own(&self) -> impl DoubleEndedIterator<Item = &'a Run> + '_ {
         let id = self.machine().map(|machine| &machine.id);
         self.runs.iter().copied().filter(move |run| Some(&run.machine.id) == id)
@@ -62,7 +62,7 @@ impl<'a> Data<'a> {
         names
     }
 
-    /// A suite as the newest run of this page's machine has it.
+    /// A suite from the newest run of this page's machine.
     pub fn suite(&self, name: &str) -> Option<&Suite<'a>> {
         let machine = self.machine()?;
         self.suites
@@ -71,7 +71,7 @@ impl<'a> Data<'a> {
             .find(|suite| suite.name == name && suite.run.machine.id == machine.id)
     }
 
-    /// What one processor reads from memory.
+    /// One processor's rate of reading memory.
     pub fn memory_read(&self) -> Option<Limit> {
         let is_it = |case: &&Case<'_>| {
             case.text("operation") == Some("read") && case.number("processors") == Some(1)
@@ -80,7 +80,7 @@ impl<'a> Data<'a> {
         Some(Limit { value: speed, text: "memory, read by one processor".to_owned() })
     }
 
-    /// A suite in each run of `machine` that has it, oldest first.
+    /// A suite in each run of `machine` with that suite, oldest first.
     pub fn every<'s>(
         &'s self,
         machine: &'s Machine,
@@ -157,7 +157,7 @@ impl<'a> Case<'a> {
         Self { name: case, described, samples: Vec::new(), speed: OnceCell::new() }
     }
 
-    /// The case that this one is measured against, and how many times as fast it is, where the two can be told apart.
+    /// The baseline of this case, and the ratio of speeds, where the two can be told apart.
     pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<Times>)> {
         let baseline = self.baseline(suite)?;
         let (times, verdict) = self.paired(baseline, |_| true)?;
@@ -169,7 +169,7 @@ impl<'a> Case<'a> {
         suite.case(self.described.baseline.as_deref()?)
     }
 
-    /// How many times as fast as `baseline` it is in the rounds that are wanted, and whether that can be told.
+    /// The ratio of speeds to `baseline` in the wanted rounds, and whether the two can be told apart.
     pub fn paired(
         &self,
         baseline: &Self,
@@ -193,7 +193,7 @@ impl<'a> Case<'a> {
         Estimate::of(self.samples.iter().filter_map(|sample| of(&sample.measured)))
     }
 
-    /// As the newest sample that has it says.
+    /// The fact as the newest sample has it.
     pub fn fact(&self, name: &str) -> Option<&'a Value> {
         self.samples.iter().rev().find_map(|sample| sample.measured.facts.get(name))
     }

@@ -11,7 +11,7 @@ use super::scale::{Scale, Tick};
 pub struct Dots {
     pub unit: &'static str,
     pub ticks: Vec<Tick>,
-    /// What the marks stand for.
+    /// The meanings of the marks.
     pub keys: Vec<Key>,
     pub rows: Vec<Row>,
 }
@@ -39,7 +39,7 @@ pub struct Mark {
     pub interval: String,
 }
 
-/// Draws what each case has under each key.
+/// Draws each case's estimate under each key.
 pub fn drawn(
     unit: &'static str,
     keys: &[String],

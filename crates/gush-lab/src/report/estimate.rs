@@ -1,8 +1,8 @@
-//! What some samples say together.
+//! An estimate from some samples.
 
 use crate::stats;
 
-/// The median of some samples, and its interval.
+/// The median of some samples, and the interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     pub low: f64,
@@ -29,14 +29,14 @@ impl Estimate {
         Some(Self { low, median: value, high, samples })
     }
 
-    /// How many times `other` it is, if the two can be told apart.
+    /// The ratio to `other`, if the two can be told apart.
     pub fn times(&self, other: &Self) -> Option<Times> {
         let stats::Estimate { value, low, high } = stats::ratio(&self.samples, &other.samples)?;
         let told = self.verdict(other) != stats::Verdict::CannotTell;
         told.then_some(Times { low, value, high })
     }
 
-    /// Whether it is faster than `other`, by the rule that `gush lab compare` goes by.
+    /// Whether this estimate is faster than `other`, by the rule of `gush lab compare`.
     pub fn verdict(&self, other: &Self) -> stats::Verdict {
         let fewest = self.samples.len().min(other.samples.len());
         let ratio = stats::ratio(&self.samples, &other.samples);

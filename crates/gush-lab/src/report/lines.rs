@@ -1,9 +1,9 @@
-//! Lines: a figure over a quantity, one line a series, named at its end.
+//! Lines: a figure over a quantity, one line a series, named at the last point.
 
 use super::number::{figure, range};
 use super::scale::{Scale, Tick};
 
-/// A series before it is drawn.
+/// A series before drawing.
 #[derive(Debug)]
 pub struct Series {
     pub name: String,
@@ -13,12 +13,12 @@ pub struct Series {
 #[derive(Clone, Debug)]
 pub struct Point {
     pub x: f64,
-    /// As it stands below the axis.
+    /// The text below the axis.
     pub x_text: String,
     pub low: f64,
     pub median: f64,
     pub high: f64,
-    /// More to say of it.
+    /// More facts.
     pub about: String,
 }
 
@@ -35,11 +35,11 @@ pub struct Lines {
 #[derive(Debug)]
 pub struct Drawn {
     pub name: String,
-    /// Which of the colours, dashes and marks it has.
+    /// The number of the colour, dash and mark.
     pub look: usize,
     pub points: String,
     pub marks: Vec<Mark>,
-    /// Where its name stands.
+    /// The height of the series' name.
     pub label_y: f64,
 }
 
@@ -150,7 +150,7 @@ fn thinned(mut ticks: Vec<Tick>) -> Vec<Tick> {
     kept
 }
 
-/// Moves names apart, as little as it takes: down from the top, then up from the bottom.
+/// Moves names apart, as little as needed: down from the top, then up from the bottom.
 fn spread(series: &mut [Drawn]) {
     let mut order: Vec<usize> = (0..series.len()).collect();
     order.sort_by(|a, b| series[*a].label_y.total_cmp(&series[*b].label_y));

@@ -1,7 +1,7 @@
-//! Runs as one HTML page that opens offline: figures, what they say, and the samples themselves.
+//! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections say as data what is to be drawn (`page.rs`); `html/` draws it, as HTML and SVG. The page
-//! makes no request, which its own content security policy holds it to, and needs no script to be read.
+//! Sections are data (`page.rs`); `html/` draws them as HTML and SVG. The page
+//! makes no request, which its content security policy enforces, and needs no script to be read.
 
 mod bars;
 mod data;
@@ -24,7 +24,7 @@ use crate::put;
 
 /// The page for these runs, in any order.
 ///
-/// Figures are those of the machine of the newest run, each suite from the newest run that has it; older
+/// Figures are those of the machine of the newest run, each suite from the newest run with that suite; older
 /// runs appear in the history, other machines beside it. The same runs give the same page.
 ///
 /// ```
@@ -36,7 +36,7 @@ pub fn html(runs: &[Run]) -> String {
     render::html(&section::page(&data::Data::of(runs)))
 }
 
-/// What the runs say in sentences, one for each suite where something was clearly faster than its measure; the same as on
+/// The conclusions of the runs, a sentence for each suite where a case was clearly faster than the baseline; the same as on
 /// the page, without marks.
 ///
 /// ```
@@ -48,7 +48,7 @@ pub fn conclusions(runs: &[Run]) -> Vec<String> {
     said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
 }
 
-/// Writes the page for `runs` to `path`; what was there is replaced only by a whole page.
+/// Writes the page for `runs` to `path`; an older file is replaced only by a whole page.
 ///
 /// # Errors
 /// [`Error::Failed`]: the page could not be written there.

@@ -48,7 +48,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// In the largest unit that divides it: `4 KiB`, `512 MiB`, `4100 B`.
+/// In the largest unit that divides the value: `4 KiB`, `512 MiB`, `4100 B`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut left = value;

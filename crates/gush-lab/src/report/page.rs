@@ -1,4 +1,4 @@
-//! What a page consists of, as data: `html/` draws it.
+//! The parts of a page, as data: `html/` draws them.
 
 use super::bars::Bars;
 use super::dots::Dots;
@@ -11,26 +11,26 @@ pub struct Page {
     pub lead: String,
     /// Where and when.
     pub byline: String,
-    /// What makes figures doubtful.
+    /// Facts that make figures doubtful.
     pub warnings: Vec<Warning>,
     pub sections: Vec<Section>,
     pub downloads: Vec<Download>,
 }
 
-/// What has one remedy.
+/// Facts with the same remedy.
 #[derive(Debug, PartialEq)]
 pub struct Warning {
     pub facts: Vec<Fact>,
     pub remedy: String,
 }
 
-/// A sentence without its full stop.
+/// A sentence without full stop.
 #[derive(Debug, PartialEq)]
 pub struct Fact {
     pub head: String,
     /// Particulars, from the colon on.
     pub rest: String,
-    /// The suites whose figures it is about, where the page has figures of several runs.
+    /// The suites whose figures are doubtful, where the page has figures of several runs.
     pub of: String,
 }
 
@@ -42,13 +42,13 @@ pub struct Download {
     pub href: String,
 }
 
-/// One heading with what belongs to it.
+/// A heading with the content below.
 #[derive(Debug, Default)]
 pub struct Section {
-    /// The fragment it is linked by.
+    /// The fragment of links to this section.
     pub id: &'static str,
     pub title: String,
-    /// What to conclude.
+    /// The conclusions.
     pub said: Vec<String>,
     pub figures: Vec<Figure>,
     /// In small type, below.
@@ -102,7 +102,7 @@ pub enum Body {
     Text { text: String },
 }
 
-/// A table; the first cell of a row is its heading.
+/// A table; the first cell of a row is the row's heading.
 #[derive(Debug, Default)]
 pub struct Table {
     pub caption: String,
@@ -134,7 +134,7 @@ pub fn numbers(label: impl Into<String>) -> Column {
     Column { label: label.into(), number: true }
 }
 
-/// What a cell looks like; its text says the same.
+/// The look of a cell; the text says the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Tone {
     #[default]
@@ -153,7 +153,7 @@ pub enum Tone {
 }
 
 impl Tone {
-    /// Its class in the style sheet.
+    /// The class in the style sheet.
     pub fn class(self) -> &'static str {
         match self {
             Self::Plain => "plain",
@@ -186,7 +186,7 @@ impl Tone {
 pub struct Cell {
     pub text: String,
     pub tone: Tone,
-    /// It is not what was expected.
+    /// The outcome was not expected.
     pub odd: bool,
     /// In small type, below the text.
     pub small: String,

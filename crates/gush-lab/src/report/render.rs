@@ -59,7 +59,7 @@ pub fn downloads(runs: &[&Run]) -> Vec<Download> {
     ]
 }
 
-/// JSON without its line ends and indentation, neither of which a string in it can hold.
+/// JSON without line ends and indentation, neither of which a string in it can hold.
 fn dense(json: &str) -> String {
     json.lines().map(str::trim_start).collect()
 }

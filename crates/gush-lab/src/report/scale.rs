@@ -10,7 +10,7 @@ pub struct Tick {
     pub text: String,
 }
 
-/// Beyond it nothing is measured, and arithmetic would overflow.
+/// No measured value is larger, and arithmetic would overflow.
 const FARTHEST: f64 = 1e100;
 
 /// An axis from one round value to another.
@@ -23,7 +23,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From 0 to what holds all `values`, in steps of 1, 2 or 5.
+    /// From 0 to a bound of all `values`, in steps of 1, 2 or 5.
     pub fn linear(values: impl Iterator<Item = f64>) -> Self {
         let most = values.filter(|value| value.is_finite()).fold(0.0, f64::max).min(FARTHEST);
         let most = if most > 0.0 { most } else { 1.0 };
@@ -53,7 +53,7 @@ impl Scale {
         Self { from, to, step: ((to - from) / 8.0).ceil(), logarithmic: true }
     }
 
-    /// Where `value` stands, in percent with two digits; the ends for what is outside.
+    /// The place of `value`, in percent with two digits; the ends for values outside.
     pub fn at(&self, value: f64) -> f64 {
         let place = if self.logarithmic { value.log10() } else { value };
         let share = (place - self.from) / (self.to - self.from);

@@ -41,7 +41,7 @@ pub struct Running {
     _handle: Option<Arc<OwnedFd>>,
 }
 
-/// Opening /dev/null for the program comes first, and its failure is none of the program's.
+/// Opening /dev/null for the program comes first, and a failure there is no failure of the program.
 fn not_started(name: &str, error: io::Error) -> Error {
     match File::options().read(true).write(true).open("/dev/null") {
         Err(error) => Error::failed(format!("cannot open /dev/null, which {name} needs"), error),
@@ -49,7 +49,7 @@ fn not_started(name: &str, error: io::Error) -> Error {
     }
 }
 
-/// The same on one processor, if one is named, with all threads that it starts.
+/// The same on one processor, if one is named, with all threads of the program.
 ///
 /// # Errors
 /// As [`start`], and [`Error::Failed`] for a processor that this process may not use.
@@ -64,12 +64,12 @@ pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Runni
 /// Starts `command` as a process that an interrupt ends.
 ///
 /// # Errors
-/// [`Error::Failed`] when it cannot be started, [`Error::Refused`] once the run was interrupted.
+/// [`Error::Failed`] when the command cannot be started, [`Error::Refused`] once the run was interrupted.
 pub fn start(command: &mut Command) -> Result<Running, Error> {
     spawn(command, false)
 }
 
-/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all that it started.
+/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all programs started.
 ///
 /// # Errors
 /// As [`start`].
@@ -103,16 +103,16 @@ pub(super) fn end_all() {
 }
 
 impl Running {
-    /// The process, for its pipes and its id.
+    /// The process, for pipes and process id.
     #[must_use]
     pub fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("only finish and drop take it")
     }
 
-    /// Waits for it, reading what it prints into pipes meanwhile.
+    /// Waits for the process, reading its output pipes meanwhile.
     ///
     /// # Errors
-    /// What reading or waiting answers; an unsuccessful end is in the output's status.
+    /// The error of reading or waiting; an unsuccessful end is in the output's status.
     pub fn finish(mut self) -> Result<Output, Error> {
         let child = self.child.take().expect("only finish and drop take it");
         child
@@ -120,11 +120,11 @@ impl Running {
             .map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))
     }
 
-    /// Waits for the end: when that was, how the process ended, and what it used together with the children that it
-    /// waited for. Its pipes are closed here.
+    /// Waits for the end: the time of the end, the exit status, and the resources used by the process and the children that it
+    /// waited for. The pipes are closed here.
     ///
     /// # Errors
-    /// What waiting answers.
+    /// The error of waiting.
     pub fn finish_used(mut self) -> Result<(Instant, ExitStatus, Usage), Error> {
         let ended = self.wait_for_end();
         let ended_at = Instant::now();
@@ -145,7 +145,7 @@ impl Running {
         i32::try_from(child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Waits, and leaves the ended process where it is: its number stays its own.
+    /// Waits, and leaves the ended process as a zombie: the kernel reuses no zombie's number.
     fn wait_for_end(&self) -> std::io::Result<()> {
         let Some(pid) = self.pid() else { return Ok(()) };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -153,7 +153,7 @@ impl Running {
         Ok(())
     }
 
-    /// Kills the group of a leader that nobody has waited for yet, so the group's number is still its own.
+    /// Kills the group of a leader that nobody has waited for yet, so the kernel has not reused the group's number.
     fn end_group(&self) {
         if let Some(pid) = self.pid().filter(|_| self.leads_group) {
             // Fails only when all of them are gone.

@@ -1,4 +1,4 @@
-//! An interrupted run keeps what it has: the first signal ends the measuring, the second the program.
+//! An interrupted run keeps its samples: the first signal ends the measuring, the second the program.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,11 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`].
 ///
-/// A second one ends the program as it would have without this. Handlers rather than blocked signals,
+/// A second one ends the program as the default action would. Handlers rather than blocked signals,
 /// because children would inherit the latter.
 ///
 /// # Errors
-/// What sigaction(2) or starting a thread answers.
+/// The error of sigaction(2) or of starting a thread.
 ///
 /// ```
 /// gush_lab::runner::interrupt::watch()?;

@@ -13,39 +13,39 @@ use crate::probe::Probe;
 
 pub use usage::{Usage, start_bytes};
 
-/// What happens while cases run.
+/// The events while cases run.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// A case begins.
     Begins {
-        /// Its name.
+        /// The case's name.
         case: &'a str,
         /// Counted from 1; 0 is the warm-up, which leaves no sample.
         round: u32,
     },
-    /// It was measured.
+    /// The case was measured.
     Measured(&'a Sample),
-    /// It could not be measured, and is left out from now on.
+    /// The case could not be measured, and is left out from now on.
     Failed {
-        /// Its name.
+        /// The case's name.
         case: &'a str,
         /// Why.
         error: &'a Error,
     },
 }
 
-/// How a run came to its end.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// Every round was taken.
     Whole,
-    /// The time for it was up.
+    /// The time for the run was up.
     OutOfTime,
-    /// Somebody interrupted it.
+    /// Somebody interrupted the run.
     Interrupted,
 }
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// Every sample in the order in which they were taken.
@@ -96,7 +96,7 @@ impl Course for Whole {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Runner<'a> {
-    /// What the machine grants.
+    /// The facts about the machine.
     pub probe: &'a Probe,
     /// How often every case is measured.
     pub rounds: u32,
@@ -106,14 +106,14 @@ pub struct Runner<'a> {
     pub end: Option<Instant>,
 }
 
-/// Why a pass over the cases stopped before its end.
+/// Why a pass over the cases stopped early.
 type Stop = End;
 
 impl Runner<'_> {
     /// Prepares and warms up every case, then measures each once a round, in another order each time.
     ///
     /// A case that fails is told of once, and left out from then on. An [`interrupt`] ends the run
-    /// at the next opportunity, with what there is.
+    /// at the next opportunity, with the samples taken so far.
     pub fn run(&self, cases: &[Box<dyn Case>], tell: impl FnMut(Event<'_>)) -> Outcome {
         self.run_on(&mut Whole, cases, tell)
     }

@@ -1,6 +1,6 @@
-//! What a process used.
+//! The resources used by a process.
 
-/// What a process and the children that it waited for have used (getrusage(2)).
+/// The resources used by a process and the children that it waited for (getrusage(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// Processor seconds in user space.
@@ -8,13 +8,13 @@ pub struct Usage {
     /// Processor seconds in the kernel.
     pub system_s: f64,
     /// The largest memory that one of the processes had in use, in bytes. A new process begins with the memory of
-    /// the one that starts it: see [`start_bytes`].
+    /// the process that starts it: see [`start_bytes`].
     pub peak_bytes: u64,
     /// Page faults without reading.
     pub minor_faults: u64,
     /// Page faults that read from a disk.
     pub major_faults: u64,
-    /// How often a process gave its processor away.
+    /// How often a process gave the processor away.
     pub switches: u64,
     /// How often a processor was taken from a process.
     pub preemptions: u64,
@@ -36,7 +36,7 @@ impl Usage {
     }
 }
 
-/// This process's own peak of memory in bytes, below which [`Usage::peak_bytes`] of its children says nothing: until its
+/// This process's own peak of memory in bytes, below which [`Usage::peak_bytes`] of children says nothing: until
 /// execve(2) a child counts as large as this process. `None` if `/proc` does not tell.
 #[must_use]
 pub fn start_bytes() -> Option<u64> {

@@ -16,7 +16,7 @@ pub const RESAMPLES: usize = 10_000;
 /// Always the same draws: the same samples give the same interval on every machine.
 const SEED: u64 = 0x6775_7368;
 
-/// A figure, and the interval that it lies in with [`CONFIDENCE`].
+/// A figure, and the interval around the figure with [`CONFIDENCE`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Of the samples themselves.
@@ -65,7 +65,7 @@ pub fn median(samples: &[f64]) -> Option<Estimate> {
     Some(Estimate::of(value, draws.collect()))
 }
 
-/// The median of `of` divided by the median of `to`, with its interval.
+/// The median of `of` divided by the median of `to`, with an interval.
 ///
 /// None unless both have samples and all are finite and above zero.
 ///
@@ -90,7 +90,7 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
     Some(Estimate::of(value, draws.collect()))
 }
 
-/// The same for samples taken side by side, round by round: whole rounds are drawn, so that what
+/// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause that
 /// slowed both sides of a round does not widen the interval.
 ///
 /// ```
@@ -131,7 +131,7 @@ fn median_of(samples: &mut [f64]) -> Option<f64> {
     (finite && !samples.is_empty()).then(|| middle(samples))
 }
 
-/// By linear interpolation, as NumPy and SciPy do it by default.
+/// By linear interpolation, the default of NumPy and SciPy.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = part * (sorted.len() - 1) as f64;
     let (below, above) = (place.floor() as usize, place.ceil() as usize);

@@ -1,4 +1,4 @@
-//! What many samples say: median, range, intervals, outliers, and whether one is faster than another.
+//! Statistics of many samples: median, range, intervals, outliers, and whether one is faster than another.
 //!
 //! Medians, because one interrupted sample moves a mean and not a median; intervals by resampling,
 //! because the distribution of timings is not known.
@@ -14,7 +14,7 @@ pub use two_speeds::two_speeds;
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};
 
 /// How many of so many rounds choose a winner, so that the others judge the winner by samples that had no part in the choice:
-/// the best of many owes a part of its place to luck. None where too few rounds would be left to judge.
+/// the best of many owes a part of the lead to luck. None where too few rounds would be left to judge.
 ///
 /// ```
 /// use gush_lab::stats::choosing_rounds;

@@ -1,4 +1,4 @@
-//! What may be said of a ratio.
+//! The verdicts on a ratio.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::Estimate;
 /// With fewer samples a side, no interval is trusted: the widest that there is would be 88 % sure.
 pub const FEWEST_SAMPLES: usize = 5;
 /// Differences up to this part of the whole count as none: in tables, on the page, beside other commands and between runs.
-/// The same program again on the same machine differs by so much without any cause in it.
+/// The same program again on the same machine differs by so much without a cause in the program.
 pub const MARGIN: f64 = 0.05;
 
 /// Is one faster than another?
@@ -29,7 +29,7 @@ pub enum Verdict {
     Faster,
     /// The whole interval lies below 1, by more than the margin.
     Slower,
-    /// It may be either, or neither.
+    /// The case may be faster, slower, or neither.
     CannotTell,
 }
 

@@ -69,7 +69,7 @@ impl Index {
         }
     }
 
-    /// Up to where the file has whole lines, as far as it was read.
+    /// The bytes of whole lines among those read so far.
     pub fn whole_bytes(&self) -> u64 {
         self.read_bytes
     }
@@ -99,7 +99,7 @@ impl Index {
         self.runs.contains_key(id)
     }
 
-    /// The run with this id, with its samples.
+    /// The run with this id, with all samples.
     pub fn run(&self, log: &Log, id: &str) -> Result<Option<Run>, StoreError> {
         let Some(Known { head, taken, .. }) = self.runs.get(id) else { return Ok(None) };
         let (run, mut samples) = match head.read(log)? {
@@ -122,7 +122,7 @@ impl Index {
         all
     }
 
-    /// Reads the lines that came since the last call, and only whole ones. The beginning of a line is read again with its rest, because a writer may cut it off
+    /// Reads the lines that came since the last call, and only whole ones. The beginning of a line is read again together with the rest, because a writer may cut that beginning off
     /// meanwhile.
     pub fn read(&mut self, log: &Log) -> Result<(), StoreError> {
         let new_bytes = log.size()?.saturating_sub(self.read_bytes);
@@ -148,7 +148,7 @@ impl Index {
         }
     }
 
-    /// Takes in the next line; if it cannot be understood, nothing changes.
+    /// Takes in the next line; a line that cannot be understood changes nothing.
     fn take(&mut self, log: &Log, text: &[u8]) -> Result<(), StoreError> {
         let place = Place { at: self.read_bytes, bytes: text.len(), line: self.lines + 1 };
         // The header was looked at when the file was opened.

@@ -21,18 +21,18 @@ pub(super) const HEADER: &[u8] = b"{\"format\":\"gush-lab-store\",\"version\":1}
 pub(super) const VERSION: u64 = 1;
 const FORMAT: &str = "gush-lab-store";
 
-/// A line below the header. `R` is a run without its samples and `S` a sample: borrowed to be written, owned or in part
+/// A line below the header. `R` is a run without samples and `S` a sample: borrowed to be written, owned or in part
 /// to be read.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Line<R, S> {
-    /// A run begins: all that is known of it so far.
+    /// A run begins: all that is known so far.
     Begun(R),
     /// A sample of a run that has begun.
     Taken { run: String, sample: S },
-    /// A run has ended: all that is known of it.
+    /// A run has ended: all that is known.
     Ended(R),
-    /// A run that was made elsewhere; it takes the place of an earlier state.
+    /// A run that was made elsewhere; this state takes the place of an earlier state.
     Whole { run: R, samples: Vec<S> },
     /// A run with this id is no longer in the store.
     Forgotten(String),
@@ -40,14 +40,14 @@ pub(super) enum Line<R, S> {
 
 /// A line to be written.
 pub(super) type Written<'a> = Line<&'a Run, &'a Sample>;
-/// A line with everything in it.
+/// A complete line.
 pub(super) type Full = Line<Box<Run>, Sample>;
-/// A line without its samples.
+/// A line without samples.
 pub(super) type Head = Line<Box<Run>, IgnoredAny>;
-/// A line as far as the index knows it.
+/// The parts of a line that the index needs.
 pub(super) type Brief = Line<Name, Suite>;
 
-/// The part of a run that says which one it is.
+/// The part of a run that identifies the run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Name {
     pub id: String,
@@ -60,14 +60,14 @@ pub(super) struct Suite {
     pub suite: String,
 }
 
-/// The line as bytes, with its newline. JSON writes a newline within a text as `\n`, so there is no other.
+/// The line as bytes, with the newline. JSON writes a newline within a text as `\n`, so there is no other.
 pub(super) fn bytes(line: &Written<'_>) -> serde_json::Result<Vec<u8>> {
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     Ok(bytes)
 }
 
-/// The version that the first line of a file names, if it is the header of a store.
+/// The version that the first line of a file names, if that line is the header of a store.
 pub(super) fn version(header: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]
     struct Kind {

@@ -1,7 +1,7 @@
 //! The file: opened, locked for a moment, and extended by whole lines.
 //!
-//! A line counts once its newline is there, and never changes after that. Only the bytes behind the last newline
-//! are ever cut off, by a writer that holds the lock: its own, if the disk was full, or those of a writer that was
+//! A line counts once the newline is there, and never changes after that. Only the bytes behind the last newline
+//! are ever cut off, by a writer that holds the lock: its own bytes, if the disk was full, or those of a writer that was
 //! killed, which are kept beside. A reader therefore needs no lock.
 
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ pub(super) struct Log {
 /// Nobody else writes while this lives.
 pub(super) struct Lock<'a>(&'a Log);
 
-/// The last line of the file, if it has no newline: its writer was killed, or is writing just now.
+/// The last line of the file, if the newline is missing: the writer was killed, or is writing just now.
 #[derive(Debug)]
 pub(super) struct Torn {
     pub bytes: u64,
@@ -40,7 +40,7 @@ pub(super) struct Torn {
     pub kept_in: Option<PathBuf>,
 }
 
-/// What a file begins with.
+/// The beginning of a file.
 enum Head {
     /// Nothing, or a part of the header.
     Begun,
@@ -48,7 +48,7 @@ enum Head {
 }
 
 impl Log {
-    /// Opens the file to be extended, and makes it where there is none.
+    /// Opens the file to be extended, and makes a missing file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         is_file_or_missing(path)?;
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
@@ -56,7 +56,7 @@ impl Log {
         Ok(Self { path: path.to_owned(), file })
     }
 
-    /// Opens the file to be read. `None` if there is none, or nothing in it yet.
+    /// Opens the file to be read. `None` if the file is missing or empty.
     pub fn open_to_read(path: &Path) -> Result<Option<Self>, StoreError> {
         is_file_or_missing(path)?;
         let file = match File::open(path) {
@@ -74,7 +74,7 @@ impl Log {
         &self.path
     }
 
-    /// Waits until nobody else writes, and then makes the file end in a newline: a new file gets its header, and a torn
+    /// Waits until nobody else writes, and then makes the file end in a newline: a new file gets a header, and a torn
     /// line is kept beside.
     pub fn lock(&self) -> Result<(Lock<'_>, Option<Torn>), StoreError> {
         let lock = self.wait(FlockOperation::NonBlockingLockExclusive)?;
@@ -117,7 +117,7 @@ impl Log {
         Ok(have)
     }
 
-    /// Waits until what was written is on the disk.
+    /// Waits until the written lines are on the disk.
     pub fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(|error| failed(&self.path, "cannot store the run", error))
     }
@@ -164,7 +164,7 @@ impl Log {
 }
 
 impl Lock<'_> {
-    /// Adds a line, which has its newline, by one write(2). On an error nothing of the line stays.
+    /// Adds a line that ends in a newline, by one write(2). On an error nothing of the line stays.
     pub fn append(&self, line: &[u8]) -> io::Result<()> {
         let Self(Log { file, .. }) = self;
         let end = file.metadata()?.len();

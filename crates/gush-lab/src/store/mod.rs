@@ -9,7 +9,7 @@
 //! | `record` | a run being made: begun, samples added, ended |
 //! | `name` | which run a word means: an id, the start of one, `last`, `last~1` |
 //!
-//! Nothing here deletes or overwrites what cannot be read: a damaged file, one that is no store, and one
+//! Nothing here deletes or overwrites a file that cannot be read: a damaged file, a file that is no store, and a file
 //! of a newer gush are refused with a sentence, and stay as they are.
 
 mod index;
@@ -31,7 +31,7 @@ use log::{Lock, Log, Torn};
 
 pub use record::{Recording, new_id};
 
-/// Why the store cannot be used, as a sentence that says what to do.
+/// Why the store cannot be used, as a sentence with a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -40,14 +40,14 @@ pub enum StoreError {
     Failed {
         /// The store's file.
         path: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         what: &'static str,
-        /// What can be done about it, as ` (…)`, or nothing.
+        /// The remedy, as ` (…)`, or nothing.
         remedy: &'static str,
         /// The operating system's answer.
         source: io::Error,
     },
-    /// The directory for it cannot be made.
+    /// The directory for the store cannot be made.
     #[error("{path}: cannot make the store's directory: {answer} (choose another place with --db, or leave it with --no-store)", path = path.display(), answer = os_words(source))]
     Directory {
         /// The directory.
@@ -60,7 +60,7 @@ pub enum StoreError {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What it is, and what to do.
+        /// The kind of file found, and the remedy.
         why: String,
     },
     /// A line in the midst of the file is none of ours.
@@ -80,7 +80,7 @@ pub enum StoreError {
     /// No run, or more than one, is meant by a word.
     #[error("{0}")]
     NoSuchRun(String),
-    /// What is stored or imported contradicts itself.
+    /// The stored or imported runs contradict themselves.
     #[error("{0}")]
     Contradiction(String),
     /// Neither of the variables that say where data belongs is set.
@@ -88,12 +88,12 @@ pub enum StoreError {
     Homeless,
 }
 
-/// A run without its samples, for lists.
+/// A run without samples, for lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The run; its samples are left out.
+    /// The run; samples are left out.
     pub run: Run,
-    /// How many samples it has.
+    /// The number of samples.
     pub samples: u64,
     /// The suites that they belong to, in order.
     pub suites: Vec<String>,
@@ -157,10 +157,10 @@ pub fn data_directory() -> Result<PathBuf, StoreError> {
 }
 
 impl Store {
-    /// Opens the store at `path`, and makes it, with its directory, where there is none.
+    /// Opens the store at `path`, and makes a missing store and a missing directory.
     ///
     /// # Errors
-    /// When the place cannot be written, or what is there is something else, or a newer gush's.
+    /// When the place cannot be written, or the file is no store, or a newer gush's store.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             std::fs::create_dir_all(directory)
@@ -172,10 +172,10 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens the store at `path` for reading; also where it cannot be written.
+    /// Opens the store at `path` for reading; also where writing is not allowed.
     ///
     /// # Errors
-    /// When there is none, or what is there is damaged, something else, or a newer gush's.
+    /// When there is no store, or the file is damaged, no store, or a newer gush's.
     pub fn read(path: &Path) -> Result<Self, StoreError> {
         let store = Self::of(Log::open_to_read(path)?.ok_or_else(|| no_runs_yet(path))?);
         let whole_bytes = store.index()?.whole_bytes();
@@ -189,7 +189,7 @@ impl Store {
         self.log.path()
     }
 
-    /// What the user should know of the file, as sentences, each returned once: a line that a killed writer left unfinished.
+    /// Notices about the file for the user, as sentences, each returned once: a line that a killed writer left unfinished.
     ///
     /// ```
     /// use gush_lab::store::Store;

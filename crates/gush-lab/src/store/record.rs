@@ -31,7 +31,7 @@ impl Store {
     /// Writes down that `run` begins.
     ///
     /// # Errors
-    /// [`StoreError::Contradiction`] when another run has its id, or when the file cannot be read or written.
+    /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn begin(self, run: &Run) -> Result<Recording, StoreError> {
         // A long file is read before others have to wait.
         drop(self.index()?);
@@ -44,12 +44,12 @@ impl Store {
         Ok(Recording { run: run.id.clone(), store: self })
     }
 
-    /// Adds a whole run that was made elsewhere; false when it is here already.
+    /// Adds a whole run that was made elsewhere; false when the store has the run already.
     ///
-    /// A run that is here without its end, because it was exported while it ran, is completed.
+    /// A stored run without an end, exported while the run went on, is completed.
     ///
     /// # Errors
-    /// [`StoreError::Contradiction`] when another run has its id, or when the file cannot be read or written.
+    /// [`StoreError::Contradiction`] when another run has the same id, or when the file cannot be read or written.
     pub fn insert(&mut self, run: &Run) -> Result<bool, StoreError> {
         drop(self.index()?);
         let lock = self.lock()?;
@@ -81,7 +81,7 @@ impl Recording {
     /// Adds a sample.
     ///
     /// # Errors
-    /// When the file cannot be written; what it had before stays.
+    /// When the file cannot be written; earlier lines stay.
     pub fn add(&mut self, sample: &Sample) -> Result<(), StoreError> {
         let lock = self.store.lock()?;
         self.store.append(&lock, &Line::Taken { run: self.run.clone(), sample })

@@ -1,4 +1,4 @@
-//! What a suite may be told, as data, and what it was told.
+//! The options of a suite as data, and the values given.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 /// An option or operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
-    /// Its name, without dashes.
+    /// The option's name, without dashes.
     pub name: &'static str,
-    /// What it takes.
+    /// The value that the option takes.
     pub takes: Takes,
-    /// What it is for, as the help says.
+    /// The purpose, as the help says.
     pub help: &'static str,
 }
 
-/// The value of an option; a text beside it is what the help calls the value.
+/// The value of an option; a text beside it is the value's name in the help.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {
-    /// None: it is given or not.
+    /// None: the option is given or not.
     Nothing,
     /// A size of at least one byte.
     Size,
@@ -60,7 +60,7 @@ pub enum Given {
     Path(PathBuf),
 }
 
-/// What a suite was told.
+/// The options given to a suite.
 ///
 /// ```
 /// use gush_lab::suite::{Asked, Given};
@@ -127,7 +127,7 @@ impl Asked {
         self.words(name).first().map(String::as_str)
     }
 
-    /// The path given with the option or as the operand `name`; this directory unless it was.
+    /// The path given with the option or as the operand `name`; the working directory if neither was given.
     #[must_use]
     pub fn path(&self, name: &str) -> &Path {
         match self.given.get(name) {

@@ -37,33 +37,33 @@ pub fn named(name: &str) -> Option<&'static Suite> {
 /// One suite.
 #[derive(Debug)]
 pub struct Suite {
-    /// Its name, and that of its command.
+    /// The name of the suite and of the command.
     pub name: &'static str,
-    /// Its heading on the page.
+    /// The heading on the page.
     pub title: &'static str,
-    /// What it measures, in a line.
+    /// The subject, in a line.
     pub about: &'static str,
-    /// More of that, below its options.
+    /// More about the subject, below the options.
     pub more: &'static str,
-    /// The options of its command, besides those of every suite.
+    /// The options of the command, besides those of every suite.
     pub options: &'static [Taken],
-    /// What `--only` takes: a name for the value, and a sentence.
+    /// The value of `--only`: a name for the value, and a sentence.
     pub only: (&'static str, &'static str),
     /// How often each case is measured unless told otherwise.
     pub rounds: &'static str,
-    /// The columns of its CSV: `case`, `round`, the fields of [`Measured`], or names of facts.
+    /// The columns of the CSV: `case`, `round`, the fields of [`Measured`], or names of facts.
     pub columns: &'static [&'static str],
-    /// The figures of its cases; the first is the one that is compared.
+    /// The figures of the cases; the first is the one that is compared.
     pub quantities: &'static [Quantity],
-    /// What its page section has along the x axis, if anything.
+    /// The quantity along the x axis of the page's section, if any.
     pub axis: Option<Axis>,
-    /// In small type below its figures.
+    /// In small type below the figures.
     pub notes: &'static [&'static str],
-    /// Whether a tour measures its cases again as long as there is time.
+    /// Whether a tour measures the cases again as long as there is time.
     pub is_repeated: bool,
     /// The options that a tour gives.
     pub tour: fn(&mut Asked),
-    /// One measurement in a process of its own, `gush lab once NAME …`: its options, and what it does.
+    /// One measurement in a process of its own, `gush lab once NAME …`: the options, and the function.
     pub once: Option<Once>,
     /// The cases for what was asked.
     pub make: fn(&Asked) -> Result<Cases, Error>,
@@ -79,12 +79,12 @@ impl Suite {
     }
 }
 
-/// What a process of its own does for one measurement.
+/// The work of a separate process for one measurement.
 #[derive(Debug)]
 pub struct Once {
-    /// What it does, in a line.
+    /// The description, in a line.
     pub about: &'static str,
-    /// Its options and operands.
+    /// The options and operands.
     pub options: &'static [Taken],
     /// Measures; nothing where it has served others.
     pub run: fn(&Asked) -> Result<Option<Measured>, Error>,
@@ -93,13 +93,13 @@ pub struct Once {
 /// A figure that every sample of a suite has.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// What it is, as the caption of a figure.
+    /// The quantity, as the caption of a figure.
     pub caption: &'static str,
-    /// Its unit, short enough to stand above a column.
+    /// The unit, short enough to stand above a column.
     pub unit: &'static str,
-    /// Takes it from a sample.
+    /// Takes the quantity from a sample.
     pub of: fn(&Measured) -> Option<f64>,
-    /// Is less of it better?
+    /// Is less better?
     pub less_is_better: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct Quantity {
 pub struct Axis {
     /// The fact with the number of bytes.
     pub fact: &'static str,
-    /// What it is called.
+    /// The axis's name.
     pub label: &'static str,
     /// The fact that names a line; of several cases of a line the best is drawn.
     pub series: &'static str,
@@ -122,7 +122,7 @@ pub const THROUGHPUT: Quantity = Quantity {
     less_is_better: false,
 };
 
-/// What all processors together work for a GiB.
+/// The processor time for a GiB, all processors together.
 pub const WORK: Quantity = Quantity {
     caption: "Processor time for a GiB, less is better",
     unit: "cpu s/GiB",
@@ -130,7 +130,7 @@ pub const WORK: Quantity = Quantity {
     less_is_better: true,
 };
 
-/// The fact of that name where a suite knows it better than getrusage(2).
+/// The fact of that name where a suite knows the time better than getrusage(2).
 fn cpu_s_per_gib(measured: &Measured) -> Option<f64> {
     let told = measured.facts.get("cpu_s_per_gib").and_then(serde_json::Value::as_f64);
     let counted = || {
@@ -154,7 +154,7 @@ fn entry<T>(
     })
 }
 
-/// Shows samples in a way of its own.
+/// Shows samples in a special form.
 pub type Show = Box<dyn Fn(&[Sample]) -> String>;
 
 /// Cases that are ready to be measured.
@@ -162,9 +162,9 @@ pub type Show = Box<dyn Fn(&[Sample]) -> String>;
 pub struct Cases {
     /// The cases.
     pub cases: Vec<Box<dyn Case>>,
-    /// What cannot be measured here, and why, a sentence each.
+    /// The cases that cannot be measured here, and the reasons, a sentence each.
     pub notes: Vec<String>,
-    /// What shows them instead of the table, if something does.
+    /// The text that replaces the table, if there is a special form.
     pub show: Option<Show>,
 }
 

@@ -1,4 +1,4 @@
-//! One move, as the engine makes it with a profile or without, and how long it took.
+//! One move, by the engine with a profile or without, and the time taken.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -15,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::question::{Circumstance, End, Question};
 use crate::Error;
 
-/// What programs at the far ends read and write at a time, as GNU's do.
+/// The bytes that programs at the far ends read and write at a time, as GNU's do.
 const FAR_BYTES: usize = 128 << 10;
 /// A sample of short moves has many of them.
 const SAMPLE_BYTES: u64 = 4 << 20;
@@ -37,7 +37,7 @@ pub(super) struct Taken {
     pub(super) report: Report,
 }
 
-/// What a question needs again and again.
+/// Files and ends that a question needs again and again.
 #[derive(Debug)]
 pub(super) struct Bench<'q> {
     question: &'q Question,
@@ -228,7 +228,7 @@ impl<'q> Bench<'q> {
     }
 }
 
-/// What a profile says about a question, without anything being moved.
+/// A profile's answer to a question, without anything being moved.
 pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<String>, Error> {
     let open = |end: &End, reading: bool| match end {
         End::File(place) => place.file().map(|file| (OwnedFd::from(file), None)),

@@ -1,4 +1,4 @@
-//! Does a profile make anything slower? Every choice that it changes, measured with it and without it.
+//! Does a profile make anything slower? Every choice that the profile changes, measured with and without the profile.
 
 use std::time::{Duration, Instant};
 
@@ -16,11 +16,11 @@ const THE_TABLES: &str = "the table's choice";
 /// One choice, with the profile and without it.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// What is moved, in words.
+    /// The move, in words.
     pub question: String,
-    /// What the table does.
+    /// The table's choice.
     pub without: String,
-    /// What the profile does; none where it has no rule, so that both do the same.
+    /// The profile's choice; none where the profile has no rule, so that both do the same.
     pub with: Option<String>,
     /// How they compare; none where nothing changes, or when there was no time.
     pub comparison: Option<Comparison>,
@@ -28,7 +28,7 @@ pub struct Checked {
 
 /// Measures every choice that the profile changes, for `time` in all, and tells each.
 ///
-/// Each class of sizes is measured where it was tuned and, again, at its ends.
+/// Each class of sizes is measured at the tuned size and, again, at both ends of the class.
 ///
 /// # Errors
 /// As [`super::measure`].

@@ -56,7 +56,7 @@ impl Comparison {
 }
 
 impl Comparison {
-    /// Is the second one surely faster, and gains at least as much time as it costs processor time?
+    /// Is the second one surely faster, and gains at least as much time as the choice costs processor time?
     #[must_use]
     pub fn is_better(&self) -> bool {
         let pays = |processor: Estimate| processor.value * self.ratio.value >= 1.0;
@@ -64,7 +64,7 @@ impl Comparison {
     }
 }
 
-/// What one move took.
+/// The cost of one move.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
     seconds: f64,
@@ -81,7 +81,7 @@ pub(super) fn gib_per_s(bytes: u64, seconds: f64) -> f64 {
     bytes as f64 / f64::from(1 << 30) / seconds
 }
 
-/// What was found out about one question.
+/// The answer to one question.
 #[derive(Clone, Debug, Serialize)]
 pub struct Answer {
     /// The question in words.
@@ -92,20 +92,20 @@ pub struct Answer {
     pub target: &'static str,
     /// Bytes moved in one measured move.
     pub bytes: u64,
-    /// The sizes it stands for: from so many bytes …
+    /// The class of sizes: from so many bytes …
     pub at_least_bytes: u64,
     /// … to below so many, if there is an end.
     pub below_bytes: Option<u64>,
-    /// What the engine's table does.
+    /// The choice of the engine's table.
     pub table: String,
-    /// The best of the others, and how it compares.
+    /// The best of the others, and the comparison with the table.
     #[serde(skip)]
     pub best: Option<(Setting, Comparison)>,
     /// Why there is no answer, as a sentence.
     pub skipped: Option<String>,
-    /// Does it hold for less than was asked about, because it does not, or not surely, elsewhere?
+    /// Does the answer hold for a part of the class only, because elsewhere the gain is not sure?
     pub narrowed: bool,
-    /// The lines of a rule that say what it is for.
+    /// The lines of a rule that name its conditions.
     #[serde(skip)]
     pub(super) rule_for: String,
 }
@@ -127,7 +127,7 @@ impl Answer {
         }
     }
 
-    /// Holds for the sizes of `question`, which are fewer than those measured if it is `narrowed`.
+    /// Holds for the sizes of `question`, which are fewer than those measured if `narrowed`.
     fn narrow(&mut self, question: &Question, narrowed: bool) {
         self.at_least_bytes = question.at_least_bytes;
         self.below_bytes = question.below_bytes;
@@ -135,7 +135,7 @@ impl Answer {
         self.rule_for = question.lines();
     }
 
-    /// The sizes that it stands for, in words.
+    /// The class of sizes, in words.
     #[must_use]
     pub fn class(&self) -> String {
         let from = size(self.at_least_bytes);
@@ -172,8 +172,8 @@ struct Trial {
 /// Answers a question within `time`, as far as that suffices.
 ///
 /// First all ways are tried in turn; then the fastest is compared with the table's choice by fresh
-/// samples of those two alone, because the best of many owes a part of its place to luck. What is surely
-/// faster must also do no harm at the ends of the class; from an end where it might, it is kept away.
+/// samples of those two alone, because the best of many owes a part of the lead to luck. A way that is surely
+/// faster must also do no harm at the ends of the class; the class is cut at an end where the way might do harm.
 pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Error> {
     let start = Instant::now();
     let mut answer = Answer::open(question);
@@ -246,7 +246,7 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
 }
 
 /// The class that was measured, without those ends where the profile is not surely as fast as the table; or the circumstances
-/// in which it is not.
+/// in which the profile is not.
 fn confirm(
     question: &Question,
     profile: &Profile,
@@ -275,7 +275,7 @@ fn confirm(
     Ok(Ok(narrowed))
 }
 
-/// Surely not slower, but for the margin below which nobody cares; and in a trickle, whose time is its feeder's, surely not at the
+/// Surely not slower, but for the margin below which nobody cares; and in a trickle, whose time is the feeder's, surely not at the
 /// cost of more processor time.
 fn is_harmless(compared: &Comparison, circumstance: Circumstance) -> bool {
     let holds = |ratio: &Estimate| ratio.low * (1.0 + MARGIN) >= 1.0;
@@ -308,7 +308,7 @@ pub(super) fn compare(
     Ok(Comparison::of(&rounds, bytes))
 }
 
-/// The method that moved most, with its threads.
+/// The method that moved most, with the number of threads.
 pub(super) fn told(report: &Report) -> String {
     let used = report.methods.iter().max_by_key(|used| used.bytes);
     match used {

@@ -1,10 +1,10 @@
-//! `gush tune`: measures what matters for moving, and writes down what is surely faster than the
+//! `gush tune`: measures ways of moving, and writes down those that are surely faster than the
 //! engine's table.
 //!
-//! A question (`question.rs`) is a pair of ends and a size; its answers (`setting.rs`) are profiles of one
-//! rule, so that what is measured (`bench.rs`) is exactly what the engine will do with that rule. The
-//! best is held against the table's choice by fresh samples (`decide.rs`). `small.rs` asks about messages
-//! between sockets, `text.rs` writes the profile, `check.rs` measures with it and without it.
+//! A question (`question.rs`) is a pair of ends and a size; the answers (`setting.rs`) are profiles of one
+//! rule, so that the measured move (`bench.rs`) is exactly the engine's move under that rule. The
+//! best is compared with the table's choice by fresh samples (`decide.rs`). `small.rs` asks about messages
+//! between sockets, `text.rs` writes the profile, `check.rs` measures with and without the profile.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub use small::Message;
 
 /// The part of the time that messages between sockets get.
 const MESSAGES_PART: u32 = 20;
-/// What the names of files begin with that become profiles.
+/// The beginning of names of files that become profiles.
 const PREFIX: &str = ".profile-";
 
 /// Everything that was found out.
@@ -44,7 +44,7 @@ pub struct Findings {
     pub made: Timestamp,
     #[serde(skip)]
     host: Host,
-    /// The processor's name for people (proc_cpuinfo(5)), if it has one.
+    /// The processor's name for people (proc_cpuinfo(5)), if there is one.
     #[serde(skip)]
     processor_name: Option<String>,
     /// One for each question.
@@ -63,14 +63,14 @@ impl Findings {
     /// The profile that follows, as text.
     ///
     /// # Errors
-    /// A sentence, if the engine would not take it as it is.
+    /// A sentence, if the engine would refuse the profile.
     pub fn profile(&self) -> Result<String, Error> {
         let text = text::of(self);
         setting::read(&text).map(|_| text)
     }
 }
 
-/// Answers every question, for about `time` in all; tells each answer as it comes.
+/// Answers every question, for about `time` in all; tells each answer at once.
 ///
 /// # Errors
 /// A file that cannot be made or moved, as a sentence. Nothing is left behind.
@@ -117,7 +117,7 @@ pub fn measure(
 /// Can files be made in a directory? One is, and removed again.
 ///
 /// # Errors
-/// What open(2) answers.
+/// The error of open(2).
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -128,7 +128,7 @@ pub fn may_make_files(dir: &Path) -> std::io::Result<()> {
     tempfile::Builder::new().prefix(PREFIX).tempfile_in(dir).map(drop)
 }
 
-/// Writes a profile in one go: whoever reads it meanwhile sees the old one or the new one.
+/// Writes a profile in one go: a reader meanwhile sees the old profile or the new.
 ///
 /// # Errors
 /// Which step failed, on which path, and the operating system's answer; an older profile is untouched.
@@ -142,7 +142,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     put::whole(path, text).map_err(|error| failed("write", path, error))
 }
 
-/// A far end that is gone answers EPIPE to its feeder, instead of ending this process without a word.
+/// Ignores SIGPIPE: a closed far end gives EPIPE to the feeder, instead of a signal that ends this process silently.
 fn outlive_broken_pipes() -> Result<(), Error> {
     signal_hook::flag::register(signal_hook::consts::SIGPIPE, Arc::default())
         .map(drop)
@@ -155,7 +155,7 @@ fn processor_name(probe: &Probe) -> Option<String> {
     name.filter(|name| !name.is_empty() && !name.contains(char::is_control))
 }
 
-/// A size in the largest unit that keeps it whole.
+/// A size in the largest unit that divides the size.
 pub(crate) fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {

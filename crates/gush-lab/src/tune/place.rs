@@ -1,4 +1,4 @@
-//! Where files are made while tuning: which file system that is, and how much room it has.
+//! The place of files made while tuning: the file system, and the free room.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,11 +15,11 @@ const SHARED_MEMORY: &str = "/dev/shm";
 pub struct Place {
     /// The directory.
     pub dir: PathBuf,
-    /// Its file system, as profiles name it.
+    /// The file system, by the name in profiles.
     pub file_system: &'static str,
-    /// The number of its device.
+    /// The device number.
     pub(super) device: u64,
-    /// How large a file may be made there, in bytes: a part of what is free.
+    /// How large a file may be made there, in bytes: a part of the free room.
     pub(super) room_bytes: u64,
 }
 
@@ -27,7 +27,7 @@ impl Place {
     /// Looks at a directory by making a nameless file in it.
     ///
     /// # Errors
-    /// A sentence: no file can be made there, or profiles do not know its file system.
+    /// A sentence: no file can be made there, or profiles do not know the file system.
     pub fn look(dir: &Path) -> Result<Self, Error> {
         let file = file_in(dir)?;
         let about = |what: &str, errno: rustix::io::Errno| {
@@ -84,7 +84,7 @@ impl Place {
     }
 }
 
-/// A file without a name: whatever ends this process, nothing is left of it.
+/// A file without a name: the kernel frees the file at the end of this process, also after SIGKILL.
 fn file_in(dir: &Path) -> Result<File, Error> {
     tempfile::tempfile_in(dir)
         .map_err(|error| Error::failed(format!("cannot make a file in {}", dir.display()), error))

@@ -1,4 +1,4 @@
-//! What is asked: how to move so many bytes from one kind of end to another.
+//! The questions: how to move so many bytes from one kind of end to another.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(super) enum End {
 }
 
 impl End {
-    /// As profiles name it.
+    /// The name in profiles.
     pub(super) fn name(&self) -> &'static str {
         match self {
             End::File(_) => "file",
@@ -44,16 +44,16 @@ impl fmt::Display for End {
     }
 }
 
-/// What is so beside the ends and the size. A profile cannot ask about it, so that a rule must do no harm in any of them.
+/// Circumstances beside the ends and the size. A profile has no condition for them, so that a rule must do no harm in any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Circumstance {
-    /// The source is in the page cache, the target a new file; a stream is fed as fast as it is emptied.
+    /// The source is in the page cache, the target a new file; a stream is fed as fast as the reader empties the stream.
     Usual,
     /// Nothing of the source is in the page cache.
     ColdSource,
     /// The target has content, which is written over.
     ExistingTarget,
-    /// The stream comes in small pieces with pauses, so that processor time is what differs.
+    /// The stream comes in small pieces with pauses, so that only processor time differs.
     Trickle,
 }
 
@@ -62,9 +62,9 @@ pub(super) enum Circumstance {
 pub(super) struct Question {
     pub(super) source: End,
     pub(super) target: End,
-    /// What is measured.
+    /// The size measured.
     pub(super) bytes: u64,
-    /// What the answer is for.
+    /// The class of sizes that the answer is for.
     pub(super) at_least_bytes: u64,
     pub(super) below_bytes: Option<u64>,
     pub(super) circumstance: Circumstance,
@@ -79,10 +79,10 @@ const MANY: u64 = 128 * MIB;
 
 /// The smallest size that is measured.
 const LEAST: u64 = 4 * KIB;
-/// What a trickle moves.
+/// The bytes of a trickle.
 const TRICKLE: u64 = 128 * KIB;
 
-/// Size measured, and the class that it stands for.
+/// Size measured, and the class of sizes around that.
 type Class = (u64, u64, Option<u64>);
 
 /// Above 16 MiB the engine may use several threads.
@@ -102,7 +102,7 @@ const FILE_TO_STREAM: &[Class] = &[(64 * KIB, 0, Some(MIB)), (32 * MIB, MIB, Non
 /// Of a stream nobody knows how much is coming.
 const STREAM: &[Class] = &[(48 * MIB, 0, None)];
 
-/// Everything that is asked here; what is short first, so that running out of time costs least.
+/// All questions for these places; short questions first, so that running out of time costs least.
 pub(super) fn all(places: &[Place]) -> Vec<Question> {
     let mut questions = Vec::new();
     let mut ask = |source: &End, target: &End, classes: &[Class]| {
@@ -149,7 +149,7 @@ impl Question {
         Duration::from_secs_f64(self.bytes as f64 / GOOD_BYTES_PER_S * 30.0)
     }
 
-    /// How much time it needs in comparison with others.
+    /// The share of time in comparison with other questions.
     pub(super) fn weight(&self) -> u32 {
         match self.bytes {
             0..MIB => 1,
@@ -159,8 +159,8 @@ impl Question {
         }
     }
 
-    /// The same at the ends of its class, and in other circumstances: what holds for the size measured need not hold there.
-    /// The upper end is left out where it would take long.
+    /// The same question at the ends of the class, and in other circumstances: the answer for the size measured need not hold there.
+    /// The upper end is left out where the move would take long.
     pub(super) fn ends(&self) -> Vec<Self> {
         const MOST: u64 = 16 * MIB;
         let Some(source) = self.source.place() else {
@@ -197,7 +197,7 @@ impl Question {
         }
     }
 
-    /// The class from the size measured on, away from an end where its answer might do harm; none if the harm is done in other
+    /// The class from the size measured on, away from an end where the answer might do harm; none if the harm is done in other
     /// circumstances, which no rule can ask about.
     pub(super) fn without(&self, end: &Self) -> Option<Self> {
         let mut narrower = self.clone();
@@ -209,17 +209,17 @@ impl Question {
         Some(narrower)
     }
 
-    /// Was it kept away from both ends?
+    /// Was the class cut at both ends?
     pub(super) fn is_one_size(&self) -> bool {
         self.at_least_bytes == self.bytes && self.below_bytes == Some(self.bytes + 1)
     }
 
-    /// Is it one file system on both sides?
+    /// Are both sides on the same file system?
     fn same_device(&self) -> Option<bool> {
         Some(self.source.place()?.device == self.target.place()?.device)
     }
 
-    /// The lines of a rule that say what it is for.
+    /// The lines of a rule that name the question's conditions.
     pub(super) fn lines(&self) -> String {
         let mut lines = format!(
             "[[rule]]\nsource = {:?}\ntarget = {:?}\n",

@@ -1,4 +1,4 @@
-//! What a rule can set: one answer to the question how to move.
+//! The settings of a rule: one answer to the question how to move.
 
 use std::fmt::{self, Write as _};
 
@@ -7,18 +7,18 @@ use gush::{MethodName, Profile};
 use super::question::Question;
 use crate::Error;
 
-/// A method with sizes; what is absent is left to the engine.
+/// A method with sizes; absent values are left to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The method that comes first.
     pub method: MethodName,
-    /// Bytes of its buffer.
+    /// Bytes of the buffer.
     pub buffer_bytes: Option<usize>,
     /// Bytes of the pipes on the way.
     pub pipe_bytes: Option<usize>,
     /// Threads for one file.
     pub threads: Option<usize>,
-    /// Microseconds of spinning before it sleeps.
+    /// Microseconds of spinning before sleeping.
     pub spin_us: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Setting {
         Self { spin_us: Some(spin_us), ..self }
     }
 
-    /// The lines of a rule that set it.
+    /// The lines of a rule for this setting.
     pub(super) fn lines(&self) -> String {
         let mut lines = format!("methods = [{:?}]\n", self.method.as_str());
         let sizes = [
@@ -59,17 +59,17 @@ impl Setting {
         lines
     }
 
-    /// A profile of this one rule, so that what is measured is what a profile will do.
+    /// A profile of this one rule, so that the measured move is the move under a profile.
     ///
     /// # Errors
-    /// A sentence, if the engine does not take what is written here.
+    /// A sentence, if the engine refuses the text written here.
     pub(super) fn alone(&self, question: &Question) -> Result<Profile, Error> {
         let text = super::text::of_rules(&(question.lines() + &self.lines()));
         read(&text)
     }
 }
 
-/// Reads a profile of our own; the engine must not have anything to say against it.
+/// Reads a profile of our own; the engine must have no complaint about that profile.
 pub(super) fn read(text: &str) -> Result<Profile, Error> {
     let profile: Profile = text.parse().map_err(|error| Error::refused(format!("{error}")))?;
     match profile.notes() {

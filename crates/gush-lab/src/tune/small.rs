@@ -1,6 +1,6 @@
 //! Up to which size a message between two sockets is better read and written than spliced.
 //!
-//! A splice costs two calls and a pipe whatever the size; a copy costs the size.
+//! The cost of a splice is two calls and a pipe for every size; the cost of a copy grows with the size.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -16,10 +16,10 @@ const SIZES: [usize; 6] = [64, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
 const MESSAGES: usize = 100;
 const MOST_ROUNDS: usize = 15;
 
-/// What was found out about one size.
+/// The finding about one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Message {
-    /// Its size.
+    /// The size.
     pub bytes: usize,
     /// Microseconds to pass one on by read and write.
     pub read_write_us: f64,
@@ -27,7 +27,7 @@ pub struct Message {
     pub splice_us: f64,
     /// Is read and write faster?
     pub read_write_is: Verdict,
-    /// Was it shown that read and write is no slower?
+    /// Did the samples show that read and write is no slower?
     pub no_slower: bool,
 }
 

@@ -11,7 +11,7 @@ pub(super) fn of_rules(rules: &str) -> String {
     format!("format = 1\n{}{rules}", machine(&Host::here(), None))
 }
 
-/// The whole profile, with what was measured beside every rule.
+/// The whole profile, with the measurements beside every rule.
 pub(super) fn of(findings: &Findings) -> String {
     let mut text = format!(
         "# What gush measured on this machine, for its own use: gush tune writes it, --no-profile ignores\n\

@@ -11,7 +11,7 @@ use super::status::Status;
 
 const BYTES: usize = 4096;
 
-/// A call by its topic, how it is tried, and what its lack and its presence mean.
+/// A call by its topic, the trial, and the meanings of lack and presence.
 struct Trial {
     topic: &'static str,
     call: &'static str,

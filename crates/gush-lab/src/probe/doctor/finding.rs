@@ -3,32 +3,32 @@
 use gush::{Errno, errno_name};
 use serde::Serialize;
 
-/// How good it is for whoever moves bytes.
+/// The state of a fact for moving bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// As good as it gets.
+    /// As good as possible.
     Fine,
-    /// It works, with less than there could be.
+    /// Usable, with less than there could be.
     Limited,
-    /// It cannot be used.
+    /// Unusable.
     Absent,
-    /// It could not be found out.
+    /// Not found out.
     Unknown,
 }
 
-/// A fact, its consequence, and what can be done about it.
+/// A fact, the consequence, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: a name that stays the same.
+    /// The subject: a name that stays the same.
     pub topic: &'static str,
     /// How good that is.
     pub state: State,
-    /// What is so.
+    /// The fact.
     pub fact: String,
-    /// What follows for moving bytes.
+    /// The consequence for moving bytes.
     pub consequence: String,
-    /// What can be done; none where nothing need or can be done.
+    /// The remedy; none where nothing need or can be done.
     pub remedy: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Finding {
     }
 }
 
-/// An error as people read it: its words and its name.
+/// An error as people read it: the words and the errno's name.
 pub(super) fn words(errno: Errno) -> String {
     let error = std::io::Error::from(errno).to_string();
     let words = error.split(" (os error").next().unwrap_or_default();

@@ -12,7 +12,7 @@ use super::finding::{Finding, size, words};
 const MAX_SIZE: &str = "/proc/sys/fs/pipe-max-size";
 const SOFT: &str = "/proc/sys/fs/pipe-user-pages-soft";
 
-/// What gush asks for, and as fast as any larger.
+/// The pipe size that gush asks for; larger pipes are no faster.
 const WANTED_BYTES: usize = 1 << 20;
 
 fn number(path: &str) -> Option<u64> {
@@ -69,7 +69,7 @@ fn size_of_one() -> Finding {
 }
 
 /// Pipes are made until one is refused, and closed at once: for that moment the user's other programs
-/// get small ones. Pages are counted by size, not by what is in them (pipe(7)).
+/// get small ones. Pages are counted by size, not by the bytes inside (pipe(7)).
 fn how_many() -> Finding {
     const TOPIC: &str = "pipe-pages";
     let page_bytes = rustix::param::page_size() as u64;

@@ -1,6 +1,6 @@
-//! What this kernel, this process and these paths allow; found out by doing, not by version.
+//! The abilities of this kernel, this process and these paths; found out by trying, not by version.
 //!
-//! Each [`Finding`] is a fact, its consequence, and a remedy where there is one. Nothing is written into a file
+//! Each [`Finding`] is a fact, a consequence, and a remedy where there is one. Nothing is written into a file
 //! that exists, and nothing is left behind: files made for trying never get a name.
 //!
 //! ```
@@ -31,12 +31,12 @@ use crate::model::Machine;
 pub use finding::{Finding, State};
 use place::Place;
 
-/// What was found, in the form that `gush doctor --json` prints.
+/// The findings, in the form that `gush doctor --json` prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Examination {
-    /// The form's number: it grows when a key is taken away or changes its meaning.
+    /// The form's number: the number grows when a key is removed or changes meaning.
     pub schema: u32,
-    /// What `uname -r` says; it explains, and decides nothing.
+    /// The output of `uname -r`; for information only.
     pub kernel: String,
     /// The fingerprint of the machine, as every run of the lab keeps it.
     pub machine: Machine,
@@ -51,11 +51,11 @@ pub struct Examination {
 /// About one path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathFindings {
-    /// The path as it was given.
+    /// The path as given.
     pub path: String,
-    /// Whether anything can be read from it or written to it.
+    /// Whether the path can be read or written.
     pub usable: bool,
-    /// What is to be said of it.
+    /// The findings about the path.
     pub findings: Vec<Finding>,
 }
 
@@ -66,7 +66,7 @@ pub struct PairFindings {
     pub from: String,
     /// The target.
     pub to: String,
-    /// What is to be said of the two.
+    /// The findings about the two.
     pub findings: Vec<Finding>,
 }
 

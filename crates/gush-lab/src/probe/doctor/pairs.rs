@@ -1,4 +1,4 @@
-//! What two places allow between them: sharing blocks, and copying inside the kernel.
+//! The abilities of a pair of places: sharing blocks, and copying inside the kernel.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What one path allows: its file system, room, shared blocks, O_DIRECT, holes.
+//! The abilities of one path: the file system, room, shared blocks, O_DIRECT, holes.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ use super::pairs;
 use super::place::{Found, Place, Sort};
 use crate::os_words;
 
-/// What is worth knowing of a file system, by its name in /proc/self/mountinfo.
+/// Facts about a file system, by the name in /proc/self/mountinfo.
 const FILE_SYSTEMS: &[(&str, &str)] = &[
     ("ext4", "copies are made inside the kernel; blocks cannot be shared"),
     ("xfs", "copies can share blocks, if it was made with reflink=1"),
@@ -81,7 +81,7 @@ fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
     findings
 }
 
-/// May it be read, may it be written, and can files be made there?
+/// May the path be read, may the path be written, and can files be made there?
 fn access(found: &Found) -> Finding {
     const TOPIC: &str = "access";
     let scratch = match found.sort {
@@ -137,7 +137,7 @@ struct Mount<'a> {
     source: &'a str,
 }
 
-/// The mount with the longest point above `path`; the device decides where it can.
+/// The mount with the longest point above `path`; the device decides where the number is known.
 fn mount_of<'a>(mounts: &'a str, path: &Path, device: u64) -> Option<Mount<'a>> {
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let line = |line: &'a str| {
@@ -225,7 +225,7 @@ fn read_directly(file: &File) -> Result<usize, Errno> {
     rustix::io::pread(&direct, pages.as_mut_slice(), 0)
 }
 
-/// Makes a hole, and looks whether it is found again.
+/// Makes a hole, and looks whether lseek(2) finds the hole.
 fn holes(found: &Found) -> Finding {
     const TOPIC: &str = "holes";
     let filled = "holes become zeros that take space";

@@ -45,7 +45,7 @@ pub(super) fn profiling(status: &Status) -> Finding {
     }
 }
 
-/// perf ends well although it could count nothing.
+/// perf ends well although no event could be counted.
 fn says_unsupported(stderr: &[u8]) -> bool {
     let said = String::from_utf8_lossy(stderr);
     said.contains("<not supported>") || said.contains("<not counted>")

@@ -1,4 +1,4 @@
-//! A path that was asked for: what it is, and files on it to try things with.
+//! A path that was asked for: the kind of file, and files there for trials.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use rustix::fs::{Access, AtFlags, CWD};
 
 use crate::os_words;
 
-/// What is tried with.
+/// The size of a trial file.
 const CONTENT_BYTES: usize = 64 << 10;
 /// How many names of a directory are looked at for a file to read.
 const MOST_NAMES: usize = 1000;
 
-/// What a path leads to.
+/// The kind of file that a path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     Directory,
@@ -30,7 +30,7 @@ pub(super) struct Place {
     pub(super) found: Result<Found, io::Error>,
 }
 
-/// What was found at a path.
+/// The file found at a path.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) sort: Sort,
@@ -50,7 +50,7 @@ impl Place {
         self.found.as_ref().is_ok_and(Found::is_usable)
     }
 
-    /// Can files on it be copied to and fro?
+    /// Can files there be copied to and fro?
     pub(super) fn holds_files(&self) -> bool {
         self.found.as_ref().is_ok_and(|found| !matches!(found.sort, Sort::Other(_)))
     }
@@ -83,12 +83,12 @@ fn look(path: &Path) -> io::Result<Found> {
 }
 
 impl Found {
-    /// Can anything be had from it, or put into it?
+    /// Can bytes be read from the path, or written to it?
     pub(super) fn is_usable(&self) -> bool {
         self.readable || self.writable
     }
 
-    /// A file without a name, which is gone when it is closed.
+    /// A file without a name, which is gone when closed.
     pub(super) fn scratch(&self) -> io::Result<File> {
         let file = tempfile::tempfile_in(&self.dir)?;
         if file.metadata()?.dev() == self.device {
@@ -107,7 +107,7 @@ impl Found {
         Ok(file)
     }
 
-    /// Something on it to read: the file itself, one made for it, or the first one that there is.
+    /// A file to read there: the file itself, one made for it, or the first one that there is.
     pub(super) fn source(&self, path: &Path) -> Result<File, String> {
         if self.sort == Sort::File {
             return open(path).map_err(|error| os_words(&error));
@@ -129,7 +129,7 @@ impl Found {
     }
 }
 
-/// Opens what is a regular file, without waiting should it have become something else.
+/// Opens a regular file, with O_NONBLOCK in case a FIFO has taken its place.
 fn open(path: &Path) -> io::Result<File> {
     File::options()
         .read(true)

@@ -1,4 +1,4 @@
-//! What /proc/self/status says of this process: capabilities, and filters on its system calls.
+//! The state of this process in /proc/self/status: capabilities, and filters on system calls.
 
 use super::finding::Finding;
 

@@ -1,4 +1,4 @@
-//! Bars, each with its samples, its interval and the published figure.
+//! Bars, each with samples, interval and the published figure.
 
 use super::{axis, rules};
 use crate::report::bars::{Bars, Row};

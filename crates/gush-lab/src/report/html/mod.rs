@@ -12,7 +12,7 @@ use super::scale::Tick;
 /// The shapes that figures refer to by their ids.
 const MARKS: &str = include_str!("../templates/marks.svg");
 
-/// The whole page. `policy` says what a browser may load; `style` and `script` are ours and stand as they are.
+/// The whole page. `policy` limits a browser's loads; `style` and `script` are ours and are not escaped.
 pub fn page(page: &Page, policy: &str, style: &'static str, script: &'static str) -> Html {
     html!(
         r##"<!doctype html>

@@ -1,4 +1,4 @@
-//! A table; the first cell of a row is its heading.
+//! A table; the first cell of a row is the row's heading.
 
 use crate::report::markup::{Html, each, html, numbered, when};
 use crate::report::page::{Cell, Column, Table, Tone};

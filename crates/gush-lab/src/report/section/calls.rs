@@ -40,7 +40,7 @@ struct Counted<'a> {
     size_bytes: Option<u64>,
     calls: Calls,
     published: Option<Calls>,
-    /// What was printed instead, with the correction.
+    /// The published text instead, with the correction.
     printed: Option<&'a str>,
 }
 

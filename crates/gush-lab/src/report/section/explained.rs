@@ -1,4 +1,4 @@
-//! What explains a case: flame graphs, call paths.
+//! Explanations of a case: flame graphs, call paths.
 
 use crate::report::data::Data;
 use crate::report::number::bytes;

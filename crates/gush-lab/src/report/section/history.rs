@@ -31,7 +31,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     })
 }
 
-/// A case in each run that has its suite.
+/// A case in each run with the case's suite.
 struct Course<'a> {
     case: &'a str,
     estimates: Vec<Option<&'a Estimate>>,
@@ -98,7 +98,7 @@ fn course_table(suite: &str, courses: &[Course<'_>]) -> Table {
     table
 }
 
-/// From zero, so that noise looks as small as it is.
+/// From zero, so that noise looks small.
 fn spark(known: &[&Estimate]) -> Spark {
     const WIDTH: f64 = 120.0;
     const HEIGHT: f64 = 24.0;

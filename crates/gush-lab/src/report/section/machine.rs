@@ -1,4 +1,4 @@
-//! The machines, the runs, and what made their figures doubtful.
+//! The machines, the runs, and the facts that made their figures doubtful.
 
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
@@ -35,7 +35,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
     })
 }
 
-/// What a machine is called in a few words.
+/// A machine's name in a few words.
 pub fn name(machine: &Machine) -> String {
     let fact = |name| machine.facts.get(name).map(String::as_str);
     let short: String = machine.id.chars().take(8).collect();
@@ -98,7 +98,7 @@ fn place(fact: &str) -> usize {
     FACTS.iter().position(|(name, _)| *name == fact).unwrap_or(FACTS.len())
 }
 
-/// What a fact is as a person reads it.
+/// The value of a fact in words for people.
 fn value(fact: &str, text: &str) -> String {
     match text.parse() {
         Ok(number) if fact.ends_with("_bytes") => bytes(number),
@@ -202,7 +202,7 @@ fn command(run: &Run) -> String {
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
 
-/// What each run was warned of; none when no run was.
+/// The warnings of each run; none without warnings.
 fn doubts(runs: &[&Run]) -> Option<Figure> {
     let columns = [words("Run"), words("What was so, and what to do about it")];
     let mut table = Table::new("What made figures doubtful", &columns);

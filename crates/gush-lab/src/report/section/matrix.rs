@@ -1,4 +1,4 @@
-//! Which method moves bytes from what to what: a grid for each method, and one of all.
+//! Which method moves bytes from which end to which: a grid for each method, and one of all.
 
 use crate::model::Measured;
 use crate::report::data::{Case, Data, Suite};
@@ -19,7 +19,7 @@ struct Tried<'a> {
     works: bool,
     errno: &'a str,
     gib_per_s: Option<f64>,
-    /// What was expected, what it means that it is not so, and who says so.
+    /// The expectation, the meaning of another outcome, and the source of the expectation.
     unexpected: Option<[&'a str; 3]>,
 }
 
@@ -222,7 +222,7 @@ fn way_place(name: &str) -> Option<usize> {
     Way::all().iter().position(|way| way.name() == name)
 }
 
-/// Five ways on four pairs, as an experiment of 2007 had them; none unless something of it was tried.
+/// Five ways on four pairs, as an experiment of 2007 had them; none unless a part of the experiment was tried.
 fn then_and_now(tried: &[Tried<'_>]) -> Option<Figure> {
     let file = s4::file_among(|kind| tried.iter().any(|tried| tried.source == kind.name()))?;
     let mut columns = vec![words("Way")];

@@ -1,4 +1,4 @@
-//! The sections of the page: what each suite's samples are drawn as, and what they say.
+//! The sections of the page: the figures of each suite's samples, and the conclusions.
 
 mod calls;
 mod explained;
@@ -16,7 +16,7 @@ use crate::model::{self, Run};
 use crate::suite::SUITES;
 pub use suite::conclusions;
 
-/// What stands below the suites, in the order of the page; a section without anything to show is none.
+/// The sections below the suites, in the order of the page; a section without anything to show is none.
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[
     suite::others,
     calls::section,

@@ -1,4 +1,4 @@
-//! A suite: a figure for each group of cases that can be compared, and what the samples say of it.
+//! A suite: a figure for each group of cases that can be compared, and the conclusions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, w
 use crate::stats;
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK};
 
-/// What the intervals are, below the first figures of the page.
+/// The explanation of intervals, below the first figures of the page.
 const INTERVALS: &str = "A bar is the median of the rounds, its whisker the interval (95 %, by resampling; of fewer than \
                          five rounds none can be trusted), each dot a sample. Of twenty comparisons one is wrong by chance.";
 
@@ -132,7 +132,7 @@ fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) 
     })
 }
 
-/// What the samples say: group by group the case that gained most over its own measure.
+/// The conclusions: group by group the case that gained most over its baseline.
 fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
     let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
     let mut said = Vec::new();
@@ -178,7 +178,7 @@ fn nothing_gained<'s, 'a: 's>(
     }
 }
 
-/// Along an axis only the largest: what is small there is mostly opening and closing.
+/// Along an axis only the largest: the time of small sizes is mostly that of opening and closing files.
 fn of_largest<'s, 'a>(
     taken: &'s Suite<'a>,
     axis: Option<Axis>,
@@ -188,18 +188,18 @@ fn of_largest<'s, 'a>(
     taken.cases.iter().filter(move |case| at(case) == largest)
 }
 
-/// A case that is faster than its baseline.
+/// A case that is faster than the baseline.
 struct Gained<'s, 'a> {
     case: &'s Case<'a>,
     baseline: &'s Case<'a>,
     speed: &'s Estimate,
     times: crate::report::estimate::Times,
-    /// Other rounds chose it than those that tell of it.
+    /// The rounds that chose the case are not the rounds that tell the gain.
     is_confirmed: bool,
 }
 
 /// The one with the most gain among `cases`; those that are not sound, or all others. The first rounds choose, and the others
-/// tell: what was chosen for its figures owes a part of them to luck.
+/// tell: a case chosen by figures owes a part of those figures to luck.
 fn most_gained<'s, 'a>(
     taken: &'s Suite<'a>,
     cases: impl Iterator<Item = &'s Case<'a>>,
@@ -258,7 +258,7 @@ pub fn lead(data: &Data<'_>) -> Option<String> {
     conclusions(data).into_iter().next()
 }
 
-/// The largest gain of a case over a baseline of its own group.
+/// The largest gain of a case over a baseline of the same group.
 fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
     let same_group = of_largest(taken, suite.axis).filter(|case| {
         let baseline = case.described.baseline.as_deref();
@@ -382,7 +382,7 @@ fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table
     table
 }
 
-/// A case's name without its place on the axis.
+/// A case's name without the place on the axis.
 fn variant(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(name, _)| name)
 }

@@ -1,4 +1,4 @@
-//! How large the processor's caches are, as the kernel tells it.
+//! The sizes of the processor's caches, as the kernel tells them.
 
 use std::fs;
 use std::path::Path;

@@ -19,7 +19,7 @@ use crate::probe::Probe;
 use crate::table::size_text;
 use crate::{Error, once};
 
-/// What is to be measured, by itself: everything but where.
+/// A copy to be measured: everything but the place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct What {
     /// The way.
@@ -35,7 +35,7 @@ pub struct What {
 }
 
 impl What {
-    /// The case's name: the way, what is special, the size.
+    /// The case's name: the way, the advice or space, the size.
     ///
     /// ```
     /// use gush_lab::suite::copy::{What, Way};
@@ -63,7 +63,7 @@ impl What {
         name + "@" + &size_text(self.size_bytes)
     }
 
-    /// Whether `asked` means this one: its name, its way, or its method.
+    /// Whether `asked` names this case: by name, by way, or by method.
     #[must_use]
     pub fn is_called(&self, asked: &str) -> bool {
         [self.way.name, self.way.method].contains(&asked)
@@ -113,7 +113,7 @@ impl Copying {
         words
     }
 
-    /// Once a case, the copy is looked at: every byte of it.
+    /// Once a case, every byte of the copy is compared.
     fn verify(&self, source: &Source) -> Result<(), Error> {
         if self.verified.get() {
             return Ok(());
@@ -137,7 +137,7 @@ impl Case for Copying {
         &self.name
     }
 
-    /// The textbook's loop over 128 KiB is the measure, with the source where this case has it.
+    /// The textbook's loop over 128 KiB is the baseline, with the source in the same cache state.
     fn described(&self) -> Described {
         let What { way, size_bytes, advice, space, cold } = self.what;
         let plain = What {
@@ -163,7 +163,7 @@ impl Case for Copying {
             .with("file_system", self.files.file_system())
     }
 
-    /// Makes the source, and counts the calls: what is traced is not measured.
+    /// Makes the source, and counts the calls: a traced copy is not measured.
     fn prepare(&self, probe: &Probe) -> Result<(), Error> {
         let source = self.files.source(self.what.size_bytes)?;
         if !self.counts {

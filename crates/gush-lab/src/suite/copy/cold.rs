@@ -1,4 +1,4 @@
-//! A file in the page cache, or out of it, and a look whether it really is.
+//! A file in the page cache, or out of the page cache, and a check of either.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,10 +7,10 @@ use rustix::fs::{Advice, fadvise};
 
 use crate::{Error, foreign};
 
-/// Drops a file from the page cache, and makes sure that it is gone.
+/// Drops a file from the page cache, and makes sure that all its pages are gone.
 ///
-/// Dirty pages stay (posix_fadvise(2)), so they are written first. What the disk's own memory or a
-/// virtual machine's host keeps is out of reach.
+/// Dirty pages stay (posix_fadvise(2)), so they are written first. Copies in the disk's own memory or in a
+/// virtual machine's host are out of reach.
 ///
 /// # Errors
 /// [`Error::Refused`] where pages stay: tmpfs keeps its files nowhere else.
@@ -35,7 +35,7 @@ pub(super) fn drop_from_cache(file: &File) -> Result<(), Error> {
 /// Brings all of a file into the page cache.
 ///
 /// # Errors
-/// [`Error::Refused`] where the memory is too small for it.
+/// [`Error::Refused`] where the memory is too small for the file.
 pub(super) fn bring_into_cache(mut file: &File, bytes: u64) -> Result<(), Error> {
     let all = bytes.div_ceil(rustix::param::page_size() as u64);
     if cached_pages(file)? >= all {

@@ -12,12 +12,12 @@ use crate::Error;
 use crate::count::Count;
 use crate::scratch::{Scratch, fill};
 
-/// What is copied, and where to.
+/// The sources and the target.
 #[derive(Debug)]
 pub(super) struct Files {
     scratch: Scratch,
     sources: RefCell<BTreeMap<u64, Result<Source, String>>>,
-    /// The calls of copies that were counted already, by the case's name without what they do not
+    /// The calls of copies that were counted already, by the case's name without the parts that the calls do not
     /// depend on.
     counts: RefCell<BTreeMap<String, Count>>,
 }
@@ -58,7 +58,7 @@ impl Files {
         let _ = fs::remove_file(self.target());
     }
 
-    /// The source of this size, written when it is first asked for; a failure is remembered.
+    /// The source of this size, written at the first request; a failure is remembered.
     pub(super) fn source(&self, size_bytes: u64) -> Result<Source, Error> {
         self.sources
             .borrow_mut()
@@ -68,7 +68,7 @@ impl Files {
             .map_err(Error::refused)
     }
 
-    /// What `count` answers, asked once for every `name`.
+    /// The answer of `count`, called once for every `name`.
     pub(super) fn counted(
         &self,
         name: &str,
@@ -99,7 +99,7 @@ impl Files {
         Ok(Source { path, digest })
     }
 
-    /// A disk is not filled to find out that it is too small for the source and its copy.
+    /// Refuses a disk without room for the source and a copy, before the disk is full.
     pub(super) fn room_for(&self, size_bytes: u64) -> Result<(), Error> {
         // One that does not tell has as much as it can get.
         let Some(room) =

@@ -1,5 +1,5 @@
 //! Copying a file by every way there is: the published nine and the engine's, at sizes from 4 KiB to
-//! 1 GiB, in the page cache and out of it, with their system calls counted.
+//! 1 GiB, cached and cold, with their system calls counted.
 //!
 //! | room | holds |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `plan` | which of them are measured at which sizes, with which advice |
 //! | `case` | one of them as a case: its own process, counted once, verified once |
 //! | `once` | the copy under its clock, in that process |
-//! | `files`, `cold` | sources and the target; in the page cache, or out of it |
-//! | `published` | what the published table counted |
+//! | `files`, `cold` | sources and the target; cached, or cold |
+//! | `published` | the counts of the published table |
 
 pub mod cache_sizes;
 mod case;
@@ -167,8 +167,8 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
 /// The cases for `whats`, whose files go into a new directory in `--dir`.
 ///
 /// A way that this machine or this directory refuses is left out with a sentence, once for all sizes:
-/// it is tried on a small file first; so are sizes that the disk has no room for. What somebody asked for by name is not
-/// tried: it is measured, or fails.
+/// a small file is tried first. Sizes that the disk has no room for are left out, too. A case asked for by name is not
+/// tried: the case is measured, or fails.
 fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     let program = asked.program.as_path();
     let files = Rc::new(Files::new(asked.path("dir"))?);

@@ -13,7 +13,7 @@ use crate::model::Measured;
 use crate::once::Clock;
 use crate::{Error, foreign};
 
-/// Read-ahead advice for the source, by the names that the suite gives it.
+/// Read-ahead advice for the source, by the suite's names.
 pub const ADVICE: &[(&str, Advice)] = &[
     ("none", Advice::None),
     ("sequential", Advice::Sequential),
@@ -21,7 +21,7 @@ pub const ADVICE: &[(&str, Advice)] = &[
     ("random", Advice::Random),
 ];
 
-/// What is done about the target's space, by the names that the suite gives it.
+/// The treatment of the target's space, by the suite's names.
 pub const SPACE: &[(&str, Space)] =
     &[("as-written", Space::AsWritten), ("reserve", Space::Reserve)];
 
@@ -29,20 +29,20 @@ pub(super) fn name_of<T: PartialEq>(table: &[(&'static str, T)], value: &T) -> &
     table.iter().find(|(_, known)| known == value).map_or("", |(name, _)| name)
 }
 
-/// What is to be copied, and how.
+/// The copy to be made.
 #[derive(Clone, Debug)]
 pub struct Once {
     /// The way.
     pub way: &'static Way,
-    /// Read-ahead advice for the source; the engine's ways take it.
+    /// Read-ahead advice for the source; for the engine's ways only.
     pub advice: Advice,
-    /// The target's space; the engine's ways take it.
+    /// The target's space; for the engine's ways only.
     pub space: Space,
     /// Whether the source is dropped from the page cache before the clock starts.
     pub cold: bool,
-    /// What is copied.
+    /// The source.
     pub source: PathBuf,
-    /// Where it goes; an existing file is overwritten.
+    /// The target; an existing file is overwritten.
     pub target: PathBuf,
 }
 
@@ -90,7 +90,7 @@ impl Once {
         Ok(self.facts(measured, size_bytes))
     }
 
-    /// The source's size; and its pages dropped, if it is to be cold.
+    /// The source's size; drops the source's pages for a cold copy.
     fn look(&self) -> Result<u64, Error> {
         let source = File::open(&self.source).map_err(|error| self.failed("open", error))?;
         if self.cold {

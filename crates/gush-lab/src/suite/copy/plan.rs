@@ -21,7 +21,7 @@ pub const ALL_SIZES_BYTES: &[u64] = &[
     1 << 30,
 ];
 
-/// What a user chose; what is empty is the suite's choice.
+/// The user's choice; empty parts leave the choice to the suite.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
     /// Sizes in bytes.
@@ -103,7 +103,7 @@ fn asked(plain: What, choice: &Choice) -> Vec<What> {
         .collect()
 }
 
-/// What a default run shows of cold files, fadvise and fallocate: a few ways, at its largest size.
+/// The cases of a default run for cold files, fadvise and fallocate: a few ways, at the largest size.
 fn specials(way: &'static Way, plain: What) -> Vec<What> {
     let cold = What { cold: true, ..plain };
     let reserved = What { space: Space::Reserve, ..plain };

@@ -1,11 +1,11 @@
-//! What the published table of system calls says, for files of any size.
+//! The published table of system calls, for files of any size.
 
 use crate::count::Calls;
 
 /// The calls that the published table has for the way of this name, or would have for a file of
-/// `size_bytes`; none for a way that is not in it, and for sizes that its block sizes do not divide.
+/// `size_bytes`; none for a way that the table lacks, and for sizes that the block sizes do not divide.
 ///
-/// It counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a read for
+/// The table counted C programs that copy 512 MiB: `131072 write, 131074 read` by 4096 bytes are a read for
 /// every block, one that answers 0, and one of the loader's.
 ///
 /// ```
@@ -40,7 +40,7 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
     Some(calls.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
 }
 
-/// What the published table prints for 512 MiB where that is not what the way takes, with the correction.
+/// The entry of the published table for 512 MiB where the entry differs from the calls needed, with the correction.
 ///
 /// ```
 /// let printed = gush_lab::suite::copy::printed("read-write-64K", 512 << 20).unwrap();

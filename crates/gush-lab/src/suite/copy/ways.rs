@@ -11,7 +11,7 @@ use super::cache_sizes;
 pub enum By {
     /// The engine, by this method alone.
     Engine(MethodName),
-    /// The engine, by the methods it picks, on all processors.
+    /// The engine, by the methods that the table picks, on all processors.
     Auto,
     /// The C library's streams, a character at a time.
     Characters,
@@ -26,7 +26,7 @@ pub enum By {
 pub enum Textbook {
     /// sendfile(2).
     Sendfile,
-    /// splice(2) into a pipe and out of it.
+    /// splice(2) into a pipe and out again.
     Splice,
     /// copy_file_range(2), of as much as there is.
     CopyFileRange,
@@ -56,13 +56,13 @@ pub enum Buffer {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What it is called, unique.
+    /// The name, unique.
     pub name: &'static str,
     /// The technique.
     pub method: &'static str,
     /// Who moves the bytes.
     pub by: By,
-    /// In pieces of what size.
+    /// The size of the pieces.
     pub buffer: Buffer,
 }
 
@@ -124,8 +124,8 @@ impl Way {
         WAYS.iter().find(|way| way.name == name)
     }
 
-    /// Its buffer, or its pipe, in bytes; none where there is none, or the machine does not tell the
-    /// size of its caches.
+    /// The buffer, or the pipe, in bytes; none where there is none, or the machine does not tell the
+    /// sizes of the caches.
     #[must_use]
     pub fn buffer_bytes(&self) -> Option<usize> {
         match self.buffer {

@@ -1,4 +1,4 @@
-//! One way on one pair, for real: open the ends, move, compare what arrived.
+//! One way on one pair, for real: open the ends, move, compare the arrived bytes.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -136,7 +136,7 @@ fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<S
     Some(answer.map_or_else(errno_name, |()| "works".to_owned()))
 }
 
-/// Compares what arrived with what was sent.
+/// Compares the arrived bytes with the sent bytes.
 fn judge(
     mut source: Source,
     target: Target,

@@ -11,12 +11,12 @@ use crate::model::{Described, Measured};
 use crate::probe::Probe;
 use crate::runner::interrupt;
 
-/// What is sent through a cell of the old experiment to time it: as much as there.
+/// The bytes sent through a timed cell of the old experiment: as many as in the experiment.
 pub const S4_BYTES: u64 = 1 << 30;
-/// What is sent through any other cell to time it.
+/// The bytes sent through any other timed cell.
 pub const GRID_BYTES: u64 = 64 << 20;
 
-/// Which cells, and what is asked of them.
+/// The cells, and the questions about them.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The ways; none: all.
@@ -25,9 +25,9 @@ pub struct Plan {
     pub pairs: Vec<Pairs>,
     /// Only the cells of the old experiment: five ways, four pairs.
     pub only_s4: bool,
-    /// Whether to time what works.
+    /// Whether to time the cells that work.
     pub speed: bool,
-    /// How many bytes to time it with, instead of [`S4_BYTES`] and [`GRID_BYTES`].
+    /// The bytes of a timed attempt, instead of [`S4_BYTES`] and [`GRID_BYTES`].
     pub bytes: Option<u64>,
 }
 
@@ -129,7 +129,7 @@ impl Case for Cell {
         self.speed_bytes.map_or(described.clone(), |bytes| described.with("bytes", bytes))
     }
 
-    /// Verifying comes first anyway, and warms up what can be warmed.
+    /// Verifying comes first anyway, and warms up the caches.
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Case for Cell {
 }
 
 impl Cell {
-    /// What is sent faster into UDP than it is taken out is lost: nothing would be timed but the loss.
+    /// UDP drops messages that are sent faster than received: the time would be that of the loss.
     fn can_be_timed(&self) -> bool {
         ![self.source, self.target].contains(&Kind::Udp)
     }
@@ -169,7 +169,7 @@ impl Cell {
         if interrupt::requested() { Err(Error::refused("interrupted")) } else { attempt }
     }
 
-    /// What came of it, as the facts of the suite.
+    /// The outcome, as the facts of the suite.
     fn measured(&self, attempt: &Attempt) -> Measured {
         let outcome = &attempt.outcome;
         let bytes = if let Outcome::Works { bytes } = outcome { *bytes } else { 0 };

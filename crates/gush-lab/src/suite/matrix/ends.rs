@@ -1,4 +1,4 @@
-//! Both ends of whatever has two: pipes, sockets, terminals.
+//! Both ends of the kinds that have two: pipes, sockets, terminals.
 
 use std::io;
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -20,7 +20,7 @@ pub(super) struct Ends {
     pub(super) into: OwnedFd,
 }
 
-/// Opens both ends of a pipe, FIFO, socket or terminal; `None` for what has only one.
+/// Opens both ends of a pipe, FIFO, socket or terminal; `None` for kinds with one end only.
 pub(super) fn open(kind: Kind, workshop: &Workshop) -> Option<io::Result<Ends>> {
     Some(match kind {
         Kind::Pipe => pipe(),
@@ -38,7 +38,7 @@ fn pipe() -> io::Result<Ends> {
     Ok(Ends { out, into })
 }
 
-/// Its name is gone as soon as both ends are open.
+/// The FIFO's name is removed as soon as both ends are open.
 pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
     let made = tempfile::Builder::new().prefix(".gush-lab-").tempdir_in(dir);
     // tempfile's own words hold the name, and every cell would be told another reason.

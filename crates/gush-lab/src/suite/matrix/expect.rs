@@ -1,9 +1,9 @@
-//! What is expected of each way on each pair, as data: the rules of the kernel's sources and manual
+//! The expectations of each way on each pair, as data: the rules of the kernel's sources and manual
 //! pages, as probed on Linux 6.18.
 
 use super::{Kind, Outcome, Way};
 
-/// What a rule expects.
+/// The expectation of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// The bytes arrive.
@@ -22,7 +22,7 @@ pub struct Rule {
     targets: &'static [Kind],
     /// Source and target on the same file system, or on different ones; none: whichever.
     same: Option<bool>,
-    /// What is expected; none where the sources promise nothing.
+    /// The expected outcome; none where the sources promise nothing.
     pub expected: Option<Expected>,
     /// Where that stands.
     pub because: &'static str,
@@ -132,7 +132,7 @@ impl Rule {
             && self.same.is_none_or(|wanted| wanted == same)
     }
 
-    /// The rule for a cell, if the sources promise anything about it; `same` says whether both ends are on
+    /// The rule for a cell, if the sources promise anything about the cell; `same` says whether both ends are on
     /// one file system.
     #[must_use]
     pub fn of(way: Way, from: Kind, to: Kind, same: bool) -> Option<&'static Rule> {
@@ -151,7 +151,7 @@ impl Rule {
         }
     }
 
-    /// Is that what came of it? Where the engine itself says no, the kernel's own answer counts; without one
+    /// Does the outcome agree with the rule? Where the engine itself refuses, the kernel's own answer counts; without one
     /// nobody knows whether the rule is right.
     #[must_use]
     pub fn agrees(&self, outcome: &Outcome) -> bool {
@@ -171,7 +171,7 @@ impl Rule {
         }
     }
 
-    /// What it means that it came otherwise.
+    /// The meaning of an outcome that differs from the rule.
     #[must_use]
     pub fn meaning(&self, outcome: &Outcome) -> &'static str {
         match (self.expected, outcome) {

@@ -1,4 +1,4 @@
-//! The far ends of streams: a thread that feeds, a thread that drains, and what they cost.
+//! The far ends of streams: a thread that feeds, a thread that drains, and their processor time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use super::raw::is_ready;
 use super::usage::Usage;
 use crate::affinity;
 
-/// What a helper is told from outside.
+/// The orders to a helper.
 const GO_ON: u8 = 0;
-/// Take what is still coming, then end.
+/// Take the bytes that are still coming, then end.
 const FINISH: u8 = 1;
 /// End now.
 const ABANDON: u8 = 2;
 
-/// How long a helper waits before it looks at what it is told.
+/// How long a helper waits before the next look at its orders.
 const SLICE_MS: i64 = 20;
 /// How long nothing may come after the end, where no end is told.
 const IDLE_SLICES: u32 = 25;
@@ -33,16 +33,16 @@ pub(super) struct Helper {
     told: Arc<AtomicU8>,
 }
 
-/// What a helper did.
+/// The work that a helper did.
 #[derive(Debug, Default)]
 pub(super) struct Done {
     /// Bytes that passed.
     pub(super) bytes: u64,
     /// Those bytes, from a drain that was to keep them.
     pub(super) kept: Vec<u8>,
-    /// What it cost.
+    /// The processor time of the helper.
     pub(super) usage: Usage,
-    /// The far end, kept open: a terminal that loses its master forgets what it held.
+    /// The far end, kept open: a terminal whose master is closed drops the bytes in its queue.
     _far: Option<OwnedFd>,
 }
 
@@ -69,13 +69,13 @@ impl Helper {
         Self { thread, told }
     }
 
-    /// Lets it take what is still coming, and waits for it.
+    /// Lets the helper take the bytes still coming, and waits for the helper's end.
     pub(super) fn finish(self) -> Done {
         self.told.store(FINISH, Ordering::Release);
         self.thread.join().unwrap_or_default()
     }
 
-    /// Waits for it to end at once.
+    /// Ends the helper at once, and waits for the end.
     pub(super) fn abandon(self) -> Done {
         self.told.store(ABANDON, Ordering::Release);
         self.thread.join().unwrap_or_default()
@@ -115,7 +115,7 @@ pub(super) fn feed(
     Helper::start(far, processor, work, keeps_open)
 }
 
-/// Takes `bytes` out of a far end (or what comes until the end), and keeps them if `keeps`.
+/// Takes `bytes` out of a far end (or all until the end), and keeps them if `keeps`.
 pub(super) fn drain(
     far: OwnedFd,
     bytes: u64,

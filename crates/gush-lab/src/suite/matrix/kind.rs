@@ -24,31 +24,31 @@ macro_rules! kinds {
             /// Every kind, in the order of the table.
             pub const ALL: &'static [Kind] = &[$(Kind::$variant),+];
 
-            /// Its name, as `--pairs` takes it and the CSV shows it.
+            /// The name in `--pairs` and in the CSV.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$variant => $name,)+ }
             }
 
-            /// Its name in three letters, over a column.
+            /// The name in three letters, over a column.
             #[must_use]
             pub fn short(self) -> &'static str {
                 match self { $(Kind::$variant => $short,)+ }
             }
 
-            /// What it is, in a line.
+            /// The description, in a line.
             #[must_use]
             pub fn what(self) -> &'static str {
                 match self { $(Kind::$variant => $what,)+ }
             }
 
-            /// Can bytes be had from it?
+            /// Can bytes be read from this kind?
             #[must_use]
             pub fn is_source(self) -> bool {
                 match self { $(Kind::$variant => $source,)+ }
             }
 
-            /// Can bytes be put into it?
+            /// Can bytes be written into this kind?
             #[must_use]
             pub fn is_target(self) -> bool {
                 match self { $(Kind::$variant => $target,)+ }
@@ -95,7 +95,7 @@ impl Kind {
         Kind::Memfd,
     ];
 
-    /// Does it need a directory to be made in?
+    /// Does making an end of this kind need a directory?
     #[must_use]
     pub fn needs_place(self) -> bool {
         self == Kind::Fifo || (self.is_in(Self::FILES) && self != Kind::Memfd)
@@ -111,7 +111,7 @@ impl Kind {
     /// Devices whose bytes are made up, or thrown away.
     pub const DEVICES: &'static [Kind] = &[Kind::Zero, Kind::Null, Kind::Full];
 
-    /// Is it one of a group?
+    /// Is this kind in a group?
     #[must_use]
     pub fn is_in(self, group: &[Kind]) -> bool {
         group.contains(&self)
@@ -123,7 +123,7 @@ impl Kind {
         matches!(self, Kind::UnixDatagram | Kind::Udp)
     }
 
-    /// Does the far end of it see a read of 0 when this end is closed?
+    /// Does the far end see a read of 0 when this end is closed?
     #[must_use]
     pub(super) fn tells_the_end(self) -> bool {
         self.is_in(Self::PIPES) || matches!(self, Kind::Tcp | Kind::UnixStream)

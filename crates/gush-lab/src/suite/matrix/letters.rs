@@ -1,4 +1,4 @@
-//! Marks of a grid: a letter an errno, a figure a speed, and what they mean.
+//! Marks of a grid: a letter an errno, a figure a speed, and the meanings of the marks.
 
 use super::view::{Cell, Cells, Told};
 use crate::stats::Summary;
@@ -34,7 +34,7 @@ pub(super) struct Letters {
 }
 
 impl Letters {
-    /// What stands in a cell of a grid.
+    /// The mark in a cell of a grid.
     pub(super) fn mark(&mut self, cell: &Cell<'_>) -> String {
         let told = Told::of(cell.measured);
         let flag = if told.differs() { "!" } else { "" };
@@ -64,7 +64,7 @@ impl Letters {
         letter
     }
 
-    /// What the marks and the columns' names mean.
+    /// The meanings of the marks and of the columns' names.
     pub(super) fn legend(&self, cells: &Cells<'_>) -> String {
         if cells.cells.is_empty() {
             return String::new();

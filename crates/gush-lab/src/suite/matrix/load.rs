@@ -1,4 +1,4 @@
-//! What is sent through a pair: how much, of what, in pieces of which size.
+//! The load sent through a pair: the number of bytes, the pattern, the size of the pieces.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::Kind;
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
 const VERIFY_BYTES: u64 = 300_001;
 
-/// The most for ends that hold little, that are slow, or that lose what they cannot hold: nothing keeps a
-/// UDP sender from that, so it is not timed at all.
+/// The most for ends that hold little, that are slow, or that drop bytes beyond their buffer: nothing keeps a
+/// UDP sender from losing bytes, so UDP is not timed at all.
 const MOST: &[(Kind, Most)] = &[
     (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 0 }),
     (Kind::UnixDatagram, Most { verify_bytes: 100_001, speed_bytes: 16 << 20 }),
@@ -22,11 +22,11 @@ struct Most {
     speed_bytes: u64,
 }
 
-/// What is to be found out about a cell.
+/// The question about a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aim {
-    /// Whether it works, with a few bytes that are compared at the far end.
+    /// Whether the cell works, with a few bytes that are compared at the far end.
     Verify,
     /// How fast so many bytes pass, which are only counted at the far end.
     Speed(u64),
@@ -36,7 +36,7 @@ pub enum Aim {
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) bytes: u64,
-    /// What is sent, again and again.
+    /// The bytes that are sent again and again.
     pub(super) block: Arc<[u8]>,
     /// The most bytes of one write where messages or a terminal are involved.
     pub(super) message_bytes: Option<usize>,
@@ -45,7 +45,7 @@ pub(super) struct Load {
 
 /// A write that fits every kind of datagram and a terminal's buffer.
 const MESSAGE_BYTES: usize = 4096;
-/// What /proc/self/comm holds (`TASK_COMM_LEN` of `include/linux/sched.h`, without its end).
+/// The length of /proc/self/comm (`TASK_COMM_LEN` of `include/linux/sched.h`, without its end).
 const COMM_BYTES: u64 = 15;
 /// O_DIRECT takes nothing less everywhere.
 const DIRECT_BYTES: u64 = 4096;
@@ -54,7 +54,7 @@ const DIRECT_BYTES: u64 = 4096;
 const TIMED_BYTES: u64 = 64 << 10;
 
 impl Load {
-    /// Is there enough of it to be timed, if the source gives so much?
+    /// Are so many bytes enough to be timed?
     pub(super) fn can_be_timed(bytes: u64) -> bool {
         bytes >= TIMED_BYTES
     }

@@ -1,4 +1,4 @@
-//! What stands under the grids: rules of the engine's own, ends that are missing, what is not as expected.
+//! The notes under the grids: rules of the engine's own, ends that are missing, unexpected outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::view::{Cells, Told};
 
 impl Cells<'_> {
-    /// Which rules of the engine's own said no, and what the kernel answers all the same.
+    /// Which rules of the engine's own said no, and the kernel's own answers.
     pub(super) fn rules(&self) -> String {
         let mut groups: BTreeMap<(&str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
         for (&(way, ..), cell) in &self.cells {
@@ -33,7 +33,7 @@ impl Cells<'_> {
         }
     }
 
-    /// What is not as the sources promise, grouped by what came of it.
+    /// Cells that differ from the sources' promises, grouped by outcome.
     pub(super) fn differences(&self) -> String {
         let mut groups: BTreeMap<[&str; 5], Vec<String>> = BTreeMap::new();
         for (&(way, from, to), cell) in &self.cells {
@@ -87,7 +87,7 @@ impl Cells<'_> {
         }
     }
 
-    /// Cells that should trouble whoever reads this, whatever was expected.
+    /// Cells that should trouble whoever reads this, whether expected or not.
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
         for (&(way, from, to), cell) in &self.cells {

@@ -1,8 +1,8 @@
-//! What came of trying a way on a pair, and what it took.
+//! The outcome of trying a way on a pair, and the cost.
 
 use serde::{Deserialize, Serialize};
 
-/// What came of trying a way on a pair.
+/// The outcome of trying a way on a pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "outcome")]
 pub enum Outcome {
@@ -13,7 +13,7 @@ pub enum Outcome {
     },
     /// The kernel said no.
     Errno {
-        /// The name of its answer, such as `EINVAL`.
+        /// The name of the engine's error, such as `EINVAL`.
         errno: String,
         /// The call that answered so.
         call: String,
@@ -24,24 +24,24 @@ pub enum Outcome {
     Refused {
         /// The rule.
         why: String,
-        /// What the kernel answers when the one call behind the method is made all the same.
+        /// The kernel's answer to the call behind the method, made without the engine.
         kernel: Option<String>,
     },
     /// The call answers 0, as at the end, although there are bytes to be read.
     FalseEnd,
-    /// It ended well, and the wrong bytes arrived.
+    /// The move ended well, and the wrong bytes arrived.
     Wrong {
-        /// In what way they are wrong.
+        /// The first difference.
         why: String,
     },
-    /// It did not end.
+    /// The move did not end.
     Hangs {
-        /// How long it was given, in seconds.
+        /// The time limit, in seconds.
         seconds: u64,
     },
     /// The process that tried it died.
     Died {
-        /// Of what.
+        /// The signal or exit status.
         why: String,
     },
     /// The ends cannot be had here.
@@ -51,7 +51,7 @@ pub enum Outcome {
     },
 }
 
-/// What an attempt took.
+/// The cost of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// Bytes that arrived.
@@ -72,16 +72,16 @@ impl Cost {
     }
 }
 
-/// An outcome, and what it took where it works.
+/// An outcome, and the cost where the move works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// What came of it.
+    /// The outcome.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// Whether both ends were on one device (`st_dev`).
     #[serde(default)]
     pub same_device: bool,
-    /// What it took.
+    /// The cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
@@ -94,7 +94,7 @@ impl From<Outcome> for Attempt {
 
 impl Outcome {
     /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`; nothing for
-    /// what works.
+    /// a move that works.
     ///
     /// ```
     /// use gush_lab::suite::matrix::Outcome;

@@ -23,13 +23,13 @@ pub struct Pairs {
 /// Why a text is no pair.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownPair {
-    /// There is no colon in it.
+    /// The text has no colon.
     #[error("'{0}' is no pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty")]
     NoPair(String),
-    /// A side of it is no kind of end.
+    /// A side of the pair is no kind of end.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
-    /// Nothing can be read from it, or written into it.
+    /// Nothing can be read from this kind, or written into this kind.
     #[error("{0} can be no {1}")]
     Side(Kind, &'static str),
 }

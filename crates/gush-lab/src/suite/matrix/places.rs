@@ -1,7 +1,7 @@
 //! Directories on each file system: those that are mounted here, or made for the purpose by root.
 //!
-//! What is made is made inside a mount namespace of this process: images in a tmpfs, over a directory
-//! that only this process sees covered. It is gone when the process is, however it ends.
+//! New file systems are made inside a mount namespace of this process: images in a tmpfs, over a directory
+//! that only this process sees covered. The kernel removes the namespace with the process, also after SIGKILL.
 
 use std::fs::{self, File};
 use std::io;
@@ -26,7 +26,7 @@ pub struct Place {
     pub how: String,
 }
 
-/// A file system by its kind and by the magic number of statfs(2) (`include/uapi/linux/magic.h`).
+/// A file system by kind and by the magic number of statfs(2) (`include/uapi/linux/magic.h`).
 const FILE_SYSTEMS: &[(Kind, u64)] = &[
     (Kind::Ext4, 0xef53),
     (Kind::Tmpfs, 0x0102_1994),
@@ -42,8 +42,8 @@ const MAKERS: &[(Kind, &[&str])] = &[
     (Kind::Btrfs, &["mkfs.btrfs", "-q", "-f"]),
 ];
 
-/// A place for each of `wanted` (kinds that need no directory are passed over); what is not mounted is
-/// made if `makes`, and files will take `space_bytes` on it at most.
+/// A place for each of `wanted` (kinds that need no directory are passed over); a file system that is not mounted is
+/// made if `makes`, and files will take `space_bytes` there at most.
 pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place> {
     let mut found = mounted();
     let has =
@@ -84,7 +84,7 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
     found
 }
 
-/// Room for what is verified: a source of each flag, a target, and what a file system takes for itself.
+/// Room for verifying: a source of each flag, a target, and the file system's own structures.
 const ROOM_BYTES: u64 = 2 << 20;
 
 /// The first writable directory with room on each file system, the likeliest first; or, without one, the
@@ -151,7 +151,7 @@ pub(super) fn create_in(dir: &Path) -> io::Result<File> {
     tempfile::tempfile_in(dir)
 }
 
-/// One that does not tell has as much as it can get.
+/// A file system that does not tell its free space counts as large enough.
 fn has_room(dir: &Path) -> bool {
     let about = rustix::fs::statvfs(dir).ok().filter(|about| about.f_blocks > 0);
     about.is_none_or(|about| about.f_bavail.saturating_mul(about.f_frsize) >= ROOM_BYTES)
@@ -165,7 +165,7 @@ fn takes_direct(dir: &Path) -> bool {
     create_in(dir).is_ok_and(|file| reopen(&file, OFlags::RDWR | OFlags::DIRECT).is_ok())
 }
 
-/// Another description of the same file, at position 0, with flags of its own.
+/// Another description of the same file, at position 0, with other flags.
 pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
@@ -173,7 +173,7 @@ pub(super) fn reopen(file: &File, flags: OFlags) -> io::Result<File> {
     Ok(fd.into())
 }
 
-/// Makes a file system of a kind, or says why it cannot.
+/// Makes a file system of a kind, or tells the reason why not.
 fn make(kind: Kind, workshop: &mut Option<PathBuf>, space_bytes: u64) -> Result<PathBuf, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("none is mounted where this user may write, and making one needs root".into());
@@ -242,7 +242,7 @@ fn mount_overlay(shop: &Path, point: &Path) -> Result<(), String> {
         .map_err(|errno| format!("mount: {errno}"))
 }
 
-/// Runs a program to its end; what it said, if that was a bad one.
+/// Runs a program to its end; the messages of a program that failed.
 fn run(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output().map_err(|error| match error.kind() {

@@ -1,4 +1,4 @@
-//! Has attempts made by worker processes: each gets so much time, and is replaced when it is lost.
+//! Has attempts made by worker processes: each has a time limit, and a lost worker is replaced.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -19,7 +19,7 @@ use super::{Aim, Attempt, Kind, Outcome, Place, Way, raw};
 use crate::Error;
 use crate::runner::children::{self, Running};
 
-/// Has attempts made by a worker, and starts another one when it is lost.
+/// Has attempts made by a worker, and starts another when the worker is lost.
 #[derive(Debug)]
 pub struct Prober {
     program: PathBuf,
@@ -29,19 +29,19 @@ pub struct Prober {
     patience: Duration,
 }
 
-/// What finding places may take: file systems are made.
+/// Time limit for finding places, which includes making file systems.
 const SETUP_LIMIT: Duration = Duration::from_secs(60);
-/// What an attempt may take that moves a few bytes, on a machine that is busy with other things.
+/// Time limit for an attempt that moves a few bytes, also on a busy machine.
 const VERIFY_LIMIT: Duration = Duration::from_secs(20);
 /// A speed below which nobody waits, in bytes a second.
 const LEAST_SPEED: u64 = 4 << 20;
 
 impl Prober {
-    /// Starts a worker of `program` for ends of `kinds`. It makes file systems that are not mounted if
+    /// Starts a worker of `program` for ends of `kinds`. The worker makes file systems that are not mounted if
     /// `makes`; files on them take `space_bytes` at most.
     ///
     /// # Errors
-    /// When it does not start, or does not answer.
+    /// When the worker does not start, or does not answer.
     pub fn start(
         program: &Path,
         kinds: &[Kind],
@@ -136,7 +136,7 @@ struct Worker {
 enum Lost {
     /// The time is over.
     Silent,
-    /// It closed its output, or said what cannot be understood.
+    /// The worker closed its output, or sent a line that cannot be parsed.
     Gone,
 }
 
@@ -187,7 +187,7 @@ impl Worker {
         }
     }
 
-    /// Ends it; says how it ended. One that is stuck in the kernel is left to it.
+    /// Kills the worker; returns the exit status in words. A worker stuck in the kernel is left behind.
     fn end(mut self) -> String {
         for tries in 0..40 {
             match self.process.child().try_wait() {

@@ -1,4 +1,4 @@
-//! System calls as they are: what the kernel itself answers where the engine would not even ask.
+//! Plain system calls: the kernel's own answer where the engine refuses before the call.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -112,10 +112,10 @@ fn through_pipe(
     Ok(moved)
 }
 
-/// An end, and what it has to be ready for.
+/// An end, and the readiness to wait for.
 type Readiness<'fd> = (BorrowedFd<'fd>, PollFlags);
 
-/// One splice, as soon as it can; after `EAGAIN` the ends of `waits` are waited for.
+/// One splice, as soon as the ends allow; after `EAGAIN` the ends of `waits` are waited for.
 fn splice(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -150,7 +150,7 @@ pub(super) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags, milliseconds: i64)
     matches!(rustix::event::poll(&mut fds, Some(&timeout)), Ok(1..))
 }
 
-/// What the one call behind a method answers, for pairs that the engine does not let come to it;
+/// The kernel's answer to the one call behind a method, for pairs that the engine refuses;
 /// `None` for methods of several calls, which have no single answer.
 pub(super) fn answer_of(
     method: MethodName,

@@ -1,4 +1,4 @@
-//! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with its marks beside.
+//! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with that experiment's marks beside.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::view::Told;
 use super::{Kind, Way};
 use crate::model::Measured;
 
-/// A way, and whether it worked in 2007 on each pair of [`PAIRS`].
+/// A way, and the success in 2007 on each pair of [`PAIRS`].
 pub(crate) const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
@@ -15,7 +15,7 @@ pub(crate) const ROWS: &[(&str, [bool; 4])] = &[
     ("vmsplice-gift", [true, true, true, true]),
 ];
 
-/// Source and target: is it a socket?
+/// Source and target: is the side a socket?
 pub(crate) const PAIRS: &[(&str, bool, bool)] = &[
     ("file→file", false, false),
     ("file→socket", false, true),
@@ -23,7 +23,7 @@ pub(crate) const PAIRS: &[(&str, bool, bool)] = &[
     ("socket→socket", true, true),
 ];
 
-/// The kinds that can be its file, the likeliest first.
+/// The kinds that can stand for its file, the likeliest first.
 const FILES: &[Kind] =
     &[Kind::File, Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::Overlay, Kind::Tmpfs];
 
@@ -84,7 +84,7 @@ fn mark(works: bool) -> &'static str {
     if works { "✓" } else { "–" }
 }
 
-/// What each way took, if that was measured: elapsed, user and system seconds, the processor's share.
+/// The cost of each way, if measured: elapsed, user and system seconds, the processor's share.
 fn times<'a>(cell: &impl Fn(&'static str, &(&str, bool, bool)) -> Option<&'a Measured>) -> String {
     let mut text = String::new();
     for pair in PAIRS {

@@ -1,4 +1,4 @@
-//! The end that bytes come from, with its content in it or on the way.
+//! The end that bytes come from, with the content inside or on the way.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -40,12 +40,12 @@ impl Workshop {
         dir.ok_or_else(|| io::Error::other("no file system for it"))
     }
 
-    /// Makes sure of a file of a kind with the load in it, so that making it is in no one's account.
+    /// Makes sure of a file of a kind with the load inside, so that no timing includes making the file.
     pub(super) fn fill(&mut self, kind: Kind, load: &Load) -> io::Result<()> {
         if kind.is_in(Kind::FILES) { self.filled(kind, load).map(drop) } else { Ok(()) }
     }
 
-    /// A file of a kind with the load in it; the same one as long as the load is.
+    /// A file of a kind with the load inside; the same file as long as the load stays the same.
     fn filled(&mut self, kind: Kind, load: &Load) -> io::Result<&File> {
         if self.filled.get(&kind).is_none_or(|(bytes, _)| *bytes != load.bytes) {
             self.filled.remove(&kind);
@@ -67,11 +67,11 @@ impl Workshop {
 pub(super) struct Source {
     fd: OwnedFd,
     pub(super) feeder: Option<Helper>,
-    /// What a reader gets: with the load's count, unless it ends before.
+    /// The bytes for a reader: as many as the load has, unless the source ends before.
     pub(super) gives: Gives,
 }
 
-/// What can be read from a source.
+/// The bytes that can be read from a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Gives {
     /// The load.
@@ -83,8 +83,8 @@ pub(super) enum Gives {
 }
 
 const VERSION: &str = "/proc/version";
-/// Its file has no splice_read, as that of /proc/self/maps (`proc_single_file_operations` of
-/// `fs/proc/base.c`), but it says the same when read again.
+/// The file has no splice_read, like that of /proc/self/maps (`proc_single_file_operations` of
+/// `fs/proc/base.c`), but the text stays the same when read again.
 const LIMITS: &str = "/proc/self/limits";
 
 impl Source {
@@ -128,7 +128,7 @@ impl Source {
         Self { fd: near, feeder: Some(feeder), gives: Gives::Load }
     }
 
-    /// What is to arrive of a load.
+    /// The bytes of a load that are to arrive.
     pub(super) fn content(&self, load: &Load) -> Vec<u8> {
         let most = usize::try_from(load.bytes).unwrap_or(usize::MAX);
         match &self.gives {

@@ -1,4 +1,4 @@
-//! The end that bytes go to, and what has arrived there.
+//! The end that bytes go to, and the bytes that have arrived there.
 
 use std::fs::File;
 use std::io;
@@ -22,20 +22,20 @@ pub(super) struct Target {
     file: Option<File>,
 }
 
-/// What came out of a target.
+/// The bytes that came out of a target.
 #[derive(Debug, Default)]
 pub(super) struct Arrived {
     /// How many bytes; none where nobody can tell.
     pub(super) bytes: Option<u64>,
     /// The bytes, where they were kept.
     pub(super) kept: Option<Vec<u8>>,
-    /// What the far end's thread did.
+    /// The work of the far end's thread.
     pub(super) done: Done,
     /// The file, kept until all is timed: freeing its pages takes time.
     _file: Option<(OwnedFd, File)>,
 }
 
-/// What stands in a file with O_APPEND before.
+/// The content of a file with O_APPEND before the move.
 const BEFORE: &[u8] = b"what was there before";
 
 /// The name of this process: a file of procfs that can be written without harm.
@@ -95,7 +95,7 @@ impl Target {
         Ok(Self { fd: near.into(), kind, drainer: None, file: Some(file) })
     }
 
-    /// Takes in what is still under way, and says what arrived.
+    /// Takes in the bytes still under way, and returns the arrived bytes.
     pub(super) fn arrived(self, load: &Load) -> io::Result<Arrived> {
         let Self { fd, kind, drainer, file } = self;
         if let Some(drainer) = drainer {
@@ -126,13 +126,13 @@ impl Target {
         Ok(Arrived::default())
     }
 
-    /// Gives it up: nothing is expected any more.
+    /// Gives the target up: nothing is expected any more.
     pub(super) fn abandon(self) -> Done {
         drop(self.fd);
         self.drainer.map(Helper::abandon).unwrap_or_default()
     }
 
-    /// What a reader finds in it when all of `content` has arrived.
+    /// The bytes that a reader finds in the target when all of `content` has arrived.
     pub(super) fn shows(kind: Kind, content: &[u8]) -> Vec<u8> {
         if kind != Kind::Procfs {
             return content.to_vec();

@@ -38,7 +38,7 @@ impl Usage {
 impl Sub for Usage {
     type Output = Self;
 
-    /// What is left; never below zero, because the kernel estimates how each sum is divided.
+    /// The difference; never below zero, because the kernel estimates how each sum is divided.
     fn sub(self, other: Self) -> Self {
         Self {
             user_s: (self.user_s - other.user_s).max(0.0),

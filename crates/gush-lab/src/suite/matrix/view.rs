@@ -1,4 +1,4 @@
-//! The matrix as text: the old experiment's table, a grid for every way, what is not as expected.
+//! The matrix as text: the old experiment's table, a grid for every way, unexpected outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ pub(super) struct Grid {
     pub(super) places: Vec<Place>,
 }
 
-/// What a sample's facts say came of a cell.
+/// The outcome of a cell, as a sample's facts tell.
 pub(super) struct Told<'a>(&'a Measured);
 
 impl<'a> Told<'a> {
@@ -32,7 +32,7 @@ impl<'a> Told<'a> {
         self.0.facts.get("works") == Some(&Value::Bool(true))
     }
 
-    /// The errno's name, or what stands in its place.
+    /// The errno's name, or the word in place of an errno.
     pub(super) fn word(&self) -> &'a str {
         self.text("errno")
     }
@@ -43,7 +43,7 @@ impl<'a> Told<'a> {
 }
 
 impl Grid {
-    /// All of it.
+    /// The whole text.
     pub(super) fn table(&self, samples: &[Sample]) -> String {
         let cells = Cells::of(samples);
         let mut parts = Vec::new();

@@ -48,7 +48,7 @@ impl Way {
         Way(Technique::Engine { method, gift: false })
     }
 
-    /// Its name, as `--only` takes it and the CSV shows it.
+    /// The name in `--only` and in the CSV.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self.0 {
@@ -58,7 +58,7 @@ impl Way {
         }
     }
 
-    /// What it does, in a line.
+    /// The description, in a line.
     #[must_use]
     pub fn what(self) -> &'static str {
         match self.0 {

@@ -1,7 +1,7 @@
-//! A process of its own for the attempts: whatever hangs or dies there, the table goes on.
+//! A process of its own for the attempts: an attempt that hangs or kills its process does not end the table.
 //!
 //! `gush lab once matrix` reads a line of JSON for each attempt from standard input, and answers with a
-//! line. Whoever asks gives it so much time, and ends it if that is not enough.
+//! line. The asking process sets a time limit, and kills a worker that exceeds the limit.
 
 use std::io::{self, BufRead, Write};
 
@@ -14,13 +14,13 @@ use super::source::Workshop;
 use super::{Aim, Kind, Way, places};
 use crate::{Error, affinity};
 
-/// What a worker is told first.
+/// The first message to a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Setup {
     pub(super) kinds: Vec<Kind>,
     /// File systems that are not mounted are made.
     pub(super) makes: bool,
-    /// What files will take at most.
+    /// The most bytes that files will take.
     pub(super) space_bytes: u64,
 }
 
@@ -35,10 +35,10 @@ pub(super) struct Task {
     pub(super) processors: Option<[usize; 2]>,
 }
 
-/// Serves attempts until standard input ends: what `gush lab once matrix` does.
+/// Serves attempts until standard input ends: the job of `gush lab once matrix`.
 ///
 /// # Errors
-/// When what comes in is no task, or nobody reads the answers.
+/// When a line is no task, or nobody reads the answers.
 pub fn serve() -> Result<(), Error> {
     // A far end that is gone shall be an error of a write, not the end of this process.
     let mut signals = SigSet::empty();

@@ -4,7 +4,7 @@ use super::SUITE;
 use crate::model::Sample;
 use crate::stats::Summary;
 
-/// What memory gives one processor, if `samples` have all three: the medians.
+/// The bandwidth of memory for one processor, if `samples` have all three: the medians.
 ///
 /// ```
 /// use gush_lab::model::{Measured, Sample};

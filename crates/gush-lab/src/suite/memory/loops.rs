@@ -7,7 +7,7 @@ use gush::Pages;
 
 use crate::Error;
 
-/// What is done to memory.
+/// The operations on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Every byte is read into a register.
@@ -19,7 +19,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name.
+    /// The operation's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -59,7 +59,7 @@ impl Field {
         })
     }
 
-    /// Goes over all of it once; answers the bytes read, written or copied.
+    /// Goes over the whole buffer once; answers the bytes read, written or copied.
     pub(super) fn pass(&mut self) -> u64 {
         match (self.operation, &mut self.other) {
             (Operation::Read, _) => drop(black_box(sum(self.memory.as_slice()))),
@@ -70,7 +70,7 @@ impl Field {
     }
 }
 
-/// Not inlined, so that a disassembler finds it.
+/// Not inlined, so that a disassembler finds the function.
 #[inline(never)]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, _) = bytes.as_chunks::<8>();

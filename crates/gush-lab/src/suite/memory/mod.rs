@@ -1,7 +1,7 @@
-//! Sequential bandwidth of memory, of one processor and of all: the limit of whatever copies bytes.
+//! Sequential bandwidth of memory, of one processor and of all: the limit of every copy.
 //!
 //! Buffers lie far beyond the caches. Bytes are counted once: a `copy` of 1 GiB reads one and writes
-//! one, and a `write` may cost the memory twice its bytes, where the processor fetches what it is about
+//! one, and a `write` may cost the memory twice as many bytes, where the processor fetches the lines that the write is about
 //! to overwrite.
 
 mod limit;
@@ -64,11 +64,11 @@ const PUBLISHED_READ: f64 = 15.9;
 /// One measurement of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What it is called, unique.
+    /// The name, unique.
     pub name: &'static str,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// Every processor works, each on its own memory; else one.
+    /// Every processor works, each on separate memory; else one.
     pub all: bool,
 }
 
@@ -105,7 +105,7 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     Ok(Cases::of(case::choose(cases, &asked.only)?))
 }
 
-/// What all processors do is measured against one of them, and copying against reading.
+/// All processors are measured against one processor, and copying against reading.
 fn described(way: &Way, processors: usize, bytes: u64) -> Described {
     let operation = way.operation.name();
     let threads = if way.all { processors } else { 1 };
@@ -124,8 +124,8 @@ fn described(way: &Way, processors: usize, bytes: u64) -> Described {
     }
 }
 
-/// Memory for so many threads together, in bytes: for each four times the largest cache, which it may have for itself; in
-/// all no more than a quarter of what is free.
+/// Memory for so many threads together, in bytes: for each four times the largest cache, which the thread may have for itself; in
+/// all no more than a quarter of the free memory.
 fn field_bytes(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 256 << 20;
     let largest_cache = [4, 3, 2, 1].into_iter().find_map(cache_sizes::data_bytes).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! What getting a user's pages costs: vmsplice(2) of memory that was touched or not, on pages of 4 KiB
-//! or of 2 MiB, and the kernel's own test of `get_user_pages_fast` where it is built in.
+//! The cost of getting a user's pages: vmsplice(2) of memory that was touched or not, on pages of 4 KiB
+//! or of 2 MiB, and the kernel's own test of `get_user_pages_fast` where the kernel has the test built in.
 //!
 //! vmsplice takes a reference to every 4 KiB (`iov_iter_get_pages2`), which is a walk of the page tables
 //! for each small page, and one for all 512 of a huge page. The references are dropped by a splice to
@@ -83,7 +83,7 @@ fn number(measured: &Measured, name: &str) -> Option<f64> {
 /// The kernel's own test (`mm/gup_test.c`, CONFIG_GUP_TEST), in debugfs.
 const GUP_TEST: &str = "/sys/kernel/debug/gup_test";
 
-/// What takes the references.
+/// The call that takes the references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// vmsplice(2) into a pipe.
@@ -95,9 +95,9 @@ pub enum Taker {
 /// One measurement of getting pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// What it is called, unique.
+    /// The name, unique.
     pub name: &'static str,
-    /// What takes the references.
+    /// The call that takes the references.
     pub taker: Taker,
     /// Every page was written before.
     pub touched: bool,
@@ -119,7 +119,7 @@ pub const WAYS: &[Way] = &[
     way("gup-test-2M", Taker::GupTest, true, true),
 ];
 
-/// Those of the kernel's own test are left out without it, unless they are asked for by name.
+/// Those of the kernel's own test are left out where the kernel lacks the test, unless they are asked for by name.
 fn make(asked: &Asked) -> Result<Cases, Error> {
     let mut notes = Vec::new();
     let test = gup_test();

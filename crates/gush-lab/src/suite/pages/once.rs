@@ -12,13 +12,13 @@ use super::{Taker, Way, gup_test};
 use crate::model::Measured;
 use crate::{Error, foreign, once::gib_per_s};
 
-/// One call takes so much, and the pipe holds it: 64 slots of 4 KiB.
+/// The bytes of one call, all of which the pipe holds: 64 slots of 4 KiB.
 const CALL_BYTES: usize = 256 << 10;
-/// What one pass goes over.
+/// The bytes of one pass.
 const FIELD_BYTES: usize = 64 << 20;
-/// What is gone over unless told otherwise.
+/// The bytes of a measurement by default.
 pub(super) const BYTES: u64 = 2 << 30;
-/// The unit of a pipe's slot and of the cost, whatever page backs it.
+/// The unit of a pipe's slot and of the cost, whichever page size backs the memory.
 const PAGE_BYTES: u64 = 4096;
 
 /// Measures in this process; `bytes` are gone over, 2 GiB without.
@@ -65,7 +65,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
 struct Cost {
     getting: Duration,
     dropping: Option<Duration>,
-    /// Whether somebody looked what backs the memory, which needs root.
+    /// Whether the page size behind the memory was checked, which needs root.
     huge_checked: bool,
 }
 
@@ -100,7 +100,7 @@ fn by_vmsplice(way: &Way, passes: u64) -> Result<Cost, Error> {
     Ok(Cost { getting, dropping: Some(dropping), huge_checked })
 }
 
-/// Memory to lend, touched or not; and whether it was checked that its pages are what they should be.
+/// Memory to lend, touched or not; and whether the page size was checked.
 fn field(way: &Way) -> Result<(Lent, bool), Error> {
     let made = if way.huge { Pages::huge(FIELD_BYTES) } else { Pages::new(FIELD_BYTES) };
     let mut pages = made.map_err(|errno| Error::failed("no memory of that kind", errno))?;
@@ -112,9 +112,9 @@ fn field(way: &Way) -> Result<(Lent, bool), Error> {
     Ok((pages.lend(), checked))
 }
 
-/// Whether the pages are what they should be; false where that cannot be seen.
+/// Whether the pages have the expected size; false where the check is not allowed.
 ///
-/// What was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB (`use_zero_page` of
+/// Memory that was only read is backed by the one page of zeros, of 4 KiB or of 2 MiB (`use_zero_page` of
 /// `admin-guide/mm/transhuge.rst`).
 fn check(way: &Way, pages: &Pages) -> Result<bool, Error> {
     match gush::hugepage::count(pages) {
@@ -131,7 +131,7 @@ fn check(way: &Way, pages: &Pages) -> Result<bool, Error> {
     }
 }
 
-/// A pipe that holds one call, and where it is emptied to.
+/// A pipe that holds one call, and the target of its bytes.
 struct Pipe {
     from: PipeReader,
     to: PipeWriter,

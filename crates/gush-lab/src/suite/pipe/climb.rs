@@ -32,7 +32,7 @@ impl Climb {
         Self { step, program: program.to_owned(), bytes, hostile, evidence: OnceCell::new() }
     }
 
-    /// What the reader measured of `bytes`.
+    /// The reader's measurement of `bytes`.
     fn run(&self, probe: &Probe, bytes: u64) -> Result<Measured, Error> {
         let mut write = Command::new(&self.program);
         write.args(["pipe", "write"]).args(self.step.write).arg("--quiet");
@@ -90,7 +90,7 @@ impl Case for Climb {
         Ok(())
     }
 
-    /// Every measurement starts its two programs anew: what can be warmed is done by a part of it.
+    /// Every measurement starts both programs anew: a part of a measurement warms up all that can be warm.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
         self.run(probe, (self.bytes / 16).max(1)).map(drop)
     }
@@ -106,7 +106,7 @@ impl Case for Climb {
     }
 }
 
-/// Runs both programs with a pipe between them, each on a processor of its own.
+/// Runs both programs with a pipe between them, each on a separate processor.
 pub(super) fn connected(
     mut write: Command,
     mut read: Command,
@@ -128,7 +128,7 @@ pub(super) fn connected(
     Ok((writer.finish()?, reading))
 }
 
-/// What a program said in the end.
+/// The last messages of a program.
 pub(super) fn said(output: &Output) -> String {
     let said = String::from_utf8_lossy(&output.stderr);
     match said.lines().last() {

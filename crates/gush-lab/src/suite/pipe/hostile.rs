@@ -12,15 +12,15 @@ use crate::probe::Probe;
 
 /// Enough for several holds of all that a private pipe takes.
 const BYTES: &str = "24M";
-/// What the reader says of a byte that changed.
+/// The beginning of the reader's message about a changed byte.
 const CORRUPTED: &str = "corrupted: byte ";
 
-/// What the hostile reader found.
+/// The finding of the hostile reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Evidence {
-    /// Whether what was written arrives, whatever a reader does; none where that was not shown.
+    /// Whether the written bytes arrive unchanged with any reader; none where neither was shown.
     pub(super) sound: Option<bool>,
-    /// What was seen.
+    /// The observation.
     pub(super) told: String,
 }
 
@@ -36,7 +36,7 @@ impl Hostile {
         Self { program: program.to_owned(), known: RefCell::default() }
     }
 
-    /// What comes of a writer with these options, of whom somebody promises that it is sound or not.
+    /// The evidence about a writer with these options, whose soundness is promised or denied.
     ///
     /// # Errors
     /// When the two programs cannot be started.

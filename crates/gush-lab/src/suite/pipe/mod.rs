@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `steps` | the cases as data: both command lines, and the case each is measured against |
 //! | `climb` | one of them run and measured |
-//! | `hostile` | whether its writer is sound, as the hostile reader finds |
+//! | `hostile` | whether the writer is sound, as the hostile reader finds |
 
 mod climb;
 mod hostile;

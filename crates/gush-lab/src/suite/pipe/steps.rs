@@ -1,12 +1,12 @@
-//! The cases as data. Each differs from the one that it is measured against in one thing alone: the way of writing, the
+//! The cases as data. Each differs from the baseline in one thing alone: the way of writing, the
 //! way of reading, the pages, or who waits how.
 
 /// One case.
 #[derive(Debug, PartialEq)]
 pub struct Step {
-    /// What it is called.
+    /// The case's name.
     pub name: &'static str,
-    /// Who does what in it.
+    /// The two programs and their techniques, in words.
     pub does: &'static str,
     /// The options of the writer.
     pub write: &'static [&'static str],
@@ -14,13 +14,13 @@ pub struct Step {
     pub read: &'static [&'static str],
     /// Bytes to move, unless told otherwise: about a second or less.
     pub bytes: u64,
-    /// Does the technique promise that what was written arrives, whatever a reader does?
+    /// Does the technique promise that the written bytes arrive unchanged with any reader?
     pub promises: bool,
-    /// Does it stand on huge pages?
+    /// Does the case use huge pages?
     pub is_huge: bool,
-    /// The cases that it stands with.
+    /// The group of the case.
     pub group: &'static str,
-    /// The case that it is measured against.
+    /// The baseline.
     pub baseline: &'static str,
     /// GiB/s that the published program did, from … to.
     pub published: Option<(f64, f64)>,
@@ -39,7 +39,7 @@ const SPLICED: &str = "Spliced to /dev/null, both spinning, a pipe of 1 MiB";
 
 /// A whole pipe of fat slots in one call.
 const LARGE_SPLICE: &[&str] = &["--splice", "--busy-loop", "--buffer-size", "8M"];
-/// The published reader splices as much as it would read.
+/// The published reader splices as many bytes a call as the reading reader reads.
 const PUBLISHED_SPLICE: &[&str] = &["--splice", "--buffer-size", "256K"];
 const PUBLISHED_SPLICE_BUSY: &[&str] = &["--splice", "--busy-loop", "--buffer-size", "256K"];
 const SPIN: &[&str] = &["--busy-loop"];

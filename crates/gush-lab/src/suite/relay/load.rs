@@ -14,10 +14,10 @@ use rustix::net::RecvFlags;
 
 use crate::{Error, affinity};
 
-/// What is sent again and again: small enough to stay in memory, large enough for large calls.
+/// The bytes that are sent again and again: small enough to stay in memory, large enough for large calls.
 const MEMORY_BYTES: u64 = 16 << 20;
 
-/// Sends `each_bytes` from every pair's first stream, and receives them at its second, to the end; on one processor, if
+/// Sends `each_bytes` from every pair's first stream, and receives them at the pair's second stream, to the end; on one processor, if
 /// one is named.
 pub(super) fn through(
     pairs: Vec<(TcpStream, TcpStream)>,

@@ -1,7 +1,7 @@
 //! Relays: one connection through loopback, and many at once, by each method of `gush link`.
 //!
 //! A case is a command line of `gush link`, told by the fact `command`: whoever doubts a figure can
-//! run it by hand and send through it.
+//! run the command by hand and send through that relay.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ pub static SUITE: Suite = Suite {
 
 const GIB: u64 = 1 << 30;
 
-/// What is relayed how.
+/// A kind of relay and its command.
 #[derive(Debug)]
 struct Row {
     name: &'static str,
@@ -122,7 +122,7 @@ impl Case for Through {
             .with("bytes", self.bytes)
     }
 
-    /// Every measurement starts its relay anew: what can be warmed is done by a part of it.
+    /// Every measurement starts the relay anew: a part of a measurement warms up all that can be warm.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
         self.run(probe, self.bytes / 16).map(drop)
     }
@@ -203,7 +203,7 @@ fn no_port(error: std::io::Error) -> Error {
     Error::failed("no port on loopback", error)
 }
 
-/// Connects to the relay once it listens; `None` when it has ended instead.
+/// Connects to the relay once the relay listens; `None` when the process has ended instead.
 fn connect(
     relay: &mut children::Running,
     to: std::net::SocketAddr,

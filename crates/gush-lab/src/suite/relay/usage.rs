@@ -1,4 +1,4 @@
-//! What a process has computed so far, all its threads together.
+//! The processor time of a process so far, all threads together.
 
 use std::fs;
 
