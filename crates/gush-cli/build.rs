@@ -2,7 +2,7 @@
 //!
 //! `libgcc_s.so` costs each start a library to open and map, and a constructor that asks the processor for its
 //! features by `cpuid`, which leaves a virtual machine each time: a tenth of the start of `gush cat`
-//! (`bench/RESULTS.md`). What Rust needs of it is in `libgcc_eh.a`, too.
+//! (`bench/RESULTS.md`). The unwinder, the part that Rust needs, is in `libgcc_eh.a`, too.
 
 use std::env;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn main() {
     }
 }
 
-/// Does the compiler that links for this target have the archive? Where nobody says which it is, the machine's own is
+/// Does the compiler that links for this target have the archive? Where no variable names the compiler, the machine's own is
 /// asked, and for another machine none.
 fn has_unwinder() -> bool {
     let linker = match env::var_os("RUSTC_LINKER") {

@@ -7,7 +7,7 @@ use gush_tree::quote;
 /// Can text be put at `path`, as far as can be known without writing?
 ///
 /// # Errors
-/// A sentence: a closed standard descriptor is behind the path, a directory is there, or its directory is missing.
+/// A sentence: a closed standard descriptor is behind the path, a directory is there, or the parent directory is missing.
 pub fn takes_text(path: &Path) -> Result<(), String> {
     let shown = quote::if_needed(path);
     if let Some(number) = gush_process::closed_behind(path) {

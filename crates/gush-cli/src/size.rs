@@ -12,7 +12,7 @@ pub enum SizeError {
     NotASize,
     /// A fraction of a number of bytes.
     Fraction,
-    /// The number with its unit does not fit 64 bits (or this machine's memory).
+    /// The number times its unit does not fit 64 bits (or this machine's memory).
     TooLarge,
     /// Zero, which is not allowed here.
     Zero,
@@ -113,7 +113,7 @@ pub fn buffer_bytes(text: &str) -> Result<usize, SizeError> {
     within(memory_bytes(text)?, "a buffer", 1, Tuning::MOST_BUFFER_BYTES)
 }
 
-/// Reads the size of a pipe, which is as large at least as it is born.
+/// Reads the size of a pipe, at least the size of a new pipe.
 ///
 /// # Errors
 /// As [`buffer_bytes`].

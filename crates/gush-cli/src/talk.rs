@@ -22,7 +22,7 @@ pub struct Talker {
 
 /// Takes messages in the place of standard error.
 pub trait Outlet: Debug + Send + Sync {
-    /// Takes `line`, which may be several, with its line feed.
+    /// Takes `line`, or several lines, with the line feed.
     fn say(&self, line: &[u8]);
 }
 
@@ -39,7 +39,7 @@ impl Talker {
     }
 
     /// From now on a message that nobody reads ends the program behind `tidy`, as SIGPIPE ends GNU's programs. For a
-    /// command that ignores the signal, in which standard output has a meaning of its own.
+    /// command that ignores the signal, in which a failure of standard output has another meaning.
     pub fn ending_unread(self, tidy: fn()) -> Self {
         Self { ends_unread: Some(tidy), ..self }
     }
@@ -193,7 +193,7 @@ pub fn die_if_nobody_reads(error: &io::Error) {
 }
 
 /// Writes to standard output. Rust puts /dev/null in the place of a closed standard output, which is an error
-/// here. Where nobody reads any more the program dies of SIGPIPE, also if it ignores the signal itself.
+/// here. Where nobody reads any more the program dies of SIGPIPE, also where SIGPIPE is ignored.
 ///
 /// # Errors
 /// The OS error of write(2); `EBADF` if standard output was closed.

@@ -32,7 +32,7 @@ struct Options {
     version: Option<bool>,
 }
 
-/// The one definition behind `gush yes`: help, manual page and completions come from it.
+/// The one definition behind `gush yes`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }

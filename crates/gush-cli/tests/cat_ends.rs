@@ -64,7 +64,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file with `bytes`, at its beginning.
+/// A file with `bytes`, at offset 0.
 fn file_of(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(bytes).unwrap();
@@ -105,7 +105,7 @@ fn giver(kind: Kind, bytes: &[u8]) -> OwnedFd {
     fd
 }
 
-/// A descriptor of `kind`, and how to learn at last what it took.
+/// A descriptor of `kind`, and a function that returns at last the bytes taken.
 fn taker(kind: Kind) -> (OwnedFd, Box<dyn FnOnce() -> Vec<u8>>) {
     let (fd, drained): (OwnedFd, _) = match kind {
         Kind::File => {

@@ -1,4 +1,4 @@
-//! What `gush cat` says when something is wrong, and the status it ends with.
+//! The messages of `gush cat` about failures, and the exit status.
 
 mod common;
 

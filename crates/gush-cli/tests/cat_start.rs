@@ -1,4 +1,4 @@
-//! `cat` and `cp` heed what they were given: an ignored SIGPIPE, closed standard descriptors.
+//! `cat` and `cp` heed the state they inherit: an ignored SIGPIPE, closed standard descriptors.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The text flags of `gush cat` show what GNU cat shows.
+//! The text flags of `gush cat` give the same bytes as GNU cat's.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush cat` of a connection whose peer sends urgent data: it neither stops nor spins.
+//! `gush cat` of a connection whose peer sends urgent data: the program neither stops nor spins.
 
 mod common;
 

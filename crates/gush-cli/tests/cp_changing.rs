@@ -1,4 +1,4 @@
-//! A source that changes while it is copied: what was there is copied, and the user is told.
+//! A source that changes during the copy: the bytes that were there are copied, and the user is told.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn changed_meanwhile(mut command: Command, change: impl FnOnce()) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Until the process, or one that it started, has written something to disk or given it room.
+/// Until the process, or a child of it, has written to disk or allocated space.
 fn wait_for_bytes(child: &mut Child) {
     while child.try_wait().unwrap().is_none() {
         let pid = child.id();
@@ -52,7 +52,7 @@ fn shrink(path: &Path) {
     fs::File::options().write(true).open(path).unwrap().set_len(LEFT).unwrap();
 }
 
-/// A copy slow enough for somebody to change its source meanwhile.
+/// A copy slow enough for somebody to change the source meanwhile.
 fn slow(dir: &Path, options: &[&str]) -> Command {
     let mut command = gush();
     command.current_dir(dir).args(["cp", "--limit=8M", "--buffer-size=64K"]).args(options);
@@ -248,7 +248,7 @@ fn with_stable_a_source_that_is_being_written_to_is_never_copied_torn() {
     assert_eq!(torn, 0, "of {RUNS} copies");
 }
 
-/// A write sets the times when it begins. One that then gets no processor looks like none.
+/// The kernel sets a file's times when a write begins. A write that then gets no processor looks like no write.
 #[test]
 fn with_stable_a_write_that_began_long_ago_is_waited_for() {
     use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! `gush cp` where system calls fail, are interrupted or denied, and in which order it makes them.
+//! `gush cp` where system calls fail, are interrupted or denied, and the order of its system calls.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush cp` from and to what is no regular file: FIFOs, sockets, devices, files that the kernel makes up.
+//! `gush cp` from and to files that are not regular: FIFOs, sockets, devices, files that the kernel makes up.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush cp` by a method of one's choice, and with every option that tunes it.
+//! `gush cp` by a method of one's choice, and with every option that tunes the method.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush cp -r --delete`: what the source lacks goes from the target, and nothing else.
+//! `gush cp -r --delete`: files that the source lacks are removed from the target, and no others.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What `gush cp` promises beyond GNU cp: --atomic, --verify, --fsync.
+//! The promises of `gush cp` beyond GNU cp: --atomic, --verify, --fsync.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush cp` while somebody else changes names under its hands: what was not asked for is never touched.
+//! `gush cp` while somebody else changes names during the copy: a file that was not asked for is never touched.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// Runs cp; when `made` has appeared, a link to `victim` takes its name while cp is held up in `call`.
+/// Runs cp; when `made` has appeared, a link to `victim` takes the name of `made` while cp is held up in `call`.
 fn swapping(
     dir: &Path,
     call: &str,

@@ -1,4 +1,4 @@
-//! What is refused leaves everything as it was; what is not replaces everything.
+//! A refused copy changes nothing; an accepted copy replaces everything.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use common::cp::{cp, fails, names, script, stderr, succeeds, with_files, with_mounts};
 use common::{copied_gush, nobody, noise, skipped, strace};
 
-/// What a user can see of a file.
+/// The properties of a file that a user can see.
 #[derive(Debug, PartialEq)]
 struct Look {
     content: Vec<u8>,

@@ -249,7 +249,7 @@ fn an_old_target_stays_while_its_source_cannot_be_read() {
     }
 }
 
-/// The journal knows a target by more than its size and its time.
+/// The journal knows a target by more than size and time.
 #[test]
 fn a_target_that_looks_as_before_and_is_another_is_copied_again() {
     let dir = tree(60);

@@ -1,4 +1,4 @@
-//! Holes of 20 GiB cost nothing: neither the copy nor what verifies it reads them.
+//! Holes of 20 GiB cost nothing: neither copying nor verifying reads them.
 
 mod common;
 
@@ -15,7 +15,7 @@ const DATA_BYTES: usize = 300_000;
 /// A guard: who reads 20 GiB of holes takes minutes, and who does not less than a second.
 const PATIENCE_SECONDS: u32 = 60;
 
-/// A file of 20 GiB with data at its start, in the middle, and written zeros behind those.
+/// A file of 20 GiB with data at the start, in the middle, and written zeros behind those.
 fn make_sparse(path: &Path) {
     let file = fs::File::create(path).unwrap();
     file.write_all_at(&noise(DATA_BYTES, 1), 0).unwrap();

@@ -1,4 +1,4 @@
-//! What `gush cp` says: messages, questions, JSON, progress, --debug.
+//! The output of `gush cp`: messages, questions, JSON, progress, --debug.
 
 mod common;
 

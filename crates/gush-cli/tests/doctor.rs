@@ -33,7 +33,7 @@ fn finding<'a>(findings: &'a Value, topic: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {topic}: {findings}"))
 }
 
-/// Keys and types of some JSON, a line each; of what may be null or text it says so, and topics are told.
+/// Keys and types of some JSON, a line each; a value that may be null or text is marked so, and topics are named.
 fn shape(value: &Value, at: &str, lines: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => {
@@ -276,7 +276,7 @@ fn whatever_a_filter_denies_the_rest_is_told() {
     }
 }
 
-/// The program where anybody may run it, as somebody without privileges.
+/// A copy of the program that anybody may run, as somebody without privileges.
 fn as_nobody(dir: &Path) -> Command {
     const NOBODY: u32 = 65534;
     fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();

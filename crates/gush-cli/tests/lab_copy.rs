@@ -1,4 +1,4 @@
-//! `gush lab copy`: every way copies, calls are counted exactly, and what cannot be measured is told.
+//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured are told.
 
 mod common;
 
@@ -291,7 +291,7 @@ fn a_single_copy_prints_json() {
     }
 }
 
-/// What the whole process calls, by this program's count and by strace's.
+/// The calls of the whole process, by this program's count and by strace's.
 #[test]
 fn the_count_is_the_one_that_strace_gives() {
     let dir = disk_dir();

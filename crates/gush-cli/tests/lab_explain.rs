@@ -1,4 +1,4 @@
-//! `gush lab explain` as a user sees it.
+//! `gush lab explain` from a user's view.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Explains a short case; none where this machine does not allow it.
+/// Explains a short case; none where this machine does not allow perf.
 fn explained(args: &[&str]) -> Option<Output> {
     let mut command = gush();
     command.args(["lab", "explain", "pipe:write-read"]).args(args);
@@ -67,7 +67,7 @@ fn scripts_get_shares_that_add_up() {
     assert!(!said(&output).contains("stored"), "{output:?}");
 }
 
-/// Counting by ptrace(2) comes before the copy, and is no part of it.
+/// Counting by ptrace(2) comes before the copy, and is no part of the recording.
 #[test]
 fn the_copy_is_recorded_alone_and_in_the_directory_named() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -1,4 +1,4 @@
-//! `gush lab matrix`: what works on every pair of ends, really tried.
+//! `gush lab matrix`: the ways that work on every pair of ends, really tried.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The rows of the CSV by method, source and target: what stands for works, errno and speed.
+/// The rows of the CSV by method, source and target: the values of works, errno and speed.
 fn rows(output: &Output) -> BTreeMap<[String; 3], [String; 3]> {
     let csv = text(&output.stdout);
     let mut lines = csv.lines();
@@ -229,7 +229,7 @@ fn a_network_without_loopback_is_told_and_the_rest_goes_on() {
     assert!(said.contains("The one cell is as"), "{said}");
 }
 
-/// `script` in a mount namespace of its own, where `DIR` is a full tmpfs for temporary files.
+/// `script` in a new mount namespace, where `DIR` is a full tmpfs for temporary files.
 fn with_full_temporary_files(options: &str) -> Option<Output> {
     let dir = TempDir::new().unwrap();
     let script = format!(

@@ -1,4 +1,4 @@
-//! The README's picture of the report is made by the command that it names.
+//! The README's picture of the report is made by the command named there.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Width and height, which follow a PNG's signature and the name of its first part.
+/// Width and height, which follow a PNG's signature and the name of the first chunk.
 fn size(picture: &[u8]) -> (u32, u32) {
     assert_eq!(&picture[..8], b"\x89PNG\r\n\x1a\n", "it is no PNG");
     let number = |at: usize| u32::from_be_bytes(picture[at..at + 4].try_into().unwrap());

@@ -1,4 +1,4 @@
-//! `gush lab pipe`: its cases, its table and its CSV, and the evidence for soundness.
+//! `gush lab pipe`: the cases, the table and the CSV, and the evidence for soundness.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn csv_has_a_row_for_every_case_and_round() {
     assert!(rows.is_empty(), "{rows:?}");
 }
 
-/// What the page and the table call sound is what the hostile reader found in this run.
+/// The page and the table call a case sound if the hostile reader found so in this run.
 #[test]
 fn soundness_is_seen_and_not_believed() {
     if gush::Kernel::get().vmsplice() != gush::Vmsplice::ZeroCopy {
@@ -87,7 +87,7 @@ fn soundness_is_seen_and_not_believed() {
     }
 }
 
-/// Each case says in the run what it was told, and beside which case it stands.
+/// The run has the options and the baseline of each case.
 #[test]
 fn a_run_says_what_it_measured() {
     let output =
@@ -123,7 +123,7 @@ fn the_table_compares_with_the_baseline() {
     assert!(lines.last().unwrap().contains("physical limit"), "{text}");
 }
 
-/// The line of the physical limit comes from a store: without one it says so, unless none was wanted.
+/// The line of the physical limit comes from a store: without a store the line says so, unless none was wanted.
 #[test]
 fn the_table_says_why_the_physical_limit_is_not_known() {
     let short = ["--rounds", "1", "--bytes", "1M", "--only", "write-read"];

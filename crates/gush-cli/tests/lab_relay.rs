@@ -1,4 +1,4 @@
-//! `gush lab relay`: its cases, its CSV, and what it says when the relay cannot start.
+//! `gush lab relay`: the cases, the CSV, and the message about a relay that cannot start.
 
 mod common;
 
@@ -83,7 +83,7 @@ fn a_relay_that_is_killed_fails_its_case_and_not_the_lab() {
     assert!(said.contains("link: the relay lost the stream: "), "{said}");
 }
 
-/// utime and stime, fields 14 and 15 of its stat (proc(5)).
+/// utime and stime, fields 14 and 15 of `/proc/PID/stat` (proc(5)).
 fn computed_ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields = stat.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2);

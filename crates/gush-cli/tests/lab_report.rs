@@ -13,7 +13,7 @@ fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../gush-lab/tests/data/report-runs.json")
 }
 
-/// `gush lab` with its data in `home`.
+/// `gush lab` with data in `home`.
 fn lab(home: &Path, args: &[&str]) -> Command {
     let mut command = gush();
     command.arg("lab").args(args).env("XDG_DATA_HOME", home).env("HOME", home);

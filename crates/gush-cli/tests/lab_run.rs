@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// `gush lab run` with its files in `dir`, and its run nowhere.
+/// `gush lab run` with files in `dir`, and without storing the run.
 fn lab(dir: &Path) -> Command {
     let mut command = gush();
     command.args(["lab", "run", "--no-store", "--dir"]).arg(dir);
@@ -26,7 +26,7 @@ fn ended(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// What is left in `dir`.
+/// The names left in `dir`.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
@@ -145,7 +145,7 @@ fn a_contender_that_fails_is_out_unless_told_otherwise() {
     assert_eq!(json["results"][1]["exit_codes"], serde_json::json!([null, null]));
 }
 
-/// A command of a shell that counts its runs in `file`, and then is `then`, with the count in `$n`.
+/// A command of a shell that counts the runs in `file`, and then is `then`, with the count in `$n`.
 fn counting(file: &Path, then: &str) -> String {
     format!("n=$(($(cat {0} 2>/dev/null || echo 0) + 1)); echo $n >{0}; {then}", file.display())
 }

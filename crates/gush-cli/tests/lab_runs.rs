@@ -1,4 +1,4 @@
-//! What holds for every suite of `gush lab`: what an interrupt leaves.
+//! Rules for every suite of `gush lab`: the samples that an interrupt leaves.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What happens to runs: kept, judged, carried elsewhere; and what is said when they cannot be.
+//! Runs are kept, judged and carried elsewhere; and the messages when they cannot be.
 
 mod common;
 
@@ -13,21 +13,21 @@ use tempfile::TempDir;
 
 const EXPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gush-lab/tests/data/export.json");
 
-/// `gush lab` with `words`, its data under `home`.
+/// `gush lab` with `words`, the data under `home`.
 fn lab(home: &Path, words: &[&str]) -> Command {
     let mut command = gush();
     command.arg("lab").args(words).env("XDG_DATA_HOME", home);
     command
 }
 
-/// What it printed; it has to succeed.
+/// The output of a command that has to succeed.
 fn ok(home: &Path, words: &[&str]) -> String {
     let output = lab(home, words).output().unwrap();
     assert!(output.status.success(), "{words:?}: {output:?}");
     text(&output.stdout)
 }
 
-/// What it complained of; it has to fail.
+/// The complaint of a command that has to fail.
 fn fails(home: &Path, words: &[&str]) -> String {
     let output = lab(home, words).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");

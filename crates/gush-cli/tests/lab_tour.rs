@@ -8,7 +8,7 @@ use common::gush;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Takes the tour with these options, and checks what holds for every one; gives what it printed.
+/// Takes the tour with these options, and checks the rules for every tour; returns the output.
 fn tour(options: &[&str], suites: &[&str]) -> String {
     let home = TempDir::new().unwrap();
     let files = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! Every kind of address of `gush link`, and its options, as a user types them.
+//! Every kind of address of `gush link`, and the options, as a user types them.
 
 mod common;
 
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
-/// What comes out of `gush link` with `args` in `dir` when `input` goes in.
+/// The output of `gush link` with `args` in `dir` when `input` goes in.
 fn through(dir: &Path, args: &[&str], input: &str) -> String {
     let mut command = gush();
     command.arg("link").args(args).current_dir(dir);
@@ -310,7 +310,7 @@ fn a_proxys_header_is_taken_off_and_passed_on() {
     link.says_times("\"first\":\"192.0.2.7:4711\"", 2);
 }
 
-/// Says what is no PROXY header; how many bytes come then.
+/// Sends bytes that are no PROXY header; returns the number of bytes that come back.
 fn ask_in_vain(mut stream: TcpStream) -> usize {
     let _ = stream.write_all(b"GET / HTTP/1.1\r\n\r\n");
     stream.read_to_end(&mut Vec::new()).unwrap_or(0)

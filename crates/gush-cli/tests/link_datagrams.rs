@@ -8,7 +8,7 @@ use std::thread;
 use common::link::{PATIENCE, Running};
 use common::noise;
 
-/// A UDP server that sends back what it gets, with its own mark for each sender behind it.
+/// A UDP server that sends each datagram back with a mark for the sender behind the text.
 fn echo() -> String {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let place = server.local_addr().unwrap().to_string();
@@ -76,7 +76,7 @@ fn silent() -> (UdpSocket, String) {
     (server, target)
 }
 
-/// What `server` hears next.
+/// The next datagram that `server` receives.
 fn heard(server: &UdpSocket) -> Vec<u8> {
     let mut bytes = [0; 64];
     let count = server.recv(&mut bytes).unwrap();
@@ -130,7 +130,7 @@ fn strangers_have_no_flow() {
     assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
 }
 
-/// On the socket between a flow and its relay a read answers 0 to an empty datagram, as at the end of data.
+/// On the socket between a flow and the relay a read answers 0 to an empty datagram, as at the end of data.
 #[test]
 fn an_empty_datagram_ends_no_flow() {
     let link = Running::start(&["udp-listen:127.0.0.1:0,fork", &format!("udp:{}", echo())]);
@@ -178,7 +178,7 @@ fn a_flood_of_senders_disturbs_no_flow_and_is_served_as_far_as_there_are_places(
     assert!(link.descriptors() < descriptors + 200, "{} descriptors", link.descriptors());
 }
 
-/// What one sender sends is nobody else's, though both know the other's address.
+/// One sender's datagrams are nobody else's, though both know the other's address.
 #[test]
 fn a_sender_cannot_speak_in_the_flow_of_another() {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();

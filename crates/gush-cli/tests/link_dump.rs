@@ -1,4 +1,4 @@
-//! `gush link -v` and `-x`: what passes, on standard error.
+//! `gush link -v` and `-x`: the passing bytes, on standard error.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn odd_text() -> Vec<u8> {
     bytes
 }
 
-/// What `command` says on standard error of what passes between `input` and `cat`, without the times.
+/// The dump of `command` on standard error about the bytes between `input` and `cat`, without the times.
 fn dump_of(mut command: Command, words: &[&str], input: &[u8]) -> String {
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -31,7 +31,7 @@ fn dump_of(mut command: Command, words: &[&str], input: &[u8]) -> String {
     said.split_inclusive('\n').map(without_time).collect()
 }
 
-/// A head's time is between its sign and two blanks. Where the text before has no end of line the head follows at once.
+/// A head's time stands between the direction's sign and two blanks. Where the text before has no end of line the head follows at once.
 fn without_time(line: &str) -> String {
     match line.split_once("  length=") {
         Some((before, after)) => {

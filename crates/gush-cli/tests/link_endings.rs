@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 const FORK: &str = "tcp-listen:127.0.0.1:0,fork";
 
-/// What a reader saw: how many bytes, and whether a reset came behind them rather than an end.
+/// The bytes that a reader saw, and whether a reset rather than an end came behind them.
 #[derive(Debug, PartialEq, Eq, Clone, Copy)]
 enum Seen {
     End(usize),
@@ -42,7 +42,7 @@ fn reset(stream: TcpStream) {
     sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
 }
 
-/// A listener and how a link connects to it.
+/// A listener and the address by which a link connects to that.
 fn listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp:{}", listener.local_addr().unwrap());
@@ -395,7 +395,7 @@ fn a_program_that_reads_no_more_goes_on_writing() {
     assert!(output.status.success());
 }
 
-/// What the link has sent, and a slow client not taken yet, would be lost by a reset at once.
+/// Bytes that the link has sent, and a slow client not read yet, would be lost by a reset at once.
 #[test]
 fn what_a_program_wrote_before_it_failed_reaches_a_slow_client() {
     const BYTES: usize = 1_000_000;
@@ -414,7 +414,7 @@ fn what_a_program_wrote_before_it_failed_reaches_a_slow_client() {
     assert!((0..10).any(arrives), "never all of it: {}", link.said());
 }
 
-/// A program may leave its end to another that it started, as one that goes into the background does.
+/// A program may leave its end to a child, as one that goes into the background does.
 #[test]
 fn a_program_that_leaves_its_end_to_its_child_is_still_served() {
     // In a background list standard input is /dev/null; a zombie is a process that has exited.
@@ -598,7 +598,7 @@ fn draining_ends_senders_of_datagrams_that_rest() {
     assert!(said.contains("\"ended\":\"idle\""), "{said}");
 }
 
-/// A program that is ended in the middle of its work has not done it.
+/// A program that is ended in the middle of its work has not finished the work.
 #[test]
 fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the_linger_limit_is_told()
  {
@@ -614,7 +614,7 @@ fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the
     }
 }
 
-/// It reads on for ever, and is told of no end: all is read, and nothing comes back.
+/// The program reads on for ever, and is told of no end: all bytes are read, and nothing comes back.
 #[test]
 fn a_program_on_a_terminal_without_an_end_is_ended_once_it_has_read_all() {
     let dir = TempDir::new().unwrap();
@@ -638,7 +638,7 @@ fn a_program_on_a_terminal_ends_with_its_reader_also_one_way() {
 
 // Clients that hang up.
 
-/// Its end was overlooked, its reset is none.
+/// The client's end was overlooked, the reset is not.
 #[test]
 fn a_client_that_resets_behind_an_overlooked_end_leaves_its_place() {
     let (listener, target) = listener();

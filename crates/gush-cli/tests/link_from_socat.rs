@@ -16,7 +16,7 @@ fn translated(arguments: &str) -> Output {
     gush().args(["link", "--from-socat", arguments]).output().unwrap()
 }
 
-/// What a line for a shell writes in `dir`, where `gush` is the built program.
+/// The output of a line for a shell in `dir`, where `gush` is the built program.
 fn shell(line: &str, dir: &Path) -> Output {
     let built = Path::new(env!("CARGO_BIN_EXE_gush")).parent().unwrap();
     let path = format!("{}:{}", built.display(), std::env::var("PATH").unwrap());
@@ -149,7 +149,7 @@ fn a_part_that_needs_no_equivalent_is_noted() {
     assert!(said.contains("note: nonblock: nothing waits"), "{said}");
 }
 
-/// A program tells a file what its terminal is like; socat may miss what a program says in its last moment.
+/// A program writes its terminal's settings into a file; socat may miss a program's last output.
 #[test]
 fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
     if Command::new("socat").arg("-V").output().is_err() {
@@ -200,7 +200,7 @@ fn a_command_that_ends_or_reads_otherwise_is_noted() {
     assert!(literal.stderr.is_empty(), "{literal:?}");
 }
 
-/// socat listens on IPv4 alone unless it is told otherwise: whoever listens on IPv6 too may find the port taken, and
+/// socat listens on IPv4 alone unless told otherwise: a listener on IPv6, too, may find the port taken, and
 /// lets other clients in.
 #[test]
 fn the_equivalent_of_a_listener_takes_ipv4_alone() {
@@ -221,7 +221,7 @@ fn addresses_and_other_options_do_not_stand_beside_it() {
     assert!(beside.stdout.is_empty());
 }
 
-/// Each option of the groups of socat that ends of `gush link` are in has an answer of its own: taken, needless, or
+/// Each option of the groups of socat that ends of `gush link` are in has its own answer: taken, needless, or
 /// missing for a reason that is not "no such option".
 #[test]
 fn every_option_that_socat_lists_has_an_answer() {

@@ -139,7 +139,7 @@ fn where_nobody_answers_every_target_is_told() {
     assert_eq!(done.stdout, b"instead\n", "{done:?}");
 }
 
-/// A server for one client, which is told of nothing and hears all: its place, and what it heard.
+/// A server for one client, which is told of nothing and receives all: the server's address, and the text received.
 fn listener() -> (String, std::sync::mpsc::Receiver<String>) {
     let (tell, told) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {

@@ -49,7 +49,7 @@ fn as_many_clients_are_served_as_there_are_descriptors() {
     assert_eq!(warnings(), 1, "{}", link.said());
 }
 
-/// Descriptors that others hold for a moment are waited for, with the client in its place.
+/// Descriptors that others hold for a moment are waited for, while the client keeps its place.
 #[test]
 fn a_client_waits_for_descriptors_of_the_other_end_for_a_while() {
     // The first socket is the listener's; the next ones are the target's.
@@ -248,7 +248,7 @@ fn a_program_that_does_not_end_is_gone_when_the_link_is() {
     assert!(pid.trim().parse::<u32>().is_ok() && !Path::new(&process).exists(), "{pid}");
 }
 
-/// A stopped process sees SIGTERM only once it goes on (signal(7)).
+/// A stopped process sees SIGTERM only after SIGCONT (signal(7)).
 #[test]
 fn a_stopped_program_is_asked_to_end_not_killed() {
     let link = Running::start(&["-T", "0.3", "tcp-listen:127.0.0.1:0", "shell:'kill -STOP $$'"]);
@@ -333,7 +333,7 @@ fn a_program_is_told_who_its_client_is() {
     assert_eq!(told, "\n");
 }
 
-/// Of a socket that it has just made, the link knows kind and flags.
+/// The link knows kind and flags of a socket that it has just made.
 #[test]
 fn a_short_connection_asks_nothing_of_its_sockets() {
     const CONNECTIONS: usize = 40;

@@ -1,13 +1,13 @@
-//! Random lives of connections of `gush link`: sizes, pauses, half-closes, resets, stalls and drains, judged by what must
+//! Random lives of connections of `gush link`: sizes, pauses, half-closes, resets, stalls and drains, judged by rules that must
 //! hold of each.
 //!
-//! - What arrives is a prefix of what was sent.
+//! - The arriving bytes are a prefix of the sent bytes.
 //! - A peer of TCP or TLS sees an end only where the other side ended properly, and then all has arrived. The end of TLS is
 //!   a close_notify, and no link cuts TLS without a reset.
 //! - Where both sides end properly, both have everything, and the record says `closed`.
-//! - The counts of a record lie between what was received and what was sent, and each life that began has one record.
+//! - The counts of a record lie between the bytes received and the bytes sent, and each life that began has one record.
 //! - No descriptor and no child is left, and nothing hangs.
-//! - A link ends with status 0, however its clients fared, and with 1 where draining cut some.
+//! - A link ends with status 0, however the clients fared, and with 1 where draining cut some.
 //!
 //! `GUSH_LIVES_SEED=N` plays the lives of one seed again.
 
@@ -35,14 +35,14 @@ use tempfile::TempDir;
 
 /// Lives that are under way at the same time.
 const AT_ONCE: usize = 24;
-/// The life's number, before its bytes.
+/// The life's number, before the life's bytes.
 const NAME_BYTES: usize = 8;
 /// The longest stream of one side.
 const MOST_BYTES: usize = 600_000;
 
 static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise(2 * MOST_BYTES, 11));
 
-/// What a side sends: a piece of the noise that begins somewhere else in each life.
+/// The bytes that a side sends: a piece of the noise that begins somewhere else in each life.
 fn stream_of(seed: u64, life: u64, is_server: bool) -> &'static [u8] {
     let mut random = fastrand::Rng::with_seed(seed ^ life.rotate_left(20) ^ u64::from(is_server));
     &NOISE[random.usize(..MOST_BYTES)..]
@@ -50,15 +50,15 @@ fn stream_of(seed: u64, life: u64, is_server: bool) -> &'static [u8] {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
-    /// Ends its data, and reads to the other's end.
+    /// Ends the side's data, and reads to the other's end.
     Ends,
     /// Resets at once, or on a Unix socket closes.
     Resets,
-    /// Neither reads nor sends any more, until it is cut.
+    /// Neither reads nor sends any more, until cut.
     Stalls,
 }
 
-/// What a side will do.
+/// The plan of a side.
 #[derive(Clone, Debug)]
 struct Plan {
     pieces: Vec<(Duration, usize)>,
@@ -161,7 +161,7 @@ impl Wire {
         Ok(())
     }
 
-    /// What TLS has read or kept shows at no descriptor.
+    /// poll(2) shows no bytes that TLS has read or kept.
     fn may_have_read(&self) -> bool {
         self.session.is_some()
     }
@@ -280,14 +280,14 @@ enum Server {
     Tcp,
     Tls,
     Unix,
-    /// A program that sends back what it gets.
+    /// A program that sends all bytes back.
     Cat,
 }
 
 const CLIENTS: [Client; 3] = [Client::Tcp, Client::Tls, Client::Unix];
 const SERVERS: [Server; 4] = [Server::Tcp, Server::Tls, Server::Unix, Server::Cat];
 
-/// What the servers saw of each life.
+/// The servers' observations of each life.
 #[derive(Default)]
 struct Served {
     seen: Mutex<HashMap<u64, Seen>>,
@@ -368,7 +368,7 @@ fn server(ends: Ends, seed: u64, pki: &Arc<Pki>, dir: &Path, served: &Arc<Served
     }
 }
 
-/// A client of a link, once it is connected, and the name that records have for it.
+/// A client of a link, once connected, and the client's name in records.
 fn connect(ends: Ends, pki: &Pki, place: &str) -> Option<(Wire, Option<String>)> {
     if ends.client == Client::Unix {
         return Some((Wire::plain(UnixStream::connect(place).ok()?), None));
@@ -382,7 +382,7 @@ fn connect(ends: Ends, pki: &Pki, place: &str) -> Option<(Wire, Option<String>)>
     Some((wire, Some(name)))
 }
 
-/// One link and its lives; how many of them came to pass, and how many of these by TLS.
+/// One link and its lives; the number of lives that came to pass, and the number of those by TLS.
 fn round(seed: u64, lives: u64) -> [u64; 2] {
     let mut random = fastrand::Rng::with_seed(seed);
     let pairs = CLIENTS.iter().flat_map(|&client| SERVERS.map(|server| Ends { client, server }));
@@ -513,7 +513,7 @@ struct Life<'a> {
 }
 
 impl Life<'_> {
-    /// What must not be.
+    /// The broken rule, if any.
     fn wrong(&self, is_drained: bool) -> Option<&'static str> {
         let plans = [false, true].map(|is_server| Plan::of(self.seed, self.life, is_server));
         let ends_properly = plans.each_ref().map(|plan| plan.last == Last::Ends);

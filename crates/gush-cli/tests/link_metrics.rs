@@ -11,7 +11,7 @@ use gush_test::Port;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
-/// The samples of an exposition by name and labels, once its grammar has been checked
+/// The samples of an exposition by name and labels, after a check of the grammar
 /// (prometheus.io/docs/instrumenting/exposition_formats).
 fn samples(text: &str) -> BTreeMap<String, f64> {
     let mut types = BTreeMap::new();
@@ -65,7 +65,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// The answer to `request`: its head and its body.
+/// The answer to `request`: head and body.
 fn http(place: &str, request: &str) -> (String, String) {
     let mut stream = TcpStream::connect(place).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -1,4 +1,4 @@
-//! `udp-recvfrom`: one datagram, and the answers to it.
+//! `udp-recvfrom`: one datagram, and the answers.
 
 mod common;
 

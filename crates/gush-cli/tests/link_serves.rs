@@ -1,4 +1,4 @@
-//! `gush link` as a server: who is served, how many, and what is left behind.
+//! `gush link` as a server: who is served, how many, and the files left behind.
 
 mod common;
 
@@ -237,7 +237,7 @@ fn a_thousand_connections_at_once_keep_every_byte() {
     }
 }
 
-/// Opens and closes `count` connections, eight at a time, and looks for what is lost or left.
+/// Opens and closes `count` connections, eight at a time, and looks for lost bytes and for descriptors left open.
 fn short_connections(count: usize) {
     with_many_descriptors();
     let target = server(|mut stream| {

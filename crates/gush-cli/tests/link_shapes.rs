@@ -12,7 +12,7 @@ use common::link::{PATIENCE, Running, ask, eventually, server};
 use common::{gush, noise, skipped};
 use tempfile::TempDir;
 
-/// What goes through `command` to its second address, and what comes back.
+/// The bytes through `command` to the second address, and the bytes that come back.
 fn through(command: &mut Command, input: &[u8]) -> Output {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();

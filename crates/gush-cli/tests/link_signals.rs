@@ -1,4 +1,4 @@
-//! What signals do to `gush link`.
+//! The effects of signals on `gush link`.
 
 mod common;
 

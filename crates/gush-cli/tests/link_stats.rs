@@ -1,4 +1,4 @@
-//! What `gush link` tells: accounts, logs, progress.
+//! The reports of `gush link`: accounts, logs, progress.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn a_peer_whose_process_cannot_be_seen_is_told_without_a_number() {
     assert!(said.contains("gush: link: 1: unix to pipe"), "{said}");
 }
 
-/// A connection that is cut has no method in its account, and its bytes have moved all the same.
+/// A connection that is cut has no method in the account, and the bytes have moved all the same.
 #[test]
 fn stats_of_a_connection_that_is_cut_tell_what_has_moved() {
     let link = Running::start(&["--stats", "--explain", ONCE, &format!("tcp:{}", echo())]);

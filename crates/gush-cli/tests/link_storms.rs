@@ -15,7 +15,7 @@ use gush_test::Port;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use serde_json::Value;
 
-/// What iperf3 says first on each connection, not counted as data.
+/// The bytes that iperf3 sends first on each connection, not counted as data.
 const COOKIE_BYTES: u64 = 37;
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
@@ -66,7 +66,7 @@ fn requests_for_metrics_that_trickle_in_keep_no_scrape_waiting() {
     }
 }
 
-/// Sets a flag when it is dropped, also by a test that fails: the threads that look at the flag hang nobody then.
+/// Sets a flag on drop, also by a test that fails: the threads that look at the flag hang nobody then.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -75,7 +75,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Connects from 127.0.0.2, and waits until it is closed. Has it been let in at all?
+/// Connects from 127.0.0.2, and waits until the link closes the connection. Was the connection let in at all?
 fn come_as_a_stranger(place: SocketAddr) -> bool {
     let stranger = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&stranger, &SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0))).unwrap();

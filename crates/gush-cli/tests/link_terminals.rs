@@ -26,7 +26,7 @@ fn line() -> (OwnedFd, PathBuf) {
     (ours, name)
 }
 
-/// Opens a terminal without making it the controlling one.
+/// Opens a terminal without making this the controlling terminal.
 fn opened(path: &Path) -> File {
     use std::os::unix::fs::OpenOptionsExt;
     let flags = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();

@@ -1,4 +1,4 @@
-//! TLS through `gush link`: with ourselves, with socat's OpenSSL, and with peers that do it wrong.
+//! TLS through `gush link`: with ourselves, with socat's OpenSSL, and with peers that break the protocol.
 
 mod common;
 
@@ -26,14 +26,14 @@ use tempfile::TempDir;
 
 const BODY_BYTES: usize = 8 << 20;
 
-/// A link from a TCP port through TLS to a TCP server: the first of the two hides TLS, the second shows it.
+/// A link from a TCP port through TLS to a TCP server: the first of the two links speaks TLS, the second removes TLS.
 fn tunnel(pki: &Pki, server: &str) -> (Running, Running) {
     let inner = Running::start(&[&pki.listen("server", ",fork"), &format!("tcp:{server}")]);
     let outer = Running::start(&["tcp-listen:127.0.0.1:0,fork", &pki.connect(&inner.place(), "")]);
     (outer, inner)
 }
 
-/// `gush link` with these addresses, to its end.
+/// `gush link` with these addresses, until its exit.
 fn linked(first: &str, second: &str) -> (bool, String, String) {
     let mut command = gush();
     command.args(["link", first, second]).stdin(Stdio::null());
@@ -303,7 +303,7 @@ fn a_listener_agrees_on_a_protocol_or_refuses() {
     listening.says("no protocol of alpn= is known to both sides");
 }
 
-/// Sends a byte and a proper end of TLS, and reads the rest: a close before would reset the connection. Could it be sent?
+/// Sends a byte and a proper end of TLS, and reads the rest: a close before would reset the connection. Could the byte be sent?
 fn says_x(mut stream: StreamOwned<ServerConnection, TcpStream>) -> bool {
     let is_sent = stream.write_all(b"x").and_then(|()| stream.flush()).is_ok();
     stream.conn.send_close_notify();
@@ -472,7 +472,7 @@ fn a_peer_that_says_its_end_and_closes_has_ended_well() {
     }
 }
 
-/// The program's socket tells its end by a reset, as there was more to be read; the stream of TLS still keeps some bytes.
+/// The program's socket tells the end by a reset, as there was more to be read; the stream of TLS still keeps some bytes.
 #[test]
 fn a_program_that_reads_nothing_is_heard_whole_through_tls() {
     let pki = Pki::new();
@@ -554,7 +554,7 @@ fn a_client_of_tls_that_resets_after_its_end_is_seen_while_the_server_is_silent(
     assert!(!status.success() && said.contains("Connection reset by peer"), "{said}");
 }
 
-/// As a renewal does it: another file takes the name.
+/// As a renewal does: another file takes the name.
 fn renew(pki: &Pki, from: &str, to: &str) {
     fs::copy(pki.path(from), pki.path("new")).unwrap();
     fs::rename(pki.path("new"), pki.path(to)).unwrap();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 const ONCE: &str = "tcp-listen:127.0.0.1:0";
 
-/// A shell in networks and mounts of its own, where `$0` is gush and no interface is up; none without the right.
+/// A shell in new network and mount namespaces, where `$0` is gush and no interface is up; none without the right.
 fn apart(dir: &Path, script: &str) -> Option<Output> {
     let unshare = || {
         let mut command = Command::new("unshare");

@@ -1,4 +1,4 @@
-//! What `gush link` says to those who err.
+//! The messages of `gush link` about mistakes.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use common::gush;
 use tempfile::TempDir;
 
-/// What it says in `dir` before it ends with status 1.
+/// The message of `gush link` in `dir` before the exit with status 1.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let output = gush().arg("link").args(args).current_dir(dir).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

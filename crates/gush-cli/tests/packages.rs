@@ -1,4 +1,4 @@
-//! What a registry gets of each crate: fields of the manifest, texts of the licences, and no tests.
+//! The content of each crate's package: fields of the manifest, texts of the licences, and no tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `gush pipe write | gush pipe read`: what arrives, what is printed, and who catches whom.
+//! `gush pipe write | gush pipe read`: the arriving bytes, the printed lines, and who catches whom.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn can_lend(technique: &str) -> bool {
     can
 }
 
-/// Waits for a process, and fails if it is still there after a long time.
+/// Waits for a process, and fails if the process still runs after a long time.
 fn ends(mut child: Child, what: &str) -> Output {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
@@ -236,7 +236,7 @@ fn who_waits_for_the_other_uses_no_processor_time() {
     }
 }
 
-/// Looks at a process that has nothing to do until it sleeps and uses nothing for a fifth of a second, and ends it.
+/// Looks at a process that has nothing to do until the process sleeps and uses no processor time for a fifth of a second, and ends the process.
 fn idles(mut child: Child, what: &[&str]) {
     let start = Instant::now();
     let sleeps = loop {

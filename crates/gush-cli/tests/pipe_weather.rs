@@ -1,4 +1,4 @@
-//! `gush pipe` told nonsense, or in a place where it cannot work: a sentence that says what to do.
+//! `gush pipe` told nonsense, or in a place where no pipe works: a sentence with a remedy.
 
 mod common;
 
@@ -13,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// It failed with one line that starts with its name and holds `words`.
+/// The program failed with one line that starts with the program's name and holds `words`.
 #[track_caller]
 fn says(output: &Output, words: &str) {
     let said = text(&output.stderr);

@@ -1,4 +1,4 @@
-//! The user's profile, as the moving commands use it.
+//! The user's profile, in use by the moving commands.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn write_profile(home: &Path, text: &str) {
     fs::write(home.join("source"), noise(100_000, 3)).unwrap();
 }
 
-/// The command as somebody with that home runs it.
+/// The command run by a user with that home.
 fn at_home(mut command: Command, home: &Path, args: &[&str]) -> Output {
     command.env_remove("GUSH_NO_PROFILE").env("XDG_CONFIG_HOME", home);
     command.args(args).current_dir(home).output().unwrap()

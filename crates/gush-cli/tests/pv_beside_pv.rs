@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use common::{gush_as, not_applicable, skipped};
 use tempfile::TempDir;
 
-/// The installed pv, if its display is the one that is compared with.
+/// The installed pv, if that version's display is the one to compare with.
 fn installed() -> Option<&'static str> {
     let version = Command::new("pv").arg("--version").output();
     let text = version.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

@@ -1,4 +1,4 @@
-//! What `gush pv` does with the bytes beside moving them: options of pv 1.11, and gush's own.
+//! The work of `gush pv` on the bytes beside moving them: options of pv 1.11, and gush's own.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush pv -- CMD`: what goes into a command and what comes out, with the command's own status.
+//! `gush pv -- CMD`: the input and the output of a command, with the command's own status.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `gush pv` moves every byte, in good and bad weather, and its status says what went wrong.
+//! `gush pv` moves every byte, in good and bad weather, and the status tells the kind of failure.
 
 mod common;
 

@@ -23,7 +23,7 @@ fn pv(args: &[&str]) -> Command {
     command
 }
 
-/// A running `gush pv`, and the lines that it says.
+/// A running `gush pv`, and the lines of its output.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStderr>,
@@ -63,7 +63,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end; answers the status and what was written.
+    /// Waits for the end; returns the status and the written bytes.
     fn ends(mut self) -> (Option<i32>, Vec<u8>) {
         let mut written = Vec::new();
         self.child.stdout.take().unwrap().read_to_end(&mut written).unwrap();
@@ -239,7 +239,7 @@ fn open_to_all(dir: &Path) {
     fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Asks the running one until it answers: its socket is there soon after its start.
+/// Asks the running one until the answer comes: the socket exists soon after the start.
 fn answers(args: &[&str]) {
     let mut last = String::new();
     eventually("an answer", || {

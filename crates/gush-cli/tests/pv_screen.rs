@@ -1,4 +1,4 @@
-//! What `gush pv` draws on a terminal, and when it draws nothing.
+//! The drawings of `gush pv` on a terminal, and the cases without any.
 
 mod common;
 
@@ -19,7 +19,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use tempfile::TempDir;
 
-/// A terminal with so many columns, and everything that is drawn on it.
+/// A terminal with so many columns, and everything that is drawn there.
 struct Terminal {
     side: OwnedFd,
     drawn: JoinHandle<Vec<u8>>,
@@ -78,7 +78,7 @@ fn end(mut child: Child) {
     assert!(child.wait().unwrap().success());
 }
 
-/// The screen after these bytes: its rows without blanks at their ends.
+/// The screen after these bytes: the rows without blanks at their ends.
 fn screen(drawn: &str) -> Vec<String> {
     let mut rows = vec![Vec::<char>::new()];
     let (mut row, mut column) = (0, 0);

@@ -20,7 +20,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The blocks fenced as plain `sh`; what a reader is not to run at once is fenced otherwise (`sh no-run`, `console`).
+/// The blocks fenced as plain `sh`; blocks that a reader is not to run at once are fenced otherwise (`sh no-run`, `console`).
 fn blocks(markdown: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = markdown.lines();

@@ -1,4 +1,4 @@
-//! What a seccomp filter denies is gone round, or said: containers deny calls with EPERM, ENOSYS, EACCES.
+//! gush goes round a system call that a seccomp filter denies, or tells of the denial: containers deny calls with EPERM, ENOSYS, EACCES.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::thread;
 use common::{noise, skipped};
 use tempfile::TempDir;
 
-/// A call, its number where this test knows it, and a method that cannot do without it.
+/// A call, the number where this test knows it, and a method that cannot do without the call.
 #[cfg(target_arch = "x86_64")]
 const CALLS: &[(&str, u32, Option<&str>)] = &[
     ("ioctl", 16, Some("reflink")),
@@ -53,7 +53,7 @@ fn denied(launcher: &Path, errno: i32, number: u32, words: &[&Path]) -> Output {
         .unwrap()
 }
 
-/// What `auto` is tried on: the words, and what standard input and standard output are.
+/// The trials of `auto`: the words, and the kinds of standard input and standard output.
 #[derive(Clone, Copy, Debug)]
 enum Trial {
     CopySmall,
@@ -87,7 +87,7 @@ fn sources() -> (TempDir, Vec<u8>) {
     (dir, bytes)
 }
 
-/// Runs `gush` behind `wrapper` as the trial says; answers how it ended, and what arrived.
+/// Runs `gush` behind `wrapper` as the trial says; returns the exit status, and the bytes that arrived.
 fn tried(trial: Trial, dir: &Path, mut wrapper: Command) -> (Output, Vec<u8>) {
     let target = dir.join("target");
     let _ = fs::remove_file(&target);
@@ -134,8 +134,8 @@ fn arrived_on_stdout(output: Output) -> (Output, Vec<u8>) {
     (output, arrived)
 }
 
-/// Which of the calls a trial makes when they are allowed (strace -c would leave out what it has no
-/// time for, so its log is read).
+/// Which of the calls a trial makes when they are allowed (strace -c would leave out calls that it has no
+/// time for, so strace's log is read).
 fn calls_of(trial: Trial, dir: &Path) -> Result<HashSet<&'static str>, String> {
     common::strace(&[])?;
     let log = dir.join("log");

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use gush_test::skipped;
 
-/// Is the name of a room in the program's symbols? Both of Rust's manglings write it so.
+/// Is the name of a room in the program's symbols? Both of Rust's manglings write a room's name so.
 fn has_symbols_of(program: &[u8], room: &str) -> bool {
     memchr::memmem::find(program, room.as_bytes()).is_some()
 }

@@ -1,4 +1,4 @@
-//! `gush tune` as a user sees it. Times are never asserted: only what is written, told and left behind.
+//! `gush tune` from a user's view. Times are never asserted: only the profile, the messages and the files left behind.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{gush, skipped};
 use tempfile::TempDir;
 
-/// Tunes for a second in a directory of its own; none where profiles do not know its file system.
+/// Tunes for a second in a new directory; none where profiles do not know the file system.
 fn tune(dir: &Path, args: &[&str]) -> Option<Output> {
     let probe = tempfile::tempfile_in(dir).unwrap();
     if gush::Endpoint::of(&probe).unwrap().local_file_system().is_none() {

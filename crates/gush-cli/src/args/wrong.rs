@@ -85,7 +85,7 @@ fn named(name: &str) -> String {
     if option.starts_with('-') { option.to_owned() } else { bare(name) }
 }
 
-/// An operand without the brackets around its name.
+/// An operand without the brackets around the name.
 fn bare(name: &str) -> String {
     name.chars().filter(|letter| !"<>[]".contains(*letter)).collect()
 }

@@ -24,7 +24,7 @@ use options::Options;
 use show::{Show, Shown, Trouble};
 use source::Source;
 
-/// The one definition behind `gush cat`: help, manual page and completions come from it.
+/// The one definition behind `gush cat`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }

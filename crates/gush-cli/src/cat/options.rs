@@ -128,7 +128,7 @@ impl Options {
         }
     }
 
-    /// Why `--method` contradicts the text flags, if it does: a method asked for by name is used or refused,
+    /// Why `--method` contradicts the text flags, if there is a contradiction: a method asked for by name is used or refused,
     /// never replaced.
     pub fn text_conflict(&self) -> Option<&'static str> {
         match self.method {

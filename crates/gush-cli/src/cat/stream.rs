@@ -103,7 +103,7 @@ impl Pace {
     }
 }
 
-/// Formats `source` to its end into `output`.
+/// Formats all of `source` into `output`.
 ///
 /// # Errors
 /// The end that failed. Bytes formatted before a failure of the source are still written.

@@ -17,7 +17,7 @@ pub enum Number {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Style {
     pub number: Number,
-    /// `$` before every line end, and `^M` for a carriage return just before it.
+    /// `$` before every line end, and `^M` for a carriage return just before the line end.
     pub ends: bool,
     /// Only the first of several blank lines.
     pub squeeze: bool,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gush_tree::quote;
 
-/// Finds `text` in `table`; an abbreviation is enough if it has only one meaning.
+/// Finds `text` in `table`; an abbreviation is enough if only one entry begins so.
 ///
 /// # Errors
 /// A message for the user: the option, the wrong text, and all valid ones.

@@ -333,7 +333,7 @@ impl Words {
         self.has(name).then(|| self.0.indices_of(name)?.next_back()).flatten()
     }
 
-    /// The values of an option, each with its index.
+    /// The values of an option, each with the index on the command line.
     pub fn placed(&self, name: &str) -> impl Iterator<Item = (usize, &OsString)> {
         self.0.indices_of(name).into_iter().flatten().zip(self.texts(name))
     }

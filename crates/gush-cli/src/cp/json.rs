@@ -10,7 +10,7 @@ use serde::Serialize;
 #[derive(Debug, Serialize)]
 pub struct Record {
     source: String,
-    /// The name in hexadecimal, if it is not valid UTF-8 and `source` is only similar.
+    /// The name in hexadecimal, if not valid UTF-8 and `source` is only similar.
     #[serde(skip_serializing_if = "Option::is_none")]
     source_bytes: Option<String>,
     target: String,

@@ -1,4 +1,4 @@
-//! `gush cp`: GNU cp's command line for files and trees, and promises beyond it.
+//! `gush cp`: GNU cp's command line for files and trees, and further promises.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -93,7 +93,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// Counts what is to be copied, on a thread that nobody waits for.
+/// Counts the files to be copied, on a thread that nobody waits for.
 fn count_ahead(settings: &Settings) -> Arc<Census> {
     let census = Arc::new(Census::default());
     let options = settings.options.clone();

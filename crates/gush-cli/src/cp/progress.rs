@@ -29,7 +29,7 @@ pub struct Display {
     name: String,
     /// The sums over all files, from the first tree on.
     sums: Option<Sums>,
-    /// What all files come to.
+    /// The number and bytes of all files.
     census: Option<Arc<Census>>,
 }
 
@@ -239,8 +239,8 @@ fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
         .with_elapsed(progress.elapsed)
 }
 
-/// The mean rate since the copy began. The bar's own estimate would count the bytes from before it was drawn
-/// as those of its first moment.
+/// The mean rate since the copy began. The bar's own estimate would count the bytes from before the first drawing
+/// as those of the bar's first moment.
 fn bytes_per_second(state: &ProgressState) -> f64 {
     state.pos() as f64 / state.elapsed().as_secs_f64().max(1e-3)
 }

@@ -21,9 +21,9 @@ pub struct Teller<'a> {
     options: &'a Options,
     asks_as: String,
     display: progress::Display,
-    /// The warnings of the present file, for its JSON record.
+    /// The warnings of the present file, for the JSON record.
     warnings: Vec<String>,
-    /// What could not be copied, if all of it is to be listed at the end.
+    /// The files that could not be copied, if a list at the end is wanted.
     failures: Vec<String>,
     /// Standard output failed: the copies go on, and the exit status tells.
     out_failed: bool,

@@ -135,7 +135,7 @@ impl Settings {
     }
 }
 
-/// Options that need each other, or that would destroy what the user did not mean.
+/// Options that need each other, or that would destroy files which the user did not mean.
 fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
     let of_trees = [
         ("--exclude, --include and --filter-from", options.filter.is_some()),

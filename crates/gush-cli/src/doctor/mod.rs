@@ -33,7 +33,7 @@ struct Doctor {
     json: bool,
 }
 
-/// The one definition behind `gush doctor`: help, manual page and completions come from it.
+/// The one definition behind `gush doctor`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Doctor::command()
 }

@@ -114,7 +114,7 @@ fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError
     Ok(compare::runs(&first, &second, options.margin))
 }
 
-/// The newest run with samples, and the newest before it, unless `first` is named, of the same machine with a suite in common.
+/// The newest run with samples, and the newest earlier run, unless `first` is named, of the same machine with a suite in common.
 fn usual(entries: &[Entry], first: Option<String>) -> Result<[String; 2], StoreError> {
     let is_first = |entry: &Entry| first.as_ref() == Some(&entry.run.id);
     let measured = |entry: &&Entry| entry.samples > 0 && !is_first(entry);

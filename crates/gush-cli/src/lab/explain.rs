@@ -86,7 +86,7 @@ impl Named {
     }
 }
 
-/// A call path of the kernel, with a title about its origin.
+/// A call path of the kernel, with a title about the origin.
 struct CallPath {
     title: &'static str,
     tree: String,

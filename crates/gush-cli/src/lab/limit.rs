@@ -7,7 +7,7 @@ use gush_lab::suite::memory;
 use super::session::Ended;
 
 /// The throughput of memory, from this run or from the last stored run of this machine. If no run measured
-/// memory, the line says how to measure it. If the store cannot be used, the line says that the limit is
+/// memory, the line says how to measure the throughput. If the store cannot be used, the line says that the limit is
 /// unknown. No line for figures that are no throughput, or for the suite `memory` itself.
 pub fn line(ended: &Ended) -> Option<String> {
     let Sample { suite, .. } = ended.run.samples.first()?;

@@ -50,7 +50,7 @@ enum Part {
     Run(Box<run::Options>),
 }
 
-/// The arguments: a suite with its own, or one of the commands that are written by hand.
+/// The arguments: a suite with the suite's own arguments, or one of the commands that are written by hand.
 enum Chosen {
     Suite(&'static Suite, ArgMatches),
     Once(ArgMatches),
@@ -72,7 +72,7 @@ impl FromArgMatches for Chosen {
     }
 }
 
-/// The one definition behind `gush lab`: help, manual page and completions come from it.
+/// The one definition behind `gush lab`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     let suites = clap::Command::new("lab").subcommands(suites::commands());
     Lab::augment_args(suites.subcommand(once::command()))

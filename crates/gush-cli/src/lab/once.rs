@@ -14,7 +14,7 @@ use gush_lab::{Error, count, once};
 use super::suites::{arg, asked, this_program};
 use crate::talk::{Talker, os_text, write_line};
 
-/// The command, which has one for each suite that measures in a process of its own.
+/// The command, with a subcommand for each suite that measures in a process of its own.
 pub fn command() -> Command {
     let part = |suite: &&suite::Suite| {
         let once = suite.once.as_ref()?;
@@ -59,7 +59,7 @@ pub fn command() -> Command {
 const COMMAND: &str = "command";
 const WORDS: &str = "words";
 
-/// Measures what `matches` say.
+/// Makes the measurement that `matches` name.
 pub fn run(matches: &ArgMatches) -> ExitCode {
     let talker = Talker::new("gush lab once");
     match measure(matches) {

@@ -1,4 +1,4 @@
-//! The report of a run that has just ended, with the runs before it.
+//! The report of a run that has just ended, with the earlier runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -27,7 +27,7 @@ impl Screen {
         Self { talker, outlook, shows_progress, is_stdout_taken: false, write_error: None }
     }
 
-    /// Shows an event, and returns its sample if there is one.
+    /// Shows an event, and returns the event's sample, if any.
     pub fn tell<'a>(&self, event: Event<'a>) -> Option<&'a Sample> {
         match event {
             Event::Begins { case, round } => self.begins(case, round),
@@ -56,7 +56,7 @@ impl Screen {
         self.talker.print(shortened(&line, columns().saturating_sub(1)));
     }
 
-    /// Shows what `outlook` says from now on.
+    /// Shows `outlook` from now on.
     pub fn set_outlook(&mut self, outlook: Outlook) {
         self.outlook = outlook;
     }

@@ -35,14 +35,14 @@ fn path_of(db: Option<&PathBuf>) -> Result<PathBuf, StoreError> {
     db.map_or_else(store::default_path, |path| Ok(path.clone()))
 }
 
-/// Opens the store named by the user, or the default one, to be read, and tells its notices.
+/// Opens the store named by the user, or the default one, to be read, and tells the store's notices.
 pub fn open_to_read(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::read(&path_of(db)?)?;
     say_notices(talker, &store);
     Ok(store)
 }
 
-/// Opens the store named by the user, or the default one, to be written, and tells its notices.
+/// Opens the store named by the user, or the default one, to be written, and tells the store's notices.
 pub fn open(talker: &Talker, db: Option<&PathBuf>) -> Result<Store, StoreError> {
     let store = Store::open(&path_of(db)?)?;
     say_notices(talker, &store);
@@ -115,7 +115,7 @@ impl Session {
         }
     }
 
-    /// Notes what is going to be measured: before the first measurement, so that a killed run has the cases of all suites.
+    /// Notes the cases to be measured: before the first measurement, so that a killed run has the cases of all suites.
     pub fn expect(&mut self, cases: &[Box<dyn Case>]) {
         let described = cases.iter().map(|case| case.described());
         // Thousands of cells of the matrix have nothing to tell but their names.
@@ -261,7 +261,7 @@ pub struct Ended {
     pub run: Run,
     /// Warnings that came up during the run.
     warnings: Vec<Warning>,
-    /// The store, unless it failed or was not wanted.
+    /// The store, unless the store failed or was not wanted.
     pub store: Option<Store>,
     /// The run is in the store, if there is one.
     is_kept: bool,

@@ -1,4 +1,4 @@
-//! A command for each suite, made of its row in the lab's table: options, cases, figures.
+//! A command for each suite, made of the suite's row in the lab's table: options, cases, figures.
 
 use std::env;
 use std::path::PathBuf;
@@ -97,7 +97,7 @@ pub fn arg(taken: &Taken) -> Arg {
     }
 }
 
-/// What `matches` say of the options `taken`.
+/// The values that `matches` have for the options `taken`.
 pub fn asked(taken: &'static [Taken], matches: &ArgMatches) -> Result<Asked, Error> {
     let mut asked = Asked::of(this_program()?);
     for &Taken { name, takes, .. } in taken {

@@ -1,4 +1,4 @@
-//! Text on its way to standard error. A thread of its own writes it, so that no thread with clients waits for a reader.
+//! Text on its way to standard error. A separate thread writes the text, so that no thread with clients waits for a reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -42,7 +42,7 @@ struct State {
     dropped: u64,
 }
 
-/// Waits at its end, whichever way the program leaves, for the texts of a [`Backlog`] to be written.
+/// Waits when dropped, on every way out of the program, for the texts of a [`Backlog`] to be written.
 #[derive(Debug)]
 pub struct Writing(Backlog);
 

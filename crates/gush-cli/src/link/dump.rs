@@ -1,6 +1,6 @@
-//! What passes, shown on standard error in socat's form (`-v`, `-x`).
+//! The bytes that pass, shown on standard error in socat's form (`-v`, `-x`).
 //!
-//! Each piece that was delivered is a block: a line with its direction, the time, its length and the offsets of its
+//! Each piece that was delivered is a block: a line with direction, time, length and the offsets of the
 //! first and last byte, then the bytes. `-v` shows text, `-x` hexadecimal digits, both together columns of both.
 
 use std::borrow::Cow;
@@ -15,7 +15,7 @@ use jiff::Zoned;
 
 use super::backlog::Backlog;
 
-/// How long a connection waits for the reader of standard error; then the link goes on without it.
+/// How long a connection waits for the reader of standard error; then the link goes on without the dump.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// In columns of both, so many bytes stand on a line.
@@ -76,7 +76,7 @@ fn as_hexadecimal(bytes: &[u8], block: &mut String) {
     block.push('\n');
 }
 
-/// Lines of the data, and of at most [`COLUMN_BYTES`] bytes: digits, and what can be seen beside them.
+/// Lines of the data, and of at most [`COLUMN_BYTES`] bytes: digits, and the printable characters beside them.
 fn as_both(bytes: &[u8], block: &mut String) {
     for line in bytes.split_inclusive(|&byte| byte == b'\n') {
         for part in line.chunks(COLUMN_BYTES) {
@@ -108,7 +108,7 @@ struct Screen {
 
 #[derive(Default)]
 struct State {
-    /// Has the reader kept a block waiting for [`PATIENCE`]? The next ones do not wait until it reads again.
+    /// Has the reader kept a block waiting for [`PATIENCE`]? The next ones do not wait until the reader reads again.
     stalled: bool,
     missed_bytes: u64,
 }

@@ -14,7 +14,7 @@ use super::backlog::Backlog;
 use super::options::LogFormat;
 use crate::talk::Outlet;
 
-/// Sends what is at least as important as `level` to `backlog`.
+/// Sends records that are at least as important as `level` to `backlog`.
 pub fn start(level: LevelFilter, format: LogFormat, backlog: &Backlog) {
     let backlog = backlog.clone();
     let builder = tracing_subscriber::fmt()
@@ -28,7 +28,7 @@ pub fn start(level: LevelFilter, format: LogFormat, backlog: &Backlog) {
     }
 }
 
-/// One line on its way to the backlog, which gets it whole.
+/// One line on its way to the backlog, which gets the line whole.
 struct Whole {
     line: Vec<u8>,
     backlog: Backlog,

@@ -1,4 +1,4 @@
-//! `--make-cert`: a certificate and its key for a first try of TLS, and the two commands to try.
+//! `--make-cert`: a certificate and a key for a first try of TLS, and the two commands to try.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -54,7 +54,7 @@ fn told(error: &PairError) -> String {
     format!("{error}{remedy}")
 }
 
-/// A path as a word for a shell; commas in it would end the option.
+/// A path as a word for a shell; a comma in the path would end the option.
 fn path(path: &Path) -> String {
     quote::if_needed(path).to_string().replace(',', "\\,")
 }

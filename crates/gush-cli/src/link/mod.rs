@@ -29,12 +29,12 @@ use backlog::Backlog;
 use options::{Format, Options};
 use progress::Display;
 
-/// The one definition behind `gush link`, its help, its manual page and its completions.
+/// The one definition behind `gush link`, the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command().after_help(options::after_help())
 }
 
-/// Runs `link` with `words`, the arguments after its name.
+/// Runs `link` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     let words = words.map(standard_streams);
     let options: Options = match args::parse(command(), words, "gush link") {
@@ -130,7 +130,7 @@ fn link(options: &Options, talker: &Talker, backlog: &Backlog) -> Result<Link, S
     Link::new(first, second, settings).map_err(|failure| failure.to_string())
 }
 
-/// Says what of the profile counts here: what it measured of messages between sockets.
+/// Tells the part of the profile that counts here: the finding about messages between sockets.
 fn tell_profile(profile: Option<&Profile>, short_bytes: Option<usize>, talker: &Talker) {
     for note in profile.map_or(&[][..], Profile::notes) {
         talker.say(format_args!("profile: {note}"));
@@ -155,7 +155,7 @@ fn tee(path: &Path) -> Result<Arc<Tee>, String> {
     Tee::append_to(path).map(Arc::new).map_err(told)
 }
 
-/// Tells of each connection what was asked for.
+/// Tells of each connection as the options ask.
 fn on_end(options: &Options, talker: Talker) -> Option<OnEnd> {
     let (stats, explain) = (options.stats(), options.explain);
     if stats.is_none() && !explain {

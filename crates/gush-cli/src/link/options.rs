@@ -150,7 +150,7 @@ pub enum LogFormat {
 }
 
 impl Options {
-    /// How to tell of each connection, by whichever words it was said.
+    /// How to tell of each connection, by whichever option.
     pub fn stats(&self) -> Option<Format> {
         if self.json { Some(Format::Json) } else { self.stats }
     }
@@ -194,7 +194,7 @@ fn place(text: &str) -> Result<String, String> {
     }
 }
 
-/// What stands below the options in the help.
+/// The text below the options in the help.
 pub fn after_help() -> String {
     let mut text = "Addresses:\n".to_owned();
     for kind in Kind::all() {
@@ -246,7 +246,7 @@ check health (HAProxy, IPVS), nor look into requests of HTTP (nginx); TUN and TA
 interfaces, raw IP, SCTP, DTLS and Unix datagrams are socat's.
 ";
 
-/// An empty line before each heading: a manual page would else join it to the line above.
+/// An empty line before each heading: a manual page would else join the heading to the line above.
 const EXAMPLES: &str = "\
 Send a file, and receive it:
   gush link -u backup.tar tcp:10.0.0.2:9000

@@ -1,4 +1,4 @@
-//! What a link shows while it runs.
+//! The progress of a running link.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const SAID_EVERY: Duration = Duration::from_secs(1);
 /// How long the end of a link waits for a terminal that takes nothing.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Shows the sums of a link until it is finished.
+/// Shows the sums of a link until the end of the link.
 #[derive(Debug)]
 pub struct Display {
     done: Sender<()>,
@@ -28,7 +28,7 @@ pub struct Display {
 }
 
 impl Display {
-    /// Starts showing, if `when` asks for it and there is where to.
+    /// Starts showing, if `when` asks for a display and there is a terminal.
     pub fn start(when: Option<When>, ledger: Arc<Ledger>, talker: &Talker) -> Option<Self> {
         let on_terminal = stderr().is_terminal();
         match when? {

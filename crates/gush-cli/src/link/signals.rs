@@ -1,4 +1,4 @@
-//! What SIGTERM, SIGINT and SIGHUP do to a link.
+//! The effects of SIGTERM, SIGINT and SIGHUP on a link.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::backlog::Backlog;
 
-/// How long a link that was told to end may take to reset its peers and give its account: a few milliseconds, on a machine
+/// How long a link that was told to end may take to reset its peers and give an account: a few milliseconds, on a machine
 /// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -52,7 +52,7 @@ fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()
 }
 
 impl Watch {
-    /// The link has ended, and all of it is told: if a signal ended it, the process dies of that here.
+    /// The link has ended, and all accounts are told: if a signal ended the link, the process dies of that signal here.
     pub fn finish(self) {
         let by_signal = self.stop.is_ending();
         drop(self.ended);

@@ -1,4 +1,4 @@
-//! What `--stats` and `--explain` tell of a connection that has ended.
+//! The lines of `--stats` and `--explain` about a connection that has ended.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ pub fn text(record: &Record) -> String {
     line
 }
 
-/// One object for scripts; the names of its fields are a promise.
+/// One object for scripts; the names of the fields are a promise.
 pub fn json(record: &Record) -> String {
     json!({
         "id": record.id,
@@ -55,7 +55,7 @@ pub fn json(record: &Record) -> String {
     .to_string()
 }
 
-/// What moved the bytes each way, and what that means.
+/// The method that moved the bytes each way, and its meaning.
 pub fn explained(record: &Record) -> String {
     let way = |name: &str, passed: &Passed| match method(passed) {
         Some(method) => format!("{name} {} bytes by {method}", passed.bytes),

@@ -32,7 +32,7 @@ enum Side {
     Read(read::Options),
 }
 
-/// The one definition behind `gush pipe`: help, manual page and completions come from it.
+/// The one definition behind `gush pipe`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Pipe::command()
 }

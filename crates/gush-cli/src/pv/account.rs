@@ -1,4 +1,4 @@
-//! What the moving thread tells, and what it is told: counts, the rate, the end.
+//! The state that the moving thread shares with the display: counts, the rate, the end.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,7 +8,7 @@ use gush::{Cancel, Throttle};
 
 use super::seen::{Observed, Wanted};
 
-/// Why the transfer is to end before its input does.
+/// The reason why a transfer is to end before the input does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Early {
@@ -155,7 +155,7 @@ impl Account {
         self.first.get().copied()
     }
 
-    /// Makes a call that may wait without looking whether the transfer is to end; nothing once it is to end.
+    /// Makes a call that may wait without looking whether the transfer is to end; nothing once the transfer is to end.
     pub fn held_by<T>(&self, call: impl FnOnce() -> T) -> Option<T> {
         // In one order with `end_early`: either this thread sees the end, or the other sees that this one is held.
         self.is_held.store(true, Ordering::SeqCst);

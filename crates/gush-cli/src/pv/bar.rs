@@ -36,7 +36,7 @@ pub fn number(percent: f64) -> String {
     format!(" {:2}%", percent as u64)
 }
 
-/// What is between the brackets, `inner` columns wide.
+/// The text between the brackets, `inner` columns wide.
 fn filled(percent: f64, style: Style, inner: usize) -> String {
     let percent = (percent as u64) as f64;
     let share = (percent / 100.0).clamp(0.0, 1.0);

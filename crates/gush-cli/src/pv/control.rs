@@ -1,8 +1,8 @@
-//! `-R` and `-Q`: a running `gush pv` is asked through a socket of its own.
+//! `-R` and `-Q`: a running `gush pv` is asked through a socket of that process.
 //!
 //! The socket has a name of the kernel's (unix(7), abstract), which goes with the process: nothing is left behind, and no
 //! signal is sent to a process that does not expect one. Anybody may connect, so each side asks the kernel who the other
-//! is: the process listens to its own user and to root, and who asks believes only the process that was meant.
+//! is: the process answers its own user and root only, and the asking side believes only the process that was meant.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::Display;
 
-/// What is asked of a running `gush pv`.
+/// The requests to a running `gush pv`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
     /// How far is the transfer?
@@ -25,7 +25,7 @@ pub enum Request {
     Show(Box<Display>),
 }
 
-/// What a running `gush pv` answers.
+/// The answers of a running `gush pv`.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Answer {
     State(State),
@@ -62,7 +62,7 @@ impl Control {
         Some(Self(listener))
     }
 
-    /// Answers one who has connected, if it is somebody who may ask.
+    /// Answers a connected process, if that process may ask.
     ///
     /// # Errors
     /// Those of accepting, reading and writing.
@@ -89,7 +89,7 @@ impl AsFd for Control {
 /// Asks the `gush pv` with the number `pid`.
 ///
 /// # Errors
-/// `ConnectionRefused` where no `gush pv` of that number runs, `PermissionDenied` where somebody else answers in its place,
+/// `ConnectionRefused` where no `gush pv` of that number runs, `PermissionDenied` where another process answers instead,
 /// `WouldBlock` where no answer comes, `UnexpectedEof` where the other side does not answer this user.
 pub fn ask(pid: i32, request: &Request) -> io::Result<Answer> {
     let stream = UnixStream::connect_addr(&name(pid.unsigned_abs())?)?;

@@ -11,7 +11,7 @@ use super::moving::{Halt, Moving};
 /// Moves at most `most_lines`.
 ///
 /// # Errors
-/// What failed, on which side.
+/// The failed call, and the side.
 pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), Halt> {
     let separator = moving.options.separator();
     let halted = |side| move |errno| Halt::by(side, errno);

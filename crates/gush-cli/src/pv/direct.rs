@@ -1,4 +1,4 @@
-//! `-K`: a descriptor past the page cache, as long as it is used here.
+//! `-K`: a descriptor past the page cache, as long as this process uses the descriptor.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -6,7 +6,7 @@ use gush::{Endpoint, Kind};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::fcntl_dupfd_cloexec;
 
-/// An open file with O_DIRECT, which gets back the flags that it had: others may share it.
+/// An open file with O_DIRECT, whose earlier flags are restored: other processes may share the open file.
 #[derive(Debug)]
 pub struct Direct(Option<(OwnedFd, OFlags)>);
 

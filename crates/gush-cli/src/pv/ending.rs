@@ -12,7 +12,7 @@ use super::screen::Screen;
 use super::status::Status;
 use crate::talk::{Talker, errno_text};
 
-/// What signals concern: accounts of transfers, the terminal, the file of `-P`.
+/// The objects that signals concern: accounts of transfers, the terminal, the file of `-P`.
 #[derive(Debug)]
 pub struct Ending {
     accounts: Mutex<Vec<Arc<Account>>>,

@@ -70,7 +70,7 @@ impl Extra {
     }
 }
 
-/// `line` without its colours, and with nothing else that could end a title.
+/// `line` without colours, and without other control characters, which could end a title.
 fn plain(line: &str) -> String {
     let mut pieces = line.split("\x1b[");
     let first = pieces.next().unwrap_or_default().to_owned();

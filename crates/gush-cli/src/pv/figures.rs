@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What is counted, and how the numbers are shortened.
+/// The unit of counting, and the prefixes of large numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unit {
     /// Lines instead of bytes.
@@ -14,7 +14,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// `amount` in three digits with a unit, as pv writes it: `1.00KiB`, `97.7KiB`, ` 100KiB`, `1.00k` lines.
+    /// `amount` in three digits with a unit, as pv writes amounts: `1.00KiB`, `97.7KiB`, ` 100KiB`, `1.00k` lines.
     pub fn amount(self, amount: f64) -> String {
         let (base, prefixes) = match self.lines || self.decimal {
             true => (1000.0, [" ", "k", "M", "G", "T", "P", "E", "Z"]),

@@ -6,7 +6,7 @@ use super::options::Style;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Text(String),
-    /// The bar with its percentage; either may be left out.
+    /// The bar with the percentage; either may be left out.
     Bar {
         bar: bool,
         number: bool,
@@ -27,7 +27,7 @@ pub enum Part {
     Name,
     /// The rates of the last minute as a row of small bars.
     Sparkline,
-    /// Bytes that a command has written, their rate, and the ratio of what went in to what came out.
+    /// Bytes that a command has written, their rate, and the ratio of input to output.
     OutAmount,
     OutRate,
     Ratio,
@@ -64,7 +64,7 @@ const BARS: [(&str, Part); 7] = [
 /// The most bytes or columns that a sequence may ask for.
 const MOST: usize = 4096;
 
-/// Reads a format. What is no sequence is text.
+/// Reads a format. Characters that are no sequence are text.
 pub fn parse(format: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut text = String::new();
@@ -93,7 +93,7 @@ pub fn parse(format: &str) -> Vec<Part> {
     parts
 }
 
-/// The part behind a percent sign, and the length of its text.
+/// The part behind a percent sign, and the length of the part's text.
 fn sequence(after: &str) -> Option<(Part, usize)> {
     if let Some(inner) = after.strip_prefix('{') {
         let end = inner.find('}')?;

@@ -39,7 +39,7 @@ pub fn unless_cancelled<T>(
     }
 }
 
-/// The rate limit, as the engine has it.
+/// The rate limit, as the engine takes the limit.
 #[derive(Debug)]
 pub struct Pace<'a> {
     account: &'a Account,

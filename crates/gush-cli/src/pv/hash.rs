@@ -1,4 +1,4 @@
-//! Checksums of what passes.
+//! Checksums of the bytes that pass.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use sha2::Digest as _;
 use xxhash_rust::xxh3::Xxh3;
 
-/// A checksum by its name.
+/// A checksum by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Algorithm {
     Blake3,

@@ -74,7 +74,7 @@ pub fn device_bytes(fd: &impl AsFd) -> Option<u64> {
     (endpoint.kind() == Kind::Block).then(|| endpoint.size_bytes()).filter(|&bytes| bytes > 0)
 }
 
-/// The bytes of what is at `path`: a file, a block device, or all files below a directory.
+/// The size of the file at `path`, in bytes: a file, a block device, or all files below a directory.
 ///
 /// # Errors
 /// The error of the first path that cannot be looked at.

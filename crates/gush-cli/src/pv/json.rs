@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::figures::Unit;
 use super::meter::Reading;
 
-/// What a line has. Times are in seconds, rates in bytes or lines a second.
+/// The fields of a line. Times are in seconds, rates in bytes or lines a second.
 #[derive(Debug, Default, Serialize)]
 struct Line<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -23,16 +23,16 @@ pub struct Look {
     gauge: bool,
 }
 
-/// What a line tells beside the reading.
+/// The content of a line beside the reading.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
     /// How full the pipe at the output is, in percent.
     pub buffer_percent: Option<u32>,
     /// The last bytes and the last line.
     pub seen: Seen,
-    /// Rates of the last minute, each in its place; none where nothing was measured.
+    /// Rates of the last minute, in the order of time; none where nothing was measured.
     pub row: Vec<Option<f64>>,
-    /// What a command has made of the bytes.
+    /// The output that a command has made of the bytes.
     pub out: Option<Reading>,
 }
 
@@ -207,7 +207,7 @@ impl Look {
 }
 
 enum Piece {
-    /// A text, and the columns that it takes.
+    /// A text, and the width in columns.
     Fixed(String, usize),
     /// As wide as there is room.
     Wide,
@@ -252,7 +252,7 @@ fn default_parts(display: &Display, is_sized: bool, has_out: bool) -> Vec<Part> 
     parts
 }
 
-/// The time left. At the end blanks of the same width keep everything else in its place.
+/// The time left. At the end blanks of the same width keep everything else in place.
 fn eta(reading: &Reading) -> String {
     if reading.expected.is_none() {
         return String::new();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is known at one moment.
+/// The state of a transfer at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// Bytes or lines that have arrived.
@@ -24,7 +24,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// How much of what is expected has arrived, in percent.
+    /// The part of the expected amount that has arrived, in percent.
     pub fn percent(&self) -> Option<f64> {
         let expected = self.expected?;
         Some(self.count as f64 * 100.0 / expected as f64)
@@ -46,7 +46,7 @@ impl Reading {
 
 /// The shortest time over which a rate means something.
 const SHORTEST: Duration = Duration::from_micros(1);
-/// The shortest part of an interval with a rate of its own, as pv has it.
+/// The shortest part of an interval with a rate of its own, as in pv.
 const SHORTEST_PART: Duration = Duration::from_millis(10);
 /// The fewest and the most readings that the average looks back on.
 const MOST_KEPT: usize = 600;
@@ -71,7 +71,7 @@ pub struct Meter {
 /// The rates of all readings, a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Statistics {
-    /// The last rate, which may still grow by a part too short for a rate of its own.
+    /// The last rate, which may still grow by a part too short for a separate rate.
     last: Option<f64>,
     number: u64,
     least: f64,
@@ -172,7 +172,7 @@ impl Meter {
         self.statistics
     }
 
-    /// The rates of the last minute in so many equal spans, the oldest first; each is the mean of its readings.
+    /// The rates of the last minute in so many equal spans, the oldest first; each is the mean of the readings there.
     pub fn row(&self, spans: usize) -> Vec<Option<f64>> {
         let now = self.row.back().map_or(Duration::ZERO, |(elapsed, _)| *elapsed);
         let mut sums = vec![(0.0, 0_u32); spans];

@@ -1,4 +1,4 @@
-//! `gush pv`: pv's command line. The engine moves the bytes, and a thread of its own shows how far they are.
+//! `gush pv`: pv's command line. The engine moves the bytes, and a second thread shows the progress.
 
 mod account;
 mod bar;
@@ -50,7 +50,7 @@ use screen::Wishes;
 use status::Status;
 use steward::{Form, Numeric, Plan, bounded_interval};
 
-/// The one definition behind `gush pv`: help, manual page and completions come from it.
+/// The one definition behind `gush pv`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -82,7 +82,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
 }
 
-/// What the value of `-d` means, and what the operands mean, which are more of the kind.
+/// The targets that the value of `-d` and the operands name.
 fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Target>, Status> {
     let mut watched = vec![first.clone()];
     for word in &options.files {
@@ -105,7 +105,7 @@ fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Ta
     Ok(targets)
 }
 
-/// What `--size` says; none where the option says nothing, or 0.
+/// The value of `--size`; none where the option says nothing, or 0.
 fn asked_size(display: &Display) -> Result<Option<u64>, String> {
     match &display.size {
         None => Ok(None),

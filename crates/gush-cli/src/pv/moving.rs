@@ -29,7 +29,7 @@ pub struct Moving<'a> {
     pub options: &'a Options,
     /// Standard input without any.
     pub files: &'a [OsString],
-    /// What of the inputs is still to be left out.
+    /// The bytes of the inputs still to be left out.
     pub left_out_bytes: u64,
     pub account: Arc<Account>,
     pub screen: Arc<Mutex<Screen>>,
@@ -179,7 +179,7 @@ impl Moving<'_> {
         }
     }
 
-    /// What was moved by hand is on the disk, too, with `--sync`.
+    /// Flushes bytes that were moved by hand to the disk, with `--sync`.
     fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
         moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
@@ -193,7 +193,7 @@ impl Moving<'_> {
         self.options.sparse && takes_holes && !is_file
     }
 
-    /// Leaves out what is still to be left out: by a seek, or by reading.
+    /// Leaves out the bytes still to be left out: by a seek, or by reading.
     fn leave_out(&mut self, input: &Input) -> Result<(), Halt> {
         let wanted = self.left_out_bytes;
         if wanted == 0 {
@@ -225,7 +225,7 @@ impl Moving<'_> {
         moved.map(|report| report.bytes).map_err(Halt::from)
     }
 
-    /// What may still pass of a transfer that stops at its size.
+    /// The bytes that may still pass in a transfer that stops at a size.
     fn left(&self) -> Option<u64> {
         let expected = self.account.expected().filter(|_| self.stops_at_size)?;
         Some(expected.saturating_sub(self.account.count()))
@@ -234,7 +234,7 @@ impl Moving<'_> {
     /// Moves to the end of `source`, or at most `length_bytes`.
     ///
     /// # Errors
-    /// As [`Mover::run`], and where the disk does not take what `--sync` flushes.
+    /// As [`Mover::run`], and where the flush of `--sync` fails.
     pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<(), Halt> {
         let (account, output, options) = (&self.account, &self.output, self.options);
         let before_bytes = account.bytes();
@@ -284,7 +284,7 @@ impl Moving<'_> {
         moved.map(drop).map_err(Halt::from)
     }
 
-    /// Tells why the moving of what a command writes has ended early.
+    /// Tells why moving a command's output has ended early.
     pub fn tell_end(&mut self, halt: &Halt) {
         match halt.side {
             _ if self.account.cancel.is_cancelled() => self.tell_early_end(halt),
@@ -336,7 +336,7 @@ impl Moving<'_> {
     }
 }
 
-/// Waits until the disk has what was written. Only files and block devices have a disk.
+/// Waits until the disk has the written bytes. Only files and block devices have a disk.
 fn flush(output: &Output) -> Result<(), Errno> {
     match fdatasync(output) {
         Err(Errno::INVAL | Errno::ROFS) | Ok(()) => Ok(()),
@@ -344,7 +344,7 @@ fn flush(output: &Output) -> Result<(), Errno> {
     }
 }
 
-/// An input as messages call it.
+/// The name of an input in messages.
 pub fn shown(name: &OsStr) -> String {
     match name.as_bytes() {
         b"-" => "(stdin)".to_owned(),

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::stdio::{stdin, stdout};
 
-/// The sizes to give back. A pipe with more in it than fits keeps its size.
+/// The sizes to give back. A pipe that holds more bytes than the old size keeps the new size.
 #[derive(Debug)]
 pub struct Pipes([(BorrowedFd<'static>, Option<usize>); 2]);
 

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 use super::inputs;
 use crate::talk::os_text;
 
-/// The value of `--watchfd`, or an operand beside it.
+/// The value of `--watchfd`, or a further operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Watched {
     Target(Target),
@@ -94,7 +94,7 @@ fn is_called(pid: i32, name: &str) -> bool {
     program.rsplit(|byte| *byte == b'/').next() == Some(name.as_bytes())
 }
 
-/// A process, or one of its descriptors.
+/// A process, or a descriptor of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub pid: i32,
@@ -154,7 +154,7 @@ impl Process {
         }
     }
 
-    /// The numbers of its descriptors, in order.
+    /// The numbers of the process's descriptors, in order.
     ///
     /// # Errors
     /// `EACCES` where the process may not be looked at.
@@ -180,11 +180,11 @@ pub enum Unwatched {
 pub struct Descriptor {
     link: PathBuf,
     info: PathBuf,
-    /// What the descriptor leads to.
+    /// The file that the descriptor leads to.
     pub path: PathBuf,
     /// Device, inode, and the mode that the descriptor was opened with.
     identity: (u64, u64, u32),
-    /// The size of what is read there: what is written has none yet.
+    /// The size of a file that is read there: a file being written has no final size yet.
     pub size_bytes: Option<u64>,
 }
 
@@ -209,7 +209,7 @@ impl Descriptor {
         Ok(Self { link, info, path, identity, size_bytes })
     }
 
-    /// Where the descriptor is in its file; none once it was closed, or leads elsewhere.
+    /// The descriptor's offset in the file; none once the descriptor was closed, or leads elsewhere.
     pub fn position(&self) -> Option<u64> {
         if identity(&self.link).ok()? != self.identity {
             return None;
@@ -219,7 +219,7 @@ impl Descriptor {
     }
 }
 
-/// What tells this open file from another: also a file of the same name, opened another way.
+/// The identity of an open file, different also for a file of the same name, opened another way.
 fn identity(link: &Path) -> io::Result<(u64, u64, u32)> {
     let file = fs::metadata(link)?;
     // The mode of the link is how the file was opened.

@@ -1,4 +1,4 @@
-//! `-R` gives another `gush pv` new display options, `-Q` shows its progress.
+//! `-R` gives another `gush pv` new display options, `-Q` shows that one's progress.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -40,7 +40,7 @@ pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, St
 /// Shows the progress until that process ends.
 ///
 /// # Errors
-/// The status where it cannot be asked, told already.
+/// The status where the process cannot be asked; the message has been written already.
 pub fn run(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Status> {
     let process = find(pid, talker)?;
     let mut state = ask(pid).map_err(|why| told(pid, why, talker))?;

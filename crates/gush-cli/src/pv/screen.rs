@@ -14,7 +14,7 @@ use crate::talk::{self, Talker};
 #[derive(Debug)]
 enum Way {
     Nothing,
-    /// Each reading on a line of its own.
+    /// Each reading on a separate line.
     Lines,
     /// Each line over the one before.
     Over,
@@ -22,7 +22,7 @@ enum Way {
     Slot(Slot),
 }
 
-/// Standard error, as the display sees it.
+/// Standard error, as the display uses that descriptor.
 #[derive(Debug)]
 pub struct Screen {
     way: Way,
@@ -36,7 +36,7 @@ pub struct Screen {
     block_lines: usize,
 }
 
-/// What is asked of the screen.
+/// The options for the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Wishes {
     pub quiet: bool,
@@ -75,7 +75,7 @@ impl Screen {
         talk::columns()
     }
 
-    /// May something be written now? A program in the background leaves its terminal to others; a terminal of another
+    /// May something be written now? A program in the background leaves the terminal to others; a terminal of another
     /// session has no background.
     fn is_ours(&self) -> bool {
         !self.is_terminal || tcgetpgrp(stderr_fd()).map_or(true, |group| group == getpgrp())
@@ -133,13 +133,13 @@ impl Screen {
         put(format_args!("{keep}\x1b]2;{text}\x1b\\"));
     }
 
-    /// Writes a message on a line of its own.
+    /// Writes a message on a separate line.
     pub fn say(&mut self, what: impl Display) {
         self.close();
         self.talker.say(what);
     }
 
-    /// Writes `line` without a prefix, on a line of its own.
+    /// Writes `line` without a prefix, on a separate line.
     pub fn print(&mut self, line: impl Display) {
         self.close();
         put(format_args!("{line}\n"));
@@ -151,7 +151,7 @@ impl Screen {
         self.way = Way::Nothing;
     }
 
-    /// Ends the line of progress, if one is open, or removes the block, and gives the window its own title.
+    /// Ends the line of progress, if one is open, or removes the block, and gives the window back the earlier title.
     pub fn close(&mut self) {
         if std::mem::take(&mut self.has_title) {
             put("\x1b[23;2t");

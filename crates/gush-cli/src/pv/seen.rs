@@ -1,4 +1,4 @@
-//! What is remembered of the bytes that passed: lines counted, the last bytes, the last line, a checksum.
+//! The memory of the bytes that passed: lines counted, the last bytes, the last line, a checksum.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,7 @@ impl Seen {
         }
     }
 
-    /// The last `number` bytes; dots stand for what cannot be shown, and for bytes that there are not yet.
+    /// The last `number` bytes; dots stand for bytes that cannot be shown, and for bytes that there are not yet.
     pub fn last(&self, number: usize) -> String {
         let skipped = self.last.len().saturating_sub(number);
         let missing = number.saturating_sub(self.last.len());
@@ -63,7 +63,7 @@ fn plain(byte: u8) -> char {
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
-/// What is to be remembered.
+/// The facts to be remembered.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub lines: bool,
@@ -111,7 +111,7 @@ impl Observed {
         }
     }
 
-    /// The checksum so far, with its name.
+    /// The checksum so far, with the algorithm's name.
     pub fn checksum(&self) -> Option<(Algorithm, String)> {
         let hasher = self.hasher.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some((self.wanted.checksum?, hasher.text()))

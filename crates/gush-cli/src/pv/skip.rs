@@ -1,4 +1,4 @@
-//! `-E`: zeros in the place of what cannot be read.
+//! `-E`: zeros in the place of bytes that cannot be read.
 
 use std::ffi::OsStr;
 use std::fs::File;

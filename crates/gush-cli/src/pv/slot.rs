@@ -1,8 +1,8 @@
-//! `-c`: several pv in one terminal, each with a line of its own.
+//! `-c`: several pv in one terminal, each with a separate line.
 //!
 //! All of them share a file under a lock, with the process of each line from top to bottom. Whenever nobody holds the lock,
 //! the cursor is at the beginning of the line below the last of them. A new line is made by a line feed from there, so that
-//! a terminal at its bottom scrolls by itself, and moving is relative: the terminal is asked nothing.
+//! a terminal whose cursor is on the last row scrolls by itself, and moving is relative: the terminal is asked nothing.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -66,7 +66,7 @@ impl Slot {
         read(&mut &self.lines)
     }
 
-    /// What cannot be written leaves the others their lines.
+    /// A failed write changes no other process's line.
     fn write(&mut self, owners: &[i32]) {
         let text: String = owners.iter().map(|owner| format!("{owner}\n")).collect();
         let written = self.lines.rewind().and_then(|()| self.lines.set_len(0));

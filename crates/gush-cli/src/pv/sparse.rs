@@ -1,4 +1,4 @@
-//! `-O`: blocks of zeros become holes of the output, whatever the input is.
+//! `-O`: blocks of zeros become holes of the output, for every kind of input.
 
 use gush::{Port, Side};
 use rustix::event::PollFlags;
@@ -14,7 +14,7 @@ const BLOCK_BYTES: usize = 4096;
 /// Moves everything, or at most `most_bytes`, into a file. Zeros over old content of the file are written.
 ///
 /// # Errors
-/// What failed, on which side.
+/// The failed call, and the side.
 pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Result<(), Halt> {
     let halted = |side| move |errno| Halt::by(side, errno);
     let at_target = halted(Side::Target);
@@ -68,8 +68,8 @@ struct Run {
     is_hole: bool,
 }
 
-/// The first run of `bytes`, which go to the offset `at_bytes`. Of the two blocks at the ends, what is here counts: pieces
-/// come as long as a pipe gives them, and a block is held once a byte of it is written.
+/// The first run of `bytes`, which go to the offset `at_bytes`. Of the two blocks at the ends, only the bytes given here count: pieces
+/// come as long as a pipe gives them, and a block is held once a byte of the block is written.
 fn first_run(bytes: &[u8], at_bytes: u64) -> Run {
     let into_block = usize::try_from(at_bytes % BLOCK_BYTES as u64).unwrap_or(0);
     let (head, rest) = bytes.split_at(bytes.len().min(BLOCK_BYTES - into_block));

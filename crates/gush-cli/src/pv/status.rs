@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What went wrong so far.
+/// The failures so far, as bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status(u8);
 

@@ -21,11 +21,11 @@ use super::meter::{Meter, Reading};
 use super::options::{Display, Expected};
 use super::screen::Screen;
 
-/// When and what is shown.
+/// The times and the content of the display.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub look: Look,
-    /// Titles, and what they show.
+    /// Titles, and their content.
     pub extra: Option<(Extra, Look)>,
     pub form: Form,
     pub columns: Option<usize>,
@@ -46,7 +46,7 @@ pub enum Form {
     Json,
 }
 
-/// What a line of `--numeric` has.
+/// The fields of a line of `--numeric`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numeric {
     pub timer: bool,
@@ -78,7 +78,7 @@ pub fn bounded_interval(interval: Duration) -> Duration {
     interval.clamp(Duration::from_millis(100), Duration::from_secs(600))
 }
 
-/// The thread, as long as it runs.
+/// The thread, while running.
 #[derive(Debug)]
 pub struct Steward {
     bell: Arc<OwnedFd>,
@@ -88,7 +88,7 @@ pub struct Steward {
 }
 
 impl Steward {
-    /// Shows the transfer of `account`; `out` is that of what a command makes of it.
+    /// Shows the transfer of `account`; `out` is the account of a command's output.
     ///
     /// # Errors
     /// That of eventfd(2), or `EAGAIN` where no thread can be started.
@@ -119,7 +119,7 @@ impl Steward {
     }
 
     /// Lets the thread show the end, and waits for that. Where nothing is shown at the end of the process, the thread goes
-    /// with the process: to wake it and to wait for it would cost more than its start.
+    /// with the process: waking the thread and waiting would cost more than starting a thread.
     pub fn finish(self, is_last: bool) {
         if is_last && !self.has_end {
             return;
@@ -272,7 +272,7 @@ impl Show {
         self.control = Some(control);
     }
 
-    /// Shows progress as another command line wants. What that one does not say stays.
+    /// Shows progress as another command line wants. Options that it leaves out stay.
     fn change(&mut self, mut display: Display) {
         let unit = self.plan.look.unit;
         if let Some(Expected::Number(number)) = display.size {

@@ -12,11 +12,11 @@ use crate::talk::os_text;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
 ///
-/// An input that cannot be read is left out, as it is without `-U`. Where the file could not be written, or a signal has
+/// An input that cannot be read is left out, as without `-U`. Where the file could not be written, or a signal has
 /// come, nothing is passed on.
 ///
 /// # Errors
-/// The status of what went wrong before the first byte, told already.
+/// The status of a failure before the first byte; the message has been written already.
 pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
     refuse_input(setting.options, setting.talker, name)?;
     let unopened = |error: std::io::Error| {

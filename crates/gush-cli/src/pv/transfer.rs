@@ -23,13 +23,13 @@ use super::steward::Steward;
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::talk::{Talker, errno_text, os_text};
 
-/// What the transfers of one command line share.
+/// State that the transfers of one command line share.
 pub struct Setting<'a> {
     pub options: &'a Options,
     pub talker: &'a Talker,
     pub screen: Arc<Mutex<Screen>>,
     pub ending: Arc<Ending>,
-    /// What the inputs hold, or are to hold.
+    /// The size of the inputs, known or expected.
     pub expected: Option<u64>,
     /// The output's device has so many bytes, and no more can be written.
     pub device_bytes: Option<u64>,
@@ -46,7 +46,7 @@ pub enum Stage {
     Forward,
 }
 
-/// What a transfer leaves.
+/// The result of a transfer.
 #[derive(Debug)]
 pub struct Moved {
     pub status: Status,
@@ -58,7 +58,7 @@ pub struct Moved {
 /// Moves the inputs to the output.
 ///
 /// # Errors
-/// The status of what went wrong before the first byte, told already.
+/// The status of a failure before the first byte; the message has been written already.
 pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
     let output = open_output(options, talker)?;
     let setting = Setting::new(options, talker, Some(&output))?;
@@ -88,7 +88,7 @@ fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
 
 impl<'a> Setting<'a> {
     /// # Errors
-    /// The status of what went wrong, told already.
+    /// The status of a failure; the message has been written already.
     pub fn new(
         options: &'a Options,
         talker: &'a Talker,
@@ -253,7 +253,7 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
     Ok(output)
 }
 
-/// What is in the file behind so many bytes goes.
+/// Cuts the file behind so many bytes.
 fn cut_behind(output: &Output, bytes: u64) -> Result<(), String> {
     match Endpoint::of(output).map(|end| end.kind()) {
         Ok(Kind::File) => rustix::fs::ftruncate(output, bytes).map_err(errno_text),
@@ -269,7 +269,7 @@ fn seek_on(output: &Output, bytes: u64) -> Result<(), String> {
     seek(output, SeekFrom::Current(offset)).map(drop).map_err(errno_text)
 }
 
-/// Refuses to write to an input: to open it would empty it.
+/// Refuses to write to an input: opening the file for writing would empty the input.
 pub fn refuse_input(options: &Options, talker: &Talker, name: &OsStr) -> Result<(), Status> {
     match input_at(options, name) {
         Some(input) => {
@@ -299,7 +299,7 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
         && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
-/// What the options or the inputs say about the size.
+/// The size from the options or the inputs.
 fn expected(options: &Options) -> Result<Option<u64>, String> {
     // Lines of files are not known without reading them.
     if options.display.size.is_some() || options.counts_lines() {

@@ -97,12 +97,12 @@ struct Watch<'a> {
     is_single: bool,
     /// More than one process.
     has_several: bool,
-    /// Its clock, and its end by a signal.
+    /// The clock of the display, and the end by a signal.
     account: Arc<Account>,
     groups: Vec<Group>,
 }
 
-/// What is watched of one process.
+/// The watched descriptors of one process.
 struct Group {
     process: Process,
     /// This descriptor alone.
@@ -110,7 +110,7 @@ struct Group {
     shown: BTreeMap<i32, Shown>,
 }
 
-/// One descriptor with its line.
+/// One descriptor and the line that shows it.
 struct Shown {
     descriptor: Descriptor,
     expected: Option<u64>,

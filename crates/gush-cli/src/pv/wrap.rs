@@ -1,4 +1,4 @@
-//! `pv -- CMD`: what goes into a command, and what comes out.
+//! `pv -- CMD`: the input and the output of a command.
 
 use std::fs::File;
 use std::io;
@@ -20,10 +20,10 @@ use super::steward::Steward;
 use super::transfer::{Setting, Stage, close, open_output};
 use crate::talk::{Talker, os_text};
 
-/// Runs the command with the inputs as its standard input, and moves what it writes to the output.
+/// Runs the command with the inputs as its standard input, and moves the command's output to the output.
 ///
-/// The status is that of the command; with a command that succeeded, or whose output could not be written, that of what
-/// else failed: who writes into a broken output fails because of that.
+/// The status is that of the command; with a command that succeeded, or whose output could not be written, that of any
+/// other failure: a command that writes into a broken output fails because of that output.
 pub fn run(options: &Options, talker: &Talker) -> ExitCode {
     match wrapped(options, talker) {
         Ok(status) => status,
@@ -75,23 +75,23 @@ fn start(options: &Options) -> io::Result<Child> {
     command.spawn()
 }
 
-/// What a command writes is counted, and neither limited nor remembered.
+/// The bytes that a command writes are counted, and neither limited nor remembered.
 fn account_of_output(options: &Options) -> Account {
     let (lines, separator) = (options.counts_lines(), options.separator());
     let observed = Observed::new(Wanted { lines, separator, ..Wanted::default() });
     Account::new(observed, lines, Throttle::new(None))
 }
 
-/// What has become of the command, of the output, and of everything else.
+/// The ends of the command, of the output, and of everything else.
 struct Moved {
     ended: io::Result<ExitStatus>,
     output: Output,
     status: Status,
-    /// No write of the command's output has failed, unless its reader has left.
+    /// No write of the command's output has failed, unless the reader has left.
     is_written: bool,
 }
 
-/// Feeds the command from a thread, and empties it from this one, until it has ended.
+/// Feeds the command from a thread, and reads the command's output in this thread, until the command has ended.
 fn move_both(
     setting: &Setting<'_>,
     mut child: Child,

@@ -21,7 +21,7 @@ use crate::talk::{Talker, errno_text, os_text};
 use address::Remote;
 use options::{Mode, Options};
 
-/// The one definition behind `gush tee`: help, manual page and completions come from it.
+/// The one definition behind `gush tee`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -109,7 +109,7 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
 
 enum Unopened {
     Error(io::Error),
-    /// The file is the source: opening would empty it, and appending would never end.
+    /// The file is the source: opening would empty the file, and appending would never end.
     Source,
 }
 
@@ -186,7 +186,7 @@ fn first_byte() -> Result<u64, gush::Error> {
     gush::Mover::new(&source, &sink).length_bytes(1).run().map(|report| report.bytes)
 }
 
-/// Messages, and what they mean for the exit status.
+/// Messages, and their part in the exit status.
 struct Said<'a> {
     options: &'a Options,
     talker: Talker,

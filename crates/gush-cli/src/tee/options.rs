@@ -84,7 +84,7 @@ pub const GNU: &[&str] = &["append", "help", "ignore-interrupts", "output-error"
 
 const BEYOND: &str = "Beyond GNU tee";
 
-/// What a failed output leads to.
+/// The consequence of a failed output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     /// The others get nothing more either.
@@ -107,7 +107,7 @@ impl Options {
     }
 }
 
-/// A mode by its name, or by a beginning that no other name has.
+/// A mode by name, or by a beginning that no other name has.
 fn mode(word: &str) -> Result<Mode, String> {
     let named = MODES.iter().find(|(name, _)| *name == word);
     let mut begun = MODES.iter().filter(|(name, _)| !word.is_empty() && name.starts_with(word));

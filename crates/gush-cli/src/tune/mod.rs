@@ -49,7 +49,7 @@ struct Options {
     json: bool,
 }
 
-/// The one definition behind `gush tune`: help, manual page and completions come from it.
+/// The one definition behind `gush tune`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
     Options::command()
 }
@@ -115,7 +115,7 @@ impl Options {
     }
 }
 
-/// Why an earlier profile stays: it has rules, and there was too little time to find any.
+/// Why an earlier profile stays: the earlier profile has rules, and there was too little time to find any.
 fn kept(path: &Path, findings: &Findings) -> Option<String> {
     if findings.answers.iter().any(|answer| answer.change().is_some()) {
         return None;

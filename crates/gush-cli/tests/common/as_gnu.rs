@@ -1,4 +1,4 @@
-//! What GNU's tools say beside what gush says of the same: a table of sentences, since every message of gush begins
+//! The messages of GNU's tools beside those of gush for the same fault: a table of sentences, since every message of gush begins
 //! with the path and may end with a remedy.
 
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use super::cp::{names, stderr};
 use super::{gnu, skipped};
 
-/// A sentence of GNU's and that of gush for it; `%x` is a name or an error that both tell.
+/// A sentence of GNU's and gush's sentence for the same fault; `%x` is a name or an error that both tell.
 pub type Sentence = (&'static str, &'static str);
 
 /// One of GNU's programs beside gush called by the same name.
@@ -120,7 +120,7 @@ pub fn agree(table: &[Sentence], gnu: &str, gush: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The names in `line`, if it follows `pattern` and no name is another than in `known`.
+/// The names in `line`, if the line follows `pattern` and no name is another than in `known`.
 fn bind<'l>(
     pattern: &str,
     line: &'l str,

@@ -1,4 +1,4 @@
-//! A `gush link` that runs while a test talks through it.
+//! A `gush link` that runs while a test talks through the link.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use super::gush;
 /// Longer than anything takes that is not stuck.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running link. It is killed when the test is over.
+/// A running link. Dropped at the end of the test, the value kills the process.
 pub struct Running {
     child: Child,
     said: Arc<(Mutex<String>, Condvar)>,
@@ -45,12 +45,12 @@ impl Running {
         Self { child, said, heard: Some(heard) }
     }
 
-    /// What it has said so far.
+    /// The link's messages so far.
     pub fn said(&self) -> String {
         self.said.0.lock().unwrap().clone()
     }
 
-    /// Waits until it has said a line with `words`, and gives that line.
+    /// Waits until the link has written a line with `words`, and gives that line.
     pub fn says(&self, words: &str) -> String {
         self.says_times(words, 1)
     }
@@ -68,13 +68,13 @@ impl Running {
         }
     }
 
-    /// Where it listens, once it does: `127.0.0.1:PORT`.
+    /// The address of the listening link, once known: `127.0.0.1:PORT`.
     pub fn place(&self) -> String {
         let line = self.says("listening on ");
         line.split("listening on ").nth(1).unwrap().split(' ').next().unwrap().to_owned()
     }
 
-    /// A connection to where it listens.
+    /// A connection to the link's address.
     pub fn client(&self) -> TcpStream {
         client_of(&self.place())
     }
@@ -83,7 +83,7 @@ impl Running {
         self.child.stdin.take().unwrap()
     }
 
-    /// Its standard output, which `finish` does not read then.
+    /// The link's standard output, which `finish` does not read then.
     pub fn stdout(&mut self) -> ChildStdout {
         self.child.stdout.take().unwrap()
     }
@@ -100,13 +100,13 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// How many descriptors it has open.
+    /// The number of open descriptors.
     pub fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap().count()
     }
 
-    /// How many sockets and programs' descriptors it has: what its connections have, without its pool of pipes and what
-    /// its threads need.
+    /// The number of the connections' sockets and programs' descriptors, without the pool of pipes and the descriptors that
+    /// the threads need.
     pub fn ends(&self) -> usize {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let targets = entries.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -117,14 +117,14 @@ impl Running {
         targets.filter(is_end).count()
     }
 
-    /// Its anonymous memory, in KiB.
+    /// The link's anonymous memory, in KiB.
     pub fn anonymous_kib(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Its processor time, user and system, in ticks of 10 ms: fields 14 and 15 of proc_pid_stat(5).
+    /// The link's processor time, user and system, in ticks of 10 ms: fields 14 and 15 of proc_pid_stat(5).
     pub fn processor_ticks(&self) -> u64 {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let behind_name = stat.rsplit(')').next().unwrap();
@@ -132,7 +132,7 @@ impl Running {
         fields.map(|field| field.parse::<u64>().unwrap()).sum()
     }
 
-    /// Waits for its end: status, standard output, standard error.
+    /// Waits for the link's end: status, standard output, standard error.
     pub fn finish(mut self) -> (ExitStatus, Vec<u8>, String) {
         let stdout = self.child.stdout.take();
         let reader = thread::spawn(move || {
@@ -163,7 +163,7 @@ impl Drop for Running {
     }
 }
 
-/// `gush link` with `args`, whose standard error nobody reads once it has said where it listens: the child, its standard
+/// `gush link` with `args`, whose standard error nobody reads once the link has told its address: the child, its standard
 /// error, and that place.
 pub fn unread(args: &[&str]) -> (Killed, ChildStderr, String) {
     let mut command = gush();
@@ -188,7 +188,7 @@ pub fn client_of(place: &str) -> TcpStream {
     stream
 }
 
-/// A child that is killed when the test is over, also where it fails.
+/// A child that is killed when the test is over, also a failed test.
 pub struct Killed(pub Child);
 
 impl Drop for Killed {
@@ -222,7 +222,7 @@ pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
-/// A server that sends back what it gets, and its end.
+/// A server that echoes bytes and the end of data.
 pub fn echo() -> String {
     server(|mut stream| {
         let mut buffer = vec![0; 64 << 10];
@@ -235,7 +235,7 @@ pub fn echo() -> String {
     })
 }
 
-/// Sends `question`, ends that direction, and reads the answer to its end.
+/// Sends `question`, ends that direction, and reads all of the answer.
 pub fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! What the tests of the commands share.
+//! Helpers that the tests of the commands share.
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 pub mod as_gnu;
@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 pub use gush_test::{not_applicable, skipped};
 
-/// The built program, with nothing of the caller's terminal or locale in its way.
+/// The built program, without the caller's terminal and locale.
 pub fn gush() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_gush"));
     command.env_remove("COLUMNS").env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
@@ -24,10 +24,10 @@ pub fn gush() -> Command {
     command
 }
 
-/// A copy of the built program in `dir`, for users who may not enter where it was built.
+/// A copy of the built program in `dir`, for users who may not enter the build directory.
 ///
-/// Another process writes it: a test beside this one that forks while this one has it open for writing
-/// would keep it so, and then nobody can start it (ETXTBSY).
+/// Another process writes the copy: a test in another thread that forks while this thread has the copy open for writing
+/// would inherit the open file, and then nobody can start the copy (ETXTBSY).
 pub fn copied_gush(dir: &Path) -> PathBuf {
     let program = dir.join("gush");
     let copied =
@@ -65,7 +65,7 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
 }
 
 /// Whether this process may become somebody without privileges, or the reason why not: the root of a
-/// container may lack the capabilities for it.
+/// container may lack the capabilities to do so.
 pub fn nobody() -> Result<u32, String> {
     const NOBODY: u32 = 65534;
     if !rustix::process::geteuid().is_root() {
@@ -79,14 +79,14 @@ pub fn nobody() -> Result<u32, String> {
     }
 }
 
-/// The same command, killed with all that it has started if it still runs after so long, which `timeout` says on
-/// standard error: a guard against hanging. Its standard input is empty.
+/// The same command, killed with all processes that it has started after so many seconds, which `timeout` says on
+/// standard error: a guard against hanging. The standard input is empty.
 pub fn bounded(seconds: u32, command: &Command) -> Command {
     let seconds = seconds.to_string();
     within(&["timeout", "--verbose", "--signal=KILL", &seconds], command)
 }
 
-/// The same command behind the words of another; its standard input is empty.
+/// The same command behind the words of another; the standard input is empty.
 pub fn within(words: &[&str], command: &Command) -> Command {
     let mut outer = Command::new(words[0]);
     outer.args(&words[1..]).arg(command.get_program()).args(command.get_args());
@@ -103,8 +103,8 @@ pub fn within(words: &[&str], command: &Command) -> Command {
     outer
 }
 
-/// `strace` with `options` before the program and all that it starts, or the reason why it cannot trace here. The
-/// trace is thrown away, unless an option `-o` names its file.
+/// `strace` with `options` before the program and all that it starts, or the reason why tracing is impossible here. The
+/// trace is thrown away, unless an option `-o` names a file.
 ///
 /// # Panics
 /// With an option that follows children: given twice, `-f` makes a file of its own for each, beside `/dev/null`, too.

@@ -24,14 +24,14 @@ use tempfile::TempDir;
 
 use super::link::PATIENCE;
 
-/// How many tickets a server of rustls sends behind its handshake (`ServerConfig::send_tls13_tickets`).
+/// How many tickets a server of rustls sends behind the handshake (`ServerConfig::send_tls13_tickets`).
 pub const TICKETS: u32 = 2;
 
 type Versions<'a> = &'a [&'static SupportedProtocolVersion];
 
 pub const ALL_VERSIONS: Versions<'static> = &[&TLS13, &TLS12];
 
-/// An authority, and certificates of it.
+/// An authority, and certificates signed by that authority.
 pub struct Pki {
     pub dir: TempDir,
     authority: Issuer<'static, KeyPair>,
@@ -141,7 +141,7 @@ impl Pki {
         StreamOwned::new(session, stream)
     }
 
-    /// A server of rustls itself, which does `serve` once, and its address.
+    /// A server of rustls itself, which does `serve` once, and the server's address.
     pub fn server<T: Send + 'static>(
         &self,
         alpn: &[&str],
@@ -235,7 +235,7 @@ impl Session {
         taken.map(drop).map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
     }
 
-    /// Takes bytes once all that was taken before is sent, and sends as much of them as it can. A failure is the next call's:
+    /// Takes bytes once all that was taken before is sent, and sends as many as the socket takes. A failure is the next call's:
     /// some of these bytes may have arrived.
     pub fn write(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.flush(socket)?;
@@ -264,7 +264,7 @@ impl Session {
     }
 }
 
-/// A socket as rustls wants it, which never waits.
+/// A socket for rustls, which never waits.
 struct Wire<'a>(BorrowedFd<'a>);
 
 impl Read for Wire<'_> {

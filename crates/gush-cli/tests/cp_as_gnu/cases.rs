@@ -1,4 +1,4 @@
-//! What is run by both: a table.
+//! The commands that both run: a table.
 
 /// A title, a shell script that makes the files, and the arguments of cp.
 pub type Case = (&'static str, &'static str, &'static [&'static str]);

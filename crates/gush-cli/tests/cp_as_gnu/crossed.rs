@@ -1,4 +1,4 @@
-//! Every situation with every set of options: what is where beforehand, and the words of cp.
+//! Every situation with every set of options: the files present beforehand, and the words of cp.
 
 use crate::common::as_gnu::Sentence;
 
@@ -194,7 +194,7 @@ pub const OPTIONS: &[&[&str]] = &[
     &["--reflink=auto"],
 ];
 
-/// What GNU cp 9.1 says, and gush for it.
+/// The messages of GNU cp 9.1, and those of gush.
 pub const SENTENCES: &[Sentence] = &[
     ("cp: cannot stat '%a': %e", "cp: %a: cannot stat: %e"),
     (
@@ -279,8 +279,8 @@ pub const LAYOUTS: &[Situation] = &[
     ("a made-up file", ":", &["/proc/version", "b"]),
 ];
 
-/// `--reflink=always` alone is not among them: where nothing can be cloned, GNU cp leaves an empty file, and gush what
-/// was there before.
+/// `--reflink=always` alone is not among them: where nothing can be cloned, GNU cp leaves an empty file, and gush keeps the file
+/// that was there before.
 pub const HOLES: &[&[&str]] = &[
     &["--sparse=auto"],
     &["--sparse=always"],

@@ -272,7 +272,7 @@ fn run(
     (output, tree(dir.path()))
 }
 
-/// Every file below `root` and all that must be equal about it.
+/// Every file below `root` and all properties of the file that must be equal.
 fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
     tree_of(root, true)
 }

@@ -1,4 +1,4 @@
-//! The table of endings: who does what, and what must come of it.
+//! The table of endings: the side that ends, the way of ending, and the required outcome.
 
 use crate::kinds::{Abilities, KINDS, Kind};
 use crate::model::{Arrives, CLOSED, FAILED, LEFT_FAILED, Outcome, Status, Told, ends_properly};
@@ -8,11 +8,11 @@ use Step::{
     Send,
 };
 
-/// What the one who ends sends, in whole lines: less than the smallest buffer on the way.
+/// The bytes that the ending side sends, in whole lines: less than the smallest buffer on the way.
 pub const SENT_BYTES: usize = 47 * 64;
-/// What the other answers.
+/// The bytes that the other side answers.
 pub const ANSWER_BYTES: usize = 31 * 64;
-/// What is left of a file that shrinks, and what it had.
+/// The bytes left of a file that shrinks, and the bytes before.
 pub const SHRUNK_BYTES: u64 = 64 * 64;
 pub const WHOLE_BYTES: u64 = 64 << 20;
 
@@ -30,17 +30,17 @@ impl Pair {
     }
 }
 
-/// What the test does from outside.
+/// The test's acts from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     Nothing,
     /// SIGTERM, once the other side has heard all.
     Terminate,
-    /// The file of the one who ends is cut, once the other side has heard some of it.
+    /// The file of the ending side is cut, once the other side has received some bytes.
     Shrink,
 }
 
-/// What is at the other address.
+/// The peer at the other address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum There {
     Peer,
@@ -59,7 +59,7 @@ pub struct Ending {
     pub name: &'static str,
     pub words: &'static str,
     pub options: &'static [&'static str],
-    /// The limit of silence among the options, in seconds: no connection that it ends is shorter.
+    /// The limit of silence among the options, in seconds: no connection ended by the limit is shorter.
     pub limit_seconds: Option<f64>,
     /// Does the first address serve every client?
     pub forks: bool,
@@ -102,7 +102,7 @@ fn unless(holds: bool, rule: LeftOut) -> Option<LeftOut> {
     (!holds).then_some(rule)
 }
 
-/// Stays and reads until the link ends it. The source of a link of one direction has nothing to read but on a socket.
+/// Stays and reads until the link ends the connection. The source of a link of one direction has nothing to read but on a socket.
 fn stays(peer: &Abilities, pair: &Pair) -> Step {
     let reads = pair.is_two_way() || peer.is_connection;
     if reads { Rest } else { Await("over".into()) }

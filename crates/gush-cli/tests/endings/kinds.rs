@@ -1,4 +1,4 @@
-//! The kinds of ends, as a table: what a peer of each kind can do, and what it is told of a failure.
+//! The kinds of ends, as a table: the abilities of a peer of each kind, and the signs of a failure that reach it.
 //!
 //! A further kind is one more row here, and one more way to take a place in `place.rs`.
 
@@ -7,9 +7,9 @@ use crate::script::Saw;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Tcp,
-    /// TLS over TCP; its peer speaks rustls.
+    /// TLS over TCP; the peer speaks rustls.
     Tls,
-    /// TCP by a SOCKS5 proxy, for which its peer speaks at first.
+    /// TCP by a SOCKS5 proxy, whose part the peer plays at first.
     Socks,
     /// TCP by an HTTP proxy.
     Connect,
@@ -26,29 +26,29 @@ pub enum Kind {
     Udp,
 }
 
-/// What the rules of the model ask about a kind.
+/// The properties of a kind that the rules of the model ask about.
 pub struct Abilities {
     pub kind: Kind,
     pub name: &'static str,
     /// Do bytes go both ways?
     pub two_way: bool,
-    /// Can its peer end its own data and still read?
+    /// Can the peer end its own data and still read?
     pub half_closes: bool,
-    /// Can its peer reset the connection?
+    /// Can the peer reset the connection?
     pub resets: bool,
-    /// Is it a program, whose exit status counts?
+    /// Is the peer a program, whose exit status counts?
     pub is_program: bool,
-    /// Does a listening socket take its peers?
+    /// Does a listening socket take the peers?
     pub listens: bool,
-    /// Is its peer at a connection, so that one who only sends can still see what becomes of that?
+    /// Is the peer at a connection, so that a peer which only sends can still see the connection's end?
     pub is_connection: bool,
-    /// Does the kernel tell us that its peer went without reading everything?
+    /// Does the kernel tell us that the peer went without reading everything?
     pub tells_unread: bool,
-    /// Does its peer stand by itself, so that it can be silent, or leave? A file cannot.
+    /// Is the peer active, so that it can be silent, or leave? A file is not.
     pub is_alive: bool,
-    /// What its peer sees of the end of the data.
+    /// The sign of the end of data for the peer.
     pub of_end: Saw,
-    /// What its peer sees where the connection failed.
+    /// The sign of a failed connection for the peer.
     pub of_failure: Saw,
 }
 
@@ -67,7 +67,7 @@ const SOCKET: Abilities = Abilities {
     of_failure: Saw::End,
 };
 
-/// Its peer is ended by SIGTERM before its input is closed.
+/// The program gets SIGTERM before its input is closed.
 const PROGRAM: Abilities = Abilities {
     kind: Kind::Program,
     name: "exec",

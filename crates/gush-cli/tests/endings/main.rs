@@ -1,5 +1,5 @@
 //! How connections end: every ending with every two kinds of ends, a test each. `ENDINGS` of `endings.rs` is the table,
-//! `model.rs` says what must happen, and `docs/endings.md` shows both.
+//! `model.rs` has the rules, and `docs/endings.md` shows both.
 //!
 //! `cargo test -p gush-cli --test endings -- resets/tcp` plays the cells of one row.
 

@@ -1,10 +1,10 @@
-//! What must happen, from the rules of the protocols and of `gush link`, never from what the program did.
+//! The required outcome, from the rules of the protocols and of `gush link`, never from the program's behaviour.
 //!
 //! 1. An end of data is passed on as an end, behind every byte that was sent before it.
 //! 2. A failure is told in the strongest way that the kind of the other side has: a reset of TCP, SIGTERM before the input
 //!    of a program is closed, an end elsewhere. Files and datagrams are told nothing.
 //! 3. The exit status is 0 after proper ends, 1 after failures, and death by the signal that ended the link.
-//! 4. A program has failed when its exit status is not 0. One that exits with 0 had all that it wanted.
+//! 4. A program has failed when its exit status is not 0. A program that exits with 0 had all the input it wanted.
 //! 5. A silence is an error (`-T`), except where a datagram socket is concerned, which has no end, and a proper end after
 //!    one side's end (`-t`), unless bytes are stuck.
 //! 6. Bytes for a peer that has gone are a failure where the kernel tells of it: sockets and pipes.
@@ -16,19 +16,19 @@ use crate::script::Saw;
 pub enum Told {
     End,
     Failure,
-    /// It has gone itself, or nobody looks.
+    /// The peer has gone itself, or nobody looks.
     Untold,
-    /// The end; nobody waits for a program after it.
+    /// The end; nobody waits for a program after the end.
     EndThenOver,
-    /// The end, and then a failure, which may overtake it.
+    /// The end, and then a failure, which may overtake the end.
     EndThenFailure,
-    /// A failure that a program may have no time to tell of: SIGTERM came as it began, or the link dies of a signal itself
+    /// A failure that a program may have no time to tell of: SIGTERM came as the program began, or the link dies of a signal itself
     /// and kills a program that does not end at once.
     FailureInHaste,
 }
 
 impl Told {
-    /// What a peer of a kind may have seen then; all is allowed where nothing is said.
+    /// The signs that a peer of a kind may have seen then; `None` allows all.
     pub fn seen_by(self, peer: &Abilities) -> Option<Vec<Saw>> {
         match self {
             Told::End => Some(vec![peer.of_end]),
@@ -72,7 +72,7 @@ impl Status {
     }
 }
 
-/// How much of what one side has sent reaches the other.
+/// The part of one side's bytes that reaches the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arrives {
     All,
@@ -82,7 +82,7 @@ pub enum Arrives {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outcome {
-    /// Of what the one who ends has sent.
+    /// The part of the ending side's bytes that arrives.
     pub arrives: Arrives,
     pub other_is_told: Told,
     pub ender_is_told: Told,
@@ -99,7 +99,7 @@ pub const CLOSED: Outcome = Outcome {
     ended: "closed",
 };
 
-/// What was sent before has arrived, and both sides learn of the failure.
+/// The bytes sent before have arrived, and both sides learn of the failure.
 pub const FAILED: Outcome = Outcome {
     other_is_told: Told::Failure,
     ender_is_told: Told::Failure,

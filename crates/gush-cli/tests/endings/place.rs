@@ -1,5 +1,5 @@
-//! How a peer of each kind takes its place at an end of a link: the address that the link is given, and how the peer gets
-//! its descriptors.
+//! The place of a peer of each kind at an end of a link: the address for the link, and the peer's
+//! descriptors.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -41,14 +41,14 @@ pub enum Place {
     OpensToRead(PathBuf),
     /// A file that grows.
     Watches(PathBuf),
-    /// The link starts it, or finds all of it.
+    /// The link starts the peer, or finds a complete file.
     Elsewhere,
 }
 
 /// For connections over TCP: the kernel keeps no megabytes (tcp(7)), so that a flood that nobody reads is stuck soon.
 const SMALL: &str = ",sndbuf=32k";
 
-/// Where a peer stands in its link.
+/// The place of a peer in a link.
 #[derive(Clone, Copy)]
 pub struct Seat {
     pub is_first: bool,
@@ -122,7 +122,7 @@ pub fn prepare(kind: Kind, seat: Seat, dir: &Path, name: &str, steps: &[Step]) -
 }
 
 impl Place {
-    /// Does it come to where the link listens?
+    /// Does the peer connect to the link's listener?
     pub fn connects(&self) -> bool {
         matches!(
             self,
@@ -130,7 +130,7 @@ impl Place {
         )
     }
 
-    /// The peer's descriptors; `listening` says where the link listens once it does, and `standard` are the link's.
+    /// The peer's descriptors; `listening` gives the link's address once the link listens, and `standard` are the link's.
     pub fn take(
         self,
         listening: impl FnOnce() -> String,

@@ -1,4 +1,4 @@
-//! How a peer stands at its end of the link: its descriptors, and TLS over them where it speaks that.
+//! A peer's end of the link: the descriptors, and TLS over them for a peer of TLS.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -16,7 +16,7 @@ use crate::common::link::eventually;
 use crate::common::tls::Session;
 use crate::script::Saw;
 
-/// Written while a process is started: between fork and exec it holds every socket of this program, so that a close is none
+/// Written while a process is started: between fork and exec the child holds every socket of this program, so that a close has no effect
 /// until then.
 pub static FORKING: RwLock<()> = RwLock::new(());
 
@@ -24,11 +24,11 @@ pub struct Port {
     read: Option<OwnedFd>,
     write: Option<OwnedFd>,
     session: Option<Box<Session>>,
-    /// Has it no end, so that reading to the end means until the link is over?
+    /// Is there no end of data, so that reading to the end means until the link is over?
     pub endless: bool,
 }
 
-/// What an attempt to read found.
+/// The result of an attempt to read.
 pub enum Heard {
     Bytes(usize),
     /// Nothing now.
@@ -69,7 +69,7 @@ impl Port {
         self.write.is_some()
     }
 
-    /// Sends on what TLS has kept.
+    /// Sends the bytes that TLS has kept.
     pub fn flush(&mut self) -> Result<(), Errno> {
         let (Some(session), Some(write)) = (&mut self.session, &self.write) else { return Ok(()) };
         loop {
@@ -80,7 +80,7 @@ impl Port {
         }
     }
 
-    /// Ends its data.
+    /// Ends the peer's data.
     pub fn end(&mut self) {
         self.say_end();
         self.cut();
@@ -96,7 +96,7 @@ impl Port {
         }
     }
 
-    /// Sends what no reader of TLS can take for a record: one of type 0 (RFC 8446, 5.1).
+    /// Sends bytes that are no record of TLS: a header of type 0 (RFC 8446, 5.1).
     pub fn garble(&mut self) {
         let Some(write) = &self.write else { return };
         assert_eq!(rustix::io::write(write, &[0; 64]), Ok(64));
@@ -115,14 +115,14 @@ impl Port {
         }
     }
 
-    /// Lets the socket be reset when it is closed (socket(7)).
+    /// Makes close(2) reset the connection (SO_LINGER, socket(7)).
     pub fn reset(&mut self) {
         let socket = self.read.as_ref().or(self.write.as_ref());
         sockopt::set_socket_linger(socket.unwrap(), Some(Duration::ZERO)).unwrap();
         drop((self.read.take(), self.write.take()));
     }
 
-    /// Sends the close_notify of TLS; a peer that has gone hears nothing of it.
+    /// Sends the close_notify of TLS; a peer that has gone does not receive the close_notify.
     pub fn say_end(&mut self) {
         let (Some(session), Some(write)) = (&mut self.session, &self.write) else { return };
         while let Err(error) = session.finish(write.as_fd()) {

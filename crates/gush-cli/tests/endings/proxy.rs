@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 
-/// What a proxy answers, in the order of what it hears.
+/// The answers of a proxy, in the order of the requests.
 pub struct Proxy {
     /// Takes a request to the byte.
     pub hears: fn(&mut TcpStream) -> io::Result<()>,
@@ -11,7 +11,7 @@ pub struct Proxy {
     pub refuses: &'static [u8],
 }
 
-/// Its target is a name, which only the proxy need know.
+/// The target is a name, which only the proxy need know.
 pub const TARGET: &str = "example.org:80";
 
 pub const SOCKS: Proxy = Proxy {

@@ -1,5 +1,5 @@
-//! The program that the tested link starts: this test program under another argument. It plays a script at its standard
-//! input and output, and keeps its report in a file. The name of the signal that ends it goes into another.
+//! The program that the tested link starts: this test program under another argument. The program plays a script at its standard
+//! input and output, and writes a report into a file. The name of the signal that ends the program goes into another.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -19,13 +19,13 @@ use crate::script::{Last, Marks, Player, Report, Saw, Step, read_script};
 
 pub const WORD: &str = "--puppet";
 
-/// How a link starts one: its address, without options.
+/// The address by which a link starts the program, without options.
 pub fn address(dir: &Path, name: &str) -> String {
     let program = std::env::current_exe().unwrap();
     format!("exec:'{} {WORD} {} {name}'", program.display(), dir.display())
 }
 
-/// Watches for SIGTERM, as it comes or ahead of a hang-up: leaves its name in a file, and ends the process.
+/// Watches for SIGTERM, alone or ahead of a hang-up: leaves the signal's name in a file, and ends the process.
 ///
 /// The signals stay pending, so that whoever has seen an end of data can ask which of the two came first.
 fn watch_for_signals(dir: &Path, name: &str) {
@@ -106,7 +106,7 @@ fn keep(dir: &Path, name: &str, report: Report, is_over: bool) {
     fs::rename(new, dir.join(format!("{name}.report"))).unwrap();
 }
 
-/// What a program said last, and its process number.
+/// The last report of a program, and the process number.
 pub fn report(dir: &Path, name: &str) -> Option<(Report, u32)> {
     let line = fs::read_to_string(dir.join(format!("{name}.report"))).ok()?;
     let words: Vec<&str> = line.split(' ').collect();
@@ -127,7 +127,7 @@ pub fn report(dir: &Path, name: &str) -> Option<(Report, u32)> {
     Some((report, words[0].parse().unwrap()))
 }
 
-/// What a program saw that did not come to its end.
+/// The sign that ended a program before the end of its script.
 pub fn ended_by(dir: &Path, name: &str) -> Saw {
     match fs::read_to_string(dir.join(format!("{name}.signal"))).as_deref() {
         Ok("SIGTERM") => Saw::Terminated,

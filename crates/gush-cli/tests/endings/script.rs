@@ -1,4 +1,4 @@
-//! What a peer does, step by step, and what it saw meanwhile. The same scripts are played by threads of the test, and
+//! The steps of a peer, and the signs that it saw meanwhile. The same scripts are played by threads of the test, and
 //! by programs that the tested link starts.
 
 use std::fmt;
@@ -21,9 +21,9 @@ const FLOOD_BYTES: usize = 256 << 20;
 pub enum Step {
     /// Sends so many bytes.
     Send(usize),
-    /// Sends until it is refused.
+    /// Sends until refused.
     Flood,
-    /// Ends its own data, and can still read.
+    /// Ends the peer's own data, and can still read.
     End,
     /// Reads until so many bytes have come.
     Hear(usize),
@@ -34,7 +34,7 @@ pub enum Step {
     /// Lets everybody know.
     Mark(String),
     Await(String),
-    /// Ends its own data without a word of TLS.
+    /// Ends the peer's own data without a word of TLS.
     Cut,
     /// Sends a record that is none of TLS.
     Garble,
@@ -99,18 +99,18 @@ impl FromStr for Step {
     }
 }
 
-/// What a peer saw behind the last byte that reached it.
+/// The sign that a peer saw behind the last byte received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saw {
-    /// It did not look, or its kind shows nothing.
+    /// The peer did not look, or the kind of end shows nothing.
     Nothing,
     End,
     /// The connection's end without the close_notify of TLS, or an alert in its place.
     Cut,
     Reset,
-    /// It is a program, and SIGTERM ended it.
+    /// SIGTERM ended the program.
     Terminated,
-    /// It is a program, and something else ended it before its script did.
+    /// Something else ended the program before the script did.
     Death,
 }
 
@@ -121,7 +121,7 @@ pub struct Report {
     /// Were those the bytes that the other side sends, in order?
     pub sound: bool,
     pub saw: Saw,
-    /// Was it told, as it sent, that nobody takes anything more?
+    /// Did a send fail because nobody takes bytes any more?
     pub refused: bool,
 }
 
@@ -175,7 +175,7 @@ pub struct Player<'a> {
     pub report: Report,
 }
 
-/// What the player of a program does itself.
+/// The last act of a program's player.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Last {
     Left,

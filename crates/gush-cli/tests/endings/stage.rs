@@ -1,4 +1,4 @@
-//! One cell of the table: a link between two peers, played to its end, and compared with the model.
+//! One cell of the table: a link between two peers, played to the end, and compared with the model.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -29,7 +29,7 @@ use crate::script::{Marks, Player, Report, Saw, Step};
 const ENDER: &str = "ender";
 const OTHER: &str = "other";
 
-/// Plays it, and says what is not as it must be.
+/// Plays the cell, and tells every difference from the model.
 pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     let dir = TempDir::new().unwrap();
     let marks = Marks(dir.path().to_owned());
@@ -107,7 +107,7 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
 }
 
 /// Both begin once both are in place. The first byte of a datagram or of a FIFO makes the connection, and cannot wait for
-/// the other side; nor can a datagram socket say when it is in place.
+/// the other side; nor can a datagram socket tell when the peer is in place.
 fn started(name: &str, other: &str, kind: &Abilities, steps: Vec<Step>) -> Vec<Step> {
     let mut all = vec![Step::Mark(format!("ready.{name}"))];
     if !matches!(kind.kind, Kind::Udp | Kind::Fifo) {
@@ -185,7 +185,7 @@ fn start(ending: &Ending, pair: &Pair, addresses: &[String]) -> Running {
     Running::of(command)
 }
 
-/// Has a peer play its script in a thread; none where the link starts it.
+/// Has a peer play its script in a thread; none where the link starts the peer.
 fn enter(
     name: &str,
     steps: Vec<Step>,
@@ -219,7 +219,7 @@ fn enter(
     Some(told)
 }
 
-/// What a program said of itself; it must be gone. One that was ended before its first word has said nothing.
+/// A program's report about itself; the program must be gone. A program that was ended before the first word has reported nothing.
 fn of_program(dir: &Path, name: &str) -> Report {
     let Some((report, id)) = puppet::report(dir, name) else {
         return Report { saw: puppet::ended_by(dir, name), ..Report::NONE };
@@ -284,7 +284,7 @@ impl Found<'_> {
         wrong
     }
 
-    /// Does a peer see what it is told? The source of a link of one direction does on a socket alone.
+    /// Does a peer see the signs of an end? The source of a link of one direction does on a socket alone.
     fn looks(&self, is_ender: bool) -> bool {
         let kind = if is_ender { self.pair.ender } else { self.pair.other };
         let is_source = is_ender == self.ending.ender_sends;

@@ -78,7 +78,7 @@ fn outlook(pace: Pace) -> Outlook {
     })
 }
 
-/// Measures one comparison, and shows its figures.
+/// Measures one comparison, and shows the figures.
 fn measure(
     bout: &Bout,
     options: &Options,

@@ -175,7 +175,7 @@ fn percent(text: &str) -> Result<f64, &'static str> {
 
 /// One comparison of this run.
 pub struct Bout {
-    /// Its name in a file, and what it is about.
+    /// The comparison's name in a file, and the subject.
     pub title: Option<String>,
     pub comparison: Comparison,
     /// The rounds that the file asks for.
@@ -187,7 +187,7 @@ impl Options {
     /// The comparisons, in order.
     ///
     /// # Errors
-    /// What makes no sense, as a sentence.
+    /// The contradiction, as a sentence.
     pub fn bouts(&self) -> Result<Vec<Bout>, Error> {
         let is_file = |text: &&String| text.ends_with(".toml") && Path::new(text).is_file();
         match self.commands.iter().find(is_file) {
@@ -207,7 +207,7 @@ impl Options {
         }
     }
 
-    /// The comparisons of the file at `path`, with what the command line has in place of theirs.
+    /// The comparisons of the file at `path`, where options of the command line replace those of the file.
     fn of_file(&self, path: &Path) -> Result<Vec<Bout>, Error> {
         if let Some(option) = self.of_commands() {
             return Err(Error::refused(format!(

@@ -1,4 +1,4 @@
-//! The kinds of addresses of socat(1), and what they are here.
+//! The kinds of addresses of socat(1), and their equivalents.
 
 use gush_link::address::{Address, AddressError, Family};
 
@@ -6,7 +6,7 @@ use super::options::{self, Verdict};
 use super::switches::Families;
 use super::{Told, lexer};
 
-/// A kind of address of socat by all its names.
+/// A kind of address of socat by all names.
 struct Row {
     names: &'static [&'static str],
     means: Means,
@@ -14,7 +14,7 @@ struct Row {
 
 #[derive(Clone, Copy)]
 enum Means {
-    /// Ours, and how its argument is written.
+    /// An address of `gush link`, and the form of the argument.
     Ours(&'static str, Argument),
     /// `PROXY:HOST:PORT`; the proxy's port is an option.
     Proxy,
@@ -25,7 +25,7 @@ enum Means {
 enum Argument {
     /// A path, a name or a number.
     Name,
-    /// The host and port of either version of IP; the keyword gets its digit.
+    /// The host and port of either version of IP; the digit of the version is added to the keyword.
     Place,
     /// A host and port, and nothing else.
     Exact,
@@ -280,7 +280,7 @@ fn enclosed(command: &str) -> String {
     }
 }
 
-/// The address in its usual writing, once every option that `gush link` refuses is left out or told.
+/// The address in the usual writing, once every option that `gush link` refuses is left out or told.
 fn settled(head: &str, mut options: options::Given, text: &str, told: &mut Told) -> Option<String> {
     loop {
         let ours = format!("{head}{options}");

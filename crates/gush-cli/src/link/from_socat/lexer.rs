@@ -1,4 +1,4 @@
-//! How socat reads an address: what quotes, brackets and backslashes protect (socat(1), "ADDRESS SPECIFICATIONS").
+//! How socat reads an address: the text that quotes, brackets and backslashes protect (socat(1), "ADDRESS SPECIFICATIONS").
 
 /// The pieces of `text` between `separators` that nothing protects, quotes and all. There is always one.
 pub fn split<'a>(text: &'a str, separator: &str) -> Vec<&'a str> {
@@ -21,7 +21,7 @@ pub fn split_once<'a>(text: &'a str, separator: &str) -> (&'a str, &'a str) {
     (first, text.get(first.len() + separator.len()..).unwrap_or_default())
 }
 
-/// What a piece says: quotes and backslashes gone, brackets kept.
+/// The text of a piece: quotes and backslashes removed, brackets kept.
 pub fn plain(piece: &str) -> String {
     let mut text = String::with_capacity(piece.len());
     scan(piece, |_, letter, _| text.extend(letter));
@@ -78,8 +78,8 @@ pub fn expansions(line: &str) -> Vec<&str> {
     found
 }
 
-/// Calls `each` with the place of every letter, the letter that it says (none for a quote or a backslash), and
-/// whether it is protected. The answer are the closers that were missing at the end.
+/// Calls `each` with the place of every letter, the letter meant (none for a quote or a backslash), and
+/// whether the letter is protected. The answer are the closers that were missing at the end.
 ///
 /// Brackets and quotes may stand within one another, also within double quotes; within single quotes everything is
 /// literal (nestlex in socat's source).

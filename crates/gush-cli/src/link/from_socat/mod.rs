@@ -1,7 +1,7 @@
-//! `--from-socat`: the `gush link` that does what a command line of socat(1) does, or the parts without an equivalent.
+//! `--from-socat`: the `gush link` equivalent of a command line of socat(1), or the parts without an equivalent.
 //!
-//! Three tables hold what differs: switches, kinds of addresses, options of addresses. What is in none of them is
-//! written as socat has it, and the grammar of addresses has the last word: no address is printed that `gush link`
+//! Three tables hold the differences: switches, kinds of addresses, options of addresses. Words in none of the tables are
+//! copied from socat's command line, and the grammar of addresses has the last word: no address is printed that `gush link`
 //! would refuse.
 
 mod addresses;
@@ -16,7 +16,7 @@ use gush_link::address::{Address, Opt, Target};
 
 use crate::talk::{self, Talker};
 
-/// Prints the equivalent of `arguments`, what stands behind the word `socat` in a shell.
+/// Prints the equivalent of `arguments`, the words behind `socat` in a shell.
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     let mut told = Told::default();
     let command = translated(arguments, &mut told);
@@ -35,7 +35,7 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     }
 }
 
-/// What is to be said beside the command.
+/// Notices beside the command.
 #[derive(Debug, Default)]
 struct Told {
     notes: Vec<String>,
@@ -110,7 +110,7 @@ fn escapes(address: &str) -> bool {
     any_part(address, |part| part.options().byte(Opt::Escape).is_some())
 }
 
-/// Is a part of the address a name whose file socat would make if it is missing (GOPEN), and `gush link` would not, both ways?
+/// Is a part of the address a name whose missing file socat would make (GOPEN), and `gush link` would not, both ways?
 fn makes_no_file(address: &str) -> bool {
     any_part(address, |part| {
         let decides = [Opt::Create, Opt::ReadOnly].iter().any(|&option| part.options().has(option));

@@ -10,7 +10,7 @@ use super::lexer;
 /// Why an option that `gush link` does not take is not taken.
 #[derive(Debug, Clone, Copy)]
 pub enum Verdict {
-    /// Without it the same happens.
+    /// Without the option the same happens.
     Needless(&'static str),
     Missing(&'static str),
 }
@@ -481,15 +481,15 @@ fn is_in(names: &[&str], name: &str) -> bool {
 
 /// Kinds of addresses of ours that make a new pseudo-terminal: the first always, the others with `pty`.
 const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
-/// socat obeys the options in their order: `sane` behind a change of the terminal takes it back.
+/// socat obeys the options in their order: `sane` behind a change of the terminal undoes that change.
 const NEW_IS_SANE: Verdict = Verdict::Needless("a new pseudo-terminal is sane already");
 
 /// One option of an address, in words of ours.
 #[derive(Debug)]
 pub struct One {
-    /// As socat was given it.
+    /// The text given to socat.
     pub text: String,
-    /// socat's name for it.
+    /// socat's name of the option.
     pub name: String,
     ours: String,
     value: Option<String>,
@@ -502,7 +502,7 @@ pub struct One {
 pub struct Given(Vec<One>);
 
 impl Given {
-    /// Reads what stands between the commas behind an address.
+    /// Reads the options, which stand between commas behind an address.
     pub fn read(pieces: &[&str]) -> Self {
         let mut options = Self(pieces.iter().map(|piece| One::read(piece)).collect());
         let mut is_new = true;
@@ -515,7 +515,7 @@ impl Given {
         options
     }
 
-    /// Takes out the option of one of these names, and gives its value.
+    /// Takes out the option of one of these names, and returns the value.
     pub fn take(&mut self, names: &[&str]) -> Option<String> {
         let at = self.0.iter().position(|one| is_in(names, &one.name))?;
         self.0.remove(at).value
@@ -555,7 +555,7 @@ impl Given {
         find(NEEDLESS).map(Verdict::Needless).or_else(|| missing().map(Verdict::Missing))
     }
 
-    /// socat's `raw` leaves echo as it is, and ours does not.
+    /// socat's `raw` does not change echo, and ours does.
     fn keep_echo(&mut self) {
         let is_raw = |one: &One| is_in(&["raw"], &one.name);
         let decides = |one: &One| is_in(&["rawer", "cfmakeraw", "echo"], &one.name);
@@ -634,7 +634,7 @@ fn masked(range: &str) -> Option<String> {
     (mask.count_ones() == ones).then(|| format!("{network}/{ones}"))
 }
 
-/// Text as an address of ours holds it: what has a meaning there stands after a backslash.
+/// Text for an address of ours: a backslash stands before each character with a meaning there.
 pub fn protected(text: &str) -> String {
     let mut protected = String::with_capacity(text.len());
     for letter in text.chars() {

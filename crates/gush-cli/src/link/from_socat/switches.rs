@@ -4,7 +4,7 @@ use gush_link::address::Family;
 
 use super::Told;
 
-/// What a command line of socat says beside its addresses, in words of ours.
+/// The switches of a command line of socat, as options of ours.
 #[derive(Debug, Default)]
 pub struct Said {
     pub words: Vec<String>,
@@ -32,7 +32,7 @@ impl Default for Families {
     }
 }
 
-/// A switch, which is the start of a word: its value follows at once or is the next word.
+/// A switch, which is the start of a word: the value follows at once or is the next word.
 struct Switch {
     start: &'static str,
     value: Value,
@@ -51,7 +51,7 @@ enum Value {
 enum Means {
     Ours(&'static [&'static str]),
     OursWithTime(&'static str),
-    /// A copy of what goes from the first address to the second, or back.
+    /// A copy of the bytes from the first address to the second, or back.
     Copy {
         forward: bool,
     },

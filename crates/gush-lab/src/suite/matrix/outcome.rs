@@ -31,7 +31,7 @@ pub enum Outcome {
     FalseEnd,
     /// The move ended well, and the wrong bytes arrived.
     Wrong {
-        /// The first difference.
+        /// The difference, or the error.
         why: String,
     },
     /// The move did not end.
