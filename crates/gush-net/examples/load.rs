@@ -1,18 +1,18 @@
 //! Load for a relay: `load CASE --listen PORT --connect PORT [--bytes N] [--count N] [--clients N] [-- RELAY…]`.
 //!
-//! With a command for it, the relay is started first and ended afterwards, and a lost byte or connection is a failure.
+//! With a command for the relay, the relay is started first and ended afterwards, and a lost byte or connection is a failure.
 //!
-//! It plays the client, which connects to the relay, and the server, which the relay connects to, and
+//! The program plays the client, which connects to the relay, and the server, which the relay connects to, and
 //! prints one line of JSON. Sending is sendfile from memory, and receiving drops bytes inside the
-//! kernel, so that neither costs what the relay is to be measured by.
+//! kernel, so that neither adds much to the relay's time.
 //!
-//! | case | what it does |
+//! | case | the load |
 //! |---|---|
 //! | `bulk` | one connection, `--bytes` from client to server |
 //! | `many` | `--clients` connections at once, `--bytes` both ways on each, every byte checked |
 //! | `short` | `--count` connections of one small question and answer, `--clients` at a time |
 //! | `pingpong` | one connection, `--count` messages of 64 bytes there and back |
-//! | `bodies` | the same with messages of `--bytes`, which the server has whole before it answers |
+//! | `bodies` | the same with messages of `--bytes`, which the server receives whole before answering |
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -37,14 +37,14 @@ struct Load {
     is_strict: bool,
 }
 
-/// A relay that lives as long as its load.
+/// A relay that lives as long as the load.
 struct Relay {
     process: Child,
     port: u16,
 }
 
 impl Relay {
-    /// Starts a relay, and waits until it listens on `port`: without connecting, because a relay may take one client only.
+    /// Starts a relay, and waits until the relay listens on `port`: without connecting, because a relay may take one client only.
     fn start(command: &[String], port: u16) -> Result<Self, Box<dyn Error + Send + Sync>> {
         let (program, words) = command.split_first().ok_or("-- needs the command of a relay")?;
         if listens(port)? {

@@ -60,7 +60,7 @@ enum Writer {
 }
 
 impl Conduit {
-    /// One descriptor, used in the directions of its open(2).
+    /// One descriptor, used in the directions that its open(2) named.
     ///
     /// Nobody else may use the open file description, which gets O_NONBLOCK.
     ///
@@ -71,7 +71,7 @@ impl Conduit {
         Self::inherited(fd)
     }
 
-    /// A stream socket that is non-blocking already, as accept4(2) with SOCK_NONBLOCK makes it. Nothing is asked of the
+    /// A stream socket that is non-blocking already, as accept4(2) makes sockets with SOCK_NONBLOCK. Nothing is asked of the
     /// socket, which saves each of many short connections five calls; of any other descriptor this is wrong.
     ///
     /// ```
@@ -133,7 +133,7 @@ impl Conduit {
         Ok(Self(Means::Descriptors { read: Some(read), write }))
     }
 
-    /// A stream without a descriptor, such as one of TLS. Its bytes pass through memory: [`Options::method`] refuses any
+    /// A stream without a descriptor, such as one of TLS. The bytes pass through memory: [`Options::method`] refuses any
     /// method but `read-write` by name.
     ///
     /// The end of the other side's data is passed on by `poll_shutdown`. A stream that keeps bytes back is flushed whenever
@@ -226,7 +226,7 @@ impl Conduit {
         self
     }
 
-    /// Leaves unread whatever the end sends.
+    /// Leaves unread all bytes that the end sends.
     pub fn stop_reading(&mut self) {
         match &mut self.0 {
             Means::Descriptors { read, write: Writer::Own(_) } => *read = None,
@@ -281,7 +281,7 @@ impl Conduit {
     /// master (a raw one cannot be told), else closing a descriptor that is only written.
     ///
     /// # Errors
-    /// The error of shutdown(2) or write(2); for a stream without a descriptor `WouldBlock` when it cannot say so at once:
+    /// The error of shutdown(2) or write(2); for a stream without a descriptor `WouldBlock` when the stream cannot send its end at once:
     /// there `poll_shutdown` serves.
     pub fn finish(&mut self) -> io::Result<()> {
         match &mut self.0 {
@@ -339,7 +339,7 @@ impl Conduit {
         }
     }
 
-    /// Says the end of the data to the peer of a stream that has a word of its own for it, as TLS has, in the directions that
+    /// Says the end of the data to the peer of a stream that has a message of its own for the end, as TLS has, in the directions that
     /// were left out too ([`Layer::poll_part`]). For descriptors nothing is to be done: closing them says so.
     pub fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.0 {
@@ -379,7 +379,7 @@ impl Conduit {
     }
 
     /// Reads from the connection that is written, whether or not the conduit is read: bytes of a peer that nobody wants, and
-    /// its end.
+    /// the peer's end.
     ///
     /// # Errors
     /// The error of read(2), or of the stream.
@@ -491,7 +491,7 @@ impl Writer {
     }
 }
 
-/// The end of the data, or bytes as they come: on descriptors by calls that never wait. As the streams of tokio, a
+/// The end of the data, or bytes as they come: from descriptors by calls that never wait. As the streams of tokio, a
 /// descriptor leaves the other tasks their turn: a layer reads until it has something, and may find nothing for long.
 impl AsyncRead for Conduit {
     fn poll_read(
@@ -582,7 +582,7 @@ fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// A descriptor, and its properties.
+/// A descriptor, and the descriptor's properties.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
     watched: Watched,
@@ -692,7 +692,7 @@ impl Shape {
 /// A descriptor registered with the current runtime.
 ///
 /// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
-/// another later. An `OwnedFd` cannot, so the safe function that it replaces is sound here.
+/// another later. An `OwnedFd` cannot, so the older, safe function is sound here.
 #[allow(deprecated)]
 pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::with_interest(fd, interest)

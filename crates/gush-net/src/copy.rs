@@ -25,7 +25,7 @@ use crate::silence::Silence;
 /// [`Counts::in_flight_bytes`](crate::Counts::in_flight_bytes) says how many.
 ///
 /// # Errors
-/// Which call failed on which end, with what had been delivered; or a method asked for by name that
+/// Which call failed on which end, with the bytes delivered before; or a method asked for by name that
 /// cannot serve these ends. `EBADF` when one of them was not opened for its direction.
 ///
 /// ```
@@ -58,8 +58,8 @@ where
     drive(Driver::new(Way::Forward, options), source, target, options).await
 }
 
-/// Copies from `reader` to `writer` until the end, and flushes the writer: takes and answers what `tokio::io::copy` does, and
-/// moves the bytes of sockets inside the kernel. [`relay_one_way`] has options, and says more about what was copied.
+/// Copies from `reader` to `writer` until the end, and flushes the writer: has the arguments and result of `tokio::io::copy`, and
+/// moves the bytes of sockets inside the kernel. [`relay_one_way`] has options, and gives a fuller account.
 ///
 /// # Cancellation
 /// As [`relay_one_way`].
@@ -87,7 +87,7 @@ pub(crate) fn opened<E: ?Sized>(end: &mut E, name: End) -> Result<Opened<'_, E>,
     ends::open(end).map_err(|io| Error::failed("epoll_ctl", name, io))
 }
 
-/// Runs one flow to its end.
+/// Runs one flow until it ends.
 pub(crate) async fn drive<S, T>(
     mut flow: Driver,
     mut source: Opened<'_, S>,

@@ -1,4 +1,4 @@
-//! Byte counts that can be read while a relay is at work, and after it failed or was dropped.
+//! Byte counts that can be read while a relay is at work, and after the relay failed or was dropped.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,9 +39,9 @@ impl fmt::Display for Way {
 
 /// Live byte counts of one relay, or the sums of several that share it.
 ///
-/// What was taken from one end is delivered to the other or in flight, in a pipe or a buffer of the
-/// relay. When the relay's future is dropped, what is in flight is lost, and these counts say how
-/// much that was; a [`Relay`](crate::Relay) keeps it.
+/// Bytes taken from one end are delivered to the other or in flight, in a pipe or a buffer of the
+/// relay. When the relay's future is dropped, the bytes in flight are lost, and these counts say how
+/// many; a [`Relay`](crate::Relay) keeps them.
 ///
 /// ```
 /// use gush_net::{Counts, Way};

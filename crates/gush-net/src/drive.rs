@@ -1,4 +1,4 @@
-//! Drives one flow of a relay by readiness: the waiting, the clock, and the counts. What happens to the
+//! Drives one flow of a relay by readiness: the waiting, the clock, and the counts. The work on the
 //! bytes is the flow's ([`gush::flow`]).
 
 use std::cell::RefCell;
@@ -28,7 +28,7 @@ const POLL_BYTES: u64 = 4 << 20;
 const CALL_BYTES: u64 = 1 << 20;
 
 thread_local! {
-    /// The buffers of this thread's relays: between two polls no flow has any but what is in flight.
+    /// The buffers of this thread's relays: between two polls a flow holds a buffer only for bytes in flight.
     static SHELF: RefCell<Option<Shelf>> = const { RefCell::new(None) };
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Driver {
     /// None until the two ends are known.
     flow: Option<Flow>,
     pub(crate) length_bytes: Option<u64>,
-    /// The side that the flow waits for: a relay is polled for both of its directions, and one that waits
+    /// The side that the flow waits for: a relay is polled for both directions, and a direction that waits
     /// has nothing to do until this side is ready.
     waits_for: Option<Side>,
     /// The source's first state, if the source is a file that is sent to its end.
@@ -201,7 +201,7 @@ impl Driver {
         self.last_byte.is_some_and(all) && self.passed().in_flight_bytes == 0
     }
 
-    /// Has a bounded direction done all that it may? What a stream has received is known only by reading, so that of a
+    /// Has a bounded direction done all that it may? Only reading tells how much a stream has received, so that for a
     /// stream the bound is no more than a limit: the direction is over once the stream has nothing now.
     pub(crate) fn has_had_its_last_words(&self, source: &Source<'_, '_>) -> bool {
         let has_nothing = source.is_stream() && self.waits_for == Some(Side::Source);
@@ -237,7 +237,7 @@ impl Driver {
         }
     }
 
-    /// Moves what can be moved now. Ready when the source has ended and all of it is delivered; then,
+    /// Moves all bytes that can be moved now. Ready when the source has ended and all of it is delivered; then,
     /// if `passes_end`, the target has been told.
     pub(crate) fn poll(
         &mut self,
@@ -268,7 +268,7 @@ impl Driver {
         Poll::Ready(Ok(()))
     }
 
-    /// Ready when the source has ended, its end is a proper one, and all of it is delivered.
+    /// Ready when the source has ended, the end is a proper end, and all of it is delivered.
     fn poll_delivered(
         &mut self,
         cx: &mut Context<'_>,
@@ -464,8 +464,8 @@ fn call(
     }
 }
 
-/// Makes a call under the gate of the side whose readiness its `EAGAIN` disproves. A call whose `EAGAIN`
-/// does not say which side it means is made once both are ready, and clears neither.
+/// Makes a call under the gate of the side whose readiness an `EAGAIN` disproves. A call whose `EAGAIN`
+/// does not say which side was not ready is made once both are ready, and clears neither.
 fn attempt(
     flow: &mut Flow,
     op: Op,
@@ -490,7 +490,7 @@ fn attempt(
     Ok(Attempt::Made(answer))
 }
 
-/// Waits for the next edge of a side, if its last attempt answered `EAGAIN`.
+/// Waits for the next edge of a side, if the last attempt there answered `EAGAIN`.
 fn poll_side(
     cx: &mut Context<'_>,
     side: Side,

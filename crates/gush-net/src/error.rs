@@ -1,4 +1,4 @@
-//! The one error of relays, and what a relay that ended well did.
+//! The one error of relays, and the account of a relay that ended well.
 
 use std::fmt;
 use std::io;
@@ -38,7 +38,7 @@ impl fmt::Display for End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Both ends had sent their last byte, and all of it was delivered.
+    /// Both ends had sent their last byte, and all bytes were delivered.
     Closed,
     /// Nothing moved for as long as [`Options::idle`](crate::Options::idle) allows.
     Idle,
@@ -57,7 +57,7 @@ impl fmt::Display for Ended {
     }
 }
 
-/// What went one way.
+/// The bytes that went one way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Passed {
@@ -69,7 +69,7 @@ pub struct Passed {
     pub method: Option<MethodName>,
 }
 
-/// What a relay did.
+/// The account of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -77,13 +77,13 @@ pub struct Totals {
     pub forward: Passed,
     /// From `b` to `a`.
     pub back: Passed,
-    /// Why it ended.
+    /// The reason why the relay ended.
     pub ended: Ended,
     /// Did a time limit find bytes that could not go on: taken and not delivered, or still waiting at their source?
     pub stuck: bool,
 }
 
-/// What failed.
+/// The failure.
 #[derive(Debug)]
 enum Cause {
     Failed(&'static str, End),
@@ -124,7 +124,7 @@ pub struct Error {
     forward: Passed,
     back: Passed,
     io: Option<io::Error>,
-    /// The engine's remedy, where it has one.
+    /// The engine's remedy, where there is one.
     hint: Option<&'static str>,
 }
 
@@ -164,7 +164,7 @@ impl Error {
         self
     }
 
-    /// The end that the error concerns, where it concerns one.
+    /// The end that the error concerns, where the error concerns one.
     #[must_use]
     pub fn end(&self) -> Option<End> {
         match &self.cause {
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// What had gone one way until then.
+    /// The bytes that had gone one way until then.
     #[must_use]
     pub fn passed(&self, way: Way) -> Passed {
         match way {
@@ -200,7 +200,7 @@ impl Error {
         matches!(self.cause, Cause::Refused(..))
     }
 
-    /// Was a file shorter than it had been when it began to be sent?
+    /// Was a file shorter than at the beginning of sending?
     #[must_use]
     pub fn is_truncated(&self) -> bool {
         matches!(self.cause, Cause::Truncated { .. })
@@ -212,13 +212,13 @@ impl Error {
         self.io.as_ref().and_then(gush::Errno::from_io_error)
     }
 
-    /// What the operating system said, where it said something.
+    /// The operating system's error, where there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         self.io.as_ref()
     }
 
-    /// What the user can do, where there is something.
+    /// The remedy for the user, where there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&'static str> {
         use io::ErrorKind::{

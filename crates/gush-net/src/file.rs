@@ -15,19 +15,19 @@ use crate::options::Options;
 use crate::sides::Opened;
 use crate::tap::Tap;
 
-/// Sends a part of a file, or all of it (`..`), inside the kernel where that can be. The file's own
+/// Sends a part of a file, or all (`..`), inside the kernel where possible. The file's own
 /// position is neither used nor changed; the target is left open.
 ///
 /// Pages of the file that are not in memory are read by the calling thread. Unless
 /// [`Options::isolated`] is set, a write to the file before the peer has received the bytes shows in
-/// what it receives.
+/// the bytes received.
 ///
 /// # Cancellation
 /// As [`relay_one_way`](crate::relay_one_way).
 ///
 /// # Errors
-/// As [`relay_one_way`](crate::relay_one_way); and where the file has become shorter than the range, or than it was
-/// when this began, an error that [`Error::is_truncated`].
+/// As [`relay_one_way`](crate::relay_one_way); and where the file has become shorter than the range, or than the file was
+/// at the beginning of the call, an error that [`Error::is_truncated`].
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -83,7 +83,7 @@ where
 /// As [`relay_one_way`](crate::relay_one_way).
 ///
 /// # Errors
-/// As [`relay_one_way`](crate::relay_one_way). A file opened with O_APPEND gets the bytes at its end, whatever the
+/// As [`relay_one_way`](crate::relay_one_way). A file opened with O_APPEND gets the bytes at the end of the file, not at the
 /// offset (pwrite(2), "BUGS").
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! Moves bytes between sockets, and between sockets and anything else, by the fastest sound way, for
 //! programs that run on tokio.
 //!
-//! [`copy_bidirectional`] and [`copy`](copy()) take and answer what tokio's functions of these names do. [`relay`](relay())
+//! [`copy_bidirectional`] and [`copy`](copy()) have the arguments and results of tokio's functions of these names. [`relay`](relay())
 //! and [`relay_one_way`] are the same with [`Options`] and a full account; a [`Relay`] can be interrupted and go on;
 //! [`send_file`] and [`recv_file`] have a file at one side.
 //!
@@ -13,11 +13,11 @@
 //!
 //! # What holds
 //! - Bytes are counted while they move ([`Counts`]), in the result and in the error.
-//! - The end of one side's data is passed on once everything before it is delivered.
-//! - A peer that stops reading stops its sender: at most one pipe or buffer is in flight each way.
+//! - The end of one side's data is passed on once everything before the end is delivered.
+//! - A peer that stops reading stops the sender: at most one pipe or buffer is in flight each way.
 //! - Pipes come from one pool with a budget ([`gush::pipe::Pool::shared`]); without one, bytes are copied.
 //! - A splice into a socket whose peer has gone raises SIGPIPE, as no flag can forbid. Rust's start-up
-//!   code ignores it; a program that restores its default action must not relay.
+//!   code ignores the signal; a program that restores the default action must not relay.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush-net runs on Linux only");

@@ -82,8 +82,8 @@ impl Options {
         self
     }
 
-    /// Once one end has ended: ends the relay when no byte has moved for so long. Without it the
-    /// other direction may go on, or be silent, as long as it likes.
+    /// Once one end has ended: ends the relay when no byte has moved for so long. Without this limit the
+    /// other direction may go on, or be silent, without limit.
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = Some(limit);
@@ -112,8 +112,8 @@ impl Options {
         self
     }
 
-    /// Ends the relay with an error as soon as a socket that it neither reads nor writes at the moment has failed: a client
-    /// that has ended its data and then resets, while the server has nothing to say; nobody at a UDP port. Without it such
+    /// Ends the relay with an error as soon as a socket that the relay neither reads nor writes at the moment has failed: a client
+    /// that has ended its data and then resets, while the server has nothing to say; nobody at a UDP port. Without this option such
     /// an end is noticed when the next bytes go there.
     #[must_use]
     pub fn sees_failures(mut self) -> Self {
@@ -121,7 +121,7 @@ impl Options {
         self
     }
 
-    /// Calls `tell` when one direction has ended and its target cannot be told so: a raw terminal has no sign for the end
+    /// Calls `tell` when one direction has ended and the target cannot be told so: a raw terminal has no sign for the end
     /// of data.
     #[must_use]
     pub fn on_untold_end(mut self, tell: fn(Way)) -> Self {
@@ -157,7 +157,7 @@ impl Options {
     }
 }
 
-/// The methods of a relay: its account counts the bytes of each.
+/// The methods of a relay: the account counts the bytes of each.
 pub(crate) const METHODS: [MethodName; 3] =
     [MethodName::ReadWrite, MethodName::Splice, MethodName::Sendfile];
 

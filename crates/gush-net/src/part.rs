@@ -73,10 +73,10 @@ pub enum Unsent {
 }
 
 impl Conduit {
-    /// Waits until all that was written to a stream socket, or to a stream over one, if it `is_written`, has arrived. The
+    /// Waits until all that was written to a stream socket, or to a stream over a socket, if the end `is_written`, has arrived. The
     /// end of the data was passed on before; if the peer's own end `is_read`, nothing more comes.
     ///
-    /// close(2) with unread bytes makes the kernel send a reset and throw away what is still to be sent (`tcp_close` of
+    /// close(2) with unread bytes makes the kernel send a reset and throw away bytes still to be sent (`tcp_close` of
     /// net/ipv4/tcp.c), so these bytes are read and dropped.
     ///
     /// # Errors
@@ -115,9 +115,9 @@ impl Conduit {
         }
     }
 
-    /// Reads and drops what still comes to the descriptor that is written, or to one that is only read: the output of a program whose terminal has to
+    /// Reads and drops bytes that still come to the descriptor that is written, or to one that is only read: the output of a program whose terminal has to
     /// stay open for as long as the program runs. Over when something comes after `limit`. The end of the output is no
-    /// reason to hang up: a program may close its terminal, or open it again, some time before it exits.
+    /// reason to hang up: a program may close its terminal, or open the terminal again, some time before it exits.
     pub async fn drop_rest(&mut self, limit: Option<Duration>) {
         let (began, mut buffer) = (Instant::now(), vec![0; DROPPED_BYTES]);
         loop {
@@ -137,8 +137,8 @@ impl Conduit {
         }
     }
 
-    /// Lets the socket be reset when it is closed (SO_LINGER, socket(7)), so that its peer does not take what came for all
-    /// of it. A socket that has no reset is closed as ever.
+    /// Lets the socket be reset on close(2) (SO_LINGER, socket(7)), so that the peer does not take the bytes received for all
+    /// of them. A socket that has no reset is closed as ever.
     pub fn reset_on_close(&self) {
         if let Some(socket) = self.stream_socket() {
             // One that is dead already needs none.
@@ -198,7 +198,7 @@ async fn see_off(
     }
 }
 
-/// How many bytes of data the socket under an end has sent that its peer has not acknowledged.
+/// How many bytes of data the socket under an end has sent that the peer has not acknowledged.
 fn unsent_bytes(end: &Conduit) -> io::Result<u64> {
     let Some(socket) = end.stream_socket() else { return Ok(0) };
     // The end of the data counts as one byte, and behind a layer such as TLS so many more.
@@ -240,8 +240,8 @@ fn poll_dropped(end: &mut Conduit, cx: &mut Context<'_>) -> Poll<Result<Came, Un
     Poll::Ready(Ok(Came::Bytes))
 }
 
-/// A connection that was reset has no peer any more (`inet_getname` of net/ipv4/af_inet.c), though it keeps its count of what
-/// was not acknowledged, and though somebody has taken its error.
+/// A connection that was reset has no peer any more (`inet_getname` of net/ipv4/af_inet.c), though the socket keeps the count of bytes that
+/// were not acknowledged, and though somebody has taken the error.
 fn has_peer(socket: BorrowedFd<'_>) -> bool {
     !matches!(rustix::net::getpeername(socket), Err(Errno::NOTCONN))
 }

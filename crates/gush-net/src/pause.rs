@@ -1,8 +1,8 @@
 //! A pause before a descriptor that no readiness tells of is asked again.
 //!
-//! epoll(7) refuses devices without a poll operation, as it refuses files, and poll(2) calls them ready. Some answer
+//! epoll(7) refuses devices without a poll operation, and files, and poll(2) calls them ready. Some answer
 //! `EAGAIN` all the same: /dev/hwrng where the generator has nothing yet (rng_dev_read in
-//! drivers/char/hw_random/core.c). Asked again at once, it would take a whole processor.
+//! drivers/char/hw_random/core.c). Repeating the read at once would take a whole processor.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};

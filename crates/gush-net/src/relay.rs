@@ -22,11 +22,11 @@ use crate::tap::{Failing, Tap};
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Relays between `a` and `b` until both have sent their last byte, passing on each end of data once
-/// everything before it is delivered.
+/// everything before the end is delivered.
 ///
 /// A direction that an end has not (a file opened for reading only, say) is left out. After a failure
-/// of one direction, what the other's source has received by then is still delivered, as long as its target
-/// keeps it waiting no longer than a second.
+/// of one direction, bytes that the other's source has received by then are still delivered, as long as the target there
+/// keeps that direction waiting no longer than a second.
 ///
 /// # Cancellation
 /// If the future is dropped, bytes that had been taken and not delivered are lost;
@@ -34,7 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// [`Relay`].
 ///
 /// # Errors
-/// Which call failed on which end, with what had gone each way; or a method asked for by name that
+/// Which call failed on which end, with the bytes that had gone each way; or a method asked for by name that
 /// cannot serve these ends.
 ///
 /// ```
@@ -71,8 +71,8 @@ where
     Relay::new(options).run(a, b).await
 }
 
-/// Relays between `a` and `b` until both have sent their last byte: takes and answers what
-/// `tokio::io::copy_bidirectional` does, and moves the bytes of sockets inside the kernel.
+/// Relays between `a` and `b` until both have sent their last byte: has the arguments and result of
+/// `tokio::io::copy_bidirectional`, and moves the bytes of sockets inside the kernel.
 ///
 /// After an error of one direction the bytes that the other direction has received by then are still delivered;
 /// tokio's function returns at once. [`relay`] has options, and gives a longer account.
@@ -150,7 +150,7 @@ pub struct Relay {
 struct Ends<'a, A: ?Sized, B: ?Sized> {
     a: Opened<'a, A>,
     b: Opened<'a, B>,
-    /// Of each direction that waits for its source: tells when the source, or the target, has failed meanwhile.
+    /// Of each direction that waits for the source: tells when the source, or the target, has failed meanwhile.
     failing: [[Option<Failing<'a>>; 2]; 2],
 }
 
@@ -255,13 +255,13 @@ impl Relay {
         poll_fn(|cx| self.poll(cx, &mut ends)).await
     }
 
-    /// Ends one direction, though its source may go on and its target is told of no end; for a target that is known to
+    /// Ends one direction, though the source may go on and the target is told of no end; for a target that is known to
     /// read no more.
     pub fn abandon(&mut self, way: Way) {
         self.driver(way).abandon();
     }
 
-    /// Ends one direction as if its source had said its end: the bytes taken so far are delivered, and the end is passed on. For a
+    /// Ends one direction as if the source had ended: the bytes taken so far are delivered, and the end is passed on. For a
     /// source that is known to have gone.
     ///
     /// ```
@@ -391,7 +391,7 @@ impl Relay {
         }
     }
 
-    /// A direction that waits for its source makes no call, and would not learn that its target has been reset, unless
+    /// A direction that waits for the source makes no call, and would not learn that the target has been reset, unless
     /// the other direction reads from there; nor does the end of a datagram socket become readable by an error.
     fn poll_failing<A, B>(&mut self, cx: &mut Context<'_>, ends: &mut Ends<'_, A, B>)
     where
@@ -442,7 +442,7 @@ impl Relay {
         cx.waker().wake_by_ref();
     }
 
-    /// Lets a direction take what its source has received by now, and no more. Its readiness may be older than that, and
+    /// Lets a direction take the bytes that the source has received by now, and no more. The readiness may be older, and
     /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
     fn bound(&mut self, way: Way, received_bytes: impl FnOnce(Way) -> u64) {
         let driver = self.driver(way);

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use crate::stream::Stream;
 use crate::tap::{self, EndOfData, Failing, Tap};
 
-/// What may have come to a stream that names no socket: more than a socket's receive buffer holds by default (the third
+/// The bytes that may have come to a stream that names no socket: more than a socket's receive buffer holds by default (the third
 /// figure of tcp_rmem is 6 MiB, tcp(7)).
 const UNKNOWN_BYTES: u64 = 8 << 20;
 
@@ -29,7 +29,7 @@ pub(crate) enum Opened<'a, E: ?Sized> {
 }
 
 impl<'a, E: AsyncRead + Unpin + ?Sized> Opened<'a, E> {
-    /// What bytes are taken from.
+    /// The source of bytes.
     pub(crate) fn source(&mut self) -> Option<Source<'_, 'a>> {
         match self {
             Opened::Joint(tap) => Some(Source::Tap(tap)),
@@ -41,7 +41,7 @@ impl<'a, E: AsyncRead + Unpin + ?Sized> Opened<'a, E> {
 }
 
 impl<'a, E: AsyncWrite + Unpin + ?Sized> Opened<'a, E> {
-    /// What bytes are delivered to.
+    /// The target of bytes.
     pub(crate) fn target(&mut self) -> Option<Target<'_, 'a>> {
         match self {
             Opened::Joint(tap) => Some(Target::Tap(tap)),
@@ -102,7 +102,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         }
     }
 
-    /// What tells that the descriptor of a side, or the socket under its stream, has failed while nobody calls it.
+    /// A future that tells that the descriptor of a side, or the socket under its stream, has failed while nobody makes a call there.
     pub(crate) fn failing(&self, side: Side) -> Option<Failing<'a>> {
         match self {
             Opened::Stream(stream) => stream.both.error_socket(side).and_then(tap::failing_socket),
@@ -110,7 +110,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         }
     }
 
-    /// Takes the error that this descriptor or socket has, if it has one (SO_ERROR, socket(7)).
+    /// Takes the error that this descriptor or socket has, if any (SO_ERROR, socket(7)).
     pub(crate) fn take_error(&self, side: Side) -> Option<Errno> {
         match self {
             Opened::Stream(stream) => stream.both.error_socket(side).and_then(tap::socket_error),
@@ -169,7 +169,7 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
-    /// Makes a call that concerns this side, unless its descriptor is known not to be ready.
+    /// Makes a call that concerns this side, unless the descriptor is known not to be ready.
     pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self {
             Source::Tap(tap) => tap.attempt(Interest::READABLE, call),
@@ -211,7 +211,7 @@ impl<'a> Target<'_, 'a> {
         }
     }
 
-    /// Makes a call that concerns this side, unless its descriptor is known not to be ready.
+    /// Makes a call that concerns this side, unless the descriptor is known not to be ready.
     pub(crate) fn attempt<T>(&self, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
         match self {
             Target::Tap(tap) => tap.attempt(Interest::WRITABLE, call),
@@ -219,7 +219,7 @@ impl<'a> Target<'_, 'a> {
         }
     }
 
-    /// Sends on what a stream keeps; a descriptor keeps nothing.
+    /// Sends on the bytes that a stream keeps; a descriptor keeps nothing.
     pub(crate) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Target::Tap(_) => Poll::Ready(Ok(())),
@@ -246,7 +246,7 @@ impl<'a> Target<'_, 'a> {
     }
 }
 
-/// Reads from a stream; 0 bytes are its end.
+/// Reads from a stream; 0 bytes are the end.
 pub(crate) fn poll_read(
     stream: &mut (dyn AsyncRead + Unpin),
     cx: &mut Context<'_>,
@@ -277,7 +277,7 @@ pub(crate) fn poll_write(
 mod tests {
     use super::*;
 
-    /// Answers every call in a way that its contract forbids.
+    /// Answers every call in a way that the trait's contract forbids.
     struct Liar;
 
     impl AsyncWrite for Liar {

@@ -16,7 +16,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// Ready when `activity` has stayed what it was for as long as `limit`.
+    /// Ready when `activity` has not changed for as long as `limit`.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -44,7 +44,7 @@ impl Silence {
         }
     }
 
-    /// Counts from now, whatever moved before.
+    /// Counts from now, without regard to earlier moves.
     pub(crate) fn restart(&mut self) {
         self.since = None;
         // It belongs to the runtime of the last run, which may be gone.

@@ -13,11 +13,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::conduit::Conduit;
 
-/// What may be in the buffers of a stream beside what its socket holds: a few records of TLS, each of at most 16 KiB
+/// The bytes that may be in the buffers of a stream beside those in the socket: a few records of TLS, each of at most 16 KiB
 /// (RFC 8446, 5.1).
 const STREAM_BYTES: u64 = 64 << 10;
 
-/// A stream over a socket, such as one of TLS, with what a [`Conduit`](crate::Conduit) cannot learn from its bytes.
+/// A stream over a socket, such as one of TLS, with facts that a [`Conduit`](crate::Conduit) cannot learn from the bytes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -58,33 +58,33 @@ const STREAM_BYTES: u64 = 64 << 10;
 /// # Ok(()) }
 /// ```
 pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
-    /// The stream socket under it.
+    /// The stream socket under this stream.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
-    /// The socket under it, of a stream or of datagrams, whose pending error ([`Conduit::error_socket`](crate::Conduit::error_socket))
+    /// The socket under this stream, of a stream or of datagrams, whose pending error ([`Conduit::error_socket`](crate::Conduit::error_socket))
     /// fails the relay also while nobody reads or writes.
     fn error_socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket()
     }
 
-    /// How many bytes of the socket have said the end of the data, such as a close_notify of TLS: 0 until it was said. A
+    /// How many bytes of the socket have carried the end of the data, such as a close_notify of TLS: 0 until the end was sent. A
     /// peer that does not acknowledge them has all the data.
     fn end_bytes(&self) -> u64 {
         0
     }
 
-    /// Is what is under it without an end of data, as UDP ([`Conduit::is_endless`](crate::Conduit::is_endless))?
+    /// Is the transport below without an end of data, as UDP ([`Conduit::is_endless`](crate::Conduit::is_endless))?
     fn is_endless(&self) -> bool {
         false
     }
 
-    /// Does closing it hang up whoever is at the other side of a pseudo-terminal
+    /// Does closing this stream hang up the other side of a pseudo-terminal
     /// ([`Conduit::is_terminal_master`](crate::Conduit::is_terminal_master))?
     fn is_terminal_master(&self) -> bool {
         false
     }
 
-    /// Reads what the peer sends to nobody, once the data goes the other way only: as `poll_read`, which a layer may refuse
+    /// Reads bytes that the peer sends to nobody, once the data goes the other way only: as `poll_read`, which a layer may refuse
     /// by then.
     fn poll_read_back(
         self: Pin<&mut Self>,
@@ -94,21 +94,21 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
         self.poll_read(cx, buf)
     }
 
-    /// Says the end of the data if it was not said yet, before the connection is closed. As `poll_shutdown`, which a layer
+    /// Says the end of the data if not said yet, before the connection is closed. As `poll_shutdown`, which a layer
     /// may use for less.
     fn poll_part(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_shutdown(cx)
     }
 }
 
-/// A stream that a [`Conduit`](crate::Conduit) owns, and the directions in which it is used.
+/// A stream that a [`Conduit`](crate::Conduit) owns, and the directions in use.
 pub(crate) struct Stream {
     pub(crate) both: Box<dyn Both>,
     pub(crate) reads: bool,
     pub(crate) writes: bool,
 }
 
-/// A stream for both directions, perhaps with a socket under it.
+/// A stream for both directions, perhaps over a socket.
 pub(crate) trait Both: Send + Sync {
     fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin);
     fn writer(&mut self) -> &mut (dyn AsyncWrite + Unpin);
@@ -134,7 +134,7 @@ pub(crate) trait Both: Send + Sync {
         false
     }
 
-    /// Has it a peer that says an end, too?
+    /// Has the stream a peer that says an end, too?
     fn is_connection(&self) -> bool {
         true
     }
@@ -261,7 +261,7 @@ impl<L: Layer> Both for Layered<L> {
     }
 }
 
-/// A stream with a function that names its socket.
+/// A stream with a function that names the stream's socket.
 struct Over<S> {
     stream: S,
     socket: fn(&S) -> Option<BorrowedFd<'_>>,
@@ -356,7 +356,7 @@ impl Both for Apart {
         if source.is_ready() { target } else { source }
     }
 
-    /// What is read is the source, whatever came to the socket that is written.
+    /// The part that is read is the source; bytes at the socket that is written do not count.
     fn received_bytes(&self) -> Option<u64> {
         self.source.received_bytes()
     }

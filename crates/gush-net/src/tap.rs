@@ -1,6 +1,6 @@
-//! A tap: one direction of one end, with the readiness of its descriptor.
+//! A tap: one direction of one end, with the descriptor's readiness.
 //!
-//! A tap clears its readiness only by an attempt that answered `EAGAIN`, made between reading the
+//! A tap clears the readiness only by an attempt that answered `EAGAIN`, made between reading the
 //! readiness and clearing it, as tokio's `try_io` does: an edge that comes in between is not lost.
 
 use std::future::Future;
@@ -31,13 +31,13 @@ pub(crate) struct Shape {
 /// So often a call is made in one poll of a descriptor that is ready and answers otherwise, as at an urgent byte.
 const ATTEMPTS: u32 = 4;
 
-/// The descriptor, and the source of its readiness.
+/// The descriptor, and the source of the readiness.
 #[derive(Debug)]
 enum Watch<'a> {
     Tcp(&'a TcpStream),
     Unix(&'a UnixStream),
     Lent(&'a Descriptor),
-    /// A descriptor that is closed when its direction ends.
+    /// A descriptor that is closed when the direction ends.
     Slot(&'a mut Option<Descriptor>),
     /// A file.
     Always(BorrowedFd<'a>),
@@ -121,12 +121,12 @@ impl<'a> Tap<'a> {
         self.attempt(Interest::ERROR, asked).ok()
     }
 
-    /// Is there something to be read, or the end, whatever readiness was told?
+    /// Is there something to be read, or the end, also without a notice of readiness?
     pub(crate) fn is_readable(&self) -> bool {
         gush::poll_now(&self.fd(), PollFlags::IN).is_ok_and(|told| told.contains(PollFlags::IN))
     }
 
-    /// Are there bytes that nobody has taken yet? A file that is not at its end has some.
+    /// Are there bytes that nobody has taken yet? A file whose position is before the end has some.
     pub(crate) fn has_more(&self) -> bool {
         matches!(self.kind(), Kind::File | Kind::Block) || self.unread_bytes() > 0
     }
@@ -277,10 +277,10 @@ impl<'a> Tap<'a> {
         ended.map(|()| EndOfData::Told)
     }
 
-    /// What a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
+    /// The character that a user would type: the slave's reader then sees an end of file (termios(3), VEOF).
     ///
     /// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
-    /// nothing has no such character: it would be one more byte of data.
+    /// nothing has no such character: the character would be one more byte of data.
     fn end_of_file(&self, said_bytes: &mut usize) -> io::Result<EndOfData> {
         const EOT: u8 = 4;
         // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
@@ -319,7 +319,7 @@ pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> Option<Errno> {
     }
 }
 
-/// Over when the socket under a stream has an error. The stream has registered the socket itself, and epoll takes it a
+/// Over when the socket under a stream has an error. The stream has registered the socket itself, and epoll takes the same socket a
 /// second time under another number only (EEXIST, epoll_ctl(2)): without a descriptor for that, nothing tells.
 pub(crate) fn failing_socket<'a>(socket: BorrowedFd<'_>) -> Option<Failing<'a>> {
     let copy = socket.try_clone_to_owned().ok()?;

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::fs::{FileType, fstat};
 
-/// A regular file, noted before the file is sent from its position on.
+/// A regular file, noted before the file is sent from the present position on.
 #[derive(Debug)]
 pub(crate) struct Whole {
     size_bytes: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// What is to be read from `source`; none where it is no regular file.
+    /// The rest of `source`, if `source` is a regular file.
     pub(crate) fn of(source: BorrowedFd<'_>) -> Option<Self> {
         let size_bytes = size_bytes(source)?;
         let position = rustix::fs::tell(source).ok()?;

@@ -1,4 +1,4 @@
-//! What linking and using this crate changes in a process: nothing.
+//! Linking and using this crate changes nothing in a process.
 
 mod common;
 
@@ -10,7 +10,7 @@ use gush_net::{Conduit, Options, relay};
 use rustix::stdio;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// What a host would notice: its limits, its signals, its three standard descriptors, its session and its directory.
+/// The state that a host program would notice: limits, signals, the three standard descriptors, session and directory.
 fn state() -> Vec<String> {
     let read = |path: &str| std::fs::read_to_string(path).expect("procfs");
     let status = read("/proc/self/status");
@@ -30,7 +30,7 @@ fn state() -> Vec<String> {
     all
 }
 
-/// The identifier of the session, from procfs: it is 0 where its leader is outside of the namespace of these
+/// The identifier of the session, from procfs: the number is 0 where the leader is outside of the namespace of these
 /// processes, and rustix takes none for an answer.
 fn session() -> String {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");

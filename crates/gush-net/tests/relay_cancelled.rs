@@ -1,4 +1,4 @@
-//! A relay's future is dropped at every poll that it has: gone on with, nothing is lost; given up, the counts
+//! A relay's future is dropped at every poll: if the relay goes on, nothing is lost; given up, the counts
 //! say where every byte is, and no pipe and no descriptor stays behind.
 
 mod common;
@@ -27,7 +27,7 @@ use rustix::net::Shutdown;
 /// Descriptors and pipes of the whole process are counted: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// What stands at an end of the relay.
+/// The kinds of ends of the relay.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Tcp,
@@ -35,11 +35,11 @@ enum Kind {
     Pipes,
     /// A stream without a descriptor, over a Unix socket.
     Stream,
-    /// The same, which keeps bytes until it is flushed.
+    /// The same, which keeps bytes until flushed.
     Keeping,
 }
 
-/// What a peer does: it sends so many bytes, not before that turn of its own, ends, and reads all the time
+/// The acts of a peer: it sends so many bytes, not before a given turn, ends, and reads all the time
 /// except in some turns.
 #[derive(Clone, Copy, Debug)]
 struct Manners {
@@ -70,7 +70,7 @@ fn unheld(fd: impl Into<OwnedFd>) -> OwnedFd {
     fd
 }
 
-/// A conduit, its reading descriptor once more, and the peer.
+/// A conduit, a duplicate of its reading descriptor, and the peer.
 fn end(kind: Kind, manners: Manners) -> (Conduit, OwnedFd, Peer) {
     let dup = |fd: &OwnedFd| fd.try_clone().expect("dup");
     let (conduit, near, read, write) = match kind {
@@ -101,7 +101,7 @@ fn end(kind: Kind, manners: Manners) -> (Conduit, OwnedFd, Peer) {
 }
 
 impl Peer {
-    /// One turn: sends and reads as its manners say, as far as that goes now.
+    /// One turn: sends and reads by the peer's manners, as far as that goes now.
     fn turn(&mut self, turn: usize, from: u64) {
         for &(_, bytes) in self.manners.sends.iter().filter(|(at, _)| *at == turn) {
             let begin = from + (self.sent.len() + self.unsent.len()) as u64;
@@ -154,7 +154,7 @@ async fn talk(mut peers: [Peer; 2], stop: Arc<AtomicBool>) -> [Peer; 2] {
     peers
 }
 
-/// Polls a future so many times, at its own wake-ups; `None` if it has not ended by then.
+/// Polls a future so many times, at its own wake-ups; `None` if the future has not ended by then.
 async fn polled<F: Future>(future: F, mut times: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     poll_fn(|cx| {
@@ -233,7 +233,7 @@ fn goes_on(kinds: [Kind; 2], options: &Options, at: usize, again: bool) -> bool 
     cuts > 0
 }
 
-/// Reads until `expected` has come, and finds nothing behind it.
+/// Reads until `expected` has come, and finds nothing behind that.
 fn comes(fd: &OwnedFd, so_far: &mut Vec<u8>, expected: &[u8], name: &str) {
     let patience = Instant::now() + Duration::from_secs(20);
     let mut buf = vec![0; 256 << 10];
@@ -251,7 +251,7 @@ fn comes(fd: &OwnedFd, so_far: &mut Vec<u8>, expected: &[u8], name: &str) {
 }
 
 /// Drops a relay at its poll number `at` for good, and looks for every byte. Answers how many were in flight, or
-/// none if it was not dropped.
+/// none if the future had ended before.
 fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let kept = Kept::now();
     let options = options(choice);
@@ -294,7 +294,7 @@ enum OneWay {
     ReceiveFile,
 }
 
-/// It only reads, and not all the time.
+/// The peer only reads, and not all the time.
 const QUIET: Manners = Manners { sends: &[], mute: (2, 30) };
 
 /// As [`gives_up`], one way.

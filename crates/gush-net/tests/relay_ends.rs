@@ -1,4 +1,4 @@
-//! How relays end: half-closes, resets, limits on silence, dropped futures; and what the counts say then.
+//! How relays end: half-closes, resets, limits on silence, dropped futures; and the counts then.
 
 mod common;
 
@@ -35,7 +35,7 @@ fn write_until_full(from: &mut Peer, counts: &Counts, way: Way) -> u64 {
     }
 }
 
-/// Everything is written, and the writing side ended, before the reader takes its first byte.
+/// Everything is written, and the writing side ended, before the reader takes the first byte.
 fn half_close_with_bytes_in_flight(way: Way, wire: Wire, choice: Choice) {
     let bridge = Bridge::new(wire, wire, Options::new().method(choice));
     let (mut from, mut to) = match way {

@@ -1,4 +1,4 @@
-//! The tunnel of the example `connect`: what hyper has read ahead is delivered first, and a TCP connection is relayed inside
+//! The tunnel of the example `connect`: bytes that hyper has read ahead are delivered first, and a TCP connection is relayed inside
 //! the kernel.
 
 mod common;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 const BYTES: usize = 400_000;
 const EARLY: &[u8] = b"sent behind the request, in one piece with it";
 
-/// Reads a head of HTTP, byte by byte so that nothing behind it is taken.
+/// Reads a head of HTTP, byte by byte so that no byte behind the head is taken.
 async fn head(from: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

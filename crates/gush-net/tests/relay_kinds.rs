@@ -1,4 +1,4 @@
-//! Everything that can be one end of a relay, and what a method asked for by name does there.
+//! Everything that can be one end of a relay, and a method asked for by name there.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn a_child_on_a_pseudo_terminal_sees_the_end_as_a_user_would_type_it() {
     wait(child);
 }
 
-/// A pseudo-terminal without echo that keeps lines: its master, and the slave, which nobody reads yet.
+/// A pseudo-terminal without echo that keeps lines: the master, and the slave, which nobody reads yet.
 fn silent_terminal() -> (OwnedFd, File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};

@@ -1,5 +1,5 @@
 //! Which ends are recognised as having a descriptor: told by the method that moved the bytes. And the functions that stand in
-//! for tokio's: their types, their answers, what they change.
+//! for tokio's: their types, results and effects.
 
 mod common;
 
@@ -18,7 +18,7 @@ use gush_net::{
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 
-/// More than a short message, which is read and written whoever sends it.
+/// More than a short message, which a relay always reads and writes.
 const BYTES: usize = 400_000;
 
 async fn tcp() -> (TcpStream, TcpStream) {
@@ -127,7 +127,7 @@ trait Both: AsyncRead + AsyncWrite + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Both for S {}
 
-/// What must compile, and be `Send` exactly if the ends are.
+/// Calls that must compile, and be `Send` exactly if the ends are.
 #[test]
 fn the_functions_take_whatever_tokios_do() {
     fn is_send<T: Send>(future: T) -> T {
@@ -210,7 +210,7 @@ fn an_error_for_tokios_callers_keeps_its_kind_and_has_the_account_inside() {
     });
 }
 
-/// The counts are the caller's, whatever becomes of the future.
+/// The counts are the caller's, and outlive the future.
 #[test]
 fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
     run(async {

@@ -1,6 +1,6 @@
-//! What a process with many relays keeps: no descriptor, no spinning, no pipe past its budget.
+//! A process with many relays leaks no descriptor, does not spin, and has no pipe beyond the budget.
 //!
-//! Each test runs in a process of its own, because it counts what the whole process has.
+//! Each test runs in a separate process, because the test counts descriptors and pipes of the whole process.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
 use gush::pipe::Pool;
 use gush_net::{Options, Way};
 
-/// Runs one of the tests below, which are ignored in this process, in one of its own.
+/// Runs one of the tests below, which are ignored in this process, in a separate process.
 fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
     command.args(["--exact", test, "--ignored", "--nocapture"]);

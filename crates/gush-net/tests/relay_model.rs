@@ -1,4 +1,4 @@
-//! A relay between two peers, against a plain model: each reads what the other wrote, and then its end.
+//! A relay between two peers, against a plain model: each reads the other's bytes, and then the other's end.
 
 mod common;
 
@@ -11,7 +11,7 @@ use gush::{Choice, MethodName};
 use gush_net::{Ended, Options, Way};
 use proptest::prelude::*;
 
-/// What a peer does with its writing side, in order; then it half-closes.
+/// The acts of a peer on the writing side, in order; a half-close follows.
 #[derive(Clone, Debug)]
 enum Deed {
     Write(usize),
@@ -25,7 +25,7 @@ enum Deed {
 struct Manners {
     read_bytes: usize,
     pause_us: u64,
-    /// It pauses so many times, then reads on at full speed.
+    /// The number of pauses, after which the peer reads on at full speed.
     pauses: u32,
 }
 
@@ -60,7 +60,7 @@ fn choice() -> impl Strategy<Value = Choice> {
     ]
 }
 
-/// Plays one peer; answers what it wrote and what it read.
+/// Plays one peer; returns the bytes written and the bytes read.
 fn play(peer: Peer, seed: u64, deeds: Vec<Deed>, manners: Manners) -> (Vec<u8>, Vec<u8>) {
     let mut writing = peer.try_clone();
     let writer = thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Ends without a descriptor: what their functions answer, and when they are flushed and ended.
+//! Ends without a descriptor: the results of their functions, and the times of flush and end.
 
 mod common;
 #[path = "common/halting.rs"]
@@ -19,7 +19,7 @@ use halting::Halting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::UnixStream;
 
-/// What a scripted stream answers to one call.
+/// A scripted stream's answer to one call.
 #[derive(Debug)]
 enum Answer {
     /// So many bytes come, or are taken at most.
@@ -33,7 +33,7 @@ enum Answer {
 
 use Answer::{Bytes, Error, Later, Never};
 
-/// What a scripted stream has been asked.
+/// The calls made on a scripted stream.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<&'static str>>>);
 
@@ -50,7 +50,7 @@ impl Log {
     }
 }
 
-/// Answers from scripts; behind its script a call succeeds, and a read is the end.
+/// Answers from scripts; behind the script a call succeeds, and a read is the end.
 #[derive(Debug, Default)]
 struct Scripted {
     reads: VecDeque<Answer>,
@@ -121,7 +121,7 @@ impl AsyncWrite for Scripted {
     }
 }
 
-/// One way from a scripted source to a scripted target; the bytes that the target took, and its calls.
+/// One way from a scripted source to a scripted target; the bytes that the target took, and the target's calls.
 fn one_way(source: Scripted, target: Scripted) -> (Result<Totals, gush_net::Error>, Vec<u8>, Log) {
     let (taken, log) = (Arc::clone(&target.taken), target.log.clone());
     let mut a = Conduit::of_stream(source).read_only();
@@ -260,7 +260,7 @@ fn a_method_by_reference_is_refused_for_a_stream_and_nothing_is_touched() {
     }
 }
 
-/// A stream over one of two Unix sockets, which keeps what is written until it is flushed, and its peer.
+/// A stream over one of two Unix sockets, which keeps written bytes until flushed, and its peer.
 fn keeping() -> (Conduit, UnixStream) {
     let (near, far) = UnixStream::pair().expect("a pair");
     (Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)), far)
@@ -351,7 +351,7 @@ fn a_half_close_is_passed_on_through_streams_either_way() {
     }
 }
 
-/// One direction fails; what the other's source, a stream, has by then is still delivered and flushed.
+/// One direction fails; bytes that the other's source, a stream, has by then are still delivered and flushed.
 #[test]
 fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
     let server = Scripted {
@@ -377,7 +377,7 @@ fn a_failure_lets_a_stream_have_its_last_words_and_waits_for_no_more() {
     });
 }
 
-/// What comes after its first pause has not come by the time of the failure.
+/// Bytes after the stream's first pause have not come by the time of the failure.
 #[test]
 fn a_failure_leaves_what_a_stream_has_only_after_a_pause() {
     let server = Scripted {
@@ -391,7 +391,7 @@ fn a_failure_leaves_what_a_stream_has_only_after_a_pause() {
     assert!((50_000..=100_000).contains(&passed_bytes), "{passed_bytes} bytes");
 }
 
-/// Its source has always more: the bound is what may have come to it.
+/// The source has always more: the bound is the most that may have come to it.
 #[test]
 fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
     struct Endless;
@@ -417,7 +417,7 @@ fn a_failure_is_not_put_off_by_a_stream_that_never_pauses() {
     });
 }
 
-/// What counts as delivered is not left in the stream's own buffer because the source has failed.
+/// Bytes that count as delivered are not left in the stream's own buffer because the source has failed.
 #[test]
 fn a_stream_sends_on_all_that_it_keeps_when_its_source_fails() {
     let source = reads([Bytes(7000), Error(ErrorKind::ConnectionReset)]);
@@ -447,7 +447,7 @@ fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
     assert_eq!(taken.len(), 10);
 }
 
-/// The last words of an end of two parts are those of the part that is read, whatever came to the other.
+/// The last words of an end of two parts are those of the part that is read, without the bytes that came to the other part.
 #[test]
 fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
     const BYTES: usize = 150_000;
@@ -530,7 +530,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {
     }
 }
 
-/// Takes some bytes, and more only when it is polled again.
+/// Takes some bytes, and more only at the next poll.
 struct Paced<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
@@ -562,7 +562,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 }
 
-/// Nothing is read from the client any more, nothing comes for it, and nothing is written.
+/// Nothing is read from the client any more, nothing comes for the client, and nothing is written.
 #[test]
 fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
     run(async {
@@ -584,7 +584,7 @@ fn a_reset_under_a_stream_that_is_neither_read_nor_written_is_seen() {
     });
 }
 
-/// A layer that has a word of its own for the end: the peer has all data though it never acknowledges that word.
+/// A layer that has its own message for the end: the peer has all data though it never acknowledges that word.
 #[test]
 fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
     struct Worded(Conduit, u64);
@@ -639,7 +639,7 @@ fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
     });
 }
 
-/// The socket under a stream has bytes nobody has read: a close would reset what is still to be sent.
+/// The socket under a stream has bytes nobody has read: a close would reset the connection before the last bytes are sent.
 #[test]
 fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
     run(async {
@@ -730,7 +730,7 @@ async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told
     }
 }
 
-/// A socket that was reset keeps its count of bytes that nobody will acknowledge any more.
+/// A socket that was reset keeps the count of bytes that nobody will acknowledge any more.
 #[test]
 fn nobody_waits_for_what_a_reset_socket_has_sent() {
     run(async {

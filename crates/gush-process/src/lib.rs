@@ -78,7 +78,7 @@ pub fn closed_behind(path: impl AsRef<Path>) -> Option<usize> {
 /// Runs `tidy` when SIGINT, SIGTERM or SIGHUP comes, then lets the process die of the signal.
 ///
 /// Call this function before starting other threads: the three signals are blocked in the calling thread and
-/// in threads started later. `tidy` runs at once in a thread of its own, even while another thread is inside
+/// in threads started later. `tidy` runs at once in a separate thread, even while another thread is inside
 /// a long system call. Signals that are ignored at the time of the call (nohup) stay ignored.
 ///
 /// # Errors
@@ -137,7 +137,7 @@ pub fn on_each_termination(
     signal::on_termination(respond, None)
 }
 
-/// Shows `text` in the place of the command line, as ps(1) tells it; cut to the length of the command line.
+/// Shows `text` in the place of the command line, as ps(1) shows that; cut to the length of the command line.
 ///
 /// ```
 /// gush_process::set_title("half done");

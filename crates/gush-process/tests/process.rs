@@ -1,4 +1,4 @@
-//! Each case runs in a process of its own, because what it asks is the process's.
+//! Each case runs in a separate process, because the tested state belongs to the whole process.
 
 use gush_test as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -64,7 +64,7 @@ fn in_a_child_one_thread_takes_it() {
     drop(again);
 }
 
-/// What `open` opens, again and again until it gets the number.
+/// The descriptor from `open`, called again and again until the number is right.
 fn opened_as(number: i32, mut open: impl FnMut() -> OwnedFd) -> OwnedFd {
     let mut lower = Vec::new();
     loop {

@@ -1,13 +1,13 @@
-//! What the tests of all crates share: a known state to begin with, and saying visibly what could not be
-//! tested.
+//! Helpers that the tests of all crates share: a known state to begin with, and visible messages about tests that
+//! could not run.
 //!
-//! A test that cannot test is no proof of anything, and its green must not look like one. There are two
+//! A test that cannot test is no proof of anything, and must not be shown as a success. There are two
 //! reasons. Something is missing that can be installed or granted ([`skipped`]): where `GUSH_NO_SKIP=1` is
 //! set, that fails. Or the kernel, the hardware or the place is another ([`not_applicable`]): that is said,
 //! and never fails.
 //!
-//! Linking it, by `use gush_test as _` where nothing of it is called, makes a test program begin in a known
-//! state (`start.rs`), and end in a failure that names the tests if it hangs (`watchdog.rs`).
+//! Linking it, by `use gush_test as _` where no function of this crate is called, makes a test program begin in a known
+//! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
 
 mod own_dir;
 mod port;
@@ -42,7 +42,7 @@ pub fn not_applicable(why: &str) {
 }
 
 /// Runs `work` on a thread that has no capabilities, as a thread of an ordinary user has none: root, too, may
-/// then write only what its mode allows, and take no low port (capabilities(7)).
+/// then write only what the file's mode allows, and take no low port (capabilities(7)).
 ///
 /// # Panics
 /// With the panic of `work`.
@@ -63,9 +63,9 @@ pub fn without_privilege<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Whether what is counted comes to rest: in one of thirty seconds, no count grows by more than `most`.
+/// Whether the counts come to rest: in one of thirty seconds, no count grows by more than `most`.
 ///
-/// Other programs of a busy machine disturb some seconds; what spins, or looks again and again, grows in all.
+/// Other programs of a busy machine disturb some seconds; counts of a program that spins, or looks again and again, grow in all.
 pub fn comes_to_rest<const N: usize>(most: [u64; N], mut counts: impl FnMut() -> [u64; N]) -> bool {
     (0..30).any(|_| {
         let before = counts();
@@ -76,7 +76,7 @@ pub fn comes_to_rest<const N: usize>(most: [u64; N], mut counts: impl FnMut() ->
 }
 
 /// `null`, `zero` or `full` for a program that is given a device's name: in `dir`, because root's program could
-/// replace the one under `/dev`, change its mode or take it away. A node of its own where this process may make
+/// replace the one under `/dev`, change its mode or remove the device. A node of its own where this process may make
 /// one, and a link to the real one for everybody else, who cannot harm that.
 ///
 /// # Panics
@@ -103,7 +103,7 @@ pub fn device(name: &str, dir: &Path) -> PathBuf {
 }
 
 /// Judges the output of one test that was run in a process of its own (`--exact NAME --ignored --nocapture`):
-/// passed on is what it says about skips, which the parent's capture would swallow.
+/// the messages about skips are passed on, which the parent's capture would swallow.
 ///
 /// # Panics
 /// Where another number of tests ran: a test of that name does not exist any more.

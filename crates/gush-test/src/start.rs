@@ -1,4 +1,4 @@
-//! A known state to begin with, whatever started the tests: set before main, for the process of the tests
+//! A known state to begin with, independent of the program that starts the tests: set before main, for the process of the tests
 //! and everything that it starts.
 //!
 //! `nohup` ignores SIGHUP, a script's `&` ignores SIGINT, and both are inherited by the tested program, which
@@ -13,10 +13,10 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::{mem, ptr};
 
-/// Set in the environment of what a test starts: a state that a test made for a process of its own stays.
+/// Set in the environment of programs that a test starts: a state that a test made for a process of its own stays.
 const STARTED: &CStr = c"GUSH_TEST_STARTED";
 
-/// What changes the talk and the choices of the tested programs, and of those beside them.
+/// Variables that change the messages and choices of the tested programs, and of those beside them.
 const REMOVED: [&CStr; 27] = [
     c"BASH_ENV",
     c"CDPATH",
@@ -49,7 +49,7 @@ const REMOVED: [&CStr; 27] = [
 
 const SET: [(&CStr, &CStr); 2] = [(c"LC_ALL", c"C.UTF-8"), (c"TZ", c"UTC0")];
 
-/// Limits that a shell may have lowered, back to what it may raise them to; descriptors to the usual number.
+/// Limits that a shell may have lowered, back to the hard limits; descriptors to the usual number.
 const LIMITS: [(libc::__rlimit_resource_t, libc::rlim_t); 5] = [
     (libc::RLIMIT_NOFILE, 1024),
     (libc::RLIMIT_FSIZE, libc::RLIM_INFINITY),

@@ -1,7 +1,7 @@
-//! A program of tests that hangs ends in a failure that names the tests, wherever it hangs.
+//! A program of tests that hangs ends in a failure that names the tests, in any place.
 //!
 //! A timer of the process (alarm(2)) is set before main: no thread is added, which tests would count, and no child
-//! inherits it. When it rings, this very program is started anew, to report on the one that hangs and to kill what
+//! inherits the timer. At the alarm, this very program is started anew, to report on the one that hangs and to kill the programs that
 //! that has started, whose open output would keep the caller waiting; then the one that hangs ends.
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use std::{fs, ptr};
 /// After so many seconds a program of tests is said to hang; 0 for never.
 pub const SECONDS: &CStr = c"GUSH_TEST_SECONDS";
 
-/// Several times what the slowest takes on a busy machine.
+/// Several times the time of the slowest on a busy machine.
 const USUAL_SECONDS: libc::c_uint = 900;
 
 /// In the environment of the process that reports.

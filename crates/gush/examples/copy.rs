@@ -1,4 +1,4 @@
-//! The least program around the engine: `copy SRC DST [METHOD [THREADS]]`, and what it did.
+//! The least program around the engine: `copy SRC DST [METHOD [THREADS]]`, and a report.
 
 use std::error::Error;
 use std::fs::File;

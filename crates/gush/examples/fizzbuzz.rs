@@ -1,4 +1,4 @@
-//! FizzBuzz as fast as a sound pipe takes it: `1`, `2`, `Fizz`, … up to the largest 64-bit number.
+//! FizzBuzz as fast as a sound pipe takes lines: `1`, `2`, `Fizz`, … up to the largest 64-bit number.
 //!
 //! ```sh
 //! cargo build --release --example fizzbuzz
@@ -61,7 +61,7 @@ fn finish(ending: io::Result<()>) -> ExitCode {
     }
 }
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Order {
     from: u64,
     lines: u64,

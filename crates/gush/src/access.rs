@@ -1,7 +1,7 @@
 //! May a descriptor be read, as a source, or written, as a target?
 //!
-//! Asked before a move begins: poll(2) never reports a descriptor that cannot be read or written, and who waits for
-//! it waits for ever.
+//! Asked before a move begins: poll(2) never reports a descriptor that cannot be read or written, and a program that waits for
+//! such a descriptor waits for ever.
 //!
 //! | descriptor | asked by | refused with |
 //! |---|---|---|
@@ -52,7 +52,7 @@ fn ask_for_nothing(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usi
     }
 }
 
-/// A listening socket carries no bytes: it takes and gives none, and answers with an error.
+/// A listening socket carries no bytes: the socket takes and gives none, and answers with an error.
 fn ask_listener(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usize>) {
     let fd = endpoint.fd();
     match (socket::is_listening(fd), side) {

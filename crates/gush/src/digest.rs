@@ -1,4 +1,4 @@
-//! Hashing what passes.
+//! Hashing the bytes that pass.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

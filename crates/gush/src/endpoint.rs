@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// One side of a move, as fstat(2), fcntl(2), lseek(2) and getsockopt(2) describe it.
+/// One side of a move, as fstat(2), fcntl(2), lseek(2) and getsockopt(2) describe the descriptor.
 ///
 /// ```
 /// let file = tempfile::tempfile()?;
@@ -192,7 +192,7 @@ impl<'fd> Endpoint<'fd> {
         self.fd
     }
 
-    /// What it is.
+    /// The kind of file.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
@@ -268,7 +268,7 @@ impl<'fd> Endpoint<'fd> {
         self.flags.contains(OFlags::NONBLOCK)
     }
 
-    /// The same, as if it had no O_NONBLOCK: whoever shares the description may take the flag away at any time.
+    /// The same, as if without O_NONBLOCK: any process that shares the description may take the flag away at any time.
     pub(crate) fn without_nonblock(self) -> Self {
         Self { flags: self.flags - OFlags::NONBLOCK, ..self }
     }
@@ -341,8 +341,8 @@ impl<'fd> Endpoint<'fd> {
         if believed { HoleReport::Believed } else { HoleReport::Suspect }
     }
 
-    /// May the kernel share blocks, or copy by itself, from this file to the other? Within what fstat(2)
-    /// calls one device, and between two devices of a file system that spans several: the call then
+    /// May the kernel share blocks, or copy by itself, from this file to the other? Within a device number of fstat(2),
+    /// and between two devices of a file system that spans several: the call then
     /// says EXDEV where copying is impossible.
     pub(crate) fn may_be_on_one_file_system(&self, other: &Endpoint<'_>) -> bool {
         let spans = |magic| SPANNING.iter().any(|(known, _)| *known == magic);

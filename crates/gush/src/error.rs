@@ -285,7 +285,7 @@ impl Error {
         self.lost_old_content
     }
 
-    /// Did somebody end the move: its observer, or another thread by a [`Cancel`](crate::Cancel)?
+    /// Did somebody end the move: the observer, or another thread by a [`Cancel`](crate::Cancel)?
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         matches!(*self.cause, Cause::Stopped | Cause::Cancelled)
@@ -369,7 +369,7 @@ impl From<Refusal> for Error {
     }
 }
 
-/// Of a flow that failed, whose own counts say how far it got.
+/// Of a flow that failed, whose own counts say how far the flow got.
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         match failure {

@@ -6,7 +6,7 @@ use crate::method::errno_name;
 use crate::port::Side;
 use crate::sys::Call;
 
-/// A system call that failed, and the side it failed on; a [`Flow`](crate::flow::Flow) fails with one.
+/// A system call that failed, and the side of the failure; a [`Flow`](crate::flow::Flow) fails with one.
 ///
 /// ```
 /// let full = std::fs::File::options().write(true).open("/dev/full")?;
@@ -29,6 +29,6 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The answer that a target's 0 to a write of some bytes is taken for: asked again, it would answer 0 for ever.
+    /// The answer that a target's 0 to a write of some bytes is taken for: repeated, the write would answer 0 for ever.
     pub(crate) const TOOK_NOTHING: Errno = Errno::IO;
 }

@@ -37,7 +37,7 @@ pub fn count(pages: &Pages) -> io::Result<(usize, usize)> {
     Ok((huge, all))
 }
 
-/// Bit 63 of a pagemap entry: the page is present; bits 0 to 54: its frame number.
+/// Bit 63 of a pagemap entry: the page is present; bits 0 to 54: the frame number.
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 /// `KPF_HUGE` and `KPF_THP` (`include/uapi/linux/kernel-page-flags.h`).

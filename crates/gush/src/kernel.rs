@@ -1,7 +1,7 @@
-//! What this kernel and this process may do: asked once, when first needed, and remembered.
+//! The abilities of this kernel and this process: asked once, when first needed, and remembered.
 //!
 //! Versions explain, they do not decide (invariant 9): a container's filter, a sandbox kernel or a
-//! future change answers the probe, whatever `uname` says.
+//! future change answers the probe, not the version in `uname`.
 
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
@@ -55,19 +55,19 @@ static KERNEL: Kernel = Kernel {
 };
 
 impl Kernel {
-    /// The running kernel, as this process sees it.
+    /// The running kernel, as seen by this process.
     #[must_use]
     pub fn get() -> &'static Self {
         &KERNEL
     }
 
-    /// Does vmsplice(2) work, and does a store after it show through the pipe?
+    /// Does vmsplice(2) work, and does a later store show through the pipe?
     pub fn vmsplice(&self) -> Vmsplice {
         *self.vmsplice.get_or_init(|| probe_vmsplice().unwrap_or_else(Vmsplice::Absent))
     }
 
     /// The largest pipe in bytes that a process without privilege may ask for
-    /// (`/proc/sys/fs/pipe-max-size`; 1 MiB where it cannot be read).
+    /// (`/proc/sys/fs/pipe-max-size`; 1 MiB where the file cannot be read).
     pub fn pipe_max_bytes(&self) -> usize {
         *self.pipe_max_bytes.get_or_init(|| {
             std::fs::read_to_string("/proc/sys/fs/pipe-max-size")

@@ -22,8 +22,8 @@
 //! A [`Tee`] copies one source to several targets; a [`Repeat`] writes one pattern again and again.
 //!
 //! The engine knows nothing of terminals, arguments, trees or addresses, and has no async runtime.
-//! Its techniques have [names](MethodName), never wait by themselves, and cannot be added to from
-//! outside; the blocking [`Mover`] is one driver of them. Whoever waits in another way drives a
+//! Its techniques have [names](MethodName), never wait by themselves, and cannot be extended from
+//! outside; the blocking [`Mover`] is one driver of them. A program that waits in another way drives a
 //! [`flow::Flow`], or for several targets a [`flow::Fan`].
 //!
 //! A move may go to another thread, and be ended from another: [`Cancel`].
@@ -33,14 +33,14 @@
 //! 2. Only a `read` that answers 0 is the end.
 //! 3. Falling back happens only from an untouched position.
 //! 4. A lent page is never written again.
-//! 5. Some splices wait for an idle source whatever flags they have. Such a source is polled first.
+//! 5. Some splices wait for an idle source with any flags. Such a source is polled first.
 //! 6. A method asked for by name is used or refused, never replaced.
 //! 7. Every wait can be interrupted.
 //! 8. Memory does not grow with the data: at most 16 MiB.
 //! 9. The kernel is asked, not guessed.
 //!
 //! # Features
-//! None is on by default. The method `uring` is refused without its feature, with the feature as the reason; the functions and types of
+//! None is on by default. The method `uring` is refused without the feature `uring`, with the feature as the reason; the functions and types of
 //! the others are not there.
 //!
 //! | feature | brings | needs |
@@ -67,7 +67,7 @@
 //!   [observes](Mover::observe) or may [cancel](Mover::cancelled_by) the move: a splice would hold the thread
 //!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Two
 //!   such moves into one socket share the flag: the one that ends first takes the flag away, and the other may then be held by a splice.
-//!   A terminal is opened once more instead, by every move, and keeps its flags.
+//!   A terminal is opened once more instead, by every move, and keeps the flags.
 //! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`] is made as large as 1 MiB,
 //!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.

@@ -3,7 +3,7 @@
 //! vmsplice(2) hands the kernel the pages themselves, and no notice ever says when their last reader
 //! is done. The life of such memory is therefore a type: [`Pages`] can be written, [`Pages::lend`]
 //! turns it into [`Lent`], which cannot, and the way back drops the lent pages first
-//! ([`Lent::renew`]): whoever still holds them keeps the old content (invariant 4).
+//! ([`Lent::renew`]): a reader that still holds them keeps the old content (invariant 4).
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -306,8 +306,8 @@ impl Lent {
 
     /// Takes the pages back with their content, because every holder has *copied* them.
     ///
-    /// This is known only when all went through a private, now empty pipe into regular files, whose
-    /// splice copies before it returns (`iter_file_splice_write` of `fs/splice.c`).
+    /// This is known only when all bytes went through a private, now empty pipe into regular files, whose
+    /// splice copies before returning (`iter_file_splice_write` of `fs/splice.c`).
     pub(crate) fn reclaim(self) -> Pages {
         self.0
     }

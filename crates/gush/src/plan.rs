@@ -101,7 +101,7 @@ static TABLE: &[Row] = &[
 ];
 
 /// The methods for a pair, in the order to try them: the row's, and before them the methods that a profile
-/// prefers, as far as the row permits. Sharing blocks comes first where the row has it: that is a
+/// prefers, as far as the row permits. Sharing blocks comes first where the row has that: the gain is a
 /// saving of space, not a question of speed.
 pub(crate) fn methods_for(
     source: &Endpoint<'_>,

@@ -43,12 +43,12 @@ impl fmt::Display for Side {
     }
 }
 
-/// How many bytes were written to a socket that its peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
+/// How many bytes were written to a socket that the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
 /// (Unix sockets, with what the kernel needs to keep them). An end of data that was sent on a TCP connection counts as
-/// one more until it is acknowledged.
+/// one more until acknowledged.
 ///
 /// # Errors
-/// What ioctl(2) answers: `ENOTTY` for what is no socket.
+/// The error of ioctl(2): `ENOTTY` for a descriptor that is no socket.
 ///
 /// ```
 /// use std::io::{Read, Write};
@@ -63,10 +63,10 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
     Ok(socket::unacknowledged_bytes(fd.as_fd())?)
 }
 
-/// What poll(2) tells of a descriptor now, without waiting: which of `events` are there, an error, or a hang-up.
+/// The state of a descriptor now by poll(2), without waiting: which of `events` are there, an error, or a hang-up.
 ///
 /// # Errors
-/// What poll(2) answers.
+/// The error of poll(2).
 ///
 /// ```
 /// use rustix::event::PollFlags;
@@ -120,12 +120,12 @@ impl Manner {
         Port { fd, manner: self }
     }
 
-    /// What the descriptor is.
+    /// The kind of the descriptor.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// A descriptor of a known kind, used at its own position; no call is made.
+    /// A descriptor of a known kind, used at the descriptor's own position; no call is made.
     pub(crate) fn known(kind: Kind, nonblocking: bool) -> Self {
         Self {
             at: None,
@@ -172,11 +172,11 @@ impl Manner {
 
 /// How much a plain write may carry without waiting.
 enum Room {
-    /// All of it: nothing waits, or O_NONBLOCK is set.
+    /// All bytes: nothing waits, or O_NONBLOCK is set.
     Enough,
     /// A polled pipe takes one page at once (pipe(7), `PIPE_BUF`).
     Bytes(usize),
-    /// A polled terminal takes one call of its driver.
+    /// A polled terminal takes one call of the driver.
     Call(Output),
 }
 
@@ -192,7 +192,7 @@ impl Room {
 }
 
 impl<'fd> Port<'fd> {
-    /// A descriptor, at its own position.
+    /// A descriptor, used at its own position.
     ///
     /// # Errors
     /// As [`Endpoint::of`].
@@ -222,7 +222,7 @@ impl<'fd> Port<'fd> {
         self.manner
     }
 
-    /// What the descriptor is.
+    /// The kind of the descriptor.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.manner.kind
@@ -281,7 +281,7 @@ impl<'fd> Port<'fd> {
     /// `create_pipe_files` of `fs/pipe.c`). A kernel without preadv2 answers ENOSYS, one without
     /// the flag EINVAL (preadv2(2)), and a seccomp filter mostly EPERM or
     /// ENOSYS; filters for processes with inherited sockets deny recvfrom and sendto.
-    /// EBADF is about the descriptor and no flag: it is not open for this direction.
+    /// EBADF is about the descriptor and no flag: the descriptor is not open for this direction.
     fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
         let of_flag = is_refusal(errno) && errno != Errno::BADF;
         let learned = self.manner.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
@@ -296,7 +296,7 @@ impl<'fd> Port<'fd> {
     /// # Errors
     /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty record of a SOCK_SEQPACKET
     /// socket: ask again; `EMSGSIZE` for a datagram longer than `buf`, whose rest is
-    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else what the kernel answered.
+    /// lost, so [`Port::next_datagram_bytes`] should be asked first; else the kernel's error.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
             Ok(0) if !buf.is_empty() && self.is_seqpacket() == Ok(true) && !self.has_ended() => {
@@ -361,11 +361,11 @@ impl<'fd> Port<'fd> {
         Ok(is_socket && socket::type_of(self.fd)? == SocketType::SEQPACKET)
     }
 
-    /// Was a 0 from a SOCK_SEQPACKET socket its end? An empty record answers 0, too, and so does a read that
+    /// Was a 0 from a SOCK_SEQPACKET socket the end? An empty record answers 0, too, and so does a read that
     /// finds the last record and the close behind it come between the kernel's look at the queue and its look at
-    /// the close (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 times in 4,000 when it was tried).
+    /// the close (`__unix_dgram_recvmsg` of `net/unix/af_unix.c`; 2 times in 4,000 in a trial).
     ///
-    /// Nothing is queued after a hang-up, and what is queued without a byte carries nothing.
+    /// Nothing is queued after a hang-up, and a queued record without a byte carries nothing.
     fn has_ended(&self) -> bool {
         let hung_up = is_ready(self.fd, PollFlags::RDHUP).unwrap_or(true);
         hung_up && unread_bytes(self.fd).unwrap_or(0) == 0
@@ -461,7 +461,7 @@ impl<'fd> Port<'fd> {
     /// sendfile(2) is no proof of an end.
     ///
     /// A datagram is never asked to hold more than the file has left: the kernel corks it then (SPLICE_F_MORE,
-    /// `splice_direct_to_actor` of fs/splice.c), sums it in software, and sums it wrongly where a page has an odd part of
+    /// `splice_direct_to_actor` of fs/splice.c), sums it in software, and sums the datagram wrongly where a page has an odd part of
     /// it. The receiver drops such a datagram (UdpInCsumErrors of Linux 6.18; `tests/datagrams.rs`).
     ///
     /// # Errors
@@ -474,7 +474,7 @@ impl<'fd> Port<'fd> {
         file::sendfile(self.fd, self.offset_mut(), target.fd, most)
     }
 
-    /// How many bytes a file has behind its position, if it has any, and says so.
+    /// The bytes of a file behind the position, if there are any and the file tells its size.
     fn left_bytes(&self) -> Option<usize> {
         let at = match self.manner.at {
             Some(at) => at,

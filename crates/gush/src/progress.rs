@@ -65,7 +65,7 @@ impl Rate {
     }
 }
 
-/// A rate that can be changed while moves are [throttled by](crate::Mover::throttled_by) it; a clone is the same rate.
+/// A rate that can be changed while moves are [throttled by](crate::Mover::throttled_by) that rate; a clone is the same rate.
 ///
 /// ```
 /// let throttle = gush::Throttle::new(gush::Rate::bytes_per_second(1000));

@@ -60,7 +60,7 @@ impl<'a> Repeat<'a> {
     }
 
     /// Makes the target's pipe as large as this or as permitted, and leaves the pipe so; 1 leaves the pipe as it
-    /// is. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
+    /// unchanged. The default is 1 MiB, or a sixteenth of the user's memory for pipes where that is less.
     #[must_use]
     pub fn pipe_bytes(mut self, bytes: usize) -> Self {
         self.pipe_bytes = Some(bytes);

@@ -53,7 +53,7 @@ pub struct Report {
     pub elapsed: Duration,
     /// The methods that moved something or proved the end, in order.
     pub methods: Vec<MethodUse>,
-    /// The methods that could not serve, in order, each with its reason.
+    /// The methods that could not serve, in order, each with the reason.
     pub refusals: Vec<Refusal>,
     /// The advice of the user's profile, in sentences; nothing without one.
     pub profile: Vec<String>,

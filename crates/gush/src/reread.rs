@@ -54,7 +54,7 @@ pub fn digest_of(fd: &impl AsFd) -> Result<Digest, Error> {
 /// believed; a hole beside data is compared as zeros.
 ///
 /// # Errors
-/// The failed call and its side, with the bytes compared before as delivered bytes.
+/// The failed call and the side, with the bytes compared before as delivered bytes.
 ///
 /// ```
 /// use std::os::unix::fs::FileExt;

@@ -29,7 +29,7 @@ impl fmt::Debug for Inspector {
     }
 }
 
-/// What a method that sees the bytes shows them to, in order, each once.
+/// The consumers to which a method that sees the bytes shows them, in order, each byte once.
 #[derive(Clone, Debug)]
 pub(crate) struct Tap {
     hasher: Option<Hasher>,

@@ -67,7 +67,7 @@ impl Loss {
 pub struct TeeTarget {
     /// Bytes delivered: the first ones of the source, in order.
     pub delivered_bytes: u64,
-    /// Why the target failed, if it did.
+    /// Why the target failed, if so.
     pub failure: Option<Failure>,
 }
 
@@ -85,7 +85,7 @@ pub struct TeeReport {
 }
 
 impl TeeReport {
-    /// The targets that failed, by number in the order of [`Tee::to`], each with its cause.
+    /// The targets that failed, by number in the order of [`Tee::to`], each with the cause.
     ///
     /// ```
     /// let source = std::fs::File::open("/proc/version")?;
@@ -149,7 +149,7 @@ impl fmt::Debug for Tee<'_> {
 }
 
 impl<'a> Tee<'a> {
-    /// From a source, at its own position.
+    /// From a source, read at the descriptor's position.
     #[must_use]
     pub fn new(source: &'a impl AsFd) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl<'a> Tee<'a> {
         }
     }
 
-    /// One more target, at its own position.
+    /// One more target, written at the descriptor's position.
     #[must_use]
     pub fn to(mut self, target: &'a impl AsFd) -> Self {
         self.targets.push(target.as_fd());
@@ -198,7 +198,7 @@ impl<'a> Tee<'a> {
         self
     }
 
-    /// Loses a pipe or stream as soon as nobody reads it any more, also while the source gives nothing. Without
+    /// Loses a pipe or stream as soon as nobody reads there any more, also while the source gives nothing. Without
     /// this option the next byte sent there finds out.
     ///
     /// ```
@@ -280,7 +280,7 @@ impl<'a> Tee<'a> {
 
     /// Copies until the source ends, no target is left, or somebody cancels.
     ///
-    /// `Ok` with [`TeeReport::is_complete`] says that the source was copied to its end, to every target that did not
+    /// `Ok` with [`TeeReport::is_complete`] says that the source was copied completely, to every target that did not
     /// fail. Ask [`TeeReport::failed`] whether any target did.
     ///
     /// # Errors
@@ -328,7 +328,7 @@ impl<'a> Tee<'a> {
         }
     }
 
-    /// Drives the fan; answers whether the source was copied to its end.
+    /// Drives the fan; answers whether the source was copied to the end.
     fn pump(&mut self, fan: &mut impl Spread, targets: &[BorrowedFd<'a>]) -> Result<bool, Error> {
         let mut shelf = Shelf::new(Pool::shared().clone());
         let mut waiter = Waiter::new(Wait::Auto);
@@ -483,10 +483,10 @@ impl<'a> Tee<'a> {
     }
 }
 
-/// What is known of the two sides before the first byte.
+/// The facts about the two sides before the first byte.
 struct Sides {
     source: Stance,
-    /// The source's position, if it is a file.
+    /// The source's position, if a file.
     source_at: Option<u64>,
     targets: Vec<Stance>,
     /// Targets that are not open for writing.

@@ -4,7 +4,7 @@
 //! multiple (`tty_buffer_space_avail` and `TTYB_ALIGN_MASK` of drivers/tty/tty_buffer.c). Such a buffer can be the last
 //! one, and then the line discipline finds no room for a second call of the driver, although most of the buffer is free.
 //! With OPOST there is one call for a stretch of bytes that stay as they are, and one for each byte that is replaced
-//! (`process_output_block` and `do_output_char` of drivers/tty/n_tty.c): each is a write of its own here.
+//! (`process_output_block` and `do_output_char` of drivers/tty/n_tty.c): each is a separate write here.
 //!
 //! Nothing helps against whoever else stops or fills the terminal between the poll and the write. Only O_NONBLOCK does.
 
@@ -17,7 +17,7 @@ use crate::sys::file;
 /// The smallest buffer of a pseudo-terminal.
 const BUFFER_BYTES: usize = 256;
 
-/// How a terminal changes what is written.
+/// The changes that a terminal makes to written bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Every byte stays as it is.
@@ -31,7 +31,7 @@ pub(crate) enum Output {
 impl Output {
     /// Asked before each write: anybody who has the terminal may change the modes.
     ///
-    /// The input of a pseudo-terminal, written to the master, is not output: the modes that a master tells are its slave's.
+    /// The input of a pseudo-terminal, written to the master, is not output: the modes that a master tells are the slave's.
     pub(crate) fn of(fd: BorrowedFd<'_>, is_master: bool) -> Self {
         if is_master {
             return Self::Raw;

@@ -1,6 +1,6 @@
 //! The user's settings of a method: sizes, advice, space.
 
-/// The read-ahead advice given for the source before it is read (posix_fadvise(2)).
+/// The read-ahead advice given for the source before reading (posix_fadvise(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {
@@ -112,7 +112,7 @@ impl Tuning {
         self
     }
 
-    /// Whether vmsplice gives its pages away with `SPLICE_F_GIFT` (the default) or only lends them.
+    /// Whether vmsplice gives the pages away with `SPLICE_F_GIFT` (the default) or only lends them.
     #[must_use]
     pub fn gift(mut self, yes: bool) -> Self {
         self.gift = yes;

@@ -36,7 +36,7 @@ pub enum Wait {
 /// How long [`Wait::Auto`] looks before sleeping.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// A look that took longer let another program have the processor for its whole turn. On a busy machine a program that
+/// A look that took longer let another program have the processor for a whole turn. On a busy machine a program that
 /// sleeps is served before one that lets others go first: such a look counts as one that found nothing.
 const LONG_LOOK: Duration = Duration::from_micros(200);
 
@@ -207,7 +207,7 @@ mod tests {
         Waiter { long_look: Duration::MAX, ..Waiter::new(Wait::Auto) }
     }
 
-    /// A slow peer costs a look in 64 waits, and one that was there when it was looked for is looked for again.
+    /// A slow peer costs a look in 64 waits, and a peer found there is looked for again.
     #[test]
     fn looks_that_find_nothing_are_made_ever_more_rarely() {
         let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -22,7 +22,7 @@ pub(crate) enum Run {
 }
 
 /// Splits off the first run of bytes that go to offset `at`; only whole units count as zeros, and
-/// what the buffer holds of a unit at its two ends.
+/// the parts of units at the buffer's two ends.
 pub(crate) fn first_run(bytes: &[u8], at: u64) -> Run {
     let into_unit = usize::try_from(at % UNIT_BYTES as u64).unwrap_or(0);
     let (head, rest) = bytes.split_at(bytes.len().min(UNIT_BYTES - into_unit));

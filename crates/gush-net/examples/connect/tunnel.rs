@@ -1,6 +1,6 @@
 //! From a CONNECT request to a relay.
 //!
-//! hyper reads ahead: what a client sends right behind its request lies in hyper's buffer when the connection becomes a
+//! hyper reads ahead: bytes that a client sends right behind its request lie in hyper's buffer when the connection becomes a
 //! tunnel. These bytes are delivered first. Then a TCP connection is relayed inside the kernel, and any other, such as one of
 //! TLS, through memory.
 
@@ -17,10 +17,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What became of a tunnel.
+/// The end of a tunnel.
 pub type Ended = Result<Totals, Box<dyn Error + Send + Sync>>;
 
-/// Serves one client, and tells what became of its tunnel, if it asked for one.
+/// Serves one client, and tells the end of the tunnel, if the client asked for a tunnel.
 pub async fn serve<C>(
     client: C,
     tell: impl Fn(Ended) + Clone + Send + 'static,
@@ -64,7 +64,7 @@ fn refusal(status: StatusCode, why: &str) -> Response<String> {
     response
 }
 
-/// Relays between what was a connection of hyper's and a server.
+/// Relays between a connection that hyper has handed over and a server.
 async fn tunnel(client: Upgraded, server: &mut TcpStream) -> Ended {
     let options = Options::new();
     match client.downcast::<TokioIo<TcpStream>>() {

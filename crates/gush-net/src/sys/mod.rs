@@ -1,4 +1,4 @@
-//! What the compiler is not told: that a generic type is one of tokio's own. The only `unsafe` of this crate.
+//! A fact that the compiler does not know: that a generic type is one of tokio's own. The only `unsafe` of this crate.
 #![allow(unsafe_code)]
 
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
@@ -8,7 +8,7 @@ use crate::conduit::Conduit;
 /// A type that a generic one is compared with.
 ///
 /// # Safety
-/// `As<'r>` is one type for every `'r`, apart from its lifetimes; each of these is `'r`, and the type is covariant in it.
+/// `As<'r>` is one type for every `'r`, apart from lifetimes; each of these is `'r`, and the type is covariant in `'r`.
 pub(crate) unsafe trait Known {
     type As<'r>;
 }
@@ -57,7 +57,7 @@ mod covariant {
     }
 }
 
-/// The end as the type that it is, or back again.
+/// The end as its concrete type, or back again.
 pub(crate) fn known<'r, E, K>(end: &'r mut E) -> Result<&'r K::As<'r>, &'r mut E>
 where
     E: ?Sized,

@@ -1,4 +1,4 @@
-//! A stream that makes everything difficult that its contract permits.
+//! A stream with all the difficult behaviour that the trait's contract permits.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::io;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Answers every other call only when it is called again, moves small pieces, and may keep what was written until it is
+/// Answers every other call only at a second call, moves small pieces, and may keep written bytes until
 /// flushed, as TLS does.
 #[derive(Debug)]
 pub struct Halting<S> {
@@ -88,7 +88,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Halting<S> {
         self.poll_sent(cx)
     }
 
-    /// What is kept and was not flushed is lost, as the contract permits.
+    /// Bytes that were kept and not flushed are lost, as the contract permits.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.halts(3, cx));
         Pin::new(&mut self.inner).poll_shutdown(cx)

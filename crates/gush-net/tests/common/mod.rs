@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use gush_net::{Conduit, Counts, Error, Options, Totals, Way};
 pub use gush_test::{not_applicable, skipped};
 
-/// The kinds of stream that a relay has at its ends.
+/// The kinds of stream at the ends of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     Tcp,
@@ -60,7 +60,7 @@ impl Peer {
         answer.expect("shutdown");
     }
 
-    /// Closes a TCP stream so that its peer sees a reset.
+    /// Closes a TCP stream so that the peer sees a reset.
     pub fn reset(self) {
         let linger = Some(Duration::ZERO);
         rustix::net::sockopt::set_socket_linger(&self, linger).expect("SO_LINGER");
@@ -107,7 +107,7 @@ impl Write for Peer {
     }
 }
 
-/// A relay at work in a thread of its own, between two peers that the test plays.
+/// A relay at work in a separate thread, between two peers that the test plays.
 pub struct Bridge {
     pub client: Peer,
     pub server: Peer,
@@ -156,7 +156,7 @@ pub fn spawn_tokio_relay(a: Peer, b: Peer, options: Options) -> JoinHandle<Resul
     })
 }
 
-/// Relays between two descriptors in a thread of its own.
+/// Relays between two descriptors in a separate thread.
 pub fn spawn_relay(a: OwnedFd, b: OwnedFd, options: Options) -> JoinHandle<Result<Totals, Error>> {
     std::thread::spawn(move || {
         run(async {
@@ -166,7 +166,7 @@ pub fn spawn_relay(a: OwnedFd, b: OwnedFd, options: Options) -> JoinHandle<Resul
     })
 }
 
-/// Runs a future on this thread. A relay that hangs is dropped after two minutes: its peers see their
+/// Runs a future on this thread. A relay that hangs is dropped after two minutes: the peers see their
 /// connections end, and the test fails.
 pub fn run<F: Future>(future: F) -> F::Output {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -178,7 +178,7 @@ pub fn run<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// Bytes that look random and can be checked at any place: what is lost, doubled or displaced shows.
+/// Bytes that look random and can be checked at any place: lost, doubled or displaced bytes show.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     word: u64,
@@ -205,8 +205,8 @@ impl Pattern {
     }
 }
 
-/// The bytes at a place of a stream whose period is a prime number: what is lost, doubled or displaced
-/// shows, and a comparison costs no more than a copy.
+/// The bytes at a place of a stream whose period is a prime number: lost, doubled or displaced bytes
+/// show, and a comparison costs no more than a copy.
 pub fn numbered(from_bytes: u64, count_bytes: usize) -> &'static [u8] {
     const PERIOD: usize = 262_139;
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();

@@ -1,10 +1,10 @@
-//! What a move came to, and when two of them came to the same.
+//! The outcome of a move, and the comparison of two outcomes.
 
 use gush::{Errno, Side};
 
 use crate::case::{Case, Scene};
 
-/// How it ended.
+/// The way that the move ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The end of the source was proven.
@@ -24,15 +24,15 @@ pub struct Account {
     pub fate: Fate,
     pub delivered: usize,
     pub in_flight: usize,
-    /// What a plain reader still gets from the source.
+    /// The bytes that a plain reader still gets from the source.
     pub left: usize,
 }
 
-/// What the smallest buffer of all drivers takes at once.
+/// The bytes that the smallest buffer of all drivers takes at once.
 const ONE_PIECE_BYTES: usize = 4096;
 
 impl Account {
-    /// Is this how the row says that it ends?
+    /// Is this the ending that the row requires?
     pub fn check(&self, case: &Case) -> Result<(), String> {
         let counted = self.delivered + self.in_flight + self.left;
         if counted != case.bytes {
@@ -66,10 +66,10 @@ impl Account {
 
     /// Did another driver come to the same?
     ///
-    /// How much is in flight when a target fails depends on how much a driver takes at once, so it is
+    /// How much is in flight when a target fails depends on how much a driver takes at once, so the number is
     /// compared where everything fits into one piece, and drivers go the same way ([`Hand::road`]). A file
-    /// gives again what was taken and not delivered: the mover puts its position back, and a relay, which has
-    /// no use for it any more, counts it as lost.
+    /// gives undelivered bytes again: the mover puts the file's position back, and a relay, which has
+    /// no use for the file any more, counts the bytes as lost.
     ///
     /// [`Hand::road`]: crate::hands::Hand::road
     pub fn agrees(&self, other: &Account, case: &Case, same_road: bool) -> bool {

@@ -1,4 +1,4 @@
-//! A row of the table: two ends, what the peers do, and how it must end.
+//! A row of the table: two ends, the acts of the peers, and the required ending.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl To {
     }
 }
 
-/// What the two peers do.
+/// The acts of the two peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
     /// One sends and ends, the other reads.
@@ -61,7 +61,7 @@ pub struct Case {
     pub limit: Option<u64>,
     pub choice: Choice,
     pub fate: Fate,
-    /// How many bytes arrive: all that may, unless it is said.
+    /// How many bytes arrive: all that may, by default.
     pub delivers: Option<usize>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Edges are thrown away before every call, so that only one behind the last call can end a wait. A flow
 //! that waits without a call that said `EAGAIN`, or for the wrong side, is never woken. A fan waits for several
-//! sides at once, each behind a call of its own: there a call throws away the edges of the side that it is about.
+//! sides at once, each behind a separate call: there a call throws away the edges of its side only.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -19,7 +19,7 @@ use crate::account::Fate;
 use crate::case::Case;
 use crate::hands::Told;
 
-/// No test takes so long: it hangs, and fails.
+/// No test takes so long: a test that takes longer hangs, and fails.
 const PATIENCE: Timespec = Timespec { tv_sec: 15, tv_nsec: 0 };
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
@@ -92,7 +92,7 @@ fn fate_at(end: End) -> Fate {
     }
 }
 
-/// Drives one flow to its end.
+/// Drives one flow until the end.
 pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
     let stances = (Stance::of(&source), Stance::of(&target));
     let (Ok(from), Ok(to)) = stances else { return Err("no stance".into()) };
@@ -142,7 +142,7 @@ fn side_of(op: FanOp) -> Option<u64> {
     Some(event.bits().into())
 }
 
-/// Drives a fan with one target to its end.
+/// Drives a fan with one target until the end.
 pub fn drive_fan(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, String> {
     let stances = (Stance::of(&source), Stance::of(&target));
     let (Ok(from), Ok(to)) = stances else { return Err("no stance".into()) };

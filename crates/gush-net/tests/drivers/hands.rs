@@ -19,7 +19,7 @@ use crate::edges;
 use crate::halting::Halting;
 use crate::stage::Stage;
 
-/// What a stream without a descriptor moves at once.
+/// The bytes that a stream without a descriptor moves at once.
 const STREAM_PIECE_BYTES: usize = 50_000;
 
 /// Who drives.
@@ -58,7 +58,7 @@ pub enum Road {
     OwnPipe,
 }
 
-/// What a driver says of its move.
+/// A driver's account of a move.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     pub fate: Fate,
@@ -87,10 +87,10 @@ impl Hand {
         Hand::Streams { source: true, target: true },
     ];
 
-    /// The row as this driver must end it, or none where it cannot do what is asked for.
+    /// The row as this driver must end it, or none where the driver cannot make the row's move.
     ///
-    /// A relay knows no length: of a source that has no end it is dropped once everything has arrived, of
-    /// a file `send_file` sends a range, and of a range that the file has not it says that it was cut. A named
+    /// A relay knows no length: with a source that has no end, the relay is dropped once everything has arrived, of
+    /// a file `send_file` sends a range, and the relay tells of a range beyond the file that the range was cut. A named
     /// method is refused where a splice could hold the thread of a relay: into or out of a socket that others
     /// may use too, and that has no O_NONBLOCK. A stream has no boundaries, so no datagrams, and to none a method by
     /// reference leads.

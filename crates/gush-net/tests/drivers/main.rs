@@ -1,6 +1,6 @@
 //! One table of moves through every driver: the same bytes, the same account, the same end.
 //!
-//! A flow decides about bytes and a driver about waiting, so it must not show in the outcome who drives:
+//! A flow decides about bytes and a driver about waiting, so the outcome must be the same with every driver:
 //! the blocking `Mover`, a relay on tokio, one that is dropped at every poll, or a hand that waits for
 //! edges alone. Where outcomes differ on purpose, [`Hand::row`] and [`Account::agrees`] say why.
 
@@ -162,7 +162,7 @@ fn a_source_that_pauses_is_waited_for_and_its_end_is_the_end() {
 }
 
 /// Two bytes are one before the mark and one behind it: each call by reference ends at the mark, and the read
-/// that asks whether that was the end takes the last byte.
+/// that checks for the end takes the last byte.
 #[test]
 fn an_urgent_byte_is_no_part_of_the_stream_unless_it_was_asked_for_in_line() {
     let targets = [T::File, T::Pipe, T::UnixStream, T::Tcp, T::UnixDatagram];
@@ -198,7 +198,7 @@ fn a_length_cuts_where_it_says() {
     play(cases, 500);
 }
 
-/// Messages have 1400 bytes here: what is left of the length is less than the next one.
+/// Messages have 1400 bytes here: the rest of the length is less than the next message.
 #[test]
 fn a_length_cuts_no_datagram() {
     let sources = [S::Seqpacket, S::UnixDatagram, S::Udp];
@@ -265,7 +265,7 @@ fn a_reader_that_has_gone_is_an_error_of_the_target() {
     play(cases, 500);
 }
 
-/// splice(2) answers EPIPE before it looks at the source; a `read` would have found the end.
+/// splice(2) answers EPIPE before looking at the source; a `read` would have found the end.
 #[test]
 fn where_nothing_is_to_be_moved_nobody_need_read() {
     let sources = [S::File, S::Pipe, S::Fifo, S::UnixStream, S::Tcp, S::Seqpacket];

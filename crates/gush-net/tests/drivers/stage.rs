@@ -20,10 +20,10 @@ use crate::case::{Case, Scene, To};
 use crate::common::{SourceKind, TargetKind, noise, open_source, open_target, read_all};
 use crate::hands::Told;
 
-/// What each datagram of a source has, but the last one.
+/// The length of each datagram of a source but the last.
 const MESSAGE_BYTES: usize = 1400;
 
-/// What a small file system has room for.
+/// The room of a small file system.
 pub const ROOM_BYTES: usize = 64 << 10;
 
 /// A reader that leaves takes so much before.
@@ -40,7 +40,7 @@ pub struct Stage {
     done: Arc<AtomicBool>,
 }
 
-/// What the peers see of each other.
+/// The signs that the peers see of each other.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     sent: Arc<AtomicUsize>,
@@ -78,7 +78,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Closes the target, and counts what is where.
+    /// Closes the target, and counts the bytes in each place.
     pub fn settle(self, told: Told) -> Result<Account, String> {
         let Self { case, source, target, messages, feeder, taker, done } = self;
         let kept =
@@ -124,7 +124,7 @@ fn sizes(messages: &[Vec<u8>]) -> Vec<usize> {
     messages.iter().map(Vec::len).collect()
 }
 
-/// What is sent: one piece, or a datagram a piece.
+/// The pieces to send: one piece, or a datagram a piece.
 fn messages(case: Case) -> Vec<Vec<u8>> {
     static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, 10 << 20));
     let content = &CONTENT[..case.bytes];
@@ -146,7 +146,7 @@ fn messages(case: Case) -> Vec<Vec<u8>> {
     pieces.into()
 }
 
-/// Sends everything; answers the far end where the source has no end, or must not lose its peer.
+/// Sends everything; returns the far end where the source has no end, or must not lose the peer.
 fn feed(far: OwnedFd, pieces: Vec<Vec<u8>>, case: Case, seen: &Seen) -> Option<OwnedFd> {
     let middle = pieces.len() / 2;
     let mut before = 0;
@@ -192,7 +192,7 @@ fn send(far: &OwnedFd, piece: &[u8], case: Case, seen: &Seen) -> Result<(), Errn
     }
 }
 
-/// An urgent byte first; in line it is one of the piece's, and otherwise one that no reader gets.
+/// An urgent byte first; in line that is a byte of the piece, and otherwise a byte that no reader gets.
 fn send_urgently(far: &OwnedFd, piece: &[u8], case: Case) -> Result<(), Errno> {
     let in_line = case.scene == Scene::Urgent { in_line: true };
     let (urgent, rest) = if in_line { piece.split_at(1) } else { (&b"!"[..], piece) };
@@ -240,7 +240,7 @@ fn device(path: &str) -> Result<OwnedFd, String> {
     Ok(file.into())
 }
 
-/// A new file on a small file system, mounted in a namespace of a thread that ends: it goes with the file.
+/// A new file on a small file system, mounted in the namespace of a thread that ends: the kernel unmounts it when the file is closed.
 pub fn small_file_system() -> Option<OwnedFd> {
     let dir = tempfile::tempdir().ok()?;
     let mount = |words: &[&str]| {
@@ -260,7 +260,7 @@ pub fn small_file_system() -> Option<OwnedFd> {
     thread::scope(|scope| scope.spawn(made).join().expect("no panic"))
 }
 
-/// Reads what arrives, message by message.
+/// Reads the arriving bytes, message by message.
 fn take(
     far: OwnedFd,
     kind: TargetKind,
@@ -327,13 +327,13 @@ fn wait_for(fd: &OwnedFd, events: PollFlags) {
     rustix::event::poll(&mut [PollFd::new(fd, events)], None).expect("poll");
 }
 
-/// What a target without a reader holds, where it holds something.
+/// The content of a target without a reader, where the target keeps bytes.
 fn contents(case: Case, target: &OwnedFd) -> Option<Vec<u8>> {
     let forgets = matches!(case.to, To::Full | To::Kind(TargetKind::Null));
     (!forgets).then(|| read_all(target))
 }
 
-/// What a plain reader still gets from the source.
+/// The bytes that a plain reader still gets from the source.
 fn left(case: Case, source: &OwnedFd, feeder: Option<JoinHandle<Option<OwnedFd>>>) -> Vec<u8> {
     if case.from.has_offsets() {
         let position = rustix::fs::seek(source, SeekFrom::Current(0)).expect("a position");

@@ -33,7 +33,7 @@ pub struct Side {
     pub read: OwnedFd,
     /// None where the same descriptor is written.
     pub write: Option<OwnedFd>,
-    /// Where what the relay writes comes out.
+    /// The peer's end, at which the relay's bytes come out.
     peer: OwnedFd,
 }
 
@@ -84,7 +84,7 @@ impl Side {
         Self { kind, sent, read, write, peer }
     }
 
-    /// What a plain reader still gets of what the peer has sent.
+    /// The sent bytes that a plain reader still gets.
     pub fn left(&self) -> Vec<u8> {
         match self.kind {
             Kind::Files => {
@@ -95,7 +95,7 @@ impl Side {
         }
     }
 
-    /// What the peer gets, and whether it sees an end behind that; a file's reader always does.
+    /// The bytes that the peer gets, and whether an end comes behind them; a file's reader always does.
     pub fn arrived(self) -> (Vec<u8>, bool) {
         // Neither the relay nor this test holds a pipe's writing end any more.
         drop(self.write);

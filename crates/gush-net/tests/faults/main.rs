@@ -48,7 +48,7 @@ enum Lasts {
     FromThenOn,
 }
 
-/// Runs every case once for every call that it makes and every trouble that the call may meet.
+/// Runs every case once for every system call of the case and every trouble that the call may meet.
 fn sweep(
     at_least: usize,
     lasts: Lasts,

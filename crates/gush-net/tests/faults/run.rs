@@ -49,7 +49,7 @@ pub enum Fate {
     Idle,
     /// On an end, where the relay had begun.
     Failed(Option<End>, Errno),
-    /// A method that was named, with what the kernel said where it was asked.
+    /// A method that was named, with the kernel's error where the kernel was asked.
     Refused(Option<Errno>),
 }
 
@@ -72,7 +72,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Every byte is where the result says that it is, either way.
+    /// Every byte is in the place that the result tells, either way.
     pub fn account(&self) -> Result<(), String> {
         for (path, way) in self.paths.iter().zip(Way::ALL) {
             let Path { sent, delivered, in_flight, left, arrived, end_arrived } = path;

@@ -11,7 +11,7 @@
 //! Blocks of 300 lines were slower (their copies are short), and those of 30 000, which no longer fit
 //! the first-level cache, slower still.
 //!
-//! A power of ten is 1000 (mod 3000), so blocks that begin there fill every digit count to its end.
+//! A power of ten is 1000 (mod 3000), so blocks that begin there fill every digit count completely.
 
 /// Digits at a number's end that a block keeps.
 const KEPT_DIGITS: usize = 3;
@@ -33,7 +33,7 @@ const MOST_DIGITS: usize = 20;
 /// Digits of the shortest number that has some before the kept ones.
 const LEAST_DIGITS: usize = KEPT_DIGITS + 1;
 
-/// What stands for a number, if it is not written out.
+/// The word for a number, if the digits are not written out.
 const fn word(number: u64) -> Option<&'static [u8]> {
     match (number % 3, number % 5) {
         (0, 0) => Some(b"FizzBuzz\n"),
@@ -73,7 +73,7 @@ impl Lines {
         Self { next: from, left, text: Text::Plain(Vec::new()), taken: 0 }
     }
 
-    /// Fills `out` to its end, or with what is left; answers how many bytes.
+    /// Fills all of `out`, or less if the lines end before; returns the number of bytes.
     pub fn fill(&mut self, out: &mut [u8]) -> usize {
         let mut filled = 0;
         loop {
@@ -113,7 +113,7 @@ impl Lines {
     }
 }
 
-/// Lines where no block fits: up to its beginning, and after the last.
+/// Lines where no block fits: up to the first block, and after the last.
 fn plain(first: u64, lines: u64) -> Vec<u8> {
     let mut text = Vec::with_capacity(lines as usize * (MOST_DIGITS + 1));
     for number in first..=first + (lines - 1) {
@@ -131,7 +131,7 @@ fn plain(first: u64, lines: u64) -> Vec<u8> {
 /// 3000 lines of numbers with equally many digits: each is a head and the kept digits.
 struct Block {
     text: Vec<u8>,
-    /// The head in the first thousand lines; it is one more in each of the others.
+    /// The head in the first thousand lines; the head grows by one with each further thousand.
     head: u64,
     tails: [Tail; 3],
     /// Blocks for which no digit above the tails changes.
@@ -190,7 +190,7 @@ impl Tail {
         Self(digits.sum())
     }
 
-    /// Each digit is raised to 246..=255, so that a carry out of 9 leaves its byte; bytes that none
+    /// Each digit is raised to 246..=255, so that a carry out of 9 leaves the byte; bytes that no carry
     /// left are lowered again.
     fn plus_3(self) -> Self {
         const RAISED: u64 = 0xF6F6_F6F6_F6F6_F6F6;

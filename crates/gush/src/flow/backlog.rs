@@ -9,10 +9,10 @@
 //! written are the flow's rules, and stand there. This file has the rules between the lanes alone.
 //!
 //! # Invariants
-//! - *Each lane gets every byte once, in order.* A lane goes on in the ring behind the last byte that it took there.
+//! - *Each lane gets every byte once, in order.* A lane goes on in the ring behind the last byte that the lane took there.
 //! - *The bound.* The ring holds the bytes from the slowest lane's place to the last byte taken, and never more than
 //!   its size. Beside the ring, the intake and each lane hold one buffer at most.
-//! - *A lane's failure is its own.* The others go on untouched, and the ring forgets the failed lane's place.
+//! - *A lane's failure concerns no other lane.* The others go on untouched, and the ring forgets the failed lane's place.
 //! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Backlog::waits`] names* as readable or writable.
 //!
 //! # Drawbacks
@@ -38,7 +38,7 @@ pub(crate) struct Backlog {
     ring: Ring,
     /// Why the source gives no more.
     over: Option<Result<End, Box<Failure>>>,
-    /// The source answered `EAGAIN`, and nobody has said since that it is ready.
+    /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
     source_waits: bool,
 }
 
@@ -47,11 +47,11 @@ struct Lane {
     /// From the ring to the target.
     outlet: Flow,
     target_kind: Kind,
-    /// The target answered `EAGAIN`, and nobody has said since that it is ready.
+    /// The target answered `EAGAIN`, and nobody has said since that the target is ready.
     waits: bool,
     /// Something happened at the target while nothing was due there.
     is_to_look: bool,
-    /// Why the lane is lost, if it is.
+    /// Why the lane is lost, if so.
     failure: Option<Box<Failure>>,
     /// The driver knows that the lane is lost.
     is_told: bool,
@@ -110,7 +110,7 @@ impl Backlog {
         self.lanes[usize::from(target)].lose(Box::new(Failure::Fault(fault)));
     }
 
-    /// Does everybody wait for this target? Only once the ring is full of bytes that it still needs.
+    /// Does everybody wait for this target? Only once the ring is full of bytes that this target still needs.
     pub(crate) fn is_held_by(&self, target: u16) -> bool {
         let lane = self.lane(target);
         self.ring.room_bytes() == 0 && lane.outlet.taken_bytes() == self.ring.start
@@ -182,7 +182,7 @@ impl Backlog {
         }
     }
 
-    /// Is anything on its way to a remaining lane?
+    /// Are bytes under way to a remaining lane?
     fn is_delivering(&self) -> bool {
         let taken_bytes = self.taken_bytes();
         self.live().any(|lane| lane.outlet.delivered_bytes() < taken_bytes)
@@ -275,7 +275,7 @@ impl Lane {
         }
     }
 
-    /// The lane's next call, or the news that it is lost; nothing where nothing is due now.
+    /// The lane's next call, or the news that the lane is lost; nothing where nothing is due now.
     fn next(
         &mut self,
         target: u16,
@@ -386,7 +386,7 @@ mod tests {
         Backlog::between(pipe, &targets, &Terms::default(), ring, ring_bytes).expect("a backlog")
     }
 
-    /// A source and targets that answer as they are told, and what has arrived.
+    /// A source and targets that answer as they are told, and the bytes that have arrived.
     struct World {
         source: VecDeque<u8>,
         arrived: Vec<Vec<u8>>,

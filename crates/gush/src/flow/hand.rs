@@ -1,4 +1,4 @@
-//! What a flow holds in memory: bytes between a read and a write.
+//! The bytes that a flow holds in memory: bytes between a read and a write.
 
 use super::Buf;
 
@@ -39,7 +39,7 @@ impl Hand {
         self.run_end = self.to;
     }
 
-    /// Keeps no more memory than the bytes in it need; answers the buffer, if that is another one.
+    /// Keeps no more memory than the bytes need; returns the earlier buffer, if another took its place.
     pub(super) fn shrink(&mut self) -> Option<Buf> {
         if self.full && matches!(self.buf, Some(Buf::Rest(_))) {
             return None;

@@ -1,4 +1,4 @@
-//! What the answer to a call means.
+//! The consequences of a call's answer.
 
 use rustix::io::{self, Errno};
 

@@ -111,7 +111,7 @@ impl Shelf {
     pub const LEAST_BUF_BYTES: usize = 64 << 10;
     /// The most buffers on a shelf: for a flow, and for another flow driven by an observer.
     const MOST_BUFS: usize = 2;
-    /// A larger buffer is freed when it comes back: a thread that was once asked for 8 MiB would keep it for ever.
+    /// A larger buffer is freed on return: a thread that was once asked for 8 MiB would keep it for ever.
     const MOST_KEPT_BYTES: usize = 1 << 20;
 
     /// An empty shelf beside a pool.

@@ -24,8 +24,8 @@
 //!   while anything is in flight, except more zeros behind a run of zeros that becomes a hole.
 //! - *Only a `read` that answers 0 is the end.* A 0 from splice(2) or sendfile(2) makes the next call a
 //!   short `read`, whose bytes, if there are any, are delivered. Terminals are excepted: their splice is a read, so
-//!   its 0 is an end.
-//! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before it looks at
+//!   a 0 there is an end.
+//! - *A target without a reader is a failure only of a source that has bytes.* splice(2) answers EPIPE before looking at
 //!   the source (`splice_file_to_pipe` of `fs/splice.c`), where a `read` might find the end: the source is asked, without
 //!   taking anything where a look can tell.
 //! - *A refusal changes nothing but the way.* Bytes already in a pipe leave by `read` and
@@ -42,7 +42,7 @@
 //!
 //! # Panics
 //! A flow trusts its driver. An answer to a call that was not due, or of more bytes than the call could move, breaks the account:
-//! [`Flow::learn`] panics where it can tell, and elsewhere the counts are wrong from then on.
+//! [`Flow::learn`] panics where the flow can tell, and elsewhere the counts are wrong from then on.
 //!
 //! # Drawbacks
 //! A short message costs one pass through `next` and `learn` for each of its two calls: some twenty

@@ -46,7 +46,7 @@ pub enum Op {
     Direct(usize),
     /// Source to target, by sendfile(2).
     Sendfile(usize),
-    /// poll(2) of one side, without waiting: `EAGAIN` unless it is ready, so that a driver's gate sees it.
+    /// poll(2) of one side, without waiting: `EAGAIN` unless the side is ready, so that a driver's gate sees the answer.
     Ready(Side),
 }
 
@@ -130,7 +130,7 @@ impl<'fd> Fds<'fd> {
 }
 
 impl Flow {
-    /// The memory for the bytes of an [`Op::Read`] whose source has no descriptor: the driver fills it from the front, and
+    /// The memory for the bytes of an [`Op::Read`] whose source has no descriptor: the driver fills the memory from the front, and
     /// [`Flow::learn`] is told how many bytes there are, 0 at the end. Empty for any other call.
     ///
     /// ```

@@ -25,7 +25,7 @@ pub(crate) trait Spread {
     fn failure(&self, target: u16) -> Option<&Failure>;
 }
 
-/// The methods of the same names; what `$own` adds differs between the two.
+/// The methods of the same names; the methods in `$own` differ between the two.
 macro_rules! spread {
     ($kind:ident { $($own:tt)* }) => {
         impl Spread for $kind {

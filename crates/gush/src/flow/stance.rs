@@ -43,7 +43,7 @@ fn part_of_pipe(capacity_bytes: usize) -> usize {
 }
 
 impl Stance {
-    /// Looks at a descriptor, used at its own position.
+    /// Looks at a descriptor, used at the descriptor's own position.
     ///
     /// # Errors
     /// The error of fstat(2), fcntl(2) or getsockopt(2).
@@ -61,7 +61,7 @@ impl Stance {
         Ok(Self { manner, ends_at_zero, is_in_memory: false, part_bytes })
     }
 
-    /// An end of a move, at an offset or at its own position.
+    /// An end of a move, at an offset or at the descriptor's position.
     pub(crate) fn of_endpoint(
         endpoint: &Endpoint<'_>,
         at: Option<u64>,
@@ -69,7 +69,7 @@ impl Stance {
         Self::of_port(&Port::new(endpoint, at)).map_err(|errno| (Call::GetSocketOption, errno))
     }
 
-    /// A descriptor of a known kind, used at its own position; no call is made.
+    /// A descriptor of a known kind, used at the descriptor's own position; no call is made.
     #[must_use]
     pub fn known(kind: Kind, nonblocking: bool) -> Self {
         let manner = Manner::known(kind, nonblocking);
@@ -77,7 +77,7 @@ impl Stance {
         Self { manner, ends_at_zero, is_in_memory: false, part_bytes: None }
     }
 
-    /// A side without a descriptor, such as a TLS stream: its bytes pass through memory alone, and the driver answers for it,
+    /// A side without a descriptor, such as a TLS stream: the bytes pass through memory alone, and the driver answers the calls,
     /// by [`Flow::room`](super::Flow::room) and [`Flow::pending`](super::Flow::pending). The end is an answer of 0 bytes.
     ///
     /// ```
@@ -99,7 +99,7 @@ impl Stance {
         self.is_in_memory
     }
 
-    /// The port again, on its descriptor: for calls that a driver makes beside the flow.
+    /// The port again, on the descriptor given: for calls that a driver makes beside the flow.
     ///
     /// ```
     /// use std::os::fd::AsFd;
@@ -120,7 +120,7 @@ impl Stance {
         Self { manner: self.manner.at(offset_bytes), ..self }
     }
 
-    /// What the descriptor is.
+    /// The kind of the descriptor.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.manner.kind()
@@ -138,7 +138,7 @@ impl Stance {
         self.ends_at_zero
     }
 
-    /// Is this the master of a pseudo-terminal? Of its end [`Port::read`] makes a 0.
+    /// Is this the master of a pseudo-terminal? [`Port::read`] answers 0 at the end of a master.
     #[must_use]
     pub fn is_master(&self) -> bool {
         self.manner.is_master()
@@ -206,7 +206,7 @@ impl Stance {
         self.manner.can_idle()
     }
 
-    /// The obstacle to page references at this side, apart from its kind.
+    /// The obstacle to page references at this side, apart from the kind.
     pub(super) fn obstacle(&self, side: Side, terms: &super::Terms) -> Option<&'static str> {
         let by_name = terms.choice != Choice::Auto && !terms.never_held;
         if by_name {

@@ -51,10 +51,10 @@ pub struct Terms {
     /// Runs of zeros become holes of the target, which must be a file at an offset; the bytes then pass through memory.
     /// A fan makes none.
     pub make_holes: bool,
-    /// vmsplice gives its pages away (`SPLICE_F_GIFT`) instead of only lending them.
+    /// vmsplice gives the pages away (`SPLICE_F_GIFT`) instead of only lending them.
     pub gift: bool,
-    /// The most bytes to take, or all up to the end. A datagram is never cut: one longer than what
-    /// is left stays in the socket, and is an error (`EMSGSIZE`).
+    /// The most bytes to take, or all up to the end. A datagram is never cut: a datagram longer than the bytes that
+    /// are left stays in the socket, and is an error (`EMSGSIZE`).
     pub length_bytes: Option<u64>,
 }
 

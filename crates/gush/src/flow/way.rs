@@ -1,4 +1,4 @@
-//! Ways: how a flow gets bytes from its source to its target, and which serve a pair of ports.
+//! Ways: how a flow gets bytes from the source to the target, and which serve a pair of ports.
 
 use super::{Stance, Terms};
 use crate::endpoint::Kind;
@@ -26,7 +26,7 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The way that a method of the plan means between these two ports, if a flow has one for it.
+    /// The way that a method of the plan means between these two ports, if a flow has such a way.
     fn of(method: MethodName, source: &Stance, target: &Stance, terms: &Terms) -> Option<Self> {
         let kinds = [source.kind(), target.kind()];
         let choice = terms.choice;
@@ -54,20 +54,20 @@ impl Way {
         }
     }
 
-    /// Are its own calls reads, which prove the end?
+    /// Are the way's own calls reads, which prove the end?
     pub(super) fn reads(self) -> bool {
         matches!(self, Way::Memory | Way::Lent)
     }
 }
 
 /// Is there work in filling a pipe from this source, which the target's reader need not wait for? A splice into the
-/// target holds its lock while it looks the file's pages up (`splice_file_to_pipe` of `fs/splice.c`), a reader holds it
-/// while it copies; from a pipe of the flow's own the slots change hands at once.
+/// target holds the pipe's lock while looking the file's pages up (`splice_file_to_pipe` of `fs/splice.c`), a reader holds it
+/// while copying; from a pipe of the flow's own the slots change hands at once.
 pub(crate) fn gains_by_own_pipe([source, target]: [Kind; 2]) -> bool {
     matches!(source, Kind::File | Kind::Block) && target == Kind::Pipe
 }
 
-/// Is one of the two a pipe that splice(2) can use as it is? One that is not empty can have room for a part of a
+/// Is one of the two a pipe that splice(2) can use directly? One that is not empty can have room for a part of a
 /// datagram only: datagrams go through a pipe of the flow's own.
 pub(crate) fn splices_directly(kinds: [Kind; 2]) -> bool {
     kinds.contains(&Kind::Pipe) && kinds[0] != Kind::Datagram

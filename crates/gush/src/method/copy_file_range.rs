@@ -1,6 +1,6 @@
-//! `copy-file-range`: the kernel copies, or lets the file system or its server do it.
+//! `copy-file-range`: the kernel copies, or leaves the copy to the file system or its server.
 //!
-//! Within one file system (EXDEV else; across file systems only from Linux 5.3 to 5.18, where it
+//! Within one file system (EXDEV else; across file systems only from Linux 5.3 to 5.18, where the call
 //! could report success falsely). btrfs and xfs share blocks, NFS and SMB copy on the server, others
 //! splice through the page cache (`fs/read_write.c`). Made-up files such as those of procfs report 0
 //! and copy nothing, so 0 is a question. An O_APPEND target answers EBADF.

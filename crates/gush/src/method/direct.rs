@@ -2,7 +2,7 @@
 //!
 //! Both files are opened once more with O_DIRECT, so the caller's descriptors keep their flags. Memory,
 //! offsets and lengths are aligned as `statx(STATX_DIOALIGN)` says (since Linux 6.1; else to 4096).
-//! What is not aligned, a head before the first boundary and the tail, goes through the page cache.
+//! The unaligned parts, a head before the first boundary and the tail, goes through the page cache.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -21,7 +21,7 @@ use crate::port::{Port, Side};
 use crate::sys::{self, Call};
 use crate::tap::Tap;
 
-/// Large requests are what makes a device fast without the page cache's read-ahead.
+/// Without the page cache's read-ahead only large requests make a device fast.
 const BUFFER_BYTES: usize = 1 << 20;
 const COMMON_ALIGNMENT: u64 = 4096;
 
@@ -130,7 +130,7 @@ impl Bypassing<'_> {
         }
     }
 
-    /// Writes the aligned part directly; a head, a tail, or what an odd short write left, through
+    /// Writes the aligned part directly; a head, a tail, or the rest after an odd short write, through
     /// the page cache.
     fn deliver(&mut self) -> io::Result<usize> {
         let pending = &self.buffer.as_slice()[self.begin..self.end];

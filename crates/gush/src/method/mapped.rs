@@ -33,7 +33,7 @@ impl<'fd> MappedSource<'fd> {
         Ok(Self { endpoint: pair.source, at, window_bytes, window: None })
     }
 
-    /// The window over the next bytes, the offset in it, and how many of them there are; `Dry` at
+    /// The window over the next bytes, the offset inside, and the number of those bytes; `Dry` at
     /// the end of the file.
     pub(super) fn next(&mut self, budget_bytes: u64) -> Result<(&Window, usize, usize), Step> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
@@ -59,7 +59,7 @@ impl<'fd> MappedSource<'fd> {
         }
     }
 
-    /// Moves on, unless the file has shrunk below what was just taken.
+    /// Moves on, unless the file has shrunk below the bytes just taken.
     ///
     /// A size that cannot be asked for says nothing about bytes that have already arrived.
     pub(super) fn took(&mut self, bytes: usize) -> Step {
@@ -123,7 +123,7 @@ impl<'fd> MappedTarget<'fd> {
         self.readable.as_ref().map_or(self.endpoint.fd(), AsFd::as_fd)
     }
 
-    /// The window over the next bytes, the offset in it, and how many of them may be filled.
+    /// The window over the next bytes, the offset inside, and the number of bytes that may be filled.
     pub(super) fn next(&mut self, budget_bytes: u64) -> Result<(&mut Window, usize, usize), Step> {
         if self.window.as_ref().is_none_or(|(window, used)| *used == window.len()) {
             self.window = None;
@@ -141,7 +141,7 @@ impl<'fd> MappedTarget<'fd> {
         }
     }
 
-    /// Moves on, unless the file has shrunk below what was just filled.
+    /// Moves on, unless the file has shrunk below the bytes just filled.
     pub(super) fn filled(&mut self, bytes: usize) -> Step {
         self.at += bytes as u64;
         if let Some((window, used)) = &mut self.window {

@@ -1,7 +1,7 @@
 //! `mmap-copy`: both files mapped, memory copied in user space.
 //!
 //! A truncation of either file meanwhile raises SIGBUS in the middle of the copy; `sys/sigbus.rs`
-//! turns it into EFAULT. The target has its full size, and its space, before the first byte.
+//! turns the signal into EFAULT. The target has full size, and space, before the first byte.
 
 use rustix::io::Errno;
 

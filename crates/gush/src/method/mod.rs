@@ -1,6 +1,6 @@
 //! One technique a file, all behind one trait.
 //!
-//! A [`Method`] answers whether it serves a pair of endpoints, and starts either a
+//! A [`Method`] tells whether the technique serves a pair of endpoints, and starts either a
 //! [`Flow`](crate::flow::Flow) of one way, with pipe and buffer, or a [`Range`]. A range copies between named
 //! offsets of two files and has nothing in flight between two steps: bytes taken and not delivered are
 //! still in the source. No method can be plugged in from outside: the invariants of a move rest on the
@@ -68,7 +68,7 @@ macro_rules! methods {
             /// Every technique.
             pub const ALL: &'static [MethodName] = &[$(MethodName::$variant),+];
 
-            /// The name, as `--method` takes it.
+            /// The name, as in `--method`.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(MethodName::$variant => $name,)+ }
@@ -208,7 +208,7 @@ pub(crate) struct Pair<'fd> {
     pub(crate) expected_bytes: Option<u64>,
 }
 
-/// The consequences of a technique for its user, and its demands on the mover.
+/// The consequences of a technique for the user, and the demands on the mover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
     /// A later write to the source file can show in bytes "already sent".
@@ -285,7 +285,7 @@ impl Refusal {
         self.why == Self::EXCLUDED
     }
 
-    /// Is the target full, or at the limit of its size? Then another method finds no more room.
+    /// Is the target full, or at the size limit? Then another method finds no more room.
     pub(crate) fn lacks_room(&self) -> bool {
         matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
     }
@@ -413,7 +413,7 @@ impl Step {
 
 /// A technique.
 pub(crate) trait Method: fmt::Debug + Sync {
-    /// Its name.
+    /// The technique's name.
     fn name(&self) -> MethodName;
 
     /// The technique's consequences for the user.
@@ -423,7 +423,7 @@ pub(crate) trait Method: fmt::Debug + Sync {
     /// needed can be named.
     ///
     /// # Errors
-    /// The refusal, with its reason; no call that changes anything was made.
+    /// The refusal, with the reason; no call that changes anything was made.
     fn serves(&self, pair: &Pair<'_>, _kernel: &Kernel) -> Result<(), Refusal> {
         let traits = self.traits();
         if traits.needs_source_offset {
@@ -471,7 +471,7 @@ pub(crate) trait Range {
     /// counted as moved are still in the source.
     fn step(&mut self, budget_bytes: u64) -> Step;
 
-    /// Goes on with another part of the same two files, keeping buffers; `false` if it cannot.
+    /// Goes on with another part of the same two files, keeping buffers; `false` if impossible.
     fn reposition(&mut self, _pair: &Pair<'_>) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! `read-write`: a buffer, `read` into it, `write` from it. Works wherever bytes move at all.
+//! `read-write`: a buffer, `read` into that, `write` from that. Works wherever bytes move at all.
 //!
 //! With holes to be made (`--sparse=always`) runs of zeros are passed over instead of written.
 
@@ -7,9 +7,9 @@ use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits};
 use crate::endpoint::Kind;
 use crate::flow::Terms;
 
-/// Fits the second-level cache together with the pages it is copied from and to.
+/// Fits the second-level cache together with the pages of source and target.
 const BUFFER_BYTES: usize = 256 << 10;
-/// What a small file's copy gets: pages that are not touched cost nothing, and the file may grow.
+/// The buffer of a small file's copy: pages that are not touched cost nothing, and the file may grow.
 const LEAST_BUFFER_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]

@@ -35,7 +35,7 @@ impl Method for Reflink {
     }
 
     /// A clone of nothing, the range behind the source's end: every check of files and file system comes
-    /// before its length is looked at (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS servers
+    /// before the check of the length (`__generic_remap_file_range_prep` of `fs/remap_range.c`). NFS servers
     /// answer EINVAL to an empty range.
     fn is_served(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
         let (source, target) = (pair.source.fd(), pair.target.fd());

@@ -1,7 +1,7 @@
-//! `sendfile`: the kernel splices from the source's page cache through a pipe of its own.
+//! `sendfile`: the kernel splices from the source's page cache through a pipe inside the kernel.
 //!
 //! The source must support splice_read (a file, or into a pipe also a socket or terminal); the target
-//! may be anything not opened with O_APPEND (sendfile(2)). It is always written at its own position.
+//! may be anything not opened with O_APPEND (sendfile(2)). The target is always written at the descriptor's position.
 //! Into a socket the pages are shared, not copied.
 
 use super::streamed::{Means, Streamed};
@@ -10,7 +10,7 @@ use crate::flow::Terms;
 use crate::kernel::Kernel;
 use crate::progress::Pace;
 
-/// One call to a stream: a blocking socket holds the call until all of it is accepted.
+/// One call to a stream: a blocking socket holds the call until all bytes are accepted.
 const STREAM_BYTES: usize = 2 << 20;
 
 #[derive(Debug)]

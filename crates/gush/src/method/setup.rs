@@ -1,15 +1,15 @@
-//! What a move sets a technique up with: sizes, and who looks at the bytes.
+//! The setup of a technique for a move: sizes, and who looks at the bytes.
 
 use crate::tap::Tap;
 use crate::tuning::{Measured, Tuning};
 
-/// The sizes and switches of one attempt: what the user asked for, else what a profile measured, else the
+/// The sizes and switches of one attempt: as the user asked, else as a profile measured, else the
 /// technique's own.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     buffer_bytes: Option<usize>,
     pipe_bytes: Option<usize>,
-    /// The user named the pipe's size, and answers for it.
+    /// The user named the pipe's size, and answers for that.
     pub(crate) pipe_is_named: bool,
     pub(crate) buffer_is_named: bool,
     pub(crate) gift: bool,

@@ -1,7 +1,7 @@
 //! `splice`: page references move, not bytes. Direct where one end is a pipe, else through a private one, and so
 //! does a long file into a pipe.
 //!
-//! From a file the pages of the page cache are *shared*: a later write to the file shows in what has
+//! From a file the pages of the page cache are *shared*: a later write to the file shows in the bytes that have
 //! not been consumed yet. A target with O_APPEND, and /dev/full, answer EINVAL (splice(2),
 //! `do_splice_from` of `fs/splice.c`).
 
@@ -13,7 +13,7 @@ use crate::kernel::Kernel;
 use crate::pipe::{self, Pipe};
 use crate::sys::Call;
 
-/// A smaller pipe of our own, as a user gets who has used up the pages for pipes, costs more calls than it saves.
+/// A smaller pipe of our own, as after the user's pages for pipes are used up, costs more calls than the splice saves.
 const LEAST_OWN_BYTES: usize = 256 << 10;
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! A flow made ready for a move: one way of [`crate::flow`], the two descriptors, and means of its own.
+//! A flow made ready for a move: one way of [`crate::flow`], the two descriptors, and the flow's own pipe and buffer.
 
 use rustix::io;
 
@@ -8,7 +8,7 @@ use crate::mover::Choice;
 use crate::pages::Pages;
 use crate::pipe::{Pipe, PipeLoan};
 
-/// A flow by one method, for who drives it.
+/// A flow by one method, for a driver.
 pub(crate) struct Streamed<'fd> {
     pub(crate) flow: Flow,
     pub(crate) fds: Fds<'fd>,
@@ -16,7 +16,7 @@ pub(crate) struct Streamed<'fd> {
     terms: Terms,
 }
 
-/// The pipe of a flow, made before it starts, and its buffer.
+/// The pipe of a flow, made before the start, and the buffer.
 #[derive(Default)]
 pub(crate) struct Means {
     pub(super) pipe: Option<Pipe>,
@@ -66,7 +66,7 @@ impl<'fd> Streamed<'fd> {
         Ok(Self { flow, fds, means, terms })
     }
 
-    /// Keeps only what bytes are in flight in; the flow borrows anew when it goes on.
+    /// Keeps only the pipe and buffer with bytes in flight; the flow borrows anew later.
     pub(crate) fn park(&mut self) {
         self.flow.rest(&mut self.means);
         (self.means.pipe, self.means.buf) = (None, None);

@@ -1,7 +1,7 @@
 //! `uring`: several reads and writes of one file under way at once (io_uring(7)).
 //!
-//! Each slot reads its piece and writes it; a step hands out pieces up to its budget and returns when
-//! all of them are done. Splicing by io_uring is not used: it runs in a worker thread, and its length
+//! Each slot reads a piece and writes that piece; a step hands out pieces up to the budget and returns when
+//! all of them are done. Splicing by io_uring is not used: such a splice runs in a worker thread, and the length
 //! is 32 bits wide, so that 4 GiB would look like the end.
 
 use rustix::io::{self, Errno};
@@ -71,7 +71,7 @@ struct Ringing<'fd> {
     wrote: bool,
 }
 
-/// What a slot is doing with the piece that begins `offset` bytes behind the step's start.
+/// The state of the piece that begins `offset` bytes behind the step's start.
 #[derive(Clone, Copy)]
 enum Piece {
     Idle,
@@ -98,7 +98,7 @@ impl Ringing<'_> {
         Piece::Writing { offset, len, put }
     }
 
-    /// What follows an answer: more of the same, the write after the read, or a stop.
+    /// The step after an answer: more of the same, the write after the read, or a stop.
     fn go_on(
         &mut self,
         slot: usize,

@@ -1,7 +1,7 @@
-//! `vmsplice`: read into page-aligned memory, lend its pages to a private pipe, splice them on.
+//! `vmsplice`: read into page-aligned memory, lend the pages to a private pipe, splice them on.
 //!
 //! No notice says when the last holder of a lent page is done (see `pages.rs`). A regular file copies
-//! before its splice returns, so the memory is taken back; for every other target it is given away.
+//! before the splice returns, so the memory is taken back; for every other target the memory is given away.
 //! With GIFT start and length must be page-aligned: the last piece is rounded up, and the surplus is
 //! drained from the pipe, never delivered (vmsplice(2)).
 

@@ -1,4 +1,4 @@
-//! What a move did, for its report: methods, calls, refusals.
+//! The account of a move, for the report: methods, calls, refusals.
 
 use crate::method::{MethodName, Refusal};
 use crate::report::MethodUse;
@@ -9,7 +9,7 @@ use crate::sys::Counts;
 pub(super) struct Account {
     pub(super) uses: Vec<MethodUse>,
     pub(super) refusals: Vec<Refusal>,
-    /// Did every method so far show its bytes to the digest?
+    /// Did every method so far show all bytes to the digest?
     pub(super) all_seen: bool,
 }
 

@@ -99,7 +99,7 @@ impl Choosing<'_, '_> {
             && self.ends.source.kind() == Kind::File
     }
 
-    /// How many threads may share what is left; processors are only counted for a large file.
+    /// The number of threads that may share the rest; processors are only counted for a large file.
     fn threads(&self) -> usize {
         let in_order = self.request.shows_bytes() || self.request.is_limited();
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {

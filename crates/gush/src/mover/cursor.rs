@@ -22,7 +22,7 @@ struct Place {
 
 /// How far a move has come.
 ///
-/// Everything before the cursor has arrived, or was left out as a hole; nothing behind it counts.
+/// Everything before the cursor has arrived, or was left out as a hole; no byte behind the cursor counts.
 pub(super) struct Cursor {
     source: Place,
     target: Place,
@@ -43,7 +43,7 @@ impl Cursor {
     /// At the beginning of a move.
     ///
     /// # Errors
-    /// Where an offset was given for what has none.
+    /// Where an offset was given for a descriptor without offsets.
     pub(super) fn of(request: &Request<'_>, ends: &Ends<'_>) -> Result<Self, Error> {
         let place = |offset: Option<u64>, can: bool, own: Option<u64>, side| match offset {
             Some(_) if !can => Err(Error::no_offset(side)),
@@ -73,7 +73,7 @@ impl Cursor {
         self.length_bytes
     }
 
-    /// Where each side began, if it has offsets.
+    /// Where each side began, if the side has offsets.
     pub(super) fn bases(&self) -> (Option<u64>, Option<u64>) {
         (self.source.base, self.target.base)
     }
@@ -112,14 +112,14 @@ impl Cursor {
         self.positions_lag = true;
     }
 
-    /// Goes back to where the move stood before: what came after counts as not moved.
+    /// Goes back to where the move stood before: bytes after that count as not moved.
     pub(super) fn go_back(&mut self, moved_bytes: u64) {
         self.moved_bytes = moved_bytes;
         self.ended = false;
         self.positions_lag = true;
     }
 
-    /// What is left up to the goal, as a pair, with offsets named where the method or the user names them.
+    /// The rest up to the goal, as a pair, with offsets named where the method or the user names them.
     ///
     /// # Errors
     /// That of lseek(2), where the descriptors' own positions had to follow.
@@ -165,7 +165,7 @@ impl Cursor {
         self.pair(ends, both, true, goal)
     }
 
-    /// Brings the descriptors' own positions, where they are what the user gave, to the cursor.
+    /// Brings the descriptors' own positions, where the user gave no offset, to the cursor.
     ///
     /// # Errors
     /// That of lseek(2).
@@ -201,7 +201,7 @@ impl Cursor {
         sys::file::seek(ends.source.fd(), to)
     }
 
-    /// The error of a call, after what has arrived.
+    /// The error of a call, after the bytes that have arrived.
     pub(super) fn failed(&self, call: Call, side: Side, errno: Errno) -> Error {
         self.after(Fault { call, side, errno }, 0)
     }

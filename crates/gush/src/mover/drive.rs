@@ -38,7 +38,7 @@ pub(super) struct Move<'a> {
     rule: Option<&'a Rule>,
 }
 
-/// Why a method did not get to its goal.
+/// The reason why a method did not reach the goal.
 pub(super) enum Halt {
     /// Not this way: the next method goes on from the cursor.
     Refused(Refusal),
@@ -110,7 +110,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// A file may be copied within itself where the ranges are apart; then only what it holds now.
+    /// A file may be copied within itself where the ranges are apart; then only the bytes that the file holds now.
     fn refuse_same_file(&mut self) -> Result<(), Error> {
         let Ends { source, target } = &self.ends;
         if !(source.kind() == Kind::File && source.is_same_file(target)) {
@@ -134,7 +134,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Moves what is left, the holes apart from the data where they are to stay holes.
+    /// Moves the rest, the holes apart from the data where they are to stay holes.
     fn move_all(&mut self) -> Result<(), Error> {
         let are_files = self.ends.are_both_files();
         let report = match self.request.holes {
@@ -164,7 +164,7 @@ impl<'a> Move<'a> {
         self.give_up()
     }
 
-    /// Tries one method; answers whether it got to the goal. A refusal holds for the rest of the move.
+    /// Tries one method; answers whether the method reached the goal. A refusal holds for the rest of the move.
     pub(super) fn try_method(
         &mut self,
         name: MethodName,
@@ -218,7 +218,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Drives a flow to its limit, or to the end that it has proven.
+    /// Drives a flow to the limit, or to the proven end.
     fn move_by_flow(
         &mut self,
         name: MethodName,
@@ -240,7 +240,7 @@ impl<'a> Move<'a> {
         outcome
     }
 
-    /// The driver of a flow: it calls, waits, keeps to the rate, and asks the observer.
+    /// The driver of a flow: the loop calls, waits, keeps to the rate, and asks the observer.
     ///
     /// Invariant: the cursor has counted what the flow has delivered.
     fn drive(
@@ -311,7 +311,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// Lets the flow learn an answer; answers how many bytes were delivered by it.
+    /// Lets the flow learn an answer; answers the bytes delivered thereby.
     fn learn(
         &mut self,
         streamed: &mut Streamed<'_>,
@@ -330,7 +330,7 @@ impl<'a> Move<'a> {
         moved.delivered_bytes
     }
 
-    /// Delivers what was taken, then says who stopped the move. A target that takes nothing now must not hold
+    /// Delivers the bytes taken, then says who stopped the move. A target that takes nothing now must not hold
     /// up who wants to stop: nobody waits.
     fn stop(&mut self, streamed: &mut Streamed<'_>) -> Error {
         while let Next::Do(op) = streamed.flow.next(0, &mut streamed.means) {
@@ -380,7 +380,7 @@ impl<'a> Move<'a> {
     /// Tells the observer.
     ///
     /// # Errors
-    /// Its stop, or another thread's.
+    /// The observer's stop, or another thread's.
     pub(super) fn ask(&mut self, name: MethodName) -> Result<(), Error> {
         let expected_bytes = self.cursor.expected_bytes(&self.ends);
         match self.watch.ask(self.cursor.moved_bytes, expected_bytes, name) {
@@ -389,7 +389,7 @@ impl<'a> Move<'a> {
         }
     }
 
-    /// The error of a move that its observer, or another thread, has ended.
+    /// The error of a move that the observer, or another thread, has ended.
     pub(super) fn stopped(&self, in_flight_bytes: u64) -> Error {
         let error = if self.watch.is_cancelled() { Error::cancelled() } else { Error::stopped() };
         error.after(self.cursor.moved_bytes, self.cursor.lost(in_flight_bytes))

@@ -1,4 +1,4 @@
-//! The two ends of a move: what the descriptors are.
+//! The two ends of a move: the kinds of the descriptors.
 
 use std::os::fd::BorrowedFd;
 

@@ -9,11 +9,11 @@ use crate::error::Error;
 use crate::port::Side;
 use crate::sys::{self, Call};
 
-/// What lies at the cursor.
+/// The extent at the cursor.
 pub(super) enum Extent {
     /// So many bytes of data, at least 1.
     Data(u64),
-    /// A hole of so many bytes, with data behind it.
+    /// A hole of so many bytes, followed by data.
     Hole(u64),
     /// Only a hole of so many bytes is left of the file.
     LastHole(u64),
@@ -22,7 +22,7 @@ pub(super) enum Extent {
 }
 
 impl Extent {
-    /// Asks what lies at the cursor; that moves the source's own position.
+    /// Asks for the extent at the cursor; that moves the source's own position.
     ///
     /// # Errors
     /// That of fstat(2).

@@ -1,4 +1,4 @@
-//! Moving the data of a sparse file, and leaving its holes as holes.
+//! Moving the data of a sparse file, and leaving the holes as holes.
 
 use super::drive::Move;
 use super::extents::Extent;
@@ -76,7 +76,7 @@ impl Move<'_> {
             .map_err(Error::refused)
     }
 
-    /// The target gets a hole only once data behind it has arrived, or the end is known: a method that is
+    /// The target gets a hole only once the data behind the hole has arrived, or the end is known: a method that is
     /// refused at the first data must have touched nothing (invariant 3).
     fn walk(&mut self, pending: &mut Option<Hole>) -> Result<(), Error> {
         let goal = self.cursor.length_bytes();
@@ -154,7 +154,7 @@ impl Move<'_> {
         })
     }
 
-    /// From the byte `at` of the move to its byte `end` the target reads as zeros then. `at` follows.
+    /// From the byte `at` of the move to byte `end` the target reads as zeros then. `at` follows.
     fn make_zeros(&mut self, base: u64, at: &mut u64, end: u64) -> Result<(), Error> {
         while *at < end {
             let offset = base + *at;

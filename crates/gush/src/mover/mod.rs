@@ -104,7 +104,7 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 ///
 /// Without offsets a move behaves as a loop of `read` and `write`: from both descriptors' own
 /// positions, which are left behind the last byte moved, also after a failure. With an offset the
-/// descriptor's position is not used, and is at the end as it was.
+/// descriptor's position is not used, and stays unchanged.
 ///
 /// A pipe whose reader has left raises SIGPIPE, as with `write`. A process that ignores the signal, as Rust's programs do
 /// from the start, gets `EPIPE`, and only where there are bytes to be lost.
@@ -132,7 +132,7 @@ pub(crate) type Observer<'a> = &'a mut (dyn FnMut(&Progress) -> Control + Send);
 pub struct Mover<'a> {
     source: BorrowedFd<'a>,
     target: BorrowedFd<'a>,
-    /// What the caller knows of both.
+    /// Both endpoints as the caller knows them.
     told: Option<(Endpoint<'a>, Endpoint<'a>)>,
     request: Request<'a>,
     observer: Option<Observer<'a>>,
@@ -215,7 +215,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes to move; without it, all up to the end of the source. A datagram is never cut:
+    /// The most bytes to move; without this limit, all up to the end of the source. A datagram is never cut:
     /// a datagram longer than the rest stays in the socket, and is an error (`EMSGSIZE`).
     #[must_use]
     pub fn length_bytes(mut self, bytes: u64) -> Self {
@@ -249,10 +249,10 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// Whether the target, a file, ends where the move ends, and loses all old content from its offset on.
+    /// Whether the target, a file, ends where the move ends, and loses all old content from the offset on.
     ///
     /// As if truncated before, but the refusal of a named method leaves the target as
-    /// it was. A target with O_APPEND is only added to.
+    /// unchanged. A target with O_APPEND is only added to.
     ///
     /// ```
     /// use gush::{Choice, MethodName, Mover};
@@ -277,7 +277,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// What becomes of holes.
+    /// The treatment of holes.
     #[must_use]
     pub fn holes(mut self, holes: Holes) -> Self {
         self.request.holes = holes;
@@ -315,7 +315,7 @@ impl<'a> Mover<'a> {
         self
     }
 
-    /// The most bytes a second; what was not used is made up for within a twentieth of a second.
+    /// The most bytes a second; an unused part is made up for within a twentieth of a second.
     ///
     /// ```
     /// use gush::{Mover, Rate};
@@ -408,9 +408,9 @@ impl<'a> Mover<'a> {
     }
 
     /// Shows every byte delivered, once and in order, to `look`; holes are shown as zeros. The plan then only picks
-    /// methods that see the bytes; a method asked for by name shows what it [sees](MethodName::sees_bytes).
+    /// methods that see the bytes; a method asked for by name shows the bytes that it [sees](MethodName::sees_bytes).
     ///
-    /// The zeros of a hole are shown before the data behind it. Where a move fails or is ended right there, they may have
+    /// The zeros of a hole are shown before the data behind the hole. Where a move fails or is ended right there, they may have
     /// been shown and not delivered.
     ///
     /// ```

@@ -200,8 +200,8 @@ fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
 }
 
 impl Move<'_> {
-    /// Moves what can be moved up to the goal, or to the source's known end, on several threads. What they
-    /// leave, and whether the end is the end, is for one thread to find out.
+    /// Moves all that can be moved up to the goal, or to the source's known end, on several threads. The rest
+    /// that they leave, and whether the end is the end, is for one thread to find out.
     pub(super) fn move_on_threads(
         &mut self,
         name: MethodName,

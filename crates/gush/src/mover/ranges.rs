@@ -1,7 +1,7 @@
 //! Driving ranges: parts of a file copied between named offsets, around the flow of a move.
 //!
-//! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. What a
-//! range cannot do is prove the end: behind the last one a `read` is asked.
+//! A range has nothing in flight between its steps, so that a refusal or a failure leaves nothing to deliver. The fact that a
+//! range cannot prove is the end: behind the last one a `read` is asked.
 
 use std::thread;
 
@@ -32,8 +32,8 @@ enum Reached {
 }
 
 impl<'a> Move<'a> {
-    /// Copies a range up to the source's known end, and asks whether more follows. Answers whether the move is
-    /// at its goal; if not, another range goes on from the cursor.
+    /// Copies a range up to the source's known end, and asks whether more follows. Returns whether the move is
+    /// at the goal; if not, another range goes on from the cursor.
     pub(super) fn move_by_range(
         &mut self,
         name: MethodName,

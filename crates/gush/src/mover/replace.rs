@@ -1,8 +1,8 @@
-//! The old content of a target that a move replaces: cut off once something takes its place.
+//! The old content of a target that a move replaces: cut off once new content takes its place.
 //!
 //! The plan ends in read-write, which serves everything, so the old content goes before the plan's first
 //! method is tried. A named method may be refused, and a refusal leaves the target untouched:
-//! the method first shows on a small piece, written over the old content, that it serves. Then the
+//! the method first shows on a small piece, written over the old content, that the method serves. Then the
 //! target is cut, and the move begins anew, as if the target had been empty; ext4 counts on that
 //! truncation to 0 (`auto_da_alloc`, ext4(5)). A stream cannot give bytes again: the first piece
 //! stays, and the old content is cut off behind. A method refused later has failed.
@@ -70,7 +70,7 @@ impl Move<'_> {
 
     /// A method of one call moves everything over the old content, whose longer rest is cut
     /// afterwards. Only a last part of a block cannot be cloned into the middle of a file
-    /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before it come first, and show.
+    /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before that part come first, and show.
     fn show_on_whole_blocks(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
         let part_bytes = left_bytes % self.ends.target.block_bytes();
@@ -92,8 +92,8 @@ impl Move<'_> {
         Ok(())
     }
 
-    /// A method that moves in pieces shows on the first that it serves; nobody is told of that piece, for it is
-    /// moved once more.
+    /// A method that moves in pieces shows on the first piece that the method serves; nobody is told of that piece, which is
+    /// moved again.
     fn show_on_a_piece(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let before_bytes = self.cursor.moved_bytes;
         let piece_end = before_bytes + PIECE_BYTES;

@@ -1,4 +1,4 @@
-//! What is asked of a move.
+//! The request for a move.
 
 use super::{Choice, Holes};
 use crate::cancel::Cancel;
@@ -10,7 +10,7 @@ use crate::tap::Inspector;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 
-/// What a user asked for, as [`super::Mover`] documents it.
+/// The user's request, as [`super::Mover`] documents it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Request<'a> {
     pub(super) choice: Choice,
@@ -34,7 +34,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Was this method asked for by name? Then it is used or refused, never replaced (invariant 6).
+    /// Was this method asked for by name? Then the method is used or refused, never replaced (invariant 6).
     pub(super) fn names(&self, method: MethodName) -> bool {
         self.choice == Choice::Only(method)
     }

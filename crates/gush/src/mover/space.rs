@@ -73,7 +73,7 @@ impl Move<'_> {
         let _ = sys::file::fadvise(self.ends.source.fd(), from, length, advice);
     }
 
-    /// Reserves the target's space without changing its size; a file system that cannot is excused,
+    /// Reserves the target's space without changing the size; a file system that cannot is excused,
     /// a full one only if reserving was no more than a wish.
     pub(super) fn preallocate(&mut self) -> Result<(), Error> {
         let (Some(at), Some(length)) =
@@ -109,7 +109,7 @@ impl Move<'_> {
     }
 
     /// After the last step, and after a failure: positions behind the last byte moved, and a target
-    /// that ends there if it ended in a hole.
+    /// that ends there after a hole at the end.
     pub(super) fn settle(&mut self) -> Result<(), Error> {
         let expected_bytes = self.cursor.expected_bytes(&self.ends);
         if self.loose.reserved && Some(self.cursor.moved_bytes) != expected_bytes {

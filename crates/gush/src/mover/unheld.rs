@@ -1,9 +1,9 @@
 //! A watched move must not be held by a call (invariant 7), and no move by a terminal.
 //!
 //! `SPLICE_F_NONBLOCK` concerns the pipe end only: a blocking socket or terminal that polls writable
-//! still holds a splice, a sendfile or a write until all of it is accepted. While an observer watches,
+//! still holds a splice, a sendfile or a write until all bytes are accepted. While an observer watches,
 //! the socket is therefore made non-blocking, and a terminal is opened once more, non-blocking, so that
-//! nobody else who has it sees the flag. A terminal that cannot be opened takes less at once (`terminal.rs`).
+//! no other holder of the terminal sees the flag. A terminal that cannot be opened takes less at once (`terminal.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use crate::endpoint::{Endpoint, Kind};
 use crate::sys;
 
-/// A target that answers EAGAIN instead of holding the caller; as it was before, once dropped.
+/// A target that answers EAGAIN instead of holding the caller; restored when dropped.
 pub(super) struct Unheld<'a> {
     given: BorrowedFd<'a>,
     twin: Option<OwnedFd>,
@@ -21,7 +21,7 @@ pub(super) struct Unheld<'a> {
 }
 
 impl<'a> Unheld<'a> {
-    /// What cannot be done is left: the move then works, and its observer may be asked late.
+    /// A flag that cannot be set is left: the move then works, and the observer may be asked late.
     pub(super) fn new(given: BorrowedFd<'a>) -> Self {
         let mut unheld = Self { given, twin: None, flags_before: None };
         let Ok(endpoint) = Endpoint::of_borrowed(given) else { return unheld };

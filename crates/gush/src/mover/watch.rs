@@ -44,7 +44,7 @@ impl<'a> Watch<'a> {
         self.waiter = Waiter::new(wait);
     }
 
-    /// Does somebody look, or may somebody end it? Then no wait lasts longer than a slice.
+    /// Does somebody look, or may somebody end the move? Then no wait lasts longer than a slice.
     pub(super) fn is_watched(&self) -> bool {
         self.observer.is_some() || self.cancel.is_some()
     }
@@ -82,7 +82,7 @@ impl<'a> Watch<'a> {
         self.brake.spend(taken_bytes);
     }
 
-    /// The time at which a step begins, if somebody wants to know how long it takes.
+    /// The time at which a step begins, if somebody wants to know how long the step takes.
     pub(super) fn now(&self) -> Option<Instant> {
         self.is_watched().then(Instant::now)
     }

@@ -1,4 +1,4 @@
-//! What a writer hands out to be filled.
+//! The buffer that a writer hands out to be filled.
 
 use crate::pages::{Pages, Strip};
 

@@ -44,7 +44,7 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// A pipe of `wanted_bytes`, or of as much as the kernel permits; never smaller than it is at birth (64 KiB, pipe(7)).
+    /// A pipe of `wanted_bytes`, or of as much as the kernel permits; never smaller than a new pipe (64 KiB, pipe(7)).
     ///
     /// # Errors
     /// `EMFILE` or `ENFILE` from pipe2(2); a refused size is no error, the pipe is smaller then.
@@ -167,7 +167,7 @@ impl Pipe {
     /// Reads bytes out of the pipe, to deliver or to drop them; 0 when the pipe is empty.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     ///
     /// ```
     /// use std::io::Write;
@@ -200,7 +200,7 @@ pub(crate) const USUAL_BYTES: usize = 1 << 20;
 /// so large, and the user's other programs need theirs.
 const SHARE_OF_USER: usize = 16;
 
-/// The size that a pipe of somebody else is asked to take: as the user named it, who answers for it, or else a
+/// The size that a pipe of somebody else is asked to take: as the user named the size, or else a
 /// modest part of `wanted_bytes`.
 pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> usize {
     let share_bytes = || Kernel::get().pipe_user_bytes().map(|all| all / SHARE_OF_USER);

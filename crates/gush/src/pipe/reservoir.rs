@@ -2,7 +2,7 @@
 //!
 //! tee(2) copies no bytes, only slots, and slots filled through a socket hold 32 KiB each. Where sockets are
 //! denied the slots are filled by plain writes: they hold a page each, and the reservoir less. The pages
-//! are never written again, so whoever holds them sees what was poured, for ever (invariant 4).
+//! are never written again, so a reader that holds them sees the poured bytes, for ever (invariant 4).
 //!
 //! All slots refer to the same few pages: a pour then counts their references up in one cache line,
 //! and the reader down, where pages of their own would each cross over from the reader's processor.
@@ -19,7 +19,7 @@ use crate::port::{Port, Side};
 use crate::sys;
 use crate::wait::{Wait, Waiter};
 
-/// A pattern, repeated as often as a pipe has room for it.
+/// A pattern, repeated as often as a pipe has room.
 ///
 /// ```
 /// use std::io::Read;
@@ -43,7 +43,7 @@ pub struct Reservoir {
 impl Reservoir {
     /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
     ///
-    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe; no pipe is made smaller than it is at birth
+    /// `pipe_bytes` counts as F_SETPIPE_SZ does, a page for each slot of the pipe; no pipe is made smaller than a new pipe
     /// (16 slots, pipe(7)). Where a slot holds 32 KiB instead,
     /// the reservoir holds eight times as many bytes: [`Reservoir::held_bytes`] tells. The pages behind them are
     /// shared, so the memory does not grow with them.
@@ -99,7 +99,7 @@ impl Reservoir {
     /// which waits by itself.
     ///
     /// # Errors
-    /// `EAGAIN` when the pipe is full; `EPIPE` when it has no reader; `EINVAL` when it is no pipe.
+    /// `EAGAIN` when the pipe is full; `EPIPE` when the pipe has no reader; `EINVAL` when `into` is no pipe.
     pub fn pour(&mut self, into: &impl AsFd, most: usize) -> io::Result<usize> {
         self.pour_into(into.as_fd(), most)
     }

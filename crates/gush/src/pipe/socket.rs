@@ -1,4 +1,4 @@
-//! Fat slots: bytes written into a Unix stream socket come out of it in pieces of up to 32 KiB, one a
+//! Fat slots: bytes written into a Unix stream socket come out again in pieces of up to 32 KiB, one a
 //! slot, where a write into the pipe itself fills slots of 4 KiB (`UNIX_SKB_FRAGS_SZ` of
 //! `net/unix/af_unix.c`, since Linux 4.2; tee and splice between pipes keep them).
 
@@ -38,7 +38,7 @@ impl Fattener {
         self.held_bytes
     }
 
-    /// Takes in what there is room for; 0 when there is none.
+    /// Takes in as many bytes as there is room for; 0 when there is none.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match sys::data::send_nowait(self.into.as_fd(), bytes) {
             Ok(taken) => {
@@ -50,7 +50,7 @@ impl Fattener {
         }
     }
 
-    /// Splices what it holds into a pipe; `EAGAIN` when that is full.
+    /// Splices the socket's bytes into a pipe; `EAGAIN` when the pipe is full.
     pub(crate) fn pass_on(&mut self, pipe: BorrowedFd<'_>) -> io::Result<usize> {
         if self.held_bytes == 0 {
             return Ok(0);

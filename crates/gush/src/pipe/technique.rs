@@ -5,7 +5,7 @@ use std::fs;
 use super::socket::Fattener;
 use crate::kernel::{Kernel, Vmsplice};
 
-/// How a [`super::Writer`] hands its bytes over; each is sound for every reader.
+/// The way that a [`super::Writer`] hands bytes over; each is sound for every reader.
 ///
 /// ```
 /// use gush::pipe::{Technique, Writer};

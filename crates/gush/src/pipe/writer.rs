@@ -76,7 +76,7 @@ pub struct Writer<P: AsFd> {
     collected: Vec<u8>,
 }
 
-/// The failure of a [`Writer`], with its pipe.
+/// The failure of a [`Writer`], with the pipe.
 ///
 /// ```
 /// use gush::pipe::{Technique, Writer};
@@ -88,7 +88,7 @@ pub struct Writer<P: AsFd> {
 #[derive(Debug, thiserror::Error)]
 #[error("the pipe cannot be written: {}", errno_name(*errno))]
 pub struct WriterError<P> {
-    /// The pipe, or whatever else was to be written to.
+    /// The pipe, or the other descriptor that was to be written to.
     pub pipe: P,
     /// The kernel's answer.
     pub errno: Errno,
@@ -128,7 +128,7 @@ impl<P: AsFd> Writer<P> {
     /// A writer by this technique and no other.
     ///
     /// # Errors
-    /// With the pipe in it ([`WriterError`]): `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
+    /// With the pipe inside ([`WriterError`]): `EBADF` as from [`Writer::new`]; `EINVAL` when the technique needs a pipe and this is none; the error
     /// of vmsplice, socketpair or mmap.
     pub fn with(pipe: P, technique: Technique) -> Result<Self, WriterError<P>> {
         match Self::prepare(pipe.as_fd(), technique) {
@@ -186,7 +186,7 @@ impl<P: AsFd> Writer<P> {
     /// Sends the pieces collected by `write`, and gives the pipe back.
     ///
     /// # Errors
-    /// With the pipe in it, and the answer to the last write: the collected pieces have not arrived as a whole.
+    /// With the pipe inside, and the answer to the last write: the collected pieces have not arrived as a whole.
     ///
     /// ```
     /// use std::io::{Read, Write};
@@ -229,8 +229,8 @@ impl<P: AsFd> Writer<P> {
     /// Sends the first `len_bytes` of a filled buffer, after the pieces collected by `write`.
     ///
     /// # Errors
-    /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; what vmsplice or write
-    /// answers. How many bytes went before is not known to the caller: the stream is cut.
+    /// `EINVAL` when the buffer is smaller; `EPIPE` when there is no reader; the error of vmsplice or write
+    /// else. How many bytes went before is not known to the caller: the stream is cut.
     ///
     /// ```
     /// use std::io::Read;

@@ -1,4 +1,4 @@
-//! What the process's control group grants, in either version of them (cgroups(7)).
+//! The limits of the process's control group, in either version of cgroups(7).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Which machine this is, and what of it this process may use, as far as a profile has to know: some small files.
+//! Which machine this is, and the part that this process may use, as far as a profile has to know: read from some small files.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::Cgroup;
 
-/// What a profile was measured on: the kernel, the processor's model, how many there are, and how many may be used.
+/// The machine that a profile was measured on: the kernel, the processor's model, how many there are, and how many may be used.
 ///
 /// ```
 /// let host = gush::Host::here();
@@ -15,13 +15,13 @@ use super::Cgroup;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Host {
-    /// The kernel's release, as uname(2) says it, too: from `/proc/sys/kernel/osrelease`, because a
+    /// The kernel's release, as in uname(2), too: from `/proc/sys/kernel/osrelease`, because a
     /// filter may deny that call, and rustix panics then. Empty, and matching no profile, without /proc.
     pub kernel: String,
     /// The processor's architecture and model, as `/sys/devices/system/cpu/modalias` names them; the
     /// architecture alone where that is missing.
     ///
-    /// `/proc/cpuinfo` would be nicer to read, but before Linux 5.18 opening it could wait for every
+    /// `/proc/cpuinfo` would be nicer to read, but before Linux 5.18 opening that file could wait for every
     /// processor (`arch_freq_prepare_all` of `arch/x86/kernel/cpu/aperfmperf.c`).
     pub processor: String,
     /// How many processors are online.

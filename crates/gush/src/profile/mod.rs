@@ -210,7 +210,7 @@ impl Profile {
         self.small_message_bytes
     }
 
-    /// The rule, as `--explain` tells it, for a move of so many bytes (0 where nobody knows how many
+    /// The rule, in the words of `--explain`, for a move of so many bytes (0 where nobody knows how many
     /// are coming), if there is one.
     ///
     /// ```
@@ -241,7 +241,7 @@ impl Profile {
 }
 
 impl Machine {
-    /// Is it that of `host`? A profile of an older `gush tune` does not tell of processors allowed and granted.
+    /// Is this the profile of `host`? A profile of an older `gush tune` does not tell of processors allowed and granted.
     fn is(&self, host: &Host) -> Result<(), ProfileError> {
         let here = host.processors.to_string();
         let processors = self.processors.to_string();

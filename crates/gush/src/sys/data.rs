@@ -20,11 +20,11 @@ pub(crate) fn pread(fd: BorrowedFd<'_>, buf: &mut [u8], at: u64) -> io::Result<u
 }
 
 /// `pread` into a mapped target, `len` bytes at `to`: memory shared with other processes, so no Rust
-/// reference to it is made.
+/// reference to that memory is made.
 ///
 /// # Safety
 /// `to..to + len` must be mapped for writing for the whole call, and nothing in this process may hold a
-/// reference into it.
+/// reference into that range.
 pub(crate) unsafe fn pread_raw(
     fd: BorrowedFd<'_>,
     to: *mut u8,
@@ -104,7 +104,7 @@ pub(crate) fn pwrite(fd: BorrowedFd<'_>, buf: &[u8], at: u64) -> io::Result<usiz
 }
 
 /// Writes from a mapped source, `len` bytes at `from`: memory shared with other processes, so no Rust
-/// reference to it is made.
+/// reference to that memory is made.
 ///
 /// # Safety
 /// `from..from + len` must be mapped for reading for the whole call.
@@ -144,7 +144,7 @@ fn offset(at: u64) -> io::Result<libc::off64_t> {
     libc::off64_t::try_from(at).map_err(|_| Errno::INVAL)
 }
 
-/// The count of a C library function, or its errno.
+/// The count of a C library function, or the errno.
 fn answered(count: libc::ssize_t) -> io::Result<usize> {
     usize::try_from(count).map_err(|_| last_errno())
 }

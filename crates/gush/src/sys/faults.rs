@@ -119,7 +119,7 @@ pub fn unplanned_calls() -> u64 {
     UNPLANNED.load(Ordering::Relaxed)
 }
 
-/// The calling thread's plan, for a worker to install as its own.
+/// The calling thread's plan, for a worker to install in that thread.
 pub(crate) fn active() -> Option<Plan> {
     ACTIVE.with_borrow(Clone::clone)
 }

@@ -23,7 +23,7 @@ struct FileCloneRange {
     dest_offset: u64,
 }
 
-/// `_IOW(0x94, 13, struct file_clone_range)`; the C library defines it by the architecture's rules.
+/// `_IOW(0x94, 13, struct file_clone_range)`; the C library defines the number by the architecture's rules.
 const FICLONERANGE: libc::Ioctl = libc::FICLONERANGE;
 
 /// `ioctl_ficlonerange(2)`: shares `len` bytes; 0 means to the end of the source.
@@ -64,7 +64,7 @@ pub(crate) fn copy_file_range(
     })
 }
 
-/// `sendfile(2)`: the target is written at its own position.
+/// `sendfile(2)`: the target is written at the descriptor's position.
 pub(crate) fn sendfile(
     source: BorrowedFd<'_>,
     source_at: Option<&mut u64>,
@@ -83,7 +83,7 @@ pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
     plain(Call::Fstat, || fs::fstat(fd))
 }
 
-/// The magic number of a file system (statfs(2)), without the sign that some architectures give it.
+/// The magic number of a file system (statfs(2)), without the sign of some architectures.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
     plain(Call::Fstatfs, || fs::fstatfs(fd)).map(|fs| fs.f_type as u64 & 0xffff_ffff)
 }
@@ -117,12 +117,12 @@ pub(crate) fn size_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     u64::try_from(fstat(fd)?.st_size).map_err(|_| Errno::OVERFLOW)
 }
 
-/// How a terminal changes what is written (`c_oflag`, termios(3)).
+/// The changes that a terminal makes to written bytes (`c_oflag`, termios(3)).
 pub(crate) fn output_modes(fd: BorrowedFd<'_>) -> io::Result<OutputModes> {
     plain(Call::TerminalModes, || rustix::termios::tcgetattr(fd)).map(|modes| modes.output_modes)
 }
 
-/// Only the master of a pseudo-terminal has the number of its slave (`TIOCGPTN`, ioctl_tty(2)).
+/// Only the master of a pseudo-terminal has the number of the slave (`TIOCGPTN`, ioctl_tty(2)).
 pub(crate) fn is_terminal_master(fd: BorrowedFd<'_>) -> bool {
     plain(Call::TerminalNumber, || rustix::pty::ptsname(fd, Vec::new())).is_ok()
 }
@@ -154,7 +154,7 @@ pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> 
     plain(Call::Fadvise, || fs::fadvise(fd, at, std::num::NonZeroU64::new(len), advice))
 }
 
-/// Opens what `fd` refers to once more, with a file description of its own (proc(5), `/proc/self/fd`).
+/// Opens the file of `fd` once more, with a new file description (proc(5), `/proc/self/fd`).
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     plain(Call::Open, || {

@@ -26,7 +26,7 @@ pub(crate) fn anonymous(len: usize) -> io::Result<*mut c_void> {
 }
 
 /// # Safety
-/// The range must belong to the caller, and nothing may refer into it any more (munmap(2)).
+/// The range must belong to the caller, and nothing may refer into the range any more (munmap(2)).
 pub(crate) unsafe fn unmap(base: *mut c_void, len: usize) -> io::Result<()> {
     // SAFETY: promised by the caller.
     plain(Call::Munmap, || unsafe { mm::munmap(base, len) })
@@ -34,7 +34,7 @@ pub(crate) unsafe fn unmap(base: *mut c_void, len: usize) -> io::Result<()> {
 
 /// # Safety
 /// The range must belong to the caller; where the advice drops content, as `MADV_DONTNEED` does, nothing
-/// may rely on it any more (madvise(2)).
+/// may rely on the content any more (madvise(2)).
 pub(crate) unsafe fn advise(base: *mut c_void, len: usize, advice: Advice) -> io::Result<()> {
     // SAFETY: promised by the caller.
     plain(Call::Madvise, || unsafe { mm::madvise(base, len, advice) })
@@ -47,7 +47,7 @@ pub(crate) unsafe fn lock(base: *mut c_void, len: usize) -> io::Result<()> {
     plain(Call::Mlock, || unsafe { mm::mlock(base, len) })
 }
 
-/// Who stores into a target's window; it decides the size of the folios to wish for.
+/// Who stores into a target's window; the kind decides the size of the folios to wish for.
 ///
 /// ext4 walks all blocks of a folio at the first store to each of its pages (`block_page_mkwrite`
 /// of fs/buffer.c). Stores of user space find every page that way, so large folios cost four times
@@ -62,7 +62,7 @@ pub(crate) enum FilledBy {
 pub(crate) struct Window {
     base: *mut c_void,
     mapped_bytes: usize,
-    /// Where the asked-for range begins, behind the page boundary below it.
+    /// Where the asked-for range begins, behind the page boundary below.
     slack_bytes: usize,
 }
 
@@ -157,7 +157,7 @@ impl Window {
     /// Copies `len` bytes into another window, in user space.
     ///
     /// # Errors
-    /// `EFAULT`, with its side, when either file was truncated below the range meanwhile (SIGBUS was caught).
+    /// `EFAULT`, with the side, when either file was truncated below the range meanwhile (SIGBUS was caught).
     pub(crate) fn copy_to(
         &self,
         offset: usize,

@@ -1,8 +1,8 @@
 //! The one seam between the engine and the kernel.
 //!
 //! Every call that moves bytes, or decides whether they may move, goes through a function of this
-//! room. It is counted by name ([`Call`], [`Counts`]), and with the feature `faults` a test can
-//! answer it instead of the kernel ([`faults`]). What rustix lacks is here too.
+//! room. Each call is counted by name ([`Call`], [`Counts`]), and with the feature `faults` a test can
+//! answer the call instead of the kernel ([`faults`]). Calls that rustix lacks are here, too.
 #![allow(unsafe_code)]
 
 pub(crate) mod data;

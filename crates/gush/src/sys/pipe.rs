@@ -24,7 +24,7 @@ pub(crate) fn unread_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
     plain(Call::Unread, || io::ioctl_fionread(fd))
 }
 
-/// `F_SETPIPE_SZ`: answers the capacity that the kernel made of it (fcntl(2)).
+/// `F_SETPIPE_SZ`: returns the capacity that the kernel chose (fcntl(2)).
 pub(crate) fn set_pipe_size(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
     plain(Call::SetPipeSize, || pipe::fcntl_setpipe_size(fd, bytes))
 }
@@ -59,7 +59,7 @@ pub(crate) unsafe fn vmsplice(
     })
 }
 
-/// Duplicates what is in one pipe into another, without taking it (tee(2)).
+/// Duplicates the bytes of one pipe into another, without taking them (tee(2)).
 pub(crate) fn tee(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -77,7 +77,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Re
 /// Is one of `events` (or an error, or the end) there now?
 ///
 /// POLLERR alone can be a message in the error queue of a stream (`MSG_ZEROCOPY`, SO_TIMESTAMPING), which stays there for
-/// as long as nobody takes it, and says nothing about bytes. Any other socket is asked by its next call.
+/// as long as nobody takes the message, and says nothing about bytes. Any other socket is asked by its next call.
 ///
 /// # Errors
 /// That of poll(2), or of the stream.
@@ -108,7 +108,7 @@ mod tests {
     use super::{is_ready, poll_now};
     use crate::kernel::{Kernel, Vmsplice};
 
-    /// A stream with a message in its error queue, which polls POLLERR for good, and the other end.
+    /// A stream with a message in the error queue, which polls POLLERR for good, and the other end.
     fn with_error_message() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("TCP");

@@ -1,4 +1,4 @@
-//! An io_uring with buffers of its own: reads into a buffer, writes from it, completions by slot.
+//! An io_uring with its own buffers: reads into a buffer, writes from a buffer, completions by slot.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,10 +11,10 @@ use super::Call;
 use super::seam::{plain, sized, waiting};
 use crate::pages::Pages;
 
-/// One finished operation: the slot whose buffer it used, and its answer.
+/// One finished operation: the slot whose buffer was used, and the answer.
 pub(crate) type Done = (usize, io::Result<usize>);
 
-/// A ring and its buffers; at most one operation a slot is under way.
+/// A ring with buffers; at most one operation a slot is under way.
 pub(crate) struct Ring {
     ring: IoUring,
     buffers: Vec<Pages>,
@@ -78,7 +78,7 @@ impl Ring {
     /// The next finished operation, waiting for one if need be; `None` when none is under way.
     ///
     /// # Errors
-    /// What `io_uring_enter(2)` answers; operations under way stay so.
+    /// The error of `io_uring_enter(2)`; operations under way stay so.
     pub(crate) fn next(&mut self) -> io::Result<Option<Done>> {
         if let Some(done) = self.refused.pop_front() {
             return Ok(Some(done));

@@ -96,7 +96,7 @@ thread_local! {
     static MADE: [Cell<u64>; SLOTS] = const { [const { Cell::new(0) }; SLOTS] };
 }
 
-/// How many calls of each name a thread has made; differences of two are what lay between.
+/// How many calls of each name a thread has made; the difference of two is the calls between.
 ///
 /// ```
 /// let counts = gush::Counts::default();
@@ -112,7 +112,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// What the calling thread has made so far.
+    /// The calls of the calling thread so far.
     pub(crate) fn of_this_thread() -> Self {
         MADE.with(|made| Self(std::array::from_fn(|slot| made[slot].get())))
     }
@@ -155,7 +155,7 @@ fn count(call: Call) {
 
 /// Makes one call of at most `len` bytes: counted, and answered by the test's plan if there is one.
 ///
-/// EINTR is answered to the caller, to whom it is a step of 0 bytes.
+/// EINTR is answered to the caller, for whom that is a step of 0 bytes.
 #[inline]
 pub(crate) fn sized(
     call: Call,
@@ -173,7 +173,7 @@ pub(crate) fn sized(
     body(len)
 }
 
-/// Makes one call that moves no bytes itself, again for as long as a signal interrupts it.
+/// Makes one call that moves no bytes itself, again for as long as a signal interrupts the call.
 ///
 /// File systems answer EINTR to more calls than their manual pages tell: tmpfs to fallocate
 /// (`shmem_fallocate` of mm/shmem.c) after Ctrl-Z and `fg`, FUSE and NFS to any.
@@ -182,7 +182,7 @@ pub(crate) fn plain<T>(call: Call, mut body: impl FnMut() -> io::Result<T>) -> i
     retry_on_intr(|| waiting(call, &mut body))
 }
 
-/// As [`plain`], for a call whose caller decides what an interruption means, because it waits for
+/// As [`plain`], for a call whose caller decides about an interruption, because the call waits for
 /// something, or up to some time.
 #[inline]
 pub(crate) fn waiting<T>(call: Call, body: impl FnOnce() -> io::Result<T>) -> io::Result<T> {

@@ -1,11 +1,11 @@
 //! Surviving SIGBUS: the truncation of a mapped file must give an error, not a death.
 //!
 //! While a [`Guard`] stands over a range, a fault there puts an anonymous page under the faulting
-//! address and marks the guard; the interrupted copy goes on with zeros, and its caller, who asks
+//! address and marks the guard; the interrupted copy goes on with zeros, and the caller, who asks
 //! [`Guard::was_hit`], reports failure. (mmap(2), "SIGBUS"; the same way is used by libwayland's
 //! `wl_shm_buffer_begin_access`.)
 //!
-//! The disposition of a signal belongs to the whole process, so it is only borrowed: the first guard
+//! The disposition of a signal belongs to the whole process, so the disposition is only borrowed: the first guard
 //! installs the handler, the last one to go puts the previous disposition back. Every SIGBUS that is
 //! not a fault in a guarded range meets the previous disposition: faults elsewhere, signals that
 //! somebody sent, and the kernel's notices of failing memory.
@@ -137,7 +137,7 @@ fn install() -> libc::sigaction {
     previous
 }
 
-/// Called with [`STANDING`] locked. A handler installed over ours meanwhile stays, because it may pass
+/// Called with [`STANDING`] locked. A handler installed over ours meanwhile stays, because that handler may pass
 /// on to ours, which passes on to the previous one.
 fn put_back(previous: &libc::sigaction) {
     if disposition().sa_sigaction != handler() {

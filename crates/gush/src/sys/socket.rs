@@ -53,7 +53,7 @@ pub(crate) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<()
     plain(Call::SetSocketOption, || sockopt::set_socket_send_buffer_size(fd, bytes))
 }
 
-/// `SO_PEEK_OFF` (socket(7)); -1 switches it off.
+/// `SO_PEEK_OFF` (socket(7)); -1 switches the offset off.
 pub(crate) fn set_peek_offset(fd: BorrowedFd<'_>, offset_bytes: libc::c_int) -> io::Result<()> {
     plain(Call::SetSocketOption, || {
         // SAFETY: the pointer and the length are those of a live local, which the kernel only reads.

@@ -18,7 +18,7 @@ pub(super) struct Lane {
     /// Where in the common buffer the lane goes on writing, and whether any bytes are due.
     pub(super) written: u32,
     pub(super) owes: bool,
-    /// The target answered `EAGAIN`, and nobody has said since that it is ready.
+    /// The target answered `EAGAIN`, and nobody has said since that the target is ready.
     pub(super) waits: bool,
     /// Something happened at the target while nothing was due there.
     pub(super) is_to_look: bool,

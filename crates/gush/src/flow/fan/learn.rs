@@ -1,4 +1,4 @@
-//! What the answer to a call means for the lanes.
+//! The consequences of a call's answer for the lanes.
 
 use rustix::io::{self, Errno};
 
@@ -13,7 +13,7 @@ use crate::sys::Call;
 
 impl Fan {
     /// Learns the answer of a call. Bytes delivered are those of the call's target. A fan [through
-    /// memory](crate::flow::Terms::through_memory) shows the eye all bytes, each when the first target has got it.
+    /// memory](crate::flow::Terms::through_memory) shows the eye all bytes, each byte when the first target has received that byte.
     pub fn learn(&mut self, op: FanOp, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
         match op {
             FanOp::Intake(op) => self.learn_intake(op, answer),
@@ -141,7 +141,7 @@ impl Fan {
         Moved::default()
     }
 
-    /// Everything goes through memory from here, what is in the intake's pipe first.
+    /// Everything goes through memory from here, the bytes in the intake's pipe first.
     pub(super) fn refuse(&mut self, refusal: Refusal, errno: Errno, call: Call) -> Moved {
         let fault = Fault { call, side: Side::Target, errno };
         self.intake.refuse(Op::Empty, refusal, fault)

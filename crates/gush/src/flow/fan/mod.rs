@@ -20,7 +20,7 @@
 //! - *The head moves last.* tee(2) begins at the pipe's head, so only lanes with nothing behind the head
 //!   are served; the head moves on by as much as every remaining lane has got, never by more. A lane ahead
 //!   waits for the others, and a lane behind goes on from the head.
-//! - *A lane's failure is its own.* The others go on untouched. [`FanNext::Lost`] tells of the failure once, and the
+//! - *A lane's failure concerns no other lane.* The others go on untouched. [`FanNext::Lost`] tells of the failure once, and the
 //!   driver decides whether to go on.
 //! - *[`FanNext::Wait`] comes only after an `EAGAIN` about each side that [`Fan::waits`] names* as readable or
 //!   writable. A pipe or stream with nothing to take is named, too, by
@@ -145,14 +145,14 @@ pub enum FanNext {
 /// ```
 #[derive(Debug)]
 pub struct Fan {
-    /// Takes: its pipe and its buffer hold the bytes of the present intake, which the lanes deliver.
+    /// Takes: the intake's pipe and buffer hold the bytes of the present intake, which the lanes deliver.
     intake: Flow,
     lanes: Vec<Lane>,
-    /// The source answered `EAGAIN`, and nobody has said since that it is ready.
+    /// The source answered `EAGAIN`, and nobody has said since that the source is ready.
     source_waits: bool,
     /// How much of the common buffer was shown.
     shown: u32,
-    /// A lane could get no pipe of its own: the present intake goes through memory.
+    /// A lane could get no separate pipe: the present intake goes through memory.
     lacks_pipes: bool,
     /// The user named the way, which is used or refused.
     named: bool,
@@ -415,7 +415,7 @@ impl Fan {
     }
 
     /// Must the bytes in the intake's pipe go through memory? Yes where references are refused, and where
-    /// the lanes at its head were lost, so that nobody is left to move the head on.
+    /// the lanes at the pipe's head were lost, so that nobody is left to move the head on.
     fn must_spill(&self) -> bool {
         let is_stuck = || {
             let refused = self.intake.spills || self.lacks_pipes;
@@ -424,7 +424,7 @@ impl Fan {
         self.piped_bytes() > 0 && !self.live().any(|lane| lane.owes) && is_stuck()
     }
 
-    /// Is anything on its way to a remaining lane?
+    /// Are bytes under way to a remaining lane?
     fn is_delivering(&self) -> bool {
         self.piped_bytes() > 0 || self.live().any(|lane| lane.owes || lane.has_own())
     }

@@ -1,4 +1,4 @@
-//! Each case runs in a process of its own: dispositions are the process's, and some cases end it.
+//! Each case runs in a separate process: dispositions are the process's, and some cases end it.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
@@ -15,7 +15,7 @@ fn child(test: &str, case: &str) -> ExitStatus {
     command.stdout(std::process::Stdio::null()).status().expect("a child")
 }
 
-/// A range with a guard over it. Nothing is mapped there: only its addresses matter here.
+/// A range with a guard over the addresses. Nothing is mapped there: only the addresses matter here.
 const RANGE: (usize, usize) = (0x7f00 << 32, 1 << 32);
 
 fn send_with_code(code: libc::c_int) {
