@@ -9,7 +9,9 @@ use clap_complete::Shell;
 use rustix::io::Errno;
 
 use crate::talk::Talker;
-use crate::{args, cat, cp, doctor, lab, link, pipe, pv, tee, tune, yes};
+use crate::{args, cat, cp, pv, tee, yes};
+#[cfg(feature = "lab")]
+use crate::{doctor, lab, pipe, tune};
 
 #[derive(Parser)]
 #[command(
@@ -25,28 +27,59 @@ struct Gush {
 
 #[derive(Subcommand)]
 enum Page {
-    /// Write the manual pages into DIR, or gush(1) to standard output
-    #[command(display_order = 1000)]
+    /// Write manual pages or completions, made from the definitions of the commands
+    #[command(subcommand, display_order = 1000)]
+    Generate(Generate),
+}
+
+#[derive(Subcommand)]
+enum Generate {
+    /// Write the manual page of every command into DIR, or gush(1) to standard output
     Man { dir: Option<PathBuf> },
     /// Print completions for SHELL, which reads them at its start
-    #[command(display_order = 1001)]
     Completions { shell: Shell },
 }
 
 /// All commands, each by its one definition.
 fn everything() -> clap::Command {
-    Gush::command().subcommands([
+    let all = Gush::command().subcommands([
         cp::command("gush cp"),
         cat::command(),
         pv::command(),
         tee::command(),
         yes::command(),
-        pipe::command(),
-        lab::command(),
-        tune::command(),
-        doctor::command(),
-        link::command(),
-    ])
+    ]);
+    #[cfg(feature = "lab")]
+    let all =
+        all.subcommands([pipe::command(), lab::command(), tune::command(), doctor::command()]);
+    #[cfg(feature = "link")]
+    let all = all.subcommand(crate::link::command());
+    all
+}
+
+/// The commands that a feature of the build brings, each with this feature.
+const BY_FEATURE: [(&str, &str, bool); 5] = [
+    ("lab", "lab", cfg!(feature = "lab")),
+    ("pipe", "lab", cfg!(feature = "lab")),
+    ("tune", "lab", cfg!(feature = "lab")),
+    ("doctor", "lab", cfg!(feature = "lab")),
+    ("link", "link", cfg!(feature = "link")),
+];
+
+/// Was the program built without the command `name`?
+pub fn is_left_out(name: &str) -> bool {
+    BY_FEATURE.iter().any(|&(command, _, built)| command == name && !built)
+}
+
+/// Says that the program was built without the command `name`, and how to get it.
+pub fn left_out(name: &str) -> ExitCode {
+    let feature = BY_FEATURE.iter().find(|(command, ..)| *command == name);
+    Talker::new("gush").fail(why_left_out(feature.map_or(name, |&(_, feature, _)| feature)))
+}
+
+/// How to get the commands of `feature`.
+pub fn why_left_out(feature: &str) -> String {
+    format!("built without the feature '{feature}': cargo build --release --features {feature}")
 }
 
 /// For manual pages: `gush help` has none.
@@ -54,7 +87,7 @@ fn documented() -> clap::Command {
     everything().disable_help_subcommand(true)
 }
 
-/// Answers `gush help`, `--help`, `--version`, `man` and `completions`, and explains a wrong command.
+/// Answers `gush help`, `--help`, `--version` and `generate`, and explains a wrong command.
 pub fn run(words: Vec<OsString>) -> ExitCode {
     let talker = Talker::new("gush");
     if words.is_empty() {
@@ -65,13 +98,14 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         Ok(page) => page,
         Err(status) => return status,
     };
+    let Page::Generate(page) = page.page;
     let mut text = Vec::new();
-    let talker = Talker::new(match page.page {
-        Page::Man { .. } => "gush man",
-        Page::Completions { .. } => "gush completions",
+    let talker = Talker::new(match page {
+        Generate::Man { .. } => "gush generate man",
+        Generate::Completions { .. } => "gush generate completions",
     });
-    match page.page {
-        Page::Man { dir: Some(dir) } => {
+    match page {
+        Generate::Man { dir: Some(dir) } => {
             let made = match dir.metadata() {
                 Ok(present) if !present.is_dir() => Err(Errno::NOTDIR.into()),
                 _ => std::fs::create_dir_all(&dir),
@@ -84,12 +118,12 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
                 }
             };
         }
-        Page::Man { dir: None } => {
+        Generate::Man { dir: None } => {
             if let Err(error) = clap_mangen::Man::new(documented()).render(&mut text) {
                 return talker.fail(format_args!("write error: {}", crate::talk::os_text(&error)));
             }
         }
-        Page::Completions { shell } => {
+        Generate::Completions { shell } => {
             clap_complete::generate(shell, &mut everything(), "gush", &mut text);
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Arguments in, exit status out; one module a command. Called by the name `cp`, `cat`, `pv`, `tee` or `yes`, the program
 //! is that command.
+// Helpers of the commands that are left out would be told as dead.
+#![cfg_attr(not(all(feature = "lab", feature = "link")), allow(dead_code, unused_imports))]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("gush-cli runs on Linux only");
@@ -13,11 +15,15 @@ mod about;
 mod args;
 mod cat;
 mod cp;
+#[cfg(feature = "lab")]
 mod doctor;
 mod files;
+#[cfg(feature = "lab")]
 mod lab;
+#[cfg(feature = "link")]
 mod link;
 mod method;
+#[cfg(feature = "lab")]
 mod pipe;
 mod profile;
 mod pv;
@@ -25,6 +31,7 @@ mod size;
 mod talk;
 mod tee;
 mod time;
+#[cfg(feature = "lab")]
 mod tune;
 mod yes;
 
@@ -56,11 +63,17 @@ fn dispatch(words: Vec<OsString>) -> ExitCode {
         Some("pv") => pv::run(rest, "gush pv"),
         Some("tee") => tee::run(rest, "gush tee"),
         Some("yes") => yes::run(rest, "gush yes"),
+        #[cfg(feature = "lab")]
         Some("pipe") => pipe::run(rest),
+        #[cfg(feature = "lab")]
         Some("tune") => tune::run(rest),
+        #[cfg(feature = "link")]
         Some("link") => link::run(rest),
+        #[cfg(feature = "lab")]
         Some("lab") => lab::run(rest),
+        #[cfg(feature = "lab")]
         Some("doctor") => doctor::run(rest),
+        Some(name) if about::is_left_out(name) => about::left_out(name),
         _ => about::run(words),
     }
 }

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 7] = [
+const DOCUMENTS: [&str; 10] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
+    "SECURITY.md",
     "bench/RESULTS.md",
     "crates/gush-net/README.md",
+    "docs/README.md",
     "docs/decisions.md",
     "docs/endings.md",
+    "docs/releasing.md",
 ];
 
 /// What a build makes, and where users put things.

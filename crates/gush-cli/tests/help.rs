@@ -4,8 +4,9 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use common::{gush, gush_as};
+use common::{gush, gush_as, skipped};
 use tempfile::TempDir;
 
 fn agrees_with_golden(args: &[&str], golden: &str) {
@@ -134,7 +135,12 @@ fn nothing_asked_is_misuse() {
 
 #[test]
 fn a_page_that_cannot_be_written_is_an_error() {
-    for args in [&["--help"][..], &["cat", "--help"], &["man"], &["completions", "bash"]] {
+    for args in [
+        &["--help"][..],
+        &["cat", "--help"],
+        &["generate", "man"],
+        &["generate", "completions", "bash"],
+    ] {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = gush().args(args).stdout(full).output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{args:?}");
@@ -143,10 +149,29 @@ fn a_page_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// As man(1) sets it: the encoding first, all warnings.
+#[test]
+fn every_command_has_a_manual_page_that_groff_sets_without_a_warning() {
+    let dir = TempDir::new().unwrap();
+    let output = gush().args(["generate", "man"]).arg(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let pages: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|page| page.unwrap().path()).collect();
+    assert!(pages.len() >= 29, "{} pages", pages.len());
+    for page in pages {
+        let set =
+            Command::new("groff").args(["-Kutf8", "-man", "-ww", "-Tutf8"]).arg(&page).output();
+        let Ok(set) = set else { return skipped("no groff") };
+        let said = String::from_utf8_lossy(&set.stderr);
+        assert!(set.status.success() && said.is_empty(), "{}: {said}", page.display());
+        assert!(!set.stdout.is_empty(), "{}", page.display());
+    }
+}
+
 #[test]
 fn manual_pages_and_completions_come_from_the_same_definitions() {
     let dir = TempDir::new().unwrap();
-    let output = gush().arg("man").arg(dir.path()).output().unwrap();
+    let output = gush().args(["generate", "man"]).arg(dir.path()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     for page in
         ["gush.1", "gush-cat.1", "gush-cp.1", "gush-pipe-write.1", "gush-lab-pipe.1", "gush-link.1"]
@@ -155,7 +180,7 @@ fn manual_pages_and_completions_come_from_the_same_definitions() {
     }
     assert!(fs::read_to_string(dir.path().join("gush-cat.1")).unwrap().contains("squeeze"));
     for shell in ["bash", "zsh", "fish"] {
-        let output = gush().args(["completions", shell]).output().unwrap();
+        let output = gush().args(["generate", "completions", shell]).output().unwrap();
         assert!(String::from_utf8(output.stdout).unwrap().contains("squeeze-blank"), "{shell}");
     }
 }

@@ -11,8 +11,8 @@ const PAGES: &[&[&str]] = &[
     &["--help"],
     &["--version"],
     &["help", "cp"],
-    &["man"],
-    &["completions", "bash"],
+    &["generate", "man"],
+    &["generate", "completions", "bash"],
     &["cp", "--help"],
     &["cp", "--version"],
     &["cat", "--help"],
@@ -126,8 +126,11 @@ fn a_method_that_is_none_is_told_with_the_one_that_may_be_meant() {
 #[test]
 fn manual_pages_go_into_a_directory() {
     let dir = with_files(&[("a", b"a")]);
-    let output = gush().args(["man", "a"]).current_dir(dir.path()).output().unwrap();
-    assert_eq!(stderr(&output), "gush: man: a: cannot write the manual pages: Not a directory\n");
+    let output = gush().args(["generate", "man", "a"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "gush: generate: man: a: cannot write the manual pages: Not a directory\n"
+    );
 }
 
 #[test]
@@ -172,7 +175,8 @@ fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
         (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
         (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
         (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
-        (&["man", "a", "b"], "Try 'gush man --help'"),
+        (&["generate"], "gush: a command is missing: man, completions\nTry 'gush generate --help'"),
+        (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),
     ] {
         let said = stderr(&gush().args(words).output().unwrap());
         assert!(said.contains(told), "{words:?}: {said}");

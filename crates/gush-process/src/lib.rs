@@ -19,6 +19,7 @@ struct Readme;
 
 mod closed;
 mod inherit;
+mod length;
 mod limits;
 #[cfg(feature = "math")]
 mod math;
@@ -31,6 +32,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
+pub use length::seconds;
 use rustix::io;
 pub use rustix::io::Errno;
 

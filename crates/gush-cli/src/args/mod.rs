@@ -67,9 +67,13 @@ fn read<T: FromArgMatches>(
         command.build();
         spell_out(&command, reading, words).map_err(|wrong| misuse(&talker, wrong, as_name))?
     };
-    let named = words.first().and_then(|word| command.find_subcommand(word));
-    let as_name = named.map_or(as_name.to_owned(), |part| format!("{as_name} {}", part.get_name()));
-    let parts: Vec<String> = command
+    // A part may have parts itself: `gush generate man`.
+    let (mut part, mut as_name) = (&command, as_name.to_owned());
+    for word in &words {
+        let Some(named) = part.find_subcommand(word) else { break };
+        (part, as_name) = (named, format!("{as_name} {}", named.get_name()));
+    }
+    let parts: Vec<String> = part
         .get_subcommands()
         .filter(|part| !part.is_hide_set())
         .map(|part| part.get_name().to_owned())

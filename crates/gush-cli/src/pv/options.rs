@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use clap::{ArgAction, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
-use gush_link::address;
 use serde::{Deserialize, Serialize};
 
 use super::extra::Extra;
@@ -344,7 +343,7 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.
 fn seconds(text: &str) -> Result<Duration, &'static str> {
-    address::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
+    gush_process::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
 }
 
 fn columns(text: &str) -> Result<usize, &'static str> {

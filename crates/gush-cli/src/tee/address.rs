@@ -9,8 +9,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
-use gush_link::address::Address;
-
 /// A running link to an address.
 #[derive(Debug)]
 pub struct Remote(Child);
@@ -21,7 +19,7 @@ impl Remote {
     /// # Errors
     /// What is wrong with the address, or that of starting this program again.
     pub fn open(address: &OsStr) -> Result<(File, Self), String> {
-        Address::from_os(address).map_err(|error| error.to_string())?;
+        check(address)?;
         let started = |error: io::Error| crate::talk::os_text(&error);
         let mut command = Command::new("/proc/self/exe");
         command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -36,4 +34,16 @@ impl Remote {
     pub fn finish(mut self) -> bool {
         self.0.wait().is_ok_and(|status| status.success())
     }
+}
+
+/// What is wrong with `address`, before anything is started.
+#[cfg(feature = "link")]
+fn check(address: &OsStr) -> Result<(), String> {
+    let read = gush_link::address::Address::from_os(address);
+    read.map(drop).map_err(|error| error.to_string())
+}
+
+#[cfg(not(feature = "link"))]
+fn check(_address: &OsStr) -> Result<(), String> {
+    Err(crate::about::why_left_out("link"))
 }

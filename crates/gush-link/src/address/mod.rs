@@ -36,13 +36,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
 
 pub use error::AddressError;
+pub use gush_process::seconds;
 pub use options::{Opt, Options, Row};
 pub(crate) use parse::is_path;
 pub(crate) use parts::quoted_path;
 pub use parts::{
     Bind, Command, Family, Inherited, Local, Nothing, Remote, Standard, Through, UnixName, Vsock,
 };
-pub use value::{Takes, seconds};
+pub use value::Takes;
 
 pub use crate::kind::{Kind, Target};
 
