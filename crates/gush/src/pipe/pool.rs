@@ -113,9 +113,14 @@ impl Pool {
     /// An empty pipe, or none when the budget is used up or the kernel gives only tiny ones.
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
+        // Counted before the pipe is there: two threads must not both take the last one.
+        let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
+        let used = self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
         let kept = self.idle().pop();
-        let pipe = kept.or_else(|| self.make())?;
-        self.0.in_use.fetch_add(1, Ordering::Relaxed);
+        let Some(pipe) = kept.or_else(|| self.make(used)) else {
+            self.0.in_use.fetch_sub(1, Ordering::Relaxed);
+            return None;
+        };
         Some(PipeLoan { pipe: Some(pipe), pool: Some(self.clone()) })
     }
 
@@ -123,11 +128,7 @@ impl Pool {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make(&self) -> Option<Pipe> {
-        let used = self.0.in_use.load(Ordering::Relaxed);
-        if used >= self.0.most_pipes {
-            return None;
-        }
+    fn make(&self, used: usize) -> Option<Pipe> {
         let by_number = SIZES.iter().find(|(most, _)| used < *most).map_or(0, |(_, size)| *size);
         let wanted_bytes = by_number.min(self.0.pipe_bytes.load(Ordering::Relaxed));
         // Reserved before it is made: two threads must not both take the last of the budget.
@@ -296,6 +297,30 @@ mod tests {
         let bytes: usize = held.iter().map(|loan| loan.capacity_bytes()).sum();
         assert_eq!(pool.usage().bytes, bytes);
         assert!((1..=8 << 20).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn threads_together_stay_within_the_number_of_pipes() {
+        let shared = Mutex::new(Pool::new(64 << 20, 2));
+        let together = std::sync::Barrier::new(8);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let pool = shared.lock().expect("no panic").clone();
+                        together.wait();
+                        let held = pool.take();
+                        together.wait();
+                        assert_eq!(pool.usage().in_use, 2, "with {held:?}");
+                        // A new pool each time, because one that keeps pipes makes none.
+                        if together.wait().is_leader() {
+                            *shared.lock().expect("no panic") = Pool::new(64 << 20, 2);
+                        }
+                        together.wait();
+                    }
+                });
+            }
+        });
     }
 
     #[test]
