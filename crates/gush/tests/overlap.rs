@@ -183,6 +183,8 @@ fn null_and_zero_are_not_polled() {
     let full = pipe_with(PIPE_BYTES);
     let zeros = File::open("/dev/zero").expect("/dev/zero");
     let (_reader, writer) = std::io::pipe().expect("a pipe");
+    // A blocking pipe is polled before Linux 6.4, which has RWF_NOWAIT for pipes.
+    rustix::io::ioctl_fionbio(&writer, true).expect("non-blocking");
     let moves = [
         Mover::new(&full, &null).length_bytes(PIPE_BYTES as u64).run(),
         Mover::new(&zeros, &writer).length_bytes(40_000).run(),
