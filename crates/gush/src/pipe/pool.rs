@@ -115,7 +115,8 @@ impl Pool {
     pub fn take(&self) -> Option<PipeLoan> {
         // Counted before the pipe is there: two threads must not both take the last one.
         let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
-        let used = self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
+        let used =
+            self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
         let kept = self.idle().pop();
         let Some(pipe) = kept.or_else(|| self.make(used)) else {
             self.0.in_use.fetch_sub(1, Ordering::Relaxed);
