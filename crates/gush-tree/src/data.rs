@@ -47,6 +47,9 @@ pub(crate) fn move_all(
     if let Some(rate) = moving.limit {
         mover = mover.limit(rate);
     }
+    if let Some(cancel) = &moving.cancel {
+        mover = mover.cancelled_by(cancel);
+    }
     if job.options.verify && digests_in_passing(job) && !is_compared(job) {
         mover = mover.digest(true);
     }

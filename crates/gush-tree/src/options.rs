@@ -300,6 +300,27 @@ pub struct Moving {
     pub profile: Option<Arc<gush::Profile>>,
     /// The rate limit.
     pub limit: Option<gush::Rate>,
+    /// Lets another thread end the copy: the file under way fails, as does each file after it, and a tree takes no more of
+    /// its entries.
+    ///
+    /// ```
+    /// use gush_tree::{Copier, Options, Place};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    /// std::fs::create_dir(&source)?;
+    /// std::fs::write(source.join("file"), "hello")?;
+    ///
+    /// let cancel = gush::Cancel::new();
+    /// let mut options = Options::default();
+    /// options.recursive = true;
+    /// options.moving.cancel = Some(cancel.clone());
+    /// cancel.cancel();
+    /// let done = Copier::new(&options).copy(Place::here(&source), Place::here(&target), &mut ())?;
+    /// assert!(!done.complete && !target.join("file").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub cancel: Option<gush::Cancel>,
 }
 
 impl Default for Moving {
@@ -314,6 +335,7 @@ impl Default for Moving {
             space: None,
             profile: None,
             limit: None,
+            cancel: None,
         }
     }
 }

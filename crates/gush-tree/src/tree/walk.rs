@@ -324,7 +324,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     fn is_stopped(&self) -> bool {
-        self.walk.is_stopped.load(Ordering::Relaxed)
+        let walk = self.walk;
+        let cancel = walk.common.options.moving.cancel.as_ref();
+        if cancel.is_some_and(gush::Cancel::is_cancelled) {
+            walk.is_incomplete.store(true, Ordering::Relaxed);
+            return true;
+        }
+        walk.is_stopped.load(Ordering::Relaxed)
     }
 
     fn note_failure(&self) {

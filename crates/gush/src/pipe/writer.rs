@@ -6,6 +6,7 @@
 //! | [`Technique::Socket`] | through a Unix socket, spliced on in slots of 32 KiB | one |
 //! | [`Technique::Write`] | `write` | one |
 
+use std::fmt;
 use std::io::{self as std_io, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,8 +21,9 @@ use crate::kernel::{Kernel, Vmsplice};
 use crate::method::errno_name;
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
+use crate::progress::Control;
 use crate::sys;
-use crate::wait::{Wait, Waiter};
+use crate::wait::{self, Wait, Waiter};
 
 /// A smaller commit is written: giving a huge page away would cost more, and let a reader who
 /// holds small pieces hold 2 MiB with each.
@@ -74,6 +76,16 @@ pub struct Writer<P: AsFd> {
     pages_until_look: u32,
     /// Small pieces collected by `write`.
     collected: Vec<u8>,
+    asked: Option<Asked>,
+}
+
+/// Who is asked during a wait whether to go on.
+struct Asked(Box<dyn FnMut() -> Control + Send>);
+
+impl fmt::Debug for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Asked")
+    }
 }
 
 /// The failure of a [`Writer`], with the pipe.
@@ -141,6 +153,7 @@ impl<P: AsFd> Writer<P> {
                 given_late: None,
                 pages_until_look: 0,
                 collected: Vec::new(),
+                asked: None,
             }),
             Err(errno) => Err(WriterError { pipe, errno }),
         }
@@ -170,6 +183,31 @@ impl<P: AsFd> Writer<P> {
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.waiter = Waiter::new(wait);
+        self
+    }
+
+    /// Asks `ask` whether to go on, each time that the pipe is full and every 50 ms of the wait that follows.
+    ///
+    /// After [`Control::Stop`] the write, flush or commit fails with `EINTR`. How many of its bytes have arrived is not
+    /// known: the stream is cut. [`Write::write_all`] takes `EINTR` for a reason to begin anew: call [`Write::write`] in a loop.
+    ///
+    /// ```
+    /// use gush::{Control, Errno};
+    /// let (_reader, pipe) = std::io::pipe()?;
+    /// let mut writer = gush::pipe::Writer::new(pipe)?.while_waiting(|| Control::Stop);
+    /// let stopped = loop {
+    ///     let buffer = writer.buffer()?;
+    ///     let len = buffer.len();
+    ///     if let Err(errno) = writer.commit(buffer, len) {
+    ///         break errno;
+    ///     }
+    /// };
+    /// assert_eq!(stopped, Errno::INTR);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn while_waiting(mut self, ask: impl FnMut() -> Control + Send + 'static) -> Self {
+        self.asked = Some(Asked(Box::new(ask)));
         self
     }
 
@@ -336,7 +374,7 @@ impl<P: AsFd> Writer<P> {
             match socket.pass_on(self.pipe.as_fd()) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    self.waiter.for_side(self.pipe.as_fd(), Side::Target, None)?;
+                    wait_for_room(&mut self.waiter, self.pipe.as_fd(), &mut self.asked)?;
                 }
                 Err(errno) => return Err(errno),
             }
@@ -357,7 +395,7 @@ impl<P: AsFd> Writer<P> {
     }
 
     fn wait_for_room(&mut self) -> io::Result<()> {
-        self.waiter.for_side(self.pipe.as_fd(), Side::Target, None).map(drop)
+        wait_for_room(&mut self.waiter, self.pipe.as_fd(), &mut self.asked)
     }
 
     fn send_collected(&mut self) -> io::Result<()> {
@@ -367,6 +405,20 @@ impl<P: AsFd> Writer<P> {
         self.collected = collected;
         sent
     }
+}
+
+/// Waits for room, a slice at most where somebody is asked.
+fn wait_for_room(
+    waiter: &mut Waiter,
+    pipe: BorrowedFd<'_>,
+    asked: &mut Option<Asked>,
+) -> io::Result<()> {
+    if let Some(Asked(ask)) = asked
+        && ask() == Control::Stop
+    {
+        return Err(Errno::INTR);
+    }
+    waiter.for_side(pipe, Side::Target, wait::longest(asked.is_some())).map(drop)
 }
 
 impl<P: AsFd> Write for Writer<P> {
@@ -442,6 +494,33 @@ mod tests {
             let buffer = writer.buffer().expect("buffer");
             let len = buffer.len();
             assert_eq!(writer.commit(buffer, len), Err(Errno::PIPE), "{technique:?}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_asked_ends_a_wait_for_room_by_every_technique() {
+        for technique in TECHNIQUES {
+            let (mut reader, pipe) = std::io::pipe().expect("pipe");
+            let Ok(writer) = Writer::with(pipe, technique) else { continue };
+            // The first answer lets the wait go on, though nobody reads.
+            let mut asked = 0;
+            let mut writer = writer.while_waiting(move || {
+                asked += 1;
+                if asked < 2 { Control::Continue } else { Control::Stop }
+            });
+            let errno = loop {
+                let mut buffer = writer.buffer().expect("buffer");
+                buffer.fill(7);
+                let len = buffer.len();
+                if let Err(errno) = writer.commit(buffer, len) {
+                    break errno;
+                }
+            };
+            assert_eq!(errno, Errno::INTR, "{technique:?}");
+            drop(writer);
+            let mut got = Vec::new();
+            reader.read_to_end(&mut got).expect("read");
+            assert!(!got.is_empty() && got.iter().all(|&byte| byte == 7), "{technique:?}");
         }
     }
 
