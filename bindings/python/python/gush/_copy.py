@@ -1,0 +1,162 @@
+"""Copies between open files, and of files by name."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import _files, _gush
+from ._errors import Error
+
+
+@dataclass(frozen=True)
+class Report:
+    """The account of a copy."""
+
+    bytes: int
+    """Bytes that the target gained, holes included."""
+    hole_bytes: int
+    """The holes among them."""
+    seconds: float
+    """The time that the copy took."""
+    method: str | None
+    """The method that moved most of the bytes, None if there were none."""
+    explanation: str
+    """Which methods were picked and which refused, and why: a line each."""
+
+
+def copy(
+    src: Any,
+    dst: Any,
+    *,
+    length: int | None = None,
+    method: str | None = None,
+    isolated: bool = False,
+    limit: int | None = None,
+    on_progress: Callable[[int, int | None], object] | None = None,
+) -> Report:
+    """Copy from one open file to another, from where they are to the end of the source.
+
+    ``src`` and ``dst`` are binary files, sockets, pipes, or anything else with ``fileno()``, or file descriptors. Bytes in the
+    buffers of Python's files are respected: a buffered target is flushed first, and both files are behind the last
+    byte copied afterwards. A socket with a timeout is waited for without it.
+
+    :param length: the most bytes to copy.
+    :param method: one of ``doctor()["methods"]``, used or refused (:class:`Refused`) and never replaced.
+    :param isolated: never let a later write to the source file show in what was already sent to a pipe or socket.
+    :param limit: the most bytes a second.
+    :param on_progress: called with the bytes so far, and the bytes expected or None, several times a second and at
+        the end. An exception from it ends the copy.
+
+    The interpreter is free meanwhile. Ctrl-C ends the copy with KeyboardInterrupt; bytes taken from a pipe may be lost then.
+
+    Raises :class:`Error`, TypeError for text files, io.UnsupportedOperation for files in memory, ValueError for closed files.
+    """
+    source, target = _files.descriptor(src, "source"), _files.descriptor(dst, "target")
+    if length is not None and length < 0:
+        raise ValueError(f"length is {length}")
+    if hasattr(dst, "flush"):
+        dst.flush()
+    ahead = b""
+    source_before = target_before = 0
+    source_has_buffer, target_has_buffer = hasattr(src, "peek"), hasattr(dst, "peek")
+    if source_has_buffer and _files.is_seekable(src):
+        source_before = _files.to_own_position(src, source)
+    elif source_has_buffer:
+        ahead = _files.read_ahead(src, length)
+        source_has_buffer = False
+    if target_has_buffer and _files.is_seekable(dst):
+        target_before = _files.to_own_position(dst, target)
+    else:
+        target_has_buffer = _files.is_seekable(dst) and hasattr(dst, "raw")
+    if ahead:
+        _write_all(target, ahead, dst)
+        length = None if length is None else length - len(ahead)
+    try:
+        moved = _gush.move_bytes(
+            source,
+            target,
+            length=length,
+            method=method,
+            isolated=isolated,
+            limit=limit,
+            on_progress=_ahead_of(on_progress, len(ahead)),
+        )
+    except Error as error:
+        error.delivered_bytes += len(ahead)
+        error.filename = _files.name(dst if error.side == "target" else src)
+        raise
+    finally:
+        if source_has_buffer:
+            _files.to_position_of(src, source, source_before)
+        if target_has_buffer:
+            _files.to_position_of(dst, target, target_before)
+    count, holes, seconds, used, explanation = moved
+    return Report(count + len(ahead), holes, seconds, used, explanation)
+
+
+def _ahead_of(tell: Callable[[int, int | None], object] | None, before: int) -> Any:
+    if tell is None or before == 0:
+        return tell
+    return lambda count, expected: tell(count + before, None if expected is None else expected + before)
+
+
+def _write_all(fd: int, data: bytes, dst: Any) -> None:
+    """Sends the first bytes by the native writer, which waits where a target does not block."""
+    writer = _gush.Writer(fd)
+    try:
+        writer.write(data)
+        writer.flush()
+    except Error as error:
+        error.filename = _files.name(dst)
+        raise
+
+
+def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
+    """Copy the content of a file to another name, as :func:`shutil.copyfile` does, and return ``dst``.
+
+    Raises :class:`shutil.SameFileError`, :class:`shutil.SpecialFileError` for FIFOs, and :class:`Error` or OSError.
+    """
+    try:
+        same = os.path.samefile(src, dst)
+    except OSError:
+        same = False
+    if same:
+        raise shutil.SameFileError(f"{src!r} and {dst!r} are the same file")
+    for path in (src, dst):
+        try:
+            is_fifo = stat.S_ISFIFO(os.stat(path).st_mode)
+        except OSError:
+            continue
+        if is_fifo:
+            raise shutil.SpecialFileError(f"`{os.fspath(path)}` is a named pipe")
+    if not follow_symlinks and os.path.islink(src):
+        os.symlink(os.readlink(src), dst)
+        return dst
+    with open(src, "rb", buffering=0) as source:
+        try:
+            target = open(dst, "wb", buffering=0)
+        except IsADirectoryError as error:
+            if os.path.exists(dst):
+                raise
+            raise FileNotFoundError(errno.ENOENT, f"directory does not exist: {dst}") from error
+        with target:
+            copy(source, target)
+    return dst
+
+
+def copy2(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
+    """Copy a file with its mode, times and extended attributes, as :func:`shutil.copy2` does, and return the new name.
+
+    ``dst`` may be a directory. For ``shutil.copytree(src, dst, copy_function=gush.copy2)`` and ``shutil.move``.
+    """
+    if os.path.isdir(dst):
+        dst = os.path.join(dst, os.path.basename(src))
+    copyfile(src, dst, follow_symlinks=follow_symlinks)
+    shutil.copystat(src, dst, follow_symlinks=follow_symlinks)
+    return dst

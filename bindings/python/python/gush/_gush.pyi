@@ -1,0 +1,33 @@
+from collections.abc import Callable
+from typing import Any
+
+def doctor() -> dict[str, Any]:
+    """Facts about the running kernel and this process."""
+
+def move_bytes(
+    source: int,
+    target: int,
+    *,
+    length: int | None = None,
+    method: str | None = None,
+    isolated: bool = False,
+    limit: int | None = None,
+    on_progress: Callable[[int, int | None], object] | None = None,
+) -> tuple[int, int, float, str | None, str]: ...
+def copy_tree(
+    source: str,
+    target: str,
+    *,
+    threads: int,
+    symlinks: bool,
+    preserve: list[str],
+    verify: bool,
+    on_progress: Callable[[int, int], object] | None,
+) -> tuple[list[tuple[str, str, str, int | None]], list[str]]: ...
+
+class Writer:
+    def __init__(self, fd: int) -> None: ...
+    @property
+    def technique(self) -> str: ...
+    def write(self, data: bytes | memoryview) -> int: ...
+    def flush(self) -> None: ...

@@ -1,0 +1,65 @@
+"""Copies of directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from . import _gush
+from ._errors import TreeError
+
+
+def copytree(
+    src: Any,
+    dst: Any,
+    *,
+    symlinks: bool = False,
+    dirs_exist_ok: bool = False,
+    threads: int = 0,
+    preserve: Iterable[str] = ("mode", "timestamps", "xattr"),
+    verify: bool = False,
+    on_progress: Callable[[int, int], object] | None = None,
+) -> Any:
+    """Copy a directory with all that is in it, on several threads, and return ``dst``.
+
+    As :func:`shutil.copytree`: links are followed unless ``symlinks`` is true, all entries that can be copied are, and those that
+    cannot are in one :class:`TreeError`, which is a :class:`shutil.Error`. FIFOs, sockets and devices are made anew, where
+    shutil fails.
+
+    :param threads: 0 means one a processor.
+    :param preserve: of ``"mode"``, ``"timestamps"``, ``"ownership"``, ``"links"`` (names of one file stay names of one file) and
+        ``"xattr"``.
+    :param verify: read each copy again and compare it with its source.
+    :param on_progress: called with the entries and bytes that are complete, several times a second and at the end,
+        on the calling thread. An exception from it ends the copy.
+
+    Ctrl-C ends the copy with KeyboardInterrupt, and leaves what was copied so far.
+    """
+    if isinstance(preserve, str):
+        raise TypeError(f"preserve takes several names: ({preserve!r},)")
+    if threads < 0:
+        raise ValueError(f"threads is {threads}")
+    os.scandir(src).close()
+    parent = os.path.dirname(os.path.abspath(os.fspath(dst)))
+    os.makedirs(parent, exist_ok=True)
+    if not dirs_exist_ok and os.path.lexists(dst):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(dst))
+    failed, told = _gush.copy_tree(
+        os.fsdecode(src),
+        os.fsdecode(dst),
+        threads=threads,
+        symlinks=symlinks,
+        preserve=list(preserve),
+        verify=verify,
+        on_progress=on_progress,
+    )
+    for text in told:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+    if failed:
+        first = next((number for *_, number in failed if number is not None), None)
+        failures = [(os.fspath(source), os.fspath(target), text) for source, target, text, _ in failed]
+        raise TreeError(failures, first)
+    return dst

@@ -1,0 +1,148 @@
+"""gush.copytree beside shutil.copytree."""
+
+import errno
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import gush
+
+
+def described(root):
+    """Every entry below a directory: name, kind and mode, times of modification, content or text of the link."""
+    found = {}
+    for at, directories, files in os.walk(root):
+        for name in [".", *directories, *files]:
+            path = Path(at, name)
+            about = path.lstat()
+            content = None
+            if stat.S_ISLNK(about.st_mode):
+                content = os.readlink(path)
+            elif stat.S_ISREG(about.st_mode):
+                content = path.read_bytes()
+            found[os.path.relpath(path, root)] = (about.st_mode, about.st_mtime_ns, content)
+    return found
+
+
+class CopyTree(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.dir = Path(held.name)
+        self.source = self.dir / "source"
+        for at in ("a/b", "empty", "ä"):
+            (self.source / at).mkdir(parents=True)
+        for number in range(40):
+            path = self.source / "a" / f"file{number}"
+            path.write_bytes(bytes([number]) * number * 1000)
+            os.chmod(path, 0o600 + number % 8)
+            os.utime(path, ns=(10**18, 10**18 + number))
+        (self.source / "a/b/name with\nnewline").write_text("odd")
+        (self.source / "link").symlink_to("a/file3")
+        (self.source / "ä" / "up").symlink_to("../a")
+        os.chmod(self.source / "empty", 0o2750)
+        os.utime(self.source / "a", ns=(10**18, 10**18))
+        self.target = self.dir / "target"
+
+    def test_the_same_tree_as_from_shutil(self):
+        for symlinks in (False, True):
+            ours, theirs = self.dir / f"ours{symlinks}", self.dir / f"theirs{symlinks}"
+            self.assertEqual(gush.copytree(self.source, ours, symlinks=symlinks), ours)
+            shutil.copytree(self.source, theirs, symlinks=symlinks)
+            self.assertEqual(described(ours), described(theirs))
+            self.assertGreater(len(described(ours)), 45)
+
+    def test_threads_verify_and_progress(self):
+        seen = []
+        gush.copytree(self.source, self.target, threads=3, verify=True, on_progress=lambda *told: seen.append(told))
+        entries, count = seen[-1]
+        self.assertEqual(count, sum(number * 1000 for number in range(40)) * 2 + 2 * 3 + 3000)
+        self.assertGreaterEqual(entries, 80)
+        gush.copytree(str(self.source), os.fsencode(self.dir / "bytes"))
+
+    def test_only_what_is_asked_for_is_kept(self):
+        gush.copytree(self.source, self.target, preserve=())
+        self.assertNotEqual((self.target / "a/file1").stat().st_mtime_ns, 10**18 + 1)
+        one = self.source / "a/hard"
+        os.link(self.source / "a/file1", one)
+        gush.copytree(self.source, self.dir / "links", symlinks=True, preserve=["links"])
+        self.assertTrue(os.path.samefile(self.dir / "links/a/file1", self.dir / "links/a/hard"))
+        with self.assertRaisesRegex(ValueError, 'preserve: "colour"'):
+            gush.copytree(self.source, self.dir / "no", preserve=["colour"])
+        with self.assertRaisesRegex(TypeError, r"\('mode',\)"):
+            gush.copytree(self.source, self.dir / "no", preserve="mode")
+        self.assertFalse((self.dir / "no").exists())
+
+    def test_a_target_that_exists(self):
+        self.target.mkdir()
+        (self.target / "own").write_text("stays")
+        for copytree in (gush.copytree, shutil.copytree):
+            with self.assertRaises(FileExistsError) as caught:
+                copytree(self.source, self.target)
+            self.assertEqual(os.fspath(caught.exception.filename), os.fspath(self.target))
+        gush.copytree(self.source, self.target, dirs_exist_ok=True)
+        self.assertEqual((self.target / "own").read_text(), "stays")
+        self.assertEqual((self.target / "a/file3").read_bytes(), bytes([3]) * 3000)
+
+    def test_a_source_that_is_no_directory(self):
+        for copytree in (gush.copytree, shutil.copytree):
+            with self.assertRaises(NotADirectoryError):
+                copytree(self.source / "a/file1", self.target)
+            with self.assertRaises(FileNotFoundError) as caught:
+                copytree(self.dir / "missing", self.target)
+            self.assertEqual(os.fspath(caught.exception.filename), os.fspath(self.dir / "missing"))
+            self.assertFalse(self.target.exists())
+
+    def test_parents_are_made(self):
+        gush.copytree(self.source, self.dir / "x/y/z")
+        self.assertTrue((self.dir / "x/y/z/a/file7").exists())
+
+    def test_entries_that_fail_are_told_and_the_others_copied(self):
+        (self.source / "dangling").symlink_to("nowhere")
+        for copytree, target in ((gush.copytree, self.target), (shutil.copytree, self.dir / "theirs")):
+            with self.assertRaises(shutil.Error) as caught:
+                copytree(self.source, target)
+            [(source, _, reason)] = caught.exception.args[0]
+            self.assertEqual(source, os.fspath(self.source / "dangling"))
+            self.assertIn("No such file or directory", reason)
+            self.assertEqual(len(os.listdir(target / "a")), 41)
+            if copytree is gush.copytree:
+                self.assertIsInstance(caught.exception, gush.TreeError)
+                self.assertEqual(caught.exception.errno, errno.ENOENT)
+                self.assertEqual(caught.exception.filename, source)
+                self.assertIn("dangling", str(caught.exception))
+
+    def test_into_itself(self):
+        with self.assertRaises(OSError):
+            gush.copytree(self.source, self.source / "a/again")
+
+    def test_an_exception_of_the_observer_ends_the_copy(self):
+        def refuse(entries, count):
+            raise LookupError("enough")
+
+        with self.assertRaisesRegex(LookupError, "enough"):
+            gush.copytree(self.source, self.target, on_progress=refuse)
+
+    def test_ctrl_c_ends_the_copy(self):
+        program = (
+            "import gush, os, signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "def told(entries, count):\n"
+            "    os.kill(os.getpid(), signal.SIGINT)\n"
+            "try:\n"
+            f"    gush.copytree({os.fspath(self.source)!r}, {os.fspath(self.target)!r}, on_progress=told)\n"
+            "    signal.pause()\n"
+            "except KeyboardInterrupt:\n"
+            "    print('interrupted')\n"
+        )
+        ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+        self.assertEqual((ended.stdout, ended.returncode), ("interrupted\n", 0), ended.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
