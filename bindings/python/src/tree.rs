@@ -130,7 +130,7 @@ pub(crate) fn copy_tree(
             let mut asked = Ok(());
             while ended.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout) {
                 if asked.is_ok() {
-                    asked = asker.ask(&tell);
+                    asked = asker.ask(tell);
                 }
                 if asked.is_err() {
                     cancel.cancel();
