@@ -73,6 +73,11 @@ fn rules_of_a_file_stand_where_the_file_is_named() {
     assert!(said.starts_with("gush: cp: --filter-from missing: No such file"), "{said}");
     let said = fails(dir.path(), &["-r", "--exclude=[z-a]", "a", "f"]);
     assert!(said.starts_with("gush: cp: invalid pattern [z-a]: "), "{said}");
+    for option in ["--exclude=[", "--include=a[b", "--commit-last=[", "--exclude=[!]"] {
+        let (_, pattern) = option.split_once('=').unwrap();
+        let said = fails(dir.path(), &["-r", option, "a", "f"]);
+        assert!(said.starts_with(&format!("gush: cp: invalid pattern {pattern}: ")), "{said}");
+    }
     let said = fails(dir.path(), &["--exclude=x", "a/main.c", "f"]);
     assert!(said.contains("concern trees: -r copies trees"), "{said}");
     assert!(!dir.path().join("f").exists());
@@ -232,6 +237,46 @@ fn a_manifest_comes_when_all_else_is_there() {
         below(&dir.path().join("d")),
         ["b", "b/f", "c", "c/d", "c/d/g", "z", "z/in the way"]
     );
+}
+
+#[test]
+fn what_is_in_a_directory_that_comes_last_comes_last() {
+    let dir = tree(&["a/b/f", "a/meta/f", "a/meta/x/g", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    for name in ["a/meta/f", "a/meta/x/g"] {
+        assert!(said.contains(&format!("{name}: not copied: it comes last")), "{said}");
+    }
+    assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
+    // A file of that name is no directory.
+    let dir = tree(&["a/meta", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
+}
+
+#[test]
+fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
+    let dir = tree(&["a/b/MANIFEST", "a/c/MANIFEST", "a/d/e/MANIFEST"]);
+    for name in ["b", "c", "d/e"] {
+        fs::create_dir(dir.path().join("a").join(name).join("empty")).unwrap();
+    }
+    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "t"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
+        let is_synced =
+            |call: &&str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
+        assert!(before.iter().any(|call| is_synced(&call)), "{name}: {calls}");
+    }
 }
 
 #[test]

@@ -97,7 +97,8 @@ fn a_mirror_that_would_destroy_is_refused() {
     for (options, why) in [
         (&["-r", "--delete", "a/b", "c", "a"][..], "takes one SOURCE"),
         (&["-r", "--delete", "-t", "a", "a/b", "c"], "takes one SOURCE"),
-        (&["--delete", "a/kept", "a/b"], "concern trees"),
+        (&["--delete", "a/kept", "a/b"], "--delete concerns trees"),
+        (&["-rL", "--delete", "c", "a"], "excludes -L: a link may lead into the target"),
         (&["-rb", "--delete", "c", "a"], "excludes --backup"),
         (&["-rl", "--delete", "c", "a"], "excludes -l"),
         (&["-ri", "--delete", "c", "a"], "excludes -i"),

@@ -212,7 +212,7 @@ fn the_journal_of_another_copy_is_refused() {
         (&["-ab"], "--backup"),
         (&["-al"], "-l and -s"),
         (&["-a", "--dry-run"], "--dry-run"),
-        (&[], "concern trees"),
+        (&[], "--resume concerns trees"),
     ] {
         let said = fails(dir.path(), &[options, &["--resume", "a", "e"]].concat());
         assert!(said.contains(why), "{options:?}: {said}");

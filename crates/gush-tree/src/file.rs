@@ -59,6 +59,9 @@ pub struct Done {
     pub backup: Option<PathBuf>,
     /// Everything required was preserved. If not, [`Events::warns`] told what is missing.
     pub complete: bool,
+    /// The size of a regular source of which no byte had to be moved: the target is not to be replaced, or is made a link.
+    /// A further name of a file copied before adds nothing.
+    pub unmoved_bytes: Option<u64>,
     /// The file made or written, for later names of the same source.
     pub(crate) made: Option<FileId>,
 }
@@ -89,6 +92,7 @@ impl Done {
             digest: None,
             backup: None,
             complete: true,
+            unmoved_bytes: None,
             made: None,
         }
     }
@@ -294,7 +298,7 @@ impl Common<'_> {
         }
         let room = match look.make_room(is_new, events)? {
             Fate::Copied(room) => room,
-            Fate::Skipped => return Ok(Done::new(Action::Skipped)),
+            Fate::Skipped => return Ok(skipped(&job)),
             Fate::Newer(existing) => return self.keep_newer(&job, &existing, dir),
         };
         if dir.is_none() || (!is_new && options.reads(kind(&source_stat))) {
@@ -311,7 +315,12 @@ impl Common<'_> {
             Turn::Again(earlier) => {
                 links::again(&job, earlier).map(|()| Done::new(Action::HardLinked))
             }
-            Turn::First(_) | Turn::Alone => make(&job, follow, events),
+            Turn::First(_) | Turn::Alone => {
+                make(&job, follow, events).map(|done| match done.report {
+                    Some(_) => done,
+                    None => Done { unmoved_bytes: unmoved_bytes(&job), ..done },
+                })
+            }
         };
         // A copy of data syncs its directory itself, between its other steps.
         let result = result.and_then(|done| match options.sync && done.action != Action::Copied {
@@ -394,7 +403,7 @@ impl Common<'_> {
         dir: Option<&Arc<Dir>>,
     ) -> Result<Done, Error> {
         let target = &job.target;
-        let skipped = Ok(Done::new(Action::Skipped));
+        let skipped = Ok(skipped(job));
         let is_itself = |stat: Stat| same_file(&stat, existing);
         if kind(existing) == FileType::Directory || !target.stat(false).is_ok_and(is_itself) {
             return skipped;
@@ -406,13 +415,24 @@ impl Common<'_> {
                 claim.made(Earlier::at(dir, target, FileId::of(existing), is_link));
                 skipped
             }
-            Turn::Again(earlier) if earlier.file == FileId::of(existing) => skipped,
+            Turn::Again(earlier) if earlier.file == FileId::of(existing) => {
+                Ok(Done::new(Action::Skipped))
+            }
             Turn::Again(_) if job.options.dry_run => Ok(Done::new(Action::HardLinked)),
             Turn::Again(earlier) => {
                 links::again(job, &earlier).map(|()| Done::new(Action::HardLinked))
             }
         }
     }
+}
+
+fn skipped(job: &Job<'_>) -> Done {
+    Done { unmoved_bytes: unmoved_bytes(job), ..Done::new(Action::Skipped) }
+}
+
+fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
+    let is_regular = kind(&job.source_stat) == FileType::RegularFile;
+    is_regular.then(|| u64::try_from(job.source_stat.st_size).unwrap_or(0))
 }
 
 /// A file of a tree that is done, in the words of the journal.

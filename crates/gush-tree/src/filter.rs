@@ -43,6 +43,8 @@ impl Filter {
     /// The first pattern that cannot be read, and why.
     pub fn new(rules: &[(bool, String)]) -> Result<Self, String> {
         let mut builder = GitignoreBuilder::new("");
+        // A bracket that is never closed would fit nothing.
+        builder.allow_unclosed_class(false);
         // There the last line that fits decides.
         for (includes, pattern) in rules.iter().rev() {
             let sign = if *includes { "!" } else { "" };
@@ -83,6 +85,11 @@ impl Filter {
     #[must_use]
     pub fn excludes(&self, path: &Path, is_directory: bool) -> bool {
         self.rules.matched(path, is_directory).is_ignore()
+    }
+
+    /// Is a file left out, by its own name or by that of a directory it is in?
+    pub(crate) fn excludes_or_above(&self, file: &Path) -> bool {
+        self.rules.matched_path_or_any_parents(file, false).is_ignore()
     }
 }
 

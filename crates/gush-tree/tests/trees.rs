@@ -349,3 +349,41 @@ fn the_census_counts_what_a_copy_copies() {
     census.count(&options, &[&source.join("missing")]);
     assert_eq!(census.totals(), None);
 }
+
+#[test]
+fn a_file_done_without_a_byte_moved_tells_its_size_once() {
+    #[derive(Default)]
+    struct Told(Vec<(String, Option<u64>)>);
+    impl gush_tree::Events for Told {
+        fn entry_ended(&mut self, source: &Path, _: &Path, result: &Result<Done, Error>) {
+            let name = source.file_name().unwrap().to_str().unwrap().to_owned();
+            self.0.push((name, result.as_ref().unwrap().unmoved_bytes));
+        }
+        fn wants_entries(&self) -> bool {
+            true
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "d"].map(|name| dir.path().join(name));
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "12345").unwrap();
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
+    let mut options = Options::default();
+    options.recursive = true;
+    options.preserve.links = true;
+    options.preserve.times = true;
+    options.dereference = gush_tree::Dereference::Never;
+    options.moving.threads = 1;
+    let mut sizes = |update| {
+        options.update = update;
+        let mut told = Told::default();
+        let (from, to) = (Place::here(&source), Place::here(&target));
+        Copier::new(&options).copy(from, to, &mut told).unwrap();
+        told.0.retain(|(name, _)| name == "one" || name == "two");
+        let mut sizes: Vec<_> = told.0.into_iter().map(|(_, bytes)| bytes).collect();
+        sizes.sort();
+        sizes
+    };
+    assert_eq!(sizes(gush_tree::Update::All), [None, None]);
+    assert_eq!(sizes(gush_tree::Update::Changed), [None, Some(5)]);
+}

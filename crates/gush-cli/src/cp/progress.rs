@@ -37,6 +37,8 @@ pub struct Display {
 struct Sums {
     files: u64,
     bytes: u64,
+    /// Files that are done without a byte moved, and their sizes.
+    unmoved: (u64, u64),
     /// The bytes so far of the file that each thread copies.
     under_way: HashMap<ThreadId, u64>,
     began: Instant,
@@ -47,19 +49,24 @@ impl Sums {
     fn text(&self, name: &str, totals: Option<(u64, u64)>) -> String {
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
         let rate = bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-3);
-        let left_seconds = |all: u64| (all.saturating_sub(bytes) as f64 / rate.max(1.0)).min(1e9);
-        let (files, done, rate) = (self.files, HumanBytes(bytes), HumanBytes(rate as u64));
+        let left_seconds = |left: u64| (left as f64 / rate.max(1.0)).min(1e9);
+        let shown_rate = HumanBytes(rate as u64);
         if let Some((all_files, all_bytes)) = totals {
-            let percent = (bytes.saturating_mul(100) / all_bytes.max(1)).min(100);
-            let left = HumanDuration(Duration::from_secs_f64(left_seconds(all_bytes)));
-            let all_bytes = HumanBytes(all_bytes);
+            let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
+            let percent = match all_bytes {
+                0 => 100,
+                _ => (u128::from(done) * 100 / u128::from(all_bytes)).min(100),
+            };
+            let left = all_bytes.saturating_sub(done);
+            let left = HumanDuration(Duration::from_secs_f64(left_seconds(left)));
+            let (done, all_bytes) = (HumanBytes(done), HumanBytes(all_bytes));
             return format!(
-                "{percent}%, {files} of {all_files} files, {done} of {all_bytes}, {rate}/s, {left:#} left: {name}"
+                "{percent}%, {files} of {all_files} files, {done} of {all_bytes}, {shown_rate}/s, {left:#} left: {name}"
             );
         }
-        let bytes = done;
+        let (files, bytes) = (self.files, HumanBytes(bytes));
         let plural = if files == 1 { "" } else { "s" };
-        format!("{files} file{plural}, {bytes}, {rate}/s: {name}")
+        format!("{files} file{plural}, {bytes}, {shown_rate}/s: {name}")
     }
 }
 
@@ -101,6 +108,7 @@ impl Display {
         self.sums.get_or_insert_with(|| Sums {
             files: 0,
             bytes: 0,
+            unmoved: (0, 0),
             under_way: HashMap::new(),
             began: Instant::now(),
         });
@@ -118,13 +126,16 @@ impl Display {
         }
     }
 
-    /// Ends with a file, which has so many bytes or failed. The bar makes room for messages.
-    pub fn end(&mut self, done_bytes: Option<u64>) {
+    /// Ends with a file, of which so many bytes were moved, or which was done without, or failed. The bar makes room for
+    /// messages.
+    pub fn end(&mut self, done_bytes: Option<u64>, unmoved_bytes: Option<u64>) {
         if let Some(sums) = &mut self.sums {
             if self.kind.is_wanted() {
                 sums.under_way.remove(&thread::current().id());
                 sums.files += u64::from(done_bytes.is_some());
                 sums.bytes += done_bytes.unwrap_or(0);
+                sums.unmoved.0 += u64::from(unmoved_bytes.is_some());
+                sums.unmoved.1 += unmoved_bytes.unwrap_or(0);
                 self.show_sums();
             }
             return;
@@ -275,13 +286,13 @@ mod tests {
     fn the_line_of_a_tree_tells_how_much_is_left_once_that_is_known() {
         let under_way = HashMap::from([(thread::current().id(), 100)]);
         let began = Instant::now();
-        let sums = Sums { files: 3, bytes: 412, under_way, began };
+        let sums = Sums { files: 3, bytes: 412, unmoved: (2, 512), under_way, began };
         let text = sums.text("name", None);
         assert!(text.starts_with("3 files, 512 B, ") && text.ends_with("/s: name"), "{text}");
         let text = sums.text("name", Some((6, 2048)));
-        assert!(text.starts_with("25%, 3 of 6 files, 512 B of 2.00 KiB, "), "{text}");
+        assert!(text.starts_with("50%, 5 of 6 files, 1.00 KiB of 2.00 KiB, "), "{text}");
         assert!(text.ends_with(" left: name"), "{text}");
         // A file grew after it was counted.
-        assert!(sums.text("name", Some((1, 0))).starts_with("100%, 3 of 1 files"));
+        assert!(sums.text("name", Some((1, 0))).starts_with("100%, 5 of 1 files"));
     }
 }

@@ -61,7 +61,8 @@ impl<'a> Teller<'a> {
         result: &Result<Done, Error>,
     ) -> bool {
         let report = result.as_ref().ok().and_then(|done| done.report.as_ref());
-        self.display.end(report.map(|report| report.bytes));
+        let unmoved_bytes = result.as_ref().ok().and_then(|done| done.unmoved_bytes);
+        self.display.end(report.map(|report| report.bytes), unmoved_bytes);
         if let Err(error) = result
             && !error.is_declined()
         {

@@ -138,15 +138,15 @@ impl Settings {
 /// Options that need each other, or that would destroy files which the user did not mean.
 fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String> {
     let of_trees = [
-        ("--exclude, --include and --filter-from", options.filter.is_some()),
-        ("--gitignore", options.gitignore),
-        ("--delete", options.mirror),
-        ("--resume", options.resume),
-        ("--commit-last", options.last.is_some()),
+        ("--exclude, --include and --filter-from concern", options.filter.is_some()),
+        ("--gitignore concerns", options.gitignore),
+        ("--delete concerns", options.mirror),
+        ("--resume concerns", options.resume),
+        ("--commit-last concerns", options.last.is_some()),
     ];
-    if let Some((names, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
+    if let Some((words, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
     {
-        return Err(format!("{names} concern trees: -r copies trees"));
+        return Err(format!("{words} trees: -r copies trees"));
     }
     if options.dry_run && options.ask {
         return Err("--dry-run asks nothing: it excludes -i".into());
@@ -181,6 +181,10 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
         ),
         ("-l and -s", options.make != Make::Copy),
         ("--attributes-only", !options.data),
+        (
+            "-L: a link may lead into the target, and the file behind it would be removed",
+            options.dereference == Dereference::Always,
+        ),
     ];
     if let Some((names, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
         return Err(format!("--delete excludes {names}"));

@@ -1,13 +1,14 @@
 //! The walk through a tree: tasks, threads, and the end of each directory.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::mem;
 use std::num::NonZero;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
@@ -54,6 +55,10 @@ pub(crate) struct Walk<'a> {
     has_told_of_circle: AtomicBool,
     /// An entry failed, and the user wants no more of them.
     is_stopped: AtomicBool,
+    /// The directories with files that come after all the others, which are not complete before.
+    with_last: Mutex<Vec<Arc<Dir>>>,
+    /// The others are on stable storage, or the user knows why not.
+    others_synced: OnceLock<()>,
 }
 
 impl<'a> Walk<'a> {
@@ -87,6 +92,8 @@ impl<'a> Walk<'a> {
             is_incomplete: AtomicBool::new(false),
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
+            with_last: Mutex::default(),
+            others_synced: OnceLock::new(),
         }
     }
 
@@ -94,6 +101,13 @@ impl<'a> Walk<'a> {
     pub(crate) fn run(self) -> bool {
         thread::scope(|scope| Worker::new(&self, scope).work());
         !self.is_incomplete.into_inner()
+    }
+
+    fn waits_with_last(&self, dir: &Arc<Dir>) {
+        let mut waiting = self.with_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
+            waiting.push(Arc::clone(dir));
+        }
     }
 
     fn umask(&self) -> u32 {
@@ -389,6 +403,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 let mut one = Batch::default();
                 one.add(name.as_encoded_bytes());
                 dir.waits_for_more(1);
+                walk.waits_with_last(dir);
                 walk.queue.add_last(Task::Last(Arc::clone(dir), one));
                 self.back_to(before);
                 return;
@@ -414,6 +429,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     /// Copies files that come after all the others.
     fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
+        let walk = self.walk;
+        walk.others_synced.get_or_init(|| self.sync_others());
         self.go_to(&dir);
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
         let pair = self.pair(&dir);
@@ -426,7 +443,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     Err(Error::refusal(self.source.path(), text))
                 }
                 (Err(errno), false) => Err(dir.lost(self.source.path(), *errno)),
-                (Ok(pair), false) => self.sync_way(&dir).map(|()| pair),
+                (Ok(pair), false) => Ok(pair),
             };
             match ready {
                 Ok(pair) => {
@@ -444,19 +461,30 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
 
     fn waits_for_the_others(&self) -> bool {
         let last = self.walk.common.options.last.as_ref();
-        last.is_some_and(|last| last.excludes(self.source.below_root(), false))
+        last.is_some_and(|last| last.excludes_or_above(self.source.below_root()))
     }
 
-    /// Puts the entries of a directory, and of those above, on stable storage.
-    fn sync_way(&self, dir: &Arc<Dir>) -> Result<(), Error> {
-        let options = self.walk.common.options;
-        let mut at = Some(dir);
-        while let Some(dir) = at.filter(|_| options.sync && !options.dry_run) {
-            let synced = self.pair(dir).and_then(|pair| sync_target(&pair));
-            synced.map_err(|errno| Error::os(self.target.path(), "cannot sync above", errno))?;
-            at = dir.parent();
+    /// Puts on stable storage the entries of all directories that are not complete yet: those that wait for their last
+    /// files, and the ones above.
+    fn sync_others(&mut self) {
+        let walk = self.walk;
+        let waiting =
+            mem::take(&mut *walk.with_last.lock().unwrap_or_else(PoisonError::into_inner));
+        let options = walk.common.options;
+        if !options.sync || options.dry_run {
+            return;
         }
-        Ok(())
+        let mut synced = HashSet::new();
+        for dir in &waiting {
+            let mut at = Some(dir);
+            while let Some(dir) = at.filter(|dir| synced.insert(Arc::as_ptr(dir))) {
+                if let Err(errno) = self.pair(dir).and_then(|pair| sync_target(&pair)) {
+                    self.go_to(dir);
+                    self.failed(Error::os(self.target.path(), "cannot sync", errno));
+                }
+                at = dir.parent();
+            }
+        }
     }
 
     fn directories(&mut self, dir: Arc<Dir>, mut batch: Batch) {
