@@ -127,6 +127,12 @@ impl Error {
         self.0.untouched
     }
 
+    /// Was the name taken already?
+    pub(crate) fn is_about_existing(&self) -> bool {
+        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
+        errno == Some(Errno::EXIST)
+    }
+
     /// Had the process, or the whole system, no descriptor left?
     pub(crate) fn is_out_of_descriptors(&self) -> bool {
         let errno = self.0.os.as_ref().and_then(Errno::from_io_error);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rustix::fs::Stat;
 
-use crate::{Done, Error};
+use crate::{Done, Error, Share};
 
 /// The listener of a copy. Every method has a default, and `()` ignores all events.
 ///
@@ -44,6 +44,12 @@ pub trait Events: Send {
     /// The source of a tree lacks this entry of the target, which was removed ([`mirror`](crate::Options::mirror)), or could
     /// not be.
     fn mirrored(&mut self, _target: &Path, _result: &Result<(), Error>) {}
+
+    /// Rank 0 has waited for a while for these ranks to end their shares.
+    fn waits_for_ranks(&mut self, _ranks: &[u32]) {}
+
+    /// All ranks are done, of which rank 0 alone hears.
+    fn ranks_ended(&mut self, _shares: &[Share]) {}
 
     /// An optional step failed: the user gets a message, and the copy goes on.
     fn warns(&mut self, _warning: &Error) {}

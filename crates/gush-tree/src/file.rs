@@ -16,7 +16,7 @@ use crate::options::{Dereference, Make, Options};
 use crate::overwriting::{Fate, Look, Room};
 use crate::place::{FileId, Place, kind, same_file};
 use crate::tree::journal::{self, Fingerprint, Journal};
-use crate::tree::{self, Dir, Operands};
+use crate::tree::{self, Dir, Extent, Operands};
 use crate::{links, open, regular, special};
 
 /// Copies one file after the other, and remembers earlier copies as far as later ones depend on them.
@@ -222,6 +222,7 @@ impl<'o> Copier<'o> {
             copied: &self.copied,
             base: target.dir,
             journal: None,
+            extent: Extent::Whole,
         };
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
@@ -229,6 +230,10 @@ impl<'o> Copier<'o> {
                 return Err(Error::refusal(source.shown, text));
             }
             return tree::copy(&common, &mut self.operands, (source, &source_stat), target, events);
+        }
+        if options.shard.is_some() {
+            let text = "not copied: ranks divide a tree, and this is no directory";
+            return Err(Error::refusal(source.shown, text));
         }
         if self.copied.was_named_before(options, &source, &source_stat) {
             events.warns(&Error::refusal(
@@ -251,6 +256,7 @@ pub(crate) struct Common<'a> {
     pub(crate) base: BorrowedFd<'a>,
     /// What an earlier copy of this tree has done.
     pub(crate) journal: Option<&'a Journal>,
+    pub(crate) extent: Extent,
 }
 
 impl Common<'_> {

@@ -81,3 +81,4 @@ pub use parents::Parents;
 pub use place::Place;
 pub use tree::census::Census;
 pub use tree::journal::journal_beside;
+pub use tree::shard::{Shard, Share, shards_beside};

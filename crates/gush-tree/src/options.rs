@@ -6,6 +6,7 @@ use rustix::fs::FileType;
 
 use crate::backup::Backup;
 use crate::filter::Filter;
+use crate::tree::shard::Shard;
 
 /// All options of a copy; the default is `cp SRC DST`.
 ///
@@ -72,6 +73,9 @@ pub struct Options {
     /// Keep a journal beside the target of a tree, and go on where an earlier copy with this journal was killed. Then an
     /// existing target that the journal does not know is removed first.
     pub resume: bool,
+    /// Copy one share of a tree, and as rank 0 all that comes after the shares; [`resume`](Self::resume) goes on with an
+    /// interrupted one.
+    pub shard: Option<Shard>,
     /// Only tell what would be done.
     pub dry_run: bool,
     /// End a tree at the first entry that fails.
@@ -107,6 +111,7 @@ impl Default for Options {
             mirror: false,
             last: None,
             resume: false,
+            shard: None,
             dry_run: false,
             stop_at_error: false,
             moving: Moving::default(),

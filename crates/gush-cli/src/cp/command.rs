@@ -192,6 +192,13 @@ fn trees() -> Vec<Arg> {
              power add --fsync",
         ),
         value(
+            "shard",
+            "WHICH",
+            "Copy one share of the tree as one of several processes, I/N (rank I of N, from 0), or auto: as mpirun, srun or a \
+             Kubernetes indexed Job tells. Rank 0 waits for the others. State is kept beside DEST, in .NAME.gush-shards; \
+             --resume goes on with an interrupted share",
+        ),
+        value(
             "on-error",
             "WHEN",
             "After an entry that cannot be copied continue (as without this option) or stop; at the end, list all failures",

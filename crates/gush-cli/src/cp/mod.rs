@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Instant;
 
 use gush_tree::{
-    Census, Copier, Destination, Done, Error, NamingError, Options, Parents, Place, journal_beside,
-    quote, strip_trailing_slashes,
+    Census, Copier, Destination, Done, Error, Naming, NamingError, Options, Parents, Place,
+    journal_beside, quote, shards_beside, strip_trailing_slashes,
 };
 use rustix::fs::FileType;
 
@@ -25,6 +25,7 @@ mod json;
 mod progress;
 mod say;
 mod settings;
+mod shard;
 
 use command::Words;
 pub use command::command;
@@ -52,11 +53,19 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     for warning in &settings.warnings {
         talker.say(warning);
     }
-    if goes_on(&settings) {
+    if goes_on(&settings.options, &settings.naming, &settings.operands) {
         // The directory was made by the first attempt: copying into it would begin anew, below.
         settings.naming.no_target_directory = true;
     }
-    let destination = match settings.naming.destination(&mut settings.operands) {
+    let operands = settings.operands.clone();
+    let mut destination = settings.naming.destination(&mut settings.operands);
+    // Another rank may have made the directory between the two looks.
+    if settings.options.shard.is_some() && goes_on(&settings.options, &settings.naming, &operands) {
+        settings.naming.no_target_directory = true;
+        settings.operands = operands;
+        destination = settings.naming.destination(&mut settings.operands);
+    }
+    let destination = match destination {
         Ok(destination) => destination,
         Err(NamingError::Usage(text)) => return misuse(text),
         Err(NamingError::Target(error)) => return talker.fail(error),
@@ -78,7 +87,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         gush_process::raise_descriptor_limit();
     }
     let mut teller = Teller::new(as_name, &talker, &settings);
-    if settings.options.recursive && teller.shows_progress() {
+    if settings.options.recursive && settings.options.shard.is_none() && teller.shows_progress() {
         teller.expect(count_ahead(&settings));
     }
     let copied = match &destination {
@@ -108,10 +117,12 @@ fn count_ahead(settings: &Settings) -> Arc<Census> {
     census
 }
 
-/// Was a copy to this very name interrupted?
-fn goes_on(settings: &Settings) -> bool {
-    let Settings { options, naming, operands, .. } = settings;
-    match operands.as_slice() {
+/// Was a copy to this very name interrupted, or has another rank begun with it?
+fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
+    match operands {
+        [_, target] if options.shard.is_some() && naming.target_directory.is_none() => {
+            shards_beside(target).is_some_and(|state| state.is_dir())
+        }
         [_, target] if options.resume && naming.target_directory.is_none() => {
             journal_beside(target).is_some_and(|journal| journal.is_file())
         }

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gush::{Control, Holes, MethodName, Progress, Report};
-use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, quote};
+use gush_tree::{Census, Done, Error, Events, Options, Question, Reflink, Share, quote};
 
 use super::json::{Record, Removed};
 use super::progress;
 use super::settings::{Settings, Telling};
+use super::shard;
 use crate::talk::{Talker, os_text, write_line};
 
 /// Tells the user of one copy after the other.
@@ -193,6 +194,17 @@ impl Events for Teller<'_> {
             let text = serde_json::to_string(&record);
             self.write_out(&text.unwrap_or_else(|error| format!("{{\"error\":\"{error}\"}}")));
         }
+    }
+
+    fn waits_for_ranks(&mut self, ranks: &[u32]) {
+        self.display.give_way();
+        let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
+        self.talker.say(format_args!("waiting for ranks {}", ranks.join(", ")));
+    }
+
+    fn ranks_ended(&mut self, shares: &[Share]) {
+        self.display.give_way();
+        self.talker.say(shard::summary(shares));
     }
 
     fn warns(&mut self, warning: &Error) {

@@ -117,6 +117,9 @@ impl Settings {
         options.gitignore = words.has("gitignore");
         options.mirror = words.has("delete");
         options.resume = words.has("resume");
+        if let Some(text) = words.text("shard") {
+            options.shard = parse("--shard", text, super::shard::read)?;
+        }
         options.last = last(words)?;
         // The others shall be durable by then.
         options.sync |= options.last.is_some();
@@ -143,6 +146,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
         ("--delete concerns", options.mirror),
         ("--resume concerns", options.resume),
         ("--commit-last concerns", options.last.is_some()),
+        ("--shard concerns", words.text("shard").is_some()),
     ];
     if let Some((words, _)) = of_trees.iter().find(|(_, is_given)| *is_given && !options.recursive)
     {
@@ -166,6 +170,22 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     let excluded = excluded_by_resume.iter().find(|(_, is_given)| *is_given && options.resume);
     if let Some((names, _)) = excluded {
         return Err(format!("--resume excludes {names}"));
+    }
+    let excluded_by_shard = [
+        ("--delete: mirror by one process, behind the copy", options.mirror),
+        ("--parents", words.has("parents")),
+        ("-i", options.ask),
+        ("--dry-run", options.dry_run),
+    ];
+    let is_shared = words.text("shard").is_some();
+    let excluded = excluded_by_shard.iter().find(|(_, is_given)| *is_given && is_shared);
+    if let Some((names, _)) = excluded {
+        return Err(format!("--shard excludes {names}"));
+    }
+    let sources =
+        words.texts("operands").count() - usize::from(words.text("target-directory").is_none());
+    if is_shared && sources > 1 {
+        return Err("--shard takes one SOURCE".into());
     }
     if !options.mirror {
         return Ok(());

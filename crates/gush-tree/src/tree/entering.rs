@@ -24,6 +24,8 @@ pub(crate) struct Entrance<'a> {
     pub(crate) target: Place<'a>,
     /// The directory of the target was made by this command: the name is free.
     pub(crate) is_new: bool,
+    /// Other ranks make directories, too.
+    pub(crate) is_shared: bool,
     /// The journal, and the target in its words.
     pub(crate) made: Option<(&'a Journal, Fingerprint)>,
     /// Removes a file in the place of the directory, in a mirror.
@@ -58,7 +60,7 @@ impl Entrance<'_> {
     pub(crate) fn enter(
         &self,
         existing: &Existing,
-        umask: impl FnOnce() -> u32,
+        umask: &dyn Fn() -> u32,
         events: &mut dyn Events,
     ) -> Result<Entered, Error> {
         let source = self.open_source()?;
@@ -90,7 +92,14 @@ impl Entrance<'_> {
             if let Some((journal, target)) = self.made {
                 journal.add_makes(target)?;
             }
-            let made = new_directory::make(&target, bits, withheld, umask)?;
+            // All ranks need the directory before its attributes are final.
+            let bits = if self.is_shared { bits | 0o700 } else { bits };
+            let made = match new_directory::make(&target, bits, withheld, umask) {
+                Err(error) if self.is_shared && error.is_about_existing() => {
+                    return self.enter(&self.existing()?, umask, events);
+                }
+                made => made?,
+            };
             events.starts(self.source.shown, self.target.shown, None);
             return Ok(Entered {
                 pair: Pair::new(source, (made.fd, made.is_readable)),

@@ -69,11 +69,13 @@ pub(crate) struct Journal {
     name: PathBuf,
     done: HashSet<Fingerprint>,
     makes: HashSet<Fingerprint>,
+    goes_on: bool,
 }
 
 /// An entry of a directory of the target.
 pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
-    fingerprint(&[&numbers(&[above.st_dev, above.st_ino]), name.as_bytes()])
+    // The same file system has other device numbers on other machines.
+    fingerprint(&[&numbers(&[above.st_ino]), name.as_bytes()])
 }
 
 /// A file done: the entry, and what its source and its target look like.
@@ -132,6 +134,13 @@ fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
     (line(*word, of) == text).then_some((*word, of))
 }
 
+/// The directories that the copy with this journal made, or was about to make.
+pub(crate) fn made_directories(text: &str) -> impl Iterator<Item = Fingerprint> {
+    text.split_inclusive('\n')
+        .filter_map(read_line)
+        .filter_map(|(word, of)| (word == Word::Makes).then_some(of))
+}
+
 impl Journal {
     /// Opens the journal beside `target`, or begins one.
     ///
@@ -149,6 +158,15 @@ impl Journal {
         };
         let shown = journal_beside(target.shown).unwrap_or_else(|| name.clone());
         let place = Place { name: &name, shown: &shown, ..target };
+        Self::open_at(&place, which_copy(options, source))
+    }
+
+    /// Opens the journal `place`, or begins one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub(crate) fn open_at(place: &Place<'_>, this: Fingerprint) -> Result<Self, Error> {
+        let (name, shown) = (place.name.to_path_buf(), place.shown.to_path_buf());
         let os = |what: &'static str| move |errno| (what, errno);
         let opened = (|| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
@@ -175,9 +193,13 @@ impl Journal {
         if !is_file || stat.st_uid != process::geteuid().as_raw() {
             return Err(Error::refusal(&shown, "no journal: not a file of this user"));
         }
-        let mut journal = Self { file, shown, name, done: HashSet::new(), makes: HashSet::new() };
-        match journal.read(which_copy(options, source)) {
-            Ok(true) => Ok(journal),
+        let mut journal =
+            Self { file, shown, name, done: HashSet::new(), makes: HashSet::new(), goes_on: false };
+        match journal.read(this) {
+            Ok(true) => {
+                journal.goes_on = !(journal.done.is_empty() && journal.makes.is_empty());
+                Ok(journal)
+            }
             Ok(false) => Err(Error::refusal(&journal.shown, "the journal of another copy")
                 .hinting("remove it to copy from the beginning")),
             Err(error) => Err(Error::io(&journal.shown, "cannot read or write", error)),
@@ -225,7 +247,12 @@ impl Journal {
 
     /// Does the copy go on with an earlier one?
     pub(crate) fn goes_on(&self) -> bool {
-        !(self.done.is_empty() && self.makes.is_empty())
+        self.goes_on
+    }
+
+    /// Learns of directories that the other ranks have made.
+    pub(crate) fn learn_made(&mut self, made: HashSet<Fingerprint>) {
+        self.makes = made;
     }
 
     pub(crate) fn is_done(&self, file: Fingerprint) -> bool {
@@ -260,10 +287,12 @@ impl Journal {
 }
 
 /// The copy of this source with these options. Others, such as the number of threads, may change.
-fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
-    let Options { make, data, dereference, specials, preserve, .. } = options;
-    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?}");
-    fingerprint(&[text.as_bytes(), &numbers(&[source.st_dev, source.st_ino])])
+pub(crate) fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
+    let Options { make, data, dereference, specials, preserve, shard, .. } = options;
+    let text = format!("{make:?} {data} {dereference:?} {specials:?} {preserve:?} {shard:?}");
+    // A rank may go on on another machine, where devices have other numbers.
+    let device = if shard.is_some() { 0 } else { source.st_dev };
+    fingerprint(&[text.as_bytes(), &numbers(&[device, source.st_ino])])
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(crate) mod journal;
 mod listener;
 mod mirror;
 mod queue;
+pub(crate) mod shard;
 mod shown;
 mod walk;
 
@@ -29,6 +30,7 @@ use dir::Start;
 use entering::{Entrance, Existing};
 use journal::Journal;
 use mirror::Limits;
+use shard::{Shard, Share};
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -82,6 +84,25 @@ fn twice(target: &Place<'_>, earlier: &Path) -> Error {
     Error::about_both(target.shown, text)
 }
 
+/// The part of a tree that a walk copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    /// The files that are one rank's, and each directory, without its attributes.
+    Share(Shard),
+    /// All that comes after the shares: the files that come last, and the attributes of directories.
+    Rest {
+        others_failed: bool,
+    },
+}
+
+/// What a walk came to.
+pub(crate) struct Walked {
+    pub(crate) complete: bool,
+    /// Counted of a share alone.
+    pub(crate) share: Share,
+}
+
 /// Copies a directory that the user named.
 pub(crate) fn copy(
     common: &Common<'_>,
@@ -91,27 +112,59 @@ pub(crate) fn copy(
     events: &mut dyn Events,
 ) -> Result<Done, Error> {
     let options = common.options;
+    if let Some(shard) = options.shard {
+        return shard::copy(common, operands, (source, source_stat), target, shard, events);
+    }
     let journal =
         options.resume.then(|| Journal::open(options, source_stat, &target)).transpose()?;
+    let with_journal = Common { journal: journal.as_ref(), ..*common };
+    let walked = walk_tree(&with_journal, operands, (source, source_stat), target, events)?;
+    let Some(Walked { complete, .. }) = walked else { return Ok(Done::new(Action::Skipped)) };
+    if let (Some(journal), true) = (journal, complete) {
+        journal.remove(&target)?;
+    }
+    Ok(Done { complete, ..Done::new(Action::Directory) })
+}
+
+/// Walks through a tree; `None` if the user named the directory before, or it is its own target.
+fn walk_tree(
+    common: &Common<'_>,
+    operands: &mut Operands,
+    (source, source_stat): (Place<'_>, &Stat),
+    target: Place<'_>,
+    events: &mut dyn Events,
+) -> Result<Option<Walked>, Error> {
+    let (options, journal) = (common.options, common.journal);
     // The root has no directory above that is known.
-    let made =
-        journal.as_ref().map(|journal| (journal, journal::entry(source_stat, OsStr::new(""))));
-    let entrance =
-        Entrance { options, source, source_stat, target, is_new: false, made, replace: None };
+    let made = journal.map(|journal| (journal, journal::entry(source_stat, OsStr::new(""))));
+    let is_shared = matches!(common.extent, Extent::Share(_));
+    let entrance = Entrance {
+        options,
+        source,
+        source_stat,
+        target,
+        is_new: false,
+        is_shared,
+        made,
+        replace: None,
+    };
     let existing = entrance.existing()?;
     if let Existing::Itself = existing {
-        return Ok(Done::new(Action::Skipped));
+        return Ok(None);
     }
-    if !operands.remember(options, (&source, source_stat), &target, events)? {
-        return Ok(Done::new(Action::Skipped));
+    let is_again = matches!(common.extent, Extent::Rest { .. });
+    if !is_again && !operands.remember(options, (&source, source_stat), &target, events)? {
+        return Ok(None);
     }
     let above = match options.mirror {
         true => Some(refuse_mirror_around_source(source, source_stat, &existing, &target)?),
         false => None,
     };
-    let entered = entrance.enter(&existing, umask, events)?;
+    let entered = entrance.enter(&existing, &umask, events)?;
     let limits = above.map(|above| Limits::new(entered.pair.target(), &entered.target_stat, above));
-    events.enters_tree(source.shown, target.shown);
+    if !is_again {
+        events.enters_tree(source.shown, target.shown);
+    }
     operands.targets.insert(FileId::of(&entered.target_stat));
     let name = strip_trailing_slashes(target.name);
     let root = Dir::start(Start::of(None, name.into(), *source_stat, entered, options.dry_run));
@@ -120,18 +173,15 @@ pub(crate) fn copy(
     if below.dereference == Dereference::Named {
         below.dereference = Dereference::Never;
     }
-    below.remove_first |= journal.as_ref().is_some_and(Journal::goes_on);
-    let common = Common { options: &below, journal: journal.as_ref(), ..*common };
-    let complete =
+    below.remove_first |= journal.is_some_and(Journal::goes_on);
+    let common = Common { options: &below, ..*common };
+    let walked =
         walk::Walk::new(&common, (operands, limits), root, (source.shown, target.shown), events)
             .run();
     if options.sync && !options.dry_run {
         open::sync_parent(&target)?;
     }
-    if let (Some(journal), true) = (journal, complete) {
-        journal.remove(&target)?;
-    }
-    Ok(Done { complete, ..Done::new(Action::Directory) })
+    Ok(Some(walked))
 }
 
 /// Refuses to remove what a source lacks from a target that the source is in. Returns the source and the directories

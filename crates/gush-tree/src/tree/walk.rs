@@ -7,7 +7,7 @@ use std::mem;
 use std::num::NonZero;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 
@@ -23,7 +23,7 @@ use super::listener::Listener;
 use super::mirror::{Limits, Mirror, Removed};
 use super::queue::{Queue, Task};
 use super::shown::Shown;
-use super::{Operands, twice};
+use super::{Extent, Operands, Walked, shard, twice};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Common, Done};
@@ -59,6 +59,15 @@ pub(crate) struct Walk<'a> {
     with_last: Mutex<Vec<Arc<Dir>>>,
     /// The others are on stable storage, or the user knows why not.
     others_synced: OnceLock<()>,
+    counts: Counts,
+}
+
+/// Of a share: the files of all ranks, this rank's, and the sizes of these.
+#[derive(Default)]
+struct Counts {
+    seen: AtomicU64,
+    files: AtomicU64,
+    bytes: AtomicU64,
 }
 
 impl<'a> Walk<'a> {
@@ -89,18 +98,23 @@ impl<'a> Walk<'a> {
             listener: Listener::new(events),
             most_threads: share.threads,
             umask: OnceLock::new(),
-            is_incomplete: AtomicBool::new(false),
+            is_incomplete: AtomicBool::new(common.extent == Extent::Rest { others_failed: true }),
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
             others_synced: OnceLock::new(),
+            counts: Counts::default(),
         }
     }
 
-    /// Copies everything; `true` if nothing failed.
-    pub(crate) fn run(self) -> bool {
+    /// Copies everything.
+    pub(crate) fn run(self) -> Walked {
         thread::scope(|scope| Worker::new(&self, scope).work());
-        !self.is_incomplete.into_inner()
+        let complete = !self.is_incomplete.into_inner();
+        let Counts { seen, files, bytes } = self.counts;
+        let (files, bytes) = (files.into_inner(), bytes.into_inner());
+        let seen_files = seen.into_inner();
+        Walked { complete, share: shard::Share { files, bytes, is_complete: complete, seen_files } }
     }
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
@@ -399,6 +413,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.back_to(before);
                 return;
             }
+            Ok(stat) if !is_last && !self.is_due(&stat) => {
+                self.back_to(before);
+                return;
+            }
             Ok(_) if !is_last && self.waits_for_the_others() => {
                 let mut one = Batch::default();
                 one.add(name.as_encoded_bytes());
@@ -457,6 +475,33 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             }
         }
         self.one_done(dir);
+    }
+
+    /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
+    fn is_due(&self, source: &Stat) -> bool {
+        let walk = self.walk;
+        let shard = match walk.common.extent {
+            Extent::Whole => return true,
+            Extent::Rest { .. } => return self.waits_for_the_others(),
+            Extent::Share(_) if self.waits_for_the_others() => return false,
+            Extent::Share(shard) => shard,
+        };
+        let Counts { seen, files, bytes } = &walk.counts;
+        seen.fetch_add(1, Ordering::Relaxed);
+        let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
+        let is_due = match has_names {
+            true => shard.takes_all_names(source),
+            false => shard.takes(self.source.below_root()),
+        };
+        if is_due {
+            files.fetch_add(1, Ordering::Relaxed);
+            let source_bytes = match kind(source) {
+                FileType::RegularFile => u64::try_from(source.st_size).unwrap_or(0),
+                _ => 0,
+            };
+            bytes.fetch_add(source_bytes, Ordering::Relaxed);
+        }
+        is_due
     }
 
     fn waits_for_the_others(&self) -> bool {
@@ -536,10 +581,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
         let made =
             walk.common.journal.map(|journal| (journal, journal::entry(&dir.target_stat, name)));
-        let (source_stat, is_new) = (&stat, dir.is_new);
+        let is_shared = matches!(walk.common.extent, Extent::Share(_));
+        let (source_stat, is_new) = (&stat, dir.is_new && !is_shared);
         let replace = || self.replace((dir, pair), name, false);
         let replace = walk.limits.is_some().then_some(&replace as &dyn Fn() -> _);
-        let entrance = Entrance { options, source, source_stat, target, is_new, made, replace };
+        let entrance =
+            Entrance { options, source, source_stat, target, is_new, is_shared, made, replace };
         let existing = entrance.existing()?;
         if operands.targets.contains(&FileId::of(&stat)) {
             return self.leave_out_target(&source).map(|()| None);
@@ -549,7 +596,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             walk.common.copied.check_link_just_made(options, &source, &target)?;
         }
         let mut events = &walk.listener;
-        let entered = entrance.enter(&existing, || walk.umask(), &mut events)?;
+        let entered = entrance.enter(&existing, &|| walk.umask(), &mut events)?;
         let start = Start::of(Some(Arc::clone(dir)), name.into(), stat, entered, options.dry_run);
         Ok(Some(Dir::start(start)))
     }
@@ -679,7 +726,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 }
                 return;
             };
-            self.ended(&Ok(Done { complete, ..Done::new(Action::Directory) }));
+            if !matches!(self.walk.common.extent, Extent::Share(_)) {
+                self.ended(&Ok(Done { complete, ..Done::new(Action::Directory) }));
+            }
             dir = parent;
         }
     }
@@ -697,7 +746,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
-        if options.dry_run {
+        if options.dry_run || matches!(walk.common.extent, Extent::Share(_)) {
             return true;
         }
         let shown = self.target.path();

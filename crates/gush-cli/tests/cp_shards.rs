@@ -1,0 +1,270 @@
+//! `gush cp -r --shard`: one tree copied by several processes.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use common::cp::{fails, names, script, stderr, succeeds};
+use common::{gush, noise};
+
+/// A tree with each kind of entry that a copy keeps.
+fn tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a");
+    for (number, name) in ["", "b", "b/c", "b/c/d", "e", "empty"].into_iter().enumerate() {
+        let at = root.join(name);
+        fs::create_dir_all(&at).unwrap();
+        for file in 0..20 * usize::from(name != "empty") {
+            fs::write(at.join(format!("f{file}")), noise(file * 999, number as u64)).unwrap();
+        }
+    }
+    symlink("b/f1", root.join("link")).unwrap();
+    for name in ["e/one", "b/c/two", "three"] {
+        fs::hard_link(root.join("b/f3"), root.join(name)).unwrap();
+    }
+    let text =
+        "cd a && mkfifo e/fifo && truncate -s 9M e/hole && chmod 4710 b/f4 && chmod 555 b/c/d &&
+        chmod 1777 e && find . -depth -exec touch -h -d '2001-02-03 04:05:06.789' {} +";
+    let output = script(dir.path(), text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    dir
+}
+
+/// Everything that find tells of a tree, its files' contents, and which names are one file.
+fn state(root: &Path) -> (String, BTreeMap<String, Vec<String>>) {
+    let text = "find . -type d -printf '%P %y %m %U %G %T@\\n' -o -printf '%P %y %m %U %G %T@ %s %n %l\\n' | sort;
+        find . -type f -print0 | sort -z | xargs -0 sha256sum";
+    let output = script(root, text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let links =
+        String::from_utf8(script(root, "find . -type f -printf '%i %P\\n' | sort").stdout).unwrap();
+    let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for line in links.lines() {
+        let (inode, name) = line.split_once(' ').unwrap();
+        names.entry(inode.to_owned()).or_default().push(name.to_owned());
+    }
+    let one_each = names.into_values().map(|names| (names[0].clone(), names)).collect();
+    (String::from_utf8(output.stdout).unwrap(), one_each)
+}
+
+fn start(dir: &Path, shard: &str, words: &[&str]) -> Child {
+    let mut command = gush();
+    command.arg("cp").arg(format!("--shard={shard}")).args(words).current_dir(dir);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The exit status and what the process said.
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), stderr(&output))
+}
+
+fn wait_for(path: &Path) {
+    while !path.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn ranks_in_any_order_copy_a_tree_as_one_process_does() {
+    let dir = tree();
+    let expected = state(&dir.path().join("a"));
+    let orders: [&[u32]; 6] =
+        [&[0, 1], &[1, 0], &[2, 0, 1], &[0, 2, 1], &[3, 1, 0, 2], &[0, 1, 2, 3]];
+    for order in orders {
+        let ranks: Vec<_> = order
+            .iter()
+            .map(|rank| {
+                (rank, start(dir.path(), &format!("{rank}/{}", order.len()), &["-a", "a", "d"]))
+            })
+            .collect();
+        for (rank, child) in ranks {
+            let (status, said) = end(child);
+            assert_eq!(status, Some(0), "{order:?} {rank}: {said}");
+            let summary = format!("gush: cp: {} ranks: 106 files, ", order.len());
+            assert_eq!(said.starts_with(&summary), *rank == 0, "{order:?} {rank}: {said}");
+            assert_eq!(said.lines().count(), usize::from(*rank == 0), "{said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), expected, "{order:?}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn a_rank_that_starts_late_goes_to_the_directory_that_another_made() {
+    let dir = tree();
+    let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
+    wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+    assert_eq!(end(start(dir.path(), "1/2", &["-a", "a", "d"])).0, Some(0));
+    assert_eq!(end(first).0, Some(0));
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    // A directory that was there before is one to copy into.
+    fs::create_dir(dir.path().join("there")).unwrap();
+    let ranks = ["1/2", "0/2"].map(|shard| start(dir.path(), shard, &["-a", "a", "there"]));
+    for rank in ranks {
+        assert_eq!(end(rank).0, Some(0));
+    }
+    assert_eq!(names(&dir.path().join("there")), ["a"]);
+    assert_eq!(state(&dir.path().join("there/a")), state(&dir.path().join("a")));
+}
+
+#[test]
+fn modes_without_a_are_those_of_one_process() {
+    let dir = tree();
+    fs::set_permissions(
+        dir.path().join("a/b"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o507),
+    )
+    .unwrap();
+    succeeds(dir.path(), &["-r", "a", "one"]);
+    let ranks = ["1/3", "0/3", "2/3"].map(|shard| start(dir.path(), shard, &["-r", "a", "d"]));
+    for rank in ranks {
+        let (status, said) = end(rank);
+        assert_eq!(status, Some(0), "{said}");
+    }
+    let modes = |name: &str| {
+        String::from_utf8(script(&dir.path().join(name), "find . -printf '%P %m\\n' | sort").stdout)
+            .unwrap()
+    };
+    assert_eq!(modes("d"), modes("one"));
+}
+
+#[test]
+fn the_share_of_a_rank_that_was_killed_is_taken_up() {
+    let dir = tree();
+    let words = ["-a", "--resume", "--verify", "a", "d"];
+    for lost in [0, 1, 2] {
+        let shard = |rank: u32| format!("{rank}/3");
+        let slow = [&["--limit=20K", "--threads=1"][..], &words].concat();
+        let mut victim = start(dir.path(), &shard(lost), &slow);
+        let journal = dir.path().join(format!(".d.gush-shards/rank-{lost}.journal"));
+        wait_for(&journal);
+        while !fs::read_to_string(&journal).unwrap_or_default().contains("done ") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let others: Vec<_> = (0..3)
+            .filter(|rank| *rank != lost)
+            .map(|rank| start(dir.path(), &shard(rank), &words))
+            .collect();
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        // What is done is not done again.
+        let done = fs::read_to_string(&journal).unwrap();
+        let (status, said) = end(start(dir.path(), &shard(lost), &words));
+        assert_eq!(status, Some(0), "{said}");
+        assert!(done.contains("done "), "{done}");
+        for other in others {
+            let (status, said) = end(other);
+            assert_eq!(status, Some(0), "{said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{lost}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn a_manifest_is_copied_when_every_share_is_whole() {
+    let dir = tree();
+    fs::write(dir.path().join("a/MANIFEST"), "all").unwrap();
+    // Of each rank's files one cannot be copied.
+    for rank in 0..2 {
+        let shard = gush_tree_shard(rank, 2);
+        let hindered = (0..20).find(|file| shard(&format!("e/f{file}"))).unwrap();
+        fs::create_dir_all(dir.path().join(format!("d/e/f{hindered}/in the way"))).unwrap();
+        let words = ["-aT", "--commit-last=MANIFEST", "--resume", "a", "d"];
+        let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
+        let ended = ranks.map(end);
+        let why = "a/MANIFEST: not copied: it comes last, and not everything else was copied";
+        assert!(ended[0].1.contains(why), "{ended:?}");
+        assert!(ended[0].1.contains("; 1 of them failed"), "{ended:?}");
+        assert_eq!(ended[0].0, Some(1));
+        assert_eq!(ended[1].0, Some(i32::from(rank == 1)), "{ended:?}");
+        assert!(!dir.path().join("d/MANIFEST").exists());
+        fs::remove_dir_all(dir.path().join(format!("d/e/f{hindered}"))).unwrap();
+        let ranks = [0, 1].map(|rank| start(dir.path(), &format!("{rank}/2"), &words));
+        for (status, said) in ranks.map(end) {
+            assert_eq!(status, Some(0), "{said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+        assert_eq!(names(dir.path()), ["a", "d"]);
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+/// Which files of a tree are a rank's, found out by a copy of empty files.
+fn gush_tree_shard(rank: u32, ranks: u32) -> impl Fn(&str) -> bool {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/e")).unwrap();
+    for file in 0..20 {
+        fs::write(dir.path().join(format!("a/e/f{file}")), "").unwrap();
+    }
+    // The rank ends its share; rank 0 would wait for the others.
+    let mut child = start(dir.path(), &format!("{rank}/{ranks}"), &["-r", "a", "d"]);
+    wait_for(&dir.path().join(format!(".d.gush-shards/rank-{rank}.done")));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    move |name| dir.path().join("d").join(name).exists()
+}
+
+#[test]
+fn the_scheduler_tells_the_rank() {
+    let dir = tree();
+    let pairs = [
+        ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ("PMI_RANK", "PMI_SIZE"),
+        ("SLURM_PROCID", "SLURM_NTASKS"),
+        ("JOB_COMPLETION_INDEX", "JOB_COMPLETION_COUNT"),
+    ];
+    for (rank_name, ranks_name) in pairs {
+        let run = |rank: &str| {
+            let mut command: Command = gush();
+            command.env(rank_name, rank).env(ranks_name, "2").current_dir(dir.path());
+            command.args(["cp", "-a", "--shard=auto", "a", "d"]).stderr(Stdio::piped());
+            command.spawn().unwrap()
+        };
+        for child in ["1", "0"].map(run) {
+            let (status, said) = end(child);
+            assert_eq!(status, Some(0), "{rank_name}: {said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{rank_name}");
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn what_ranks_cannot_do_is_refused() {
+    let dir = tree();
+    for (words, why) in [
+        (&["--shard=0/2", "a/f1", "d"][..], "--shard concerns trees"),
+        (&["-r", "--shard=0/2", "a/f1", "d"], "not copied: ranks divide a tree"),
+        (&["-r", "--shard=0/2", "--delete", "a", "d"], "--shard excludes --delete"),
+        (&["-r", "--shard=0/2", "-i", "a", "d"], "--shard excludes -i"),
+        (&["-r", "--shard=0/2", "--dry-run", "a", "d"], "--shard excludes --dry-run"),
+        (&["-r", "--shard=0/2", "--parents", "a", "."], "--shard excludes --parents"),
+        (&["-r", "--shard=0/2", "a", "a/b", "."], "--shard takes one SOURCE"),
+        (&["-r", "--shard=2/2", "a", "d"], "invalid --shard '2/2': no rank 2 of 2"),
+        (&["-r", "--shard=two", "a", "d"], "invalid --shard 'two': valid are auto and I/N"),
+    ] {
+        let said = fails(dir.path(), words);
+        assert!(said.contains(why), "{words:?}: {said}");
+    }
+    assert_eq!(names(dir.path()), ["a"]);
+    // A rank that was interrupted goes on only when told so.
+    let mut child = start(dir.path(), "0/2", &["-r", "a", "d"]);
+    wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+    let said = fails(dir.path(), &["-r", "--shard=0/2", "--resume", "a", "d"]);
+    assert!(said.contains("another copy writes this journal"), "{said}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = fails(dir.path(), &["-r", "--shard=0/2", "a", "d"]);
+    assert!(said.contains("an earlier copy by ranks was interrupted"), "{said}");
+    let said = fails(dir.path(), &["-r", "--shard=0/3", "--resume", "a", "d"]);
+    assert!(said.contains("the journal of another copy"), "{said}");
+}

@@ -1,0 +1,372 @@
+//! One tree copied by several ranks: who copies which file, and how rank 0 learns that the others are done.
+//!
+//! Ranks send no messages. A hash of its path says who copies a file, so each rank decides alone and no list is shared.
+//! Every rank lists the whole tree and makes the directories that it finds missing. Beside the target is a directory of
+//! state: of each rank a journal, as a resumed copy has one, and a report once its share is done. Rank 0 waits for all
+//! reports; then it copies the files that come last, gives the directories their attributes, and removes the state.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process;
+
+use super::journal::{self, Fingerprint, Journal};
+use super::{Extent, Operands, Walked, walk_tree};
+use crate::destination::strip_trailing_slashes;
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::{Action, Common, Done};
+use crate::place::Place;
+
+/// The end of the name of the directory of state.
+const SUFFIX: &str = ".gush-shards";
+
+/// The interval at which rank 0 looks for reports, and the one after it has waited for a while.
+const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+
+/// From then on the user is told for whom rank 0 waits.
+const TELLS_AFTER: Duration = Duration::from_secs(5);
+
+/// The place of this process among those that copy one tree together.
+///
+/// ```
+/// use std::path::Path;
+/// use gush_tree::Shard;
+///
+/// let ranks: Vec<_> = (0..4).filter_map(|rank| Shard::new(rank, 4)).collect();
+/// let takers = ranks.iter().filter(|shard| shard.takes(Path::new("src/main.rs")));
+/// assert_eq!(takers.count(), 1);
+/// assert!(Shard::new(4, 4).is_none());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    rank: u32,
+    ranks: u32,
+}
+
+impl Shard {
+    /// Rank `rank` of `ranks`, which count from 0; `None` if there is no such rank.
+    #[must_use]
+    pub fn new(rank: u32, ranks: u32) -> Option<Self> {
+        (rank < ranks).then_some(Self { rank, ranks })
+    }
+
+    /// Does this rank copy the file with this path from the tree's root? Exactly one does.
+    #[must_use]
+    pub fn takes(self, path: &Path) -> bool {
+        self.owns(path.as_os_str().as_bytes())
+    }
+
+    /// The names of one file with several are all of one rank, which links them.
+    pub(crate) fn takes_all_names(self, source: &Stat) -> bool {
+        self.owns(&source.st_ino.to_le_bytes())
+    }
+
+    fn owns(self, key: &[u8]) -> bool {
+        let hash = blake3::hash(key);
+        let bits =
+            hash.as_bytes()[..8].iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+        (bits * u128::from(self.ranks)) >> 64 == u128::from(self.rank)
+    }
+}
+
+/// What one rank did of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Share {
+    /// The files that were this rank's to copy.
+    pub files: u64,
+    /// Their sizes together.
+    pub bytes: u64,
+    /// Nothing failed.
+    pub is_complete: bool,
+    /// The files of all ranks, as this rank saw the tree.
+    pub(crate) seen_files: u64,
+}
+
+impl Share {
+    fn text(&self, shard: Shard) -> String {
+        let Self { files, bytes, seen_files, is_complete } = self;
+        let complete = u8::from(*is_complete);
+        format!(
+            "share {} {} {seen_files} {files} {bytes} {complete} end\n",
+            shard.rank, shard.ranks
+        )
+    }
+
+    fn read(text: &str, shard: Shard) -> Option<Self> {
+        let text = text.strip_prefix("share ")?.strip_suffix(" end\n")?;
+        let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
+        match *numbers?.as_slice() {
+            [rank, ranks, seen_files, files, bytes, complete]
+                if (rank, ranks) == (shard.rank.into(), shard.ranks.into()) =>
+            {
+                Some(Self { files, bytes, is_complete: complete == 1, seen_files })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The directory in which the ranks of a copy to `target` keep their state; `None` if the path ends in `..`.
+///
+/// ```
+/// use std::path::Path;
+/// let state = gush_tree::shards_beside(Path::new("backup/photos/"));
+/// assert_eq!(state.as_deref(), Some(Path::new("backup/.photos.gush-shards")));
+/// ```
+#[must_use]
+pub fn shards_beside(target: &Path) -> Option<PathBuf> {
+    let target = strip_trailing_slashes(target);
+    let of = target.file_name()?;
+    if target.as_os_str().as_bytes().ends_with(b"/.") {
+        return None;
+    }
+    let mut name = OsString::from(".");
+    name.push(of);
+    name.push(SUFFIX);
+    Some(target.with_file_name(name))
+}
+
+/// The directory of state, which this user made.
+struct State<'a> {
+    shard: Shard,
+    target: Place<'a>,
+    name: PathBuf,
+    shown: PathBuf,
+    dir: OwnedFd,
+}
+
+impl<'a> State<'a> {
+    fn open(shard: Shard, target: Place<'a>) -> Result<Self, Error> {
+        let no_name =
+            || Error::refusal(target.shown, "has no name for the ranks' state to be beside");
+        let name = shards_beside(target.name).ok_or_else(no_name)?;
+        let shown = shards_beside(target.shown).unwrap_or_else(|| name.clone());
+        let place = Place { name: &name, shown: &shown, ..target };
+        let failed = |what: &'static str| {
+            let shown = shown.clone();
+            move |errno| Error::os(&shown, what, errno)
+        };
+        match retry_on_intr(|| fs::mkdirat(place.dir, place.name, Mode::RWXU)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(failed("cannot make directory")(errno)),
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let dir = place.open(flags, Mode::empty()).map_err(failed("cannot open"))?;
+        let stat = retry_on_intr(|| fs::fstat(&dir)).map_err(failed("cannot stat"))?;
+        if stat.st_uid != process::geteuid().as_raw() {
+            return Err(Error::refusal(&shown, "no state of ranks: not a directory of this user"));
+        }
+        Ok(Self { shard, target, name, shown, dir })
+    }
+
+    fn of(&self, rank: u32) -> Shard {
+        Shard { rank, ..self.shard }
+    }
+
+    fn file(&self, rank: u32, what: &str) -> (PathBuf, PathBuf) {
+        let name = PathBuf::from(format!("rank-{rank}.{what}"));
+        let shown = self.shown.join(&name);
+        (name, shown)
+    }
+
+    /// Opens this rank's journal.
+    ///
+    /// # Errors
+    /// Also if an earlier copy left one, and this one shall not go on with it.
+    fn journal(&self, common: &Common<'_>, source: &Stat) -> Result<Journal, Error> {
+        let (name, shown) = self.file(self.shard.rank, "journal");
+        let place = Place::below(self.dir.as_fd(), &name, &shown);
+        let existed = place.stat(false).is_ok();
+        if existed && !common.options.resume {
+            let text = "an earlier copy by ranks was interrupted";
+            return Err(Error::refusal(&shown, text)
+                .hinting("--resume goes on with it; remove the directory to begin anew"));
+        }
+        Journal::open_at(&place, journal::which_copy(common.options, source))
+    }
+
+    fn retract(&self, rank: u32) -> Result<(), Error> {
+        let (name, shown) = self.file(rank, "done");
+        self.unlink(&name, &shown)
+    }
+
+    fn unlink(&self, name: &Path, shown: &Path) -> Result<(), Error> {
+        match retry_on_intr(|| fs::unlinkat(&self.dir, name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(Error::os(shown, "cannot remove", errno)),
+        }
+    }
+
+    /// Tells rank 0 that this share is done. The report has its name only when it is whole.
+    fn report(&self, share: &Share) -> Result<(), Error> {
+        let rank = self.shard.rank;
+        let ((new, _), (name, shown)) = (self.file(rank, "new"), self.file(rank, "done"));
+        let written = || -> std::io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+            let flags = flags | OFlags::CLOEXEC;
+            let file =
+                retry_on_intr(|| fs::openat(&self.dir, &new, flags, Mode::RUSR | Mode::WUSR))?;
+            let mut file = File::from(file);
+            file.write_all(share.text(self.shard).as_bytes())?;
+            file.sync_all()?;
+            Ok(retry_on_intr(|| fs::renameat(&self.dir, &new, &self.dir, &name))?)
+        };
+        written().map_err(|error| Error::io(&shown, "cannot write", error))
+    }
+
+    fn read(&self, rank: u32, what: &str) -> Result<Option<String>, Error> {
+        let (name, shown) = self.file(rank, what);
+        let place = Place::below(self.dir.as_fd(), &name, &shown);
+        let failed = |error| Error::io(&shown, "cannot read", error);
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = match place.open(flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(failed(errno.into())),
+        };
+        let mut bytes = Vec::new();
+        File::from(file).read_to_end(&mut bytes).map_err(failed)?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// Waits until all ranks have reported.
+    fn wait(&self, events: &mut dyn Events) -> Result<Vec<Share>, Error> {
+        let began = Instant::now();
+        let mut has_told = false;
+        loop {
+            let (mut shares, mut missing) = (Vec::new(), Vec::new());
+            for rank in 0..self.shard.ranks {
+                let text = self.read(rank, "done")?;
+                match text.and_then(|text| Share::read(&text, self.of(rank))) {
+                    Some(share) => shares.push(share),
+                    None => missing.push(rank),
+                }
+            }
+            if missing.is_empty() {
+                return Ok(shares);
+            }
+            let is_late = began.elapsed() >= TELLS_AFTER;
+            if is_late && !has_told {
+                events.waits_for_ranks(&missing);
+                has_told = true;
+            }
+            thread::sleep(if is_late { LOOKS_EVERY.1 } else { LOOKS_EVERY.0 });
+        }
+    }
+
+    /// The directories that any rank made.
+    fn made(&self) -> Result<HashSet<Fingerprint>, Error> {
+        let mut made = HashSet::new();
+        for rank in 0..self.shard.ranks {
+            let text = self.read(rank, "journal")?.unwrap_or_default();
+            made.extend(journal::made_directories(&text));
+        }
+        Ok(made)
+    }
+
+    fn remove(self) -> Result<(), Error> {
+        for rank in 0..self.shard.ranks {
+            for what in ["done", "new", "journal"] {
+                let (name, shown) = self.file(rank, what);
+                self.unlink(&name, &shown)?;
+            }
+        }
+        retry_on_intr(|| fs::unlinkat(self.target.dir, &self.name, AtFlags::REMOVEDIR))
+            .map_err(|errno| Error::os(&self.shown, "cannot remove", errno))
+    }
+}
+
+/// Copies this rank's share, and, as rank 0, all that comes after the shares.
+pub(super) fn copy(
+    common: &Common<'_>,
+    operands: &mut Operands,
+    (source, source_stat): (Place<'_>, &Stat),
+    target: Place<'_>,
+    shard: Shard,
+    events: &mut dyn Events,
+) -> Result<Done, Error> {
+    let state = State::open(shard, target)?;
+    let mut journal = state.journal(common, source_stat)?;
+    state.retract(shard.rank)?;
+    let of_share = Common { journal: Some(&journal), extent: Extent::Share(shard), ..*common };
+    let walked = walk_tree(&of_share, operands, (source, source_stat), target, events);
+    let share = match &walked {
+        Ok(Some(Walked { complete, share })) => Share { is_complete: *complete, ..*share },
+        Ok(None) | Err(_) => Share { files: 0, bytes: 0, is_complete: false, seen_files: 0 },
+    };
+    state.report(&share)?;
+    walked?;
+    let done = |complete| Done { complete, ..Done::new(Action::Directory) };
+    if shard.rank != 0 {
+        return Ok(done(share.is_complete));
+    }
+    let shares = state.wait(events)?;
+    journal.learn_made(state.made()?);
+    let is_each_complete = shares.iter().all(|share| share.is_complete);
+    // Ranks that saw different trees may have left a file to each other.
+    let in_all: u64 = shares.iter().map(|share| share.files).sum();
+    let saw_the_same = shares.iter().all(|share| share.seen_files == in_all);
+    if is_each_complete && !saw_the_same {
+        let text = "changed while being copied: the ranks saw different files, and may have left some to each other";
+        events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
+    }
+    let extent = Extent::Rest { others_failed: !(is_each_complete && saw_the_same) };
+    let of_rest = Common { journal: Some(&journal), extent, ..*common };
+    let walked = walk_tree(&of_rest, operands, (source, source_stat), target, events)?;
+    let complete = walked.is_some_and(|walked| walked.complete);
+    events.ranks_ended(&shares);
+    match complete {
+        true => state.remove()?,
+        // Whoever goes on reports anew.
+        false => (0..shard.ranks).try_for_each(|rank| state.retract(rank))?,
+    }
+    Ok(done(complete))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read_as_written_and_no_other() {
+        let shard = Shard { rank: 2, ranks: 3 };
+        let share = Share { files: 4, bytes: u64::MAX, is_complete: true, seen_files: 9 };
+        let text = share.text(shard);
+        assert_eq!(Share::read(&text, shard), Some(share));
+        assert_eq!(Share::read(&text[..text.len() - 1], shard), None);
+        assert_eq!(Share::read(&text, Shard { rank: 1, ranks: 3 }), None);
+        assert_eq!(Share::read(&text, Shard { rank: 2, ranks: 4 }), None);
+        let failed = Share { is_complete: false, ..share };
+        assert_eq!(Share::read(&failed.text(shard), shard), Some(failed));
+    }
+
+    #[test]
+    fn each_file_has_one_rank_and_shares_of_many_files_are_alike() {
+        const FILES: u32 = 20_000;
+        for ranks in [2, 3, 16] {
+            let shards: Vec<_> = (0..ranks).filter_map(|rank| Shard::new(rank, ranks)).collect();
+            let mut files = vec![0_u32; ranks as usize];
+            for file in 0..FILES {
+                let path = PathBuf::from(format!("d{}/f{file}", file % 97));
+                let takers: Vec<_> = shards.iter().filter(|shard| shard.takes(&path)).collect();
+                assert_eq!(takers.len(), 1);
+                files[takers[0].rank as usize] += 1;
+            }
+            let mean = f64::from(FILES) / f64::from(ranks);
+            let largest = f64::from(*files.iter().max().unwrap());
+            // Five standard deviations.
+            assert!(largest < mean + 5.0 * mean.sqrt(), "{ranks}: {files:?}");
+        }
+    }
+}
