@@ -294,6 +294,7 @@ impl<'a> Life<'a> {
             options = options.linger(LAST_DATAGRAM);
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
+        let room = [first.keeper.makes_room(), second.keeper.makes_room()];
         let work = async {
             let rested = async {
                 match datagrams {
@@ -301,10 +302,13 @@ impl<'a> Life<'a> {
                     false => pending().await,
                 }
             };
+            let [first_room, second_room] = room;
             tokio::select! {
                 biased;
                 relayed = programs::relayed(&mut first, &mut second, &options) => Some(relayed),
                 () = rested => None,
+                () = first_room => None,
+                () = second_room => None,
             }
         };
         let relayed = self.phase(Phase::Relay, None, work).await;

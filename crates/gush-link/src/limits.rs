@@ -1,6 +1,7 @@
 //! The limit on clients served at once.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -23,6 +24,8 @@ pub(crate) struct Places {
     free: Arc<Semaphore>,
     limit: Limit,
     most: usize,
+    /// Does somebody wait for a place, because descriptors are short?
+    short: Arc<AtomicBool>,
 }
 
 impl Places {
@@ -39,7 +42,12 @@ impl Places {
             Some(most) if most <= enough => (most, Limit::MaxChildren),
             _ => (enough, Limit::Descriptors),
         };
-        Self { free: Arc::new(Semaphore::new(most)), limit, most }
+        Self { free: Arc::new(Semaphore::new(most)), limit, most, short: Arc::default() }
+    }
+
+    /// True while somebody waits because descriptors are short.
+    pub fn are_short(&self) -> &Arc<AtomicBool> {
+        &self.short
     }
 
     /// Waits for a place, which dropping the permit gives back. Every wait is counted, and the first one is
@@ -59,8 +67,11 @@ impl Places {
                 ),
             }
         }
+        self.short.store(matches!(self.limit, Limit::Descriptors), Ordering::Relaxed);
         // The semaphore is never closed.
-        Arc::clone(&self.free).acquire_owned().await.ok()
+        let place = Arc::clone(&self.free).acquire_owned().await.ok();
+        self.short.store(false, Ordering::Relaxed);
+        place
     }
 }
 

@@ -149,6 +149,7 @@ async fn serve_all(
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
     listener.limit_stays();
+    listener.makes_room_while(places.are_short());
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut workers = Workers::new(threads);
     let ended = loop {

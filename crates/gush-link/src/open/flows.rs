@@ -1,88 +1,211 @@
 //! UDP listeners that serve every sender: each sender has a flow, with a socket pair between the flow and its
 //! relay.
 //!
-//! One task reads the port and sorts datagrams by their senders. A flow's relay has one end of the pair,
-//! which keeps the boundaries of datagrams. A task of the flow reads the other end and sends the relay's
+//! One task reads the port and sorts datagrams by their senders. A flow's relay has one end of the pair, a socket of
+//! datagrams as UDP is one. A task of the flow reads the other end and sends the relay's
 //! answers. The alternative, a connected socket for each sender, would take datagrams of others between its
 //! bind(2) and its connect(2).
+//!
+//! A sender who waits for a place has no descriptor yet. Where places are short for want of descriptors, the flow that has
+//! been silent longest makes room.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType, socketpair,
 };
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::watch::watch;
 
-/// The most flows that wait to be served. Datagrams of further senders are dropped, as are those for a full
-/// queue.
+/// The most senders that wait to be served. Datagrams of further ones are dropped, as are those for a full queue.
 const WAITING: usize = 64;
 
-/// How often ended flows are removed.
-const LOOK: Duration = Duration::from_secs(1);
+/// The most datagrams that wait with their sender: as many as a socket of the pair holds (max_dgram_qlen, unix(7)).
+const WAITING_DATAGRAMS: usize = 10;
+
+/// How often it is looked for flows that have ended, and for those that shall make room.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A flow that has been silent for so long may make room for another.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// The pause before another look at a socket whose error the relay has not taken yet.
+const ERROR_LOOK: Duration = Duration::from_millis(10);
 
 /// The largest datagram (udp(7)).
 pub(super) const DATAGRAM_BYTES: usize = 1 << 16;
 
-/// A new flow: a socket with the sender's first datagram, and the sender.
-pub(super) type NewFlow = (OwnedFd, SocketAddr);
+/// A flow begun: the relay's socket, the sender, and what lives as long as the relay.
+pub(super) type NewFlow = (OwnedFd, SocketAddr, Served);
 
 /// The flows of a port. Flows already served go on when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Flows {
-    coming: mpsc::Receiver<NewFlow>,
+    port: Arc<Port>,
+    single: bool,
+    coming: mpsc::Receiver<(SocketAddr, Vec<u8>)>,
+    /// Taken, and without descriptors so far.
+    next: Option<(SocketAddr, Vec<u8>)>,
+}
+
+/// What the relay's side of a flow holds until the connection is over.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// Tells by its end that no more answers come.
+    _over: oneshot::Sender<()>,
+    room: Arc<Notify>,
+}
+
+impl Served {
+    /// Over when the flow has to make room for another sender.
+    pub fn makes_room(&self) -> impl Future<Output = ()> + use<> {
+        let room = Arc::clone(&self.room);
+        async move { room.notified().await }
+    }
+}
+
+#[derive(Debug)]
+struct Port {
+    socket: AsyncFd<OwnedFd>,
+    senders: Mutex<HashMap<SocketAddr, Sender>>,
+}
+
+/// Somebody whose datagrams come.
+#[derive(Debug)]
+enum Sender {
+    /// The datagrams behind the first.
+    Waiting(Vec<Vec<u8>>),
+    Served(Flow),
 }
 
 impl Flows {
-    /// Starts to read `socket`; `admits` decides whose datagrams are taken. With `single` each datagram is a flow.
+    /// Starts to read `socket`; `admits` decides whose datagrams are taken. With `single` each datagram is a flow. While
+    /// places are `short`, flows make room.
     pub fn start(
         socket: OwnedFd,
         single: bool,
         admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
+        short: Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let socket = Arc::new(watch(socket, Interest::READABLE | Interest::WRITABLE)?);
+        let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
+        let port = Arc::new(Port { socket, senders: Mutex::default() });
         let (tell, coming) = mpsc::channel(WAITING);
-        tokio::spawn(sort(socket, single, admits, tell));
-        Ok(Self { coming })
+        tokio::spawn(sort(Arc::clone(&port), single, admits, tell, short));
+        Ok(Self { port, single, coming, next: None })
     }
 
-    /// The next sender.
-    pub async fn next(&mut self) -> Option<NewFlow> {
-        self.coming.recv().await
+    /// Begins the flow of the next sender; `None` when the port is not read any more.
+    ///
+    /// # Errors
+    /// The error of socketpair(2): the sender is the next one again.
+    pub async fn next(&mut self) -> io::Result<Option<NewFlow>> {
+        if self.next.is_none() {
+            self.next = self.coming.recv().await;
+        }
+        let Some((sender, first)) = &self.next else { return Ok(None) };
+        let (flow, far, served) = Flow::begin(&self.port, *sender, self.single)?;
+        flow.passes(first);
+        let sender = *sender;
+        self.next = None;
+        if self.single {
+            flow.has_all();
+            return Ok(Some((far, sender, served)));
+        }
+        let mut senders = self.port.senders();
+        if let Some(Sender::Waiting(more)) = senders.remove(&sender) {
+            for datagram in more {
+                flow.passes(&datagram);
+            }
+        }
+        senders.insert(sender, Sender::Served(flow));
+        Ok(Some((far, sender, served)))
     }
 }
 
-/// Our end of a flow.
-type Near = AsyncFd<OwnedFd>;
+impl Port {
+    fn senders(&self) -> MutexGuard<'_, HashMap<SocketAddr, Sender>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets flows that have ended, and of a port that admits nobody new those that wait. Are any left?
+    fn has_flows(&self, is_closed: bool) -> bool {
+        let mut senders = self.senders();
+        senders.retain(|_, sender| match sender {
+            Sender::Waiting(_) => !is_closed,
+            Sender::Served(flow) => !flow.has_ended(),
+        });
+        !senders.is_empty()
+    }
+
+    /// As many flows as there are senders that wait make room, those that have been silent longest.
+    fn make_room(&self) {
+        let senders = self.senders();
+        let (mut silent, mut waiting) = (Vec::new(), 0);
+        for sender in senders.values() {
+            match sender {
+                Sender::Waiting(_) => waiting += 1,
+                Sender::Served(flow) => silent.push((flow.silence(), flow)),
+            }
+        }
+        silent.retain(|(silence, _)| *silence >= SILENCE);
+        silent.sort_by_key(|(silence, _)| std::cmp::Reverse(*silence));
+        silent.iter().take(waiting).for_each(|(_, flow)| flow.room.notify_one());
+    }
+
+    /// Gives a datagram to the flow of its sender, if there is one.
+    fn passes(&self, sender: SocketAddr, datagram: &[u8]) -> bool {
+        let mut senders = self.senders();
+        match senders.get_mut(&sender) {
+            None => return false,
+            Some(Sender::Waiting(more)) => {
+                if more.len() + 1 < WAITING_DATAGRAMS {
+                    more.push(datagram.to_vec());
+                }
+                return true;
+            }
+            Some(Sender::Served(flow)) if flow.passes(datagram) => return true,
+            Some(Sender::Served(_)) => {}
+        }
+        senders.remove(&sender);
+        false
+    }
+}
 
 /// The work of the reading task, over when nobody wants new flows and no flow is left.
 async fn sort(
-    socket: Arc<AsyncFd<OwnedFd>>,
+    port: Arc<Port>,
     single: bool,
     mut admits: impl FnMut(SocketAddr) -> bool + Send,
-    tell: mpsc::Sender<NewFlow>,
+    tell: mpsc::Sender<(SocketAddr, Vec<u8>)>,
+    short: Arc<AtomicBool>,
 ) {
-    let mut flows: HashMap<SocketAddr, Flow> = HashMap::new();
     let mut buffer = vec![0; DATAGRAM_BYTES];
     // A clock, because flows end without a message, and a port with much traffic is never silent for long.
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut has_flows = false;
     loop {
         let read = tokio::select! {
-            read = receive(&socket, &mut buffer) => read,
-            () = tell.closed(), if flows.is_empty() => return,
-            _ = looks.tick(), if !flows.is_empty() => {
-                flows.retain(|_, flow| !flow.has_ended());
+            read = receive(&port.socket, &mut buffer) => read,
+            () = tell.closed(), if !has_flows => return,
+            _ = looks.tick(), if has_flows => {
+                has_flows = port.has_flows(tell.is_closed());
+                if short.load(Ordering::Relaxed) {
+                    port.make_room();
+                }
                 continue;
             }
         };
@@ -94,76 +217,117 @@ async fn sort(
             }
         };
         let datagram = &buffer[..count];
-        if let Some(flow) = flows.get(&sender) {
-            if flow.passes(datagram) {
-                continue;
-            }
-            flows.remove(&sender);
-        }
-        if tell.is_closed() || !admits(sender) {
+        if port.passes(sender, datagram) || tell.is_closed() || !admits(sender) {
             continue;
         }
         let Ok(place) = tell.try_reserve() else { continue };
-        match Flow::begin(&socket, sender) {
-            Ok((flow, far)) => {
-                flow.passes(datagram);
-                if single {
-                    // The flow's own task holds what its answers need.
-                    flow.has_all();
-                } else {
-                    flows.insert(sender, flow);
-                }
-                place.send((far, sender));
-            }
-            Err(error) => tracing::debug!("{sender}: no flow can begin: {error}"),
+        if !single {
+            port.senders().insert(sender, Sender::Waiting(Vec::new()));
+            has_flows = true;
         }
+        place.send((sender, datagram.to_vec()));
     }
 }
 
 /// A sender's flow, for as long as its task holds our end.
 #[derive(Debug)]
 struct Flow {
-    near: Weak<Near>,
+    near: std::sync::Weak<Near>,
+    room: Arc<Notify>,
+}
+
+/// Our end of a flow.
+#[derive(Debug)]
+struct Near {
+    socket: AsyncFd<OwnedFd>,
+    /// When a datagram last passed, in either direction.
+    passed: Mutex<Instant>,
+}
+
+impl Near {
+    fn has_passed(&self) {
+        *self.passed.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
 }
 
 impl Flow {
-    fn begin(socket: &Arc<AsyncFd<OwnedFd>>, peer: SocketAddr) -> io::Result<(Self, OwnedFd)> {
+    /// A single datagram has an end behind it, which a socket of SOCK_SEQPACKET tells. On any other flow an empty datagram
+    /// is one like all, and the relay says by dropping its [`Served`] that no more answers come.
+    fn begin(
+        port: &Arc<Port>,
+        peer: SocketAddr,
+        single: bool,
+    ) -> io::Result<(Self, OwnedFd, Served)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let near = Arc::new(watch(near, Interest::READABLE | Interest::WRITABLE)?);
-        let flow = Self { near: Arc::downgrade(&near) };
-        tokio::spawn(answer(near, Arc::clone(socket), peer));
-        Ok((flow, far))
+        let kind = if single { SocketType::SEQPACKET } else { SocketType::DGRAM };
+        let (near, far) = socketpair(AddressFamily::UNIX, kind, flags, None)?;
+        let socket = watch(near, Interest::READABLE | Interest::WRITABLE)?;
+        let near = Arc::new(Near { socket, passed: Mutex::new(Instant::now()) });
+        let room = Arc::new(Notify::new());
+        let flow = Self { near: Arc::downgrade(&near), room: Arc::clone(&room) };
+        let (over, is_over) = oneshot::channel();
+        tokio::spawn(answer(near, Arc::clone(port), peer, is_over, single));
+        Ok((flow, far, Served { _over: over, room }))
     }
 
     fn has_ended(&self) -> bool {
         self.near.strong_count() == 0
     }
 
+    fn silence(&self) -> Duration {
+        let Some(near) = self.near.upgrade() else { return Duration::ZERO };
+        near.passed.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
     /// Gives a datagram to the relay; `false` if the flow has ended. A datagram without room is dropped, as
-    /// UDP does. Of an empty one the relay finds that it is no end, as the socket is still open, and drops it.
+    /// UDP does.
     fn passes(&self, datagram: &[u8]) -> bool {
         let Some(near) = self.near.upgrade() else { return false };
+        near.has_passed();
         !matches!(
-            rustix::net::send(near.get_ref(), datagram, SendFlags::NOSIGNAL),
-            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
+            rustix::net::send(near.socket.get_ref(), datagram, SendFlags::NOSIGNAL),
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED)
         )
     }
 
     /// No datagram follows: the relay sees the end of data.
     fn has_all(&self) {
         if let Some(near) = self.near.upgrade() {
-            let _ = rustix::net::shutdown(near.get_ref(), Shutdown::Write);
+            let _ = rustix::net::shutdown(near.socket.get_ref(), Shutdown::Write);
         }
     }
 }
 
 /// Sends the relay's answers until the relay has ended. Our end is closed with this task: a flow that has ended keeps no
 /// descriptor.
-async fn answer(near: Arc<Near>, socket: Arc<AsyncFd<OwnedFd>>, peer: SocketAddr) {
+async fn answer(
+    near: Arc<Near>,
+    port: Arc<Port>,
+    peer: SocketAddr,
+    mut is_over: oneshot::Receiver<()>,
+    single: bool,
+) {
+    let mut is_last = false;
     let mut buffer = vec![0; DATAGRAM_BYTES];
-    while let Ok(count @ 1..) = take(&near, &mut buffer).await {
-        if let Err(error) = send(&socket, &buffer[..count], peer).await {
+    loop {
+        let taken = match is_last {
+            // Readiness may be told later than the end: what is there is asked for until there is nothing more.
+            true => recv(near.socket.get_ref(), &mut buffer).map_err(io::Error::from),
+            false => tokio::select! {
+                taken = take(&near.socket, &mut buffer) => taken,
+                _ = &mut is_over => {
+                    is_last = true;
+                    continue;
+                }
+            },
+        };
+        // From a socket of SOCK_SEQPACKET 0 bytes are the end.
+        let Ok(count) = taken else { return };
+        if count == 0 && single {
+            return;
+        }
+        near.has_passed();
+        if let Err(error) = send(&port.socket, &buffer[..count], peer).await {
             tracing::debug!("{peer}: a datagram cannot be sent: {error}");
         }
     }
@@ -188,11 +352,18 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(us
 async fn take(near: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         let mut ready = near.readable().await?;
-        match rustix::net::recv(near.get_ref(), &mut *buffer, RecvFlags::empty()) {
-            Ok((_, count)) => return Ok(count),
+        match recv(near.get_ref(), buffer) {
             Err(Errno::AGAIN) => ready.clear_ready(),
+            taken => return taken.map_err(io::Error::from),
+        }
+    }
+}
+
+fn recv(socket: &OwnedFd, buffer: &mut [u8]) -> Result<usize, Errno> {
+    loop {
+        match rustix::net::recv(socket, &mut *buffer, RecvFlags::empty()) {
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            taken => return taken.map(|(_, count)| count),
         }
     }
 }
@@ -205,6 +376,54 @@ async fn send(socket: &AsyncFd<OwnedFd>, datagram: &[u8], peer: SocketAddr) -> i
             Err(Errno::AGAIN) => ready.clear_ready(),
             // ECONNREFUSED is about an earlier datagram.
             Err(Errno::INTR | Errno::CONNREFUSED) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// A socket from which `first` come, and then the datagrams of `socket`, which is connected. They are passed on until nobody
+/// has the socket any more.
+pub(super) fn behind(first: Vec<Vec<u8>>, socket: OwnedFd) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let (near, far) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+    let near = watch(near, Interest::WRITABLE)?;
+    let socket = watch(socket, Interest::READABLE)?;
+    tokio::spawn(pass_on(first, socket, near));
+    Ok(far)
+}
+
+async fn pass_on(
+    first: Vec<Vec<u8>>,
+    socket: AsyncFd<OwnedFd>,
+    near: AsyncFd<OwnedFd>,
+) -> io::Result<Infallible> {
+    for datagram in &first {
+        give(&near, datagram).await?;
+    }
+    let mut buffer = vec![0; DATAGRAM_BYTES];
+    loop {
+        let mut ready = socket.readable().await?;
+        // An error of the socket is for the relay, which writes there.
+        if gush::poll_now(socket.get_ref(), PollFlags::IN)?.contains(PollFlags::ERR) {
+            tokio::time::sleep(ERROR_LOOK).await;
+            continue;
+        }
+        match recv(socket.get_ref(), &mut buffer) {
+            Ok(count) => give(&near, &buffer[..count]).await?,
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(Errno::CONNREFUSED) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+async fn give(near: &AsyncFd<OwnedFd>, datagram: &[u8]) -> io::Result<()> {
+    loop {
+        let mut ready = near.writable().await?;
+        match rustix::net::send(near.get_ref(), datagram, SendFlags::NOSIGNAL) {
+            Ok(_) => return Ok(()),
+            Err(Errno::AGAIN) => ready.clear_ready(),
+            Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }

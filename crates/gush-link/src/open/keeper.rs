@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::fs::{Mode, OFlags, fstat};
 
 use super::child::Program;
+use super::flows::Served;
 use super::pty;
 use super::terminal::PutBack;
 use crate::address::{Opt, Options};
@@ -75,6 +76,8 @@ pub struct Keeper {
     /// what is dropped first is told first.
     pub(super) untold: Option<OwnedFd>,
     pub(super) put_back: Vec<PutBack>,
+    /// The sender of datagrams served here.
+    pub(super) served: Option<Served>,
 }
 
 impl Keeper {
@@ -82,6 +85,17 @@ impl Keeper {
     #[must_use]
     pub fn process(&self) -> Option<u32> {
         self.program.as_ref().map(Program::id)
+    }
+
+    /// Over when this end, a sender of datagrams, has to make room for another; never elsewhere.
+    pub(crate) fn makes_room(&self) -> impl Future<Output = ()> + use<> {
+        let room = self.served.as_ref().map(Served::makes_room);
+        async move {
+            match room {
+                Some(room) => room.await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// What belongs to one end whose two directions were opened apart. Only one of them has a program.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gush_net::Conduit;
@@ -18,7 +18,7 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::error::OpenError;
-use super::flows::{DATAGRAM_BYTES, Flows};
+use super::flows::{self, DATAGRAM_BYTES, Flows};
 use super::keeper::Made;
 use super::peer::Peer;
 use super::throttle::Throttle;
@@ -53,6 +53,8 @@ pub struct Listener {
     /// Is every datagram the beginning and the end of a peer's data?
     has_single_datagrams: bool,
     waits: Arc<AtomicU64>,
+    /// Are places short for want of descriptors?
+    short: Arc<AtomicBool>,
     /// The name that clients know, if the socket has another one.
     name: Option<Peer>,
     /// What each client has to agree on with us.
@@ -95,6 +97,7 @@ impl Listener {
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,
             waits: Arc::default(),
+            short: Arc::default(),
             name: None,
             handshake: None,
             waiting: None,
@@ -159,6 +162,11 @@ impl Listener {
     /// Counts waits for descriptors in `counter` from now on.
     pub(crate) fn count_waits_in(&mut self, counter: &Arc<AtomicU64>) {
         self.waits = Arc::clone(counter);
+    }
+
+    /// While `short` is true, senders who have been silent for some time make room for others.
+    pub(crate) fn makes_room_while(&mut self, short: &Arc<AtomicBool>) {
+        self.short = Arc::clone(short);
     }
 
     /// Promises that this process no longer changes the limit of descriptors. The kernel is then asked for
@@ -271,18 +279,30 @@ impl Listener {
             Socket::Waiting(fd) => {
                 let mut gate = self.gate.clone();
                 let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
-                Socket::Sorted(Flows::start(fd, self.has_single_datagrams, admits).map_err(fail)?)
+                let single = self.has_single_datagrams;
+                let flows = Flows::start(fd, single, admits, Arc::clone(&self.short));
+                Socket::Sorted(flows.map_err(fail)?)
             }
             socket => socket,
         };
-        let next = match &mut self.socket {
-            Socket::Sorted(flows) => flows.next().await,
-            _ => None,
+        let Socket::Sorted(flows) = &mut self.socket else {
+            return Err(OpenError::said("receive", "the port is not read any more"));
         };
-        let Some((fd, sender)) = next else {
+        let next = loop {
+            match flows.next().await {
+                Err(error) if is_want_of_descriptors(&error) => {
+                    self.short.store(true, Ordering::Relaxed);
+                    until_free(2, &self.waits).await;
+                    self.short.store(false, Ordering::Relaxed);
+                }
+                next => break next.map_err(fail)?,
+            }
+        };
+        let Some((fd, sender, served)) = next else {
             return Err(OpenError::said("receive", "the port is not read any more"));
         };
         let mut end = End::new(Conduit::new(fd).map_err(fail)?, Peer::from(sender));
+        end.keeper.served = Some(served);
         end.local.clone_from(&self.name);
         Ok(end)
     }
@@ -310,8 +330,15 @@ impl Listener {
         let (fd, peer) = self.first_peer().await?;
         rustix::net::connect(&fd, &peer)
             .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
-        self.drop_what_others_sent(&fd, peer).map_err(fail)?;
-        let conduit = Conduit::new(fd).map_err(|error| OpenError::new("accept", error))?;
+        let first = self.drop_what_others_sent(&fd, peer).map_err(fail)?;
+        let accepted = || match first.is_empty() {
+            true => Conduit::new(fd),
+            false => {
+                let source = flows::behind(first, fd.try_clone()?)?;
+                Ok(Conduit::joined(Conduit::new(source)?, Conduit::new(fd)?))
+            }
+        };
+        let conduit = accepted().map_err(|error: io::Error| OpenError::new("accept", error))?;
         Ok(End::new(conduit, Peer::from(peer)))
     }
 
@@ -368,43 +395,64 @@ impl Listener {
         Ok((fd.into_inner(), peer))
     }
 
-    /// Drops the datagrams of others, which were queued before the socket was connected: all up to the last
-    /// of another sender. If the queue cannot be peeked through, all datagrams are dropped.
-    fn drop_what_others_sent(&mut self, fd: &OwnedFd, peer: SocketAddr) -> Result<(), Errno> {
+    /// Drops the datagrams of others, which were queued before the socket was connected. The peer's that are taken with
+    /// them are the answer: all up to the last of another sender, or, if the queue cannot be peeked through, all.
+    fn drop_what_others_sent(
+        &mut self,
+        fd: &OwnedFd,
+        peer: SocketAddr,
+    ) -> Result<Vec<Vec<u8>>, Errno> {
         let mut nothing = [0; 1];
         let looks_through = gush::set_peek_offset(fd, Some(0)).is_ok();
-        let take =
-            if looks_through { RecvFlags::PEEK | RecvFlags::TRUNC } else { RecvFlags::empty() };
-        let (mut seen, mut unwanted, mut others) = (0_u32, 0, 0);
-        loop {
-            match rustix::net::recvfrom(fd, &mut nothing, take) {
-                Ok((.., sender)) => {
-                    seen += 1;
-                    let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
-                    if sender != Some(peer) {
-                        let peer = sender.map_or(Peer::Other("unknown".into()), Peer::from);
-                        self.gate.is_stranger(&peer);
-                        (others, unwanted) = (others + 1, seen);
-                    }
-                }
-                Err(Errno::AGAIN) => break,
-                Err(Errno::CONNREFUSED | Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
+        let mut unwanted = usize::MAX;
         if looks_through {
-            gush::set_peek_offset(fd, None)?;
-            for _ in 0..unwanted {
-                rustix::net::recv(fd, &mut nothing, RecvFlags::empty())?;
+            let mut seen = 0;
+            unwanted = 0;
+            while let Some((_, sender)) = received(fd, &mut nothing, RecvFlags::PEEK)? {
+                seen += 1;
+                unwanted = if sender == Some(peer) { unwanted } else { seen };
             }
+            gush::set_peek_offset(fd, None)?;
+        }
+        let (mut first, mut others) = (Vec::new(), 0);
+        let mut datagram = vec![0; if unwanted > 0 { DATAGRAM_BYTES } else { 0 }];
+        for _ in 0..unwanted {
+            let Some((count, sender)) = received(fd, &mut datagram, RecvFlags::empty())? else {
+                break;
+            };
+            if sender == Some(peer) {
+                first.push(datagram[..count].to_vec());
+                continue;
+            }
+            self.gate.is_stranger(&sender.map_or(Peer::Other("unknown".into()), Peer::from));
+            others += 1;
         }
         if others > 0 {
             tracing::warn!(
-                "{}: {unwanted} datagrams dropped, {others} of them not from {peer}",
+                "{}: {others} datagrams dropped, which are not from {peer}",
                 self.gate.address
             );
         }
-        Ok(())
+        Ok(first)
+    }
+}
+
+/// The next datagram and its sender, or none if there is none now.
+fn received(
+    fd: &OwnedFd,
+    room: &mut [u8],
+    flags: RecvFlags,
+) -> Result<Option<(usize, Option<SocketAddr>)>, Errno> {
+    loop {
+        match rustix::net::recvfrom(fd, &mut *room, flags | RecvFlags::TRUNC) {
+            Ok((_, count, sender)) => {
+                let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
+                return Ok(Some((count.min(room.len()), sender)));
+            }
+            Err(Errno::AGAIN) => return Ok(None),
+            Err(Errno::CONNREFUSED | Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
     }
 }
 
@@ -446,6 +494,11 @@ fn is_the_peers(errno: Errno) -> bool {
         Errno::NETUNREACH,
     ];
     PEERS.contains(&errno)
+}
+
+fn is_want_of_descriptors(error: &io::Error) -> bool {
+    let wanting = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| wanting.contains(&errno))
 }
 
 fn descriptor_limit() -> u64 {
