@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use common::link::{Killed, PATIENCE, Running, ask, client_of, echo, eventually, unread};
-use common::{denier, gush, skipped, strace};
+use common::link::{Killed, PATIENCE, Running, ask, client_of, echo, eventually, server, unread};
+use common::{denier, gush, noise, skipped, strace};
 use rustix::pipe::fcntl_setpipe_size;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -184,6 +184,42 @@ fn a_copy_into_a_fifo_without_a_reader_is_refused() {
         Running::start(&["-u", "--tee", fifo.to_str().unwrap(), "null:", "null:"]).finish();
     assert_eq!(status.code(), Some(1));
     assert!(said.contains("nobody reads"), "{said}");
+}
+
+/// On one thread: a client who is not copied is served while a copy has no room.
+#[test]
+fn a_copy_whose_reader_is_slow_loses_nothing_and_keeps_no_other_client_waiting() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut reader = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let place = server(|mut stream| {
+        let _ = stream.write_all(b"!");
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let to = format!("tcp:{place}");
+    let link = Running::start(&["--threads", "1", "--tee", fifo.to_str().unwrap(), LISTEN, &to]);
+    let sent = noise(4 << 20, 11);
+    let (mut client, bytes) = (link.client(), sent.clone());
+    let copied = std::thread::spawn(move || {
+        client.write_all(&bytes).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut greeting = Vec::new();
+        client.read_to_end(&mut greeting).unwrap();
+        greeting
+    });
+    eventually("the FIFO is full", || {
+        rustix::io::ioctl_fionread(&reader).is_ok_and(|bytes| bytes >= 60 << 10)
+    });
+    link.client().read_exact(&mut [0]).unwrap();
+    assert!(!link.said().contains("the copy ends here"), "{}", link.said());
+    let mut copy = vec![0; sent.len()];
+    reader.read_exact(&mut copy).unwrap();
+    assert!(copy == sent, "the copy is another");
+    assert_eq!(copied.join().unwrap(), b"!");
+    link.signal(Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
 }
 
 #[test]

@@ -43,8 +43,9 @@ pub(crate) fn run(
     // No program started by this link is left behind.
     let limit = settings.drain_limit();
     reaper::wait(|| stop.is_over(limit));
-    let copies = [&settings.tee, &settings.tee_back];
-    let lost = copies.into_iter().flatten().find_map(|tee| tee.failure());
+    let copies = || [&settings.tee, &settings.tee_back].into_iter().flatten();
+    copies().for_each(|tee| tee.finish(|| stop.is_over(limit)));
+    let lost = copies().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
 }
 

@@ -51,7 +51,8 @@ pub struct Settings {
     pub accept_proxy: bool,
     /// Begins each connection to the other address with a PROXY header.
     pub send_proxy: Option<Version>,
-    /// Gets a copy of the bytes from the first address to the second.
+    /// Gets a copy of the bytes from the first address to the second. Where its reader is slow, 1 MiB waits for it, and then
+    /// the connections do; a reader that takes nothing for 10 s gets no more.
     pub tee: Option<Arc<Tee>>,
     /// Gets a copy of the bytes from the second address to the first.
     pub tee_back: Option<Arc<Tee>>,
@@ -173,6 +174,9 @@ impl Settings {
         if observer.is_none() && tees.iter().all(Option::is_none) {
             return options;
         }
+        let full = tees.clone();
+        options =
+            options.hold(move |way| full[way as usize].as_ref().is_some_and(|tee| tee.is_full()));
         options.observe(move |way, bytes| {
             if let Some(tee) = &tees[way as usize] {
                 tee.write(bytes);

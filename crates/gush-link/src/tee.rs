@@ -1,11 +1,15 @@
 //! A copy of a stream into a file.
+//!
+//! No thread with connections waits for a FIFO or terminal: what finds no room there waits in a backlog, which a thread of
+//! its own writes. Connections take nothing more in the copied direction while the backlog is full.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -15,8 +19,14 @@ use tracing::error;
 
 use crate::open::os_words;
 
-/// A FIFO or terminal that takes nothing for so long ends the copy: meanwhile the connections of one thread wait.
+/// A FIFO or terminal that takes nothing for so long ends the copy.
 const MOST_STALL: Duration = Duration::from_secs(10);
+
+/// So many bytes wait at most, and beyond them one piece of each connection.
+const BACKLOG_BYTES: usize = 1 << 20;
+
+/// How often it is looked whether the end of the link still waits for the last bytes.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A file that gets a copy of the passing bytes. The bytes then go through memory, not by splice.
 ///
@@ -29,10 +39,23 @@ const MOST_STALL: Duration = Duration::from_secs(10);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Tee {
+pub struct Tee(Arc<Copying>);
+
+#[derive(Debug)]
+struct Copying {
     path: PathBuf,
     file: File,
-    failed: Mutex<Option<io::Error>>,
+    most_stall: Duration,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: VecDeque<Vec<u8>>,
+    /// Of `pieces`, and of the piece that is being written.
+    waiting_bytes: usize,
+    failed: Option<io::Error>,
 }
 
 impl Tee {
@@ -53,45 +76,135 @@ impl Tee {
             ),
             _ => error,
         })?;
-        Ok(Self { path: path.to_owned(), file, failed: Mutex::new(None) })
+        Ok(Self::of(path, file, MOST_STALL))
     }
 
-    /// Appends `bytes`. The first failure is logged and ends the copy, but not the link.
+    fn of(path: &Path, file: File, most_stall: Duration) -> Self {
+        let (path, state, changed) = (path.to_owned(), Mutex::default(), Condvar::new());
+        Self(Arc::new(Copying { path, file, most_stall, state, changed }))
+    }
+
+    /// Appends `bytes`, without waiting for a reader. The first failure is logged and ends the copy, but not the link.
     pub fn write(&self, bytes: &[u8]) {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        if failed.is_none()
-            && let Err(error) = write_all(&self.file, bytes, MOST_STALL)
-        {
-            error!(path = %self.path.display(), error = %os_words(&error), "the copy ends here, the link goes on");
-            *failed = Some(error);
+        let mut state = self.0.state();
+        if state.failed.is_some() {
+            return;
+        }
+        let written = match state.waiting_bytes {
+            0 => write_now(&self.0.file, bytes),
+            _ => Ok(0),
+        };
+        match written {
+            Ok(written) if written == bytes.len() => {}
+            Ok(written) => {
+                let is_first = state.waiting_bytes == 0;
+                state.waiting_bytes += bytes.len() - written;
+                state.pieces.push_back(bytes[written..].to_vec());
+                if is_first && let Err(error) = self.0.start() {
+                    self.0.fail(&mut state, error);
+                }
+            }
+            Err(error) => self.0.fail(&mut state, error),
         }
     }
 
+    /// Is the backlog full, so that nothing more should come?
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.state().waiting_bytes >= BACKLOG_BYTES
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.file.as_fd()
+    }
+
+    /// Waits until all is written, or until `hurry` returns true: what is not written by then fails the copy.
+    pub(crate) fn finish(&self, hurry: impl Fn() -> bool) {
+        let mut state = self.0.state();
+        while state.waiting_bytes > 0 && state.failed.is_none() {
+            if hurry() {
+                let left = state.waiting_bytes;
+                let why =
+                    format!("the link had to end before its reader took the last {left} bytes");
+                return self.0.fail(&mut state, io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            let waited = self.0.changed.wait_timeout(state, LOOK);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// The failure that ended the copy early, if there was one.
     pub(crate) fn failure(&self) -> Option<String> {
-        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed.as_ref().map(|error| format!("{}: write: {}", self.path.display(), os_words(error)))
+        let state = self.0.state();
+        let failed = state.failed.as_ref();
+        failed.map(|error| format!("{}: write: {}", self.0.path.display(), os_words(error)))
     }
 }
 
-/// Writes everything, and waits for room at most `most_stall` at a time.
-fn write_all(mut file: &File, mut bytes: &[u8], most_stall: Duration) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                wait_for_room(file, most_stall)?;
+impl Copying {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, state: &mut State, error: io::Error) {
+        error!(path = %self.path.display(), error = %os_words(&error), "the copy ends here, the link goes on");
+        state.pieces.clear();
+        state.waiting_bytes = 0;
+        state.failed = Some(error);
+        self.changed.notify_all();
+    }
+
+    /// Starts the thread that writes the backlog, and ends with it.
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let copy = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("gush-tee".into()).stack_size(64 << 10);
+        thread.spawn(move || copy.write_backlog()).map(drop)
+    }
+
+    fn write_backlog(&self) {
+        loop {
+            // Looked at under the lock that says whether there is a thread: whoever comes later starts another.
+            let Some(piece) = self.state().pieces.pop_front() else { return };
+            let written = self.write_all(&piece);
+            let mut state = self.state();
+            if state.failed.is_some() {
+                return;
             }
+            state.waiting_bytes -= piece.len();
+            if let Err(error) = written {
+                return self.fail(&mut state, error);
+            }
+            self.changed.notify_all();
+            if state.waiting_bytes == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Writes everything, and waits for room at most [`MOST_STALL`] at a time.
+    fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            bytes = &bytes[write_now(&self.file, bytes)?..];
+            if !bytes.is_empty() {
+                wait_for_room(&self.file, self.most_stall)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes as much as there is room for.
+fn write_now(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match file.write(&bytes[written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(more) => written += more,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    Ok(written)
 }
 
 fn wait_for_room(file: &File, most: Duration) -> io::Result<()> {
@@ -135,11 +248,24 @@ mod tests {
     fn a_reader_that_takes_nothing_ends_the_copy() {
         let (_dir, path) = fifo();
         let _stuck = reader(&path);
+        let file = Tee::append_to(&path).unwrap().0.file.try_clone().unwrap();
+        let tee = Tee::of(&path, file, Duration::from_millis(20));
+        tee.write(&vec![7; 2 << 20]);
+        tee.finish(|| false);
+        let failure = tee.failure().expect("there is no reader");
+        assert!(failure.ends_with("write: its reader took nothing for 20ms"), "{failure}");
+        assert!(!tee.is_full());
+    }
+
+    #[test]
+    fn what_nobody_has_taken_fails_the_copy_of_a_link_that_has_to_end() {
+        let (_dir, path) = fifo();
+        let _stuck = reader(&path);
         let tee = Tee::append_to(&path).unwrap();
-        let most = Duration::from_millis(20);
-        let error = write_all(&tee.file, &vec![7; 1 << 20], most).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-        assert_eq!(error.to_string(), "its reader took nothing for 20ms");
+        tee.write(&vec![7; 3 << 20]);
+        assert!(tee.is_full());
+        tee.finish(|| true);
+        assert!(tee.failure().expect("nobody has read").contains("the link had to end"));
     }
 
     #[test]
@@ -154,7 +280,11 @@ mod tests {
             (&late).read_exact(&mut all).unwrap();
             all
         });
-        tee.write(&bytes);
+        // Nobody waits here for the reader, who comes later.
+        for piece in bytes.chunks(10_000) {
+            tee.write(piece);
+        }
+        tee.finish(|| false);
         assert_eq!(tee.failure(), None);
         assert!(reading.join().unwrap() == bytes);
     }

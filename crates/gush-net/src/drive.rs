@@ -6,6 +6,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use gush::flow::{Eye, Fds, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
@@ -57,7 +58,7 @@ pub(crate) struct Driver {
     /// The target was told of the end, or need not be.
     done: bool,
     limiter: Option<Limiter>,
-    /// Nothing is taken because the rate limit allows nothing yet.
+    /// Nothing is taken because the rate limit, or whoever holds the direction, allows nothing yet.
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
     by_method: [(MethodName, u64); METHODS.len()],
@@ -71,6 +72,9 @@ impl std::fmt::Debug for Proof {
         f.write_str("Proof")
     }
 }
+
+/// How often it is asked whether a direction that is held is still held.
+const HOLD_LOOK: Duration = Duration::from_millis(10);
 
 /// Why a direction failed.
 #[derive(Debug)]
@@ -217,7 +221,7 @@ impl Driver {
         self.waits_for == Some(Side::Source) && !self.done
     }
 
-    /// Does the direction wait for the rate limit, and for neither end?
+    /// Does the direction wait for the rate limit or for whoever holds it, and for neither end?
     pub(crate) fn is_throttled(&self) -> bool {
         self.throttled
     }
@@ -344,7 +348,7 @@ impl Driver {
         }
         let enough = self.activity() + POLL_BYTES;
         for _ in 0..CALLS {
-            let may_take_bytes = self.may_take_bytes();
+            let may_take_bytes = self.may_take_bytes(options);
             let Some(flow) = &mut self.flow else { break };
             match flow.next(may_take_bytes, shelf) {
                 Next::Do(op) => {
@@ -371,7 +375,7 @@ impl Driver {
                 }
                 // The caller that bounded the direction sees the end.
                 Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
-                Next::Throttled => ready!(self.poll_allowance(cx)),
+                Next::Throttled => ready!(self.poll_allowance(cx, options)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
                 Next::Failed(failure) => return Poll::Ready(Err(Failure::Flow((*failure).into()))),
             }
@@ -397,7 +401,10 @@ impl Driver {
     }
 
     /// How many bytes the next call may take.
-    fn may_take_bytes(&mut self) -> u64 {
+    fn may_take_bytes(&mut self, options: &Options) -> u64 {
+        if self.is_held(options) {
+            return 0;
+        }
         let allowed =
             self.limiter.as_mut().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
         let left_bytes =
@@ -405,10 +412,19 @@ impl Driver {
         CALL_BYTES.min(allowed).min(left_bytes)
     }
 
-    /// Waits until the rate limit allows something more.
-    fn poll_allowance(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(limiter) = &mut self.limiter else { return Poll::Ready(()) };
-        while let Err(wait) = limiter.allowance() {
+    fn is_held(&self, options: &Options) -> bool {
+        options.holder.as_ref().is_some_and(|holds| holds(self.way))
+    }
+
+    /// Waits until the rate limit, and whoever holds the direction, allow something more.
+    fn poll_allowance(&mut self, cx: &mut Context<'_>, options: &Options) -> Poll<()> {
+        loop {
+            let limit = self.limiter.as_mut().map(|limiter| limiter.allowance());
+            let wait = match limit {
+                Some(Err(wait)) => wait,
+                _ if self.is_held(options) => HOLD_LOOK,
+                _ => break,
+            };
             let until = tokio::time::Instant::now() + wait;
             let nap = self.nap.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
             if nap.is_elapsed() {

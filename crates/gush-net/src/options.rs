@@ -31,6 +31,7 @@ pub struct Options {
     pub(crate) sees_failures: bool,
     pub(crate) untold_end: Option<fn(Way)>,
     pub(crate) observer: Option<Observer>,
+    pub(crate) holder: Option<Holder>,
     pub(crate) short_message: ShortMessage,
 }
 
@@ -58,6 +59,7 @@ impl ShortMessage {
 }
 
 pub(crate) type Observer = Arc<dyn Fn(Way, &[u8]) + Send + Sync>;
+pub(crate) type Holder = Arc<dyn Fn(Way) -> bool + Send + Sync>;
 
 impl Options {
     /// The fastest sound method, no limits, fresh counts.
@@ -149,6 +151,23 @@ impl Options {
         self
     }
 
+    /// Takes nothing in a direction while `holds` says so, for instance while an observer has too much to do. It is asked
+    /// before each call, and every 10 ms while it holds; the clocks of [`idle`](Self::idle) and [`linger`](Self::linger)
+    /// stand still meanwhile.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    /// let is_full = Arc::new(AtomicBool::new(false));
+    /// let asked = Arc::clone(&is_full);
+    /// let options = gush_net::Options::new().hold(move |_| asked.load(Ordering::Relaxed));
+    /// ```
+    #[must_use]
+    pub fn hold(mut self, holds: impl Fn(Way) -> bool + Send + Sync + 'static) -> Self {
+        self.holder = Some(Arc::new(holds));
+        self
+    }
+
     /// The live counts. A clone of these options shares them; give each relay its own
     /// ([`Options::counting`]) unless their sum is wanted.
     #[must_use]
@@ -188,6 +207,7 @@ impl fmt::Debug for Options {
             .field("sees_failures", &self.sees_failures)
             .field("untold_end", &self.untold_end.is_some())
             .field("observed", &self.observer.is_some())
+            .field("held", &self.holder.is_some())
             .field("short_message", &self.short_message)
             .finish()
     }

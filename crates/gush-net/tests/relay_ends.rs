@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -226,6 +227,25 @@ fn without_a_linger_limit_a_late_reply_is_not_cut() {
     let mut reply = String::new();
     bridge.client.read_to_string(&mut reply).unwrap();
     assert_eq!(reply, "late");
+}
+
+#[test]
+fn a_direction_that_is_held_takes_nothing_and_is_not_silent() {
+    let held = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&held);
+    let holds = move |way| way == Way::Forward && asked.load(Ordering::Relaxed);
+    let options = Options::new().idle(Duration::from_secs(1)).hold(holds);
+    let counts = options.counts();
+    let mut bridge = Bridge::new(Wire::Tcp, Wire::Tcp, options);
+    bridge.client.write_all(b"question").unwrap();
+    bridge.server.write_all(b"greeting").unwrap();
+    bridge.client.read_exact(&mut [0; 8]).unwrap();
+    thread::sleep(Duration::from_millis(1500));
+    assert_eq!(counts.passed(Way::Forward).bytes, 0);
+    held.store(false, Ordering::Relaxed);
+    let mut question = [0; 8];
+    bridge.server.read_exact(&mut question).unwrap();
+    assert_eq!(&question, b"question");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use gush_link::Observe;
 use gush_net::Way;
 use jiff::Zoned;
 
-use super::backlog::Backlog;
+use super::messages::Messages;
 
 /// How long a connection waits for the reader of standard error; then the link goes on without the dump.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const COLUMN_BYTES: usize = 16;
 
 /// Shows every connection as text, in hexadecimal, or both; none of them shows nothing.
-pub fn observe(text: bool, hexadecimal: bool, backlog: &Backlog) -> Option<Observe> {
+pub fn observe(text: bool, hexadecimal: bool, messages: &Messages) -> Option<Observe> {
     let form = match (text, hexadecimal) {
         (false, false) => return None,
         (true, false) => as_text,
         (false, true) => as_hexadecimal,
         (true, true) => as_both,
     };
-    let screen = Arc::new(Screen { backlog: backlog.clone(), state: Mutex::default() });
+    let screen = Arc::new(Screen { messages: messages.clone(), state: Mutex::default() });
     Some(Arc::new(move |_| {
         let screen = Arc::clone(&screen);
         // Only one direction writes each of them.
@@ -100,9 +100,9 @@ fn visible(byte: u8) -> char {
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
-/// The backlog of standard error, where a dump waits for room, but not for ever: the thread's other clients wait too.
+/// All that waits for standard error, where a dump waits for room, but not for ever: the thread's other clients wait too.
 struct Screen {
-    backlog: Backlog,
+    messages: Messages,
     state: Mutex<State>,
 }
 
@@ -125,7 +125,7 @@ impl Screen {
                 "\n{missed_bytes} bytes are not shown: nobody read standard error\n{block}"
             )),
         };
-        state.stalled = !self.backlog.push(text.as_bytes(), patience);
+        state.stalled = !self.messages.push(text.as_bytes(), patience);
         state.missed_bytes = if state.stalled { missed_bytes + length_bytes } else { 0 };
     }
 }

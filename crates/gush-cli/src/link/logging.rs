@@ -10,16 +10,16 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use super::backlog::Backlog;
+use super::messages::Messages;
 use super::options::LogFormat;
 use crate::talk::Outlet;
 
-/// Sends records that are at least as important as `level` to `backlog`.
-pub fn start(level: LevelFilter, format: LogFormat, backlog: &Backlog) {
-    let backlog = backlog.clone();
+/// Sends records that are at least as important as `level` to `messages`.
+pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages) {
+    let messages = messages.clone();
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(move || Whole { line: Vec::new(), backlog: backlog.clone() })
+        .with_writer(move || Whole { line: Vec::new(), messages: messages.clone() })
         .with_ansi(false);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
@@ -28,10 +28,10 @@ pub fn start(level: LevelFilter, format: LogFormat, backlog: &Backlog) {
     }
 }
 
-/// One line on its way to the backlog, which gets the line whole.
+/// One line on its way to the messages, which get the line whole.
 struct Whole {
     line: Vec<u8>,
-    backlog: Backlog,
+    messages: Messages,
 }
 
 impl Write for Whole {
@@ -47,7 +47,7 @@ impl Write for Whole {
 
 impl Drop for Whole {
     fn drop(&mut self) {
-        self.backlog.say(&self.line);
+        self.messages.say(&self.line);
     }
 }
 

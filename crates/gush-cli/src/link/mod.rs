@@ -1,10 +1,10 @@
 //! `gush link`: two addresses connected.
 
-mod backlog;
 mod dump;
 mod from_socat;
 mod logging;
 mod make_cert;
+mod messages;
 mod options;
 mod progress;
 mod signals;
@@ -25,7 +25,7 @@ use gush_tree::quote;
 use crate::args;
 use crate::profile;
 use crate::talk::{Talker, errno_text, os_text};
-use backlog::Backlog;
+use messages::Messages;
 use options::{Format, Options};
 use progress::Display;
 
@@ -48,22 +48,22 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     if let Some(words) = &options.make_cert {
         return make_cert::run(words, &talker);
     }
-    let backlog = Backlog::default();
-    let link = match link(&options, &talker, &backlog) {
+    let messages = Messages::default();
+    let link = match link(&options, &talker, &messages) {
         Ok(link) => link,
         Err(why) => return talker.fail(why),
     };
     // A client that has gone is one connection's failure.
     gush_process::ignore_sigpipe();
     let stop = Stop::new();
-    let watch = match signals::watch(&stop, link.forks(), backlog.clone()) {
+    let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
         Ok(watch) => watch,
         Err(errno) => {
             let why = errno_text(errno);
             return talker.fail(format_args!("cannot watch for signals: {why}"));
         }
     };
-    let _writing = match backlog.write_to(io::stderr()) {
+    let _writing = match messages.write_to(io::stderr()) {
         Ok(writing) => writing,
         Err(error) => {
             let why = os_text(&error);
@@ -71,8 +71,8 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
                 .fail(format_args!("cannot start the thread that writes messages: {why}"));
         }
     };
-    let talker = talker.through(backlog.clone());
-    logging::start(options.log, options.log_format, &backlog);
+    let talker = talker.through(messages.clone());
+    logging::start(options.log, options.log_format, &messages);
     let display = Display::start(options.progress, link.ledger(), &talker);
     let ran = link.run(&stop);
     if let Some(display) = display {
@@ -83,7 +83,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(_) => ExitCode::SUCCESS,
         Err(failure) if failure.reader_gone => {
             // As filters do; where SIGPIPE was ignored from the start, as `cat` does then.
-            backlog.wait_while_read();
+            messages.wait_while_read();
             gush_process::die_of_sigpipe();
             talker.fail(failure)
         }
@@ -100,7 +100,7 @@ fn standard_streams(word: OsString) -> OsString {
     }
 }
 
-fn link(options: &Options, talker: &Talker, backlog: &Backlog) -> Result<Link, String> {
+fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link, String> {
     let profile =
         (options.method == Choice::Auto).then(|| profile::of_user(options.no_profile)).flatten();
     let short_message_bytes = profile.as_ref().and_then(|profile| profile.small_message_bytes());
@@ -122,8 +122,8 @@ fn link(options: &Options, talker: &Talker, backlog: &Backlog) -> Result<Link, S
         tee_back: options.tee_back.as_deref().map(tee).transpose()?,
         metrics: options.metrics.clone(),
         threads: options.threads.filter(|threads| *threads > 0),
-        observe: dump::observe(options.dump_text, options.dump_hex, backlog),
-        on_end: on_end(options, talker.clone().through(backlog.clone())),
+        observe: dump::observe(options.dump_text, options.dump_hex, messages),
+        on_end: on_end(options, talker.clone().through(messages.clone())),
     };
     let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
     let (first, second) = (address(&options.first)?, address(&options.second)?);

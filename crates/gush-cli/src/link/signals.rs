@@ -8,7 +8,7 @@ use gush_link::Stop;
 use gush_process::{Termination, Then, on_each_termination};
 use tracing::info;
 
-use super::backlog::Backlog;
+use super::messages::Messages;
 
 /// How long a link that was told to end may take to reset its peers and give an account: a few milliseconds, on a machine
 /// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
@@ -25,14 +25,14 @@ pub struct Watch {
 ///
 /// # Errors
 /// `EAGAIN` when no thread can be started.
-pub fn watch(stop: &Stop, forks: bool, backlog: Backlog) -> Result<Watch, gush::Errno> {
+pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush::Errno> {
     let (ended, is_ended) = channel();
     let watch = Watch { ended, stop: stop.clone() };
     let stop = stop.clone();
     on_each_termination(move |signal| {
         let then = respond(signal, &stop, forks, &is_ended);
         if then == Then::Die {
-            backlog.wait_a_second();
+            messages.wait_a_second();
         }
         then
     })?;

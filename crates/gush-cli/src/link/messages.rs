@@ -23,7 +23,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Texts in the order in which they were said. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Backlog(Arc<Shared>);
+pub struct Messages(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -42,18 +42,18 @@ struct State {
     dropped: u64,
 }
 
-/// Waits when dropped, on every way out of the program, for the texts of a [`Backlog`] to be written.
+/// Waits when dropped, on every way out of the program, for the texts of a [`Messages`] to be written.
 #[derive(Debug)]
-pub struct Writing(Backlog);
+pub struct Writing(Messages);
 
-impl Backlog {
+impl Messages {
     /// Starts the thread that writes to `target`.
     ///
     /// # Errors
     /// `EAGAIN` when no thread can be started.
     pub fn write_to(&self, target: impl AsFd + Send + 'static) -> io::Result<Writing> {
-        let backlog = self.clone();
-        let write = move || backlog.write_for_ever(&target);
+        let messages = self.clone();
+        let write = move || messages.write_for_ever(&target);
         thread::Builder::new().name("gush-stderr".into()).spawn(write)?;
         Ok(Writing(self.clone()))
     }
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-impl Outlet for Backlog {
+impl Outlet for Messages {
     /// A line that finds no room is dropped and counted.
     fn say(&self, line: &[u8]) {
         if !self.push(line, Duration::ZERO) {
@@ -201,15 +201,15 @@ mod tests {
     #[test]
     fn lines_that_are_read_come_whole_and_in_order() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let backlog = Backlog::default();
-        let _writing = backlog.write_to(writer).expect("a thread");
+        let messages = Messages::default();
+        let _writing = messages.write_to(writer).expect("a thread");
         let read = thread::spawn(move || {
             let lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
             lines.take(3000).collect::<Vec<_>>()
         });
         let line = |at: usize| format!("{at} {}", "x".repeat(at % 9000));
         for at in 0..3000 {
-            assert!(backlog.push(format!("{}\n", line(at)).as_bytes(), Duration::MAX));
+            assert!(messages.push(format!("{}\n", line(at)).as_bytes(), Duration::MAX));
         }
         for (at, read) in read.join().expect("no panic").into_iter().enumerate() {
             assert!(read == line(at), "line {at}: {read}");
@@ -219,21 +219,21 @@ mod tests {
     #[test]
     fn lines_that_nobody_reads_are_dropped_and_counted_in_their_place() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let backlog = Backlog::default();
+        let messages = Messages::default();
         let long = "x".repeat(10_000);
         for at in 0..200 {
-            backlog.say(format!("{at} {long}\n").as_bytes());
+            messages.say(format!("{at} {long}\n").as_bytes());
         }
-        let _writing = backlog.write_to(writer).expect("a thread");
+        let _writing = messages.write_to(writer).expect("a thread");
         let mut lines = BufReader::new(reader).lines().map(|line| line.expect("a line"));
-        let dropped = backlog.state().dropped;
+        let dropped = messages.state().dropped;
         assert!((1..=99).contains(&dropped), "{dropped} of 200");
         let mut read = 0;
         while read < 50 {
             assert_eq!(lines.next(), Some(format!("{read} {long}")));
             read += 1;
         }
-        assert!(backlog.push(b"last\n", Duration::MAX));
+        assert!(messages.push(b"last\n", Duration::MAX));
         while read < 200 - dropped {
             assert_eq!(lines.next(), Some(format!("{read} {long}")));
             read += 1;
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn a_text_larger_than_the_room_has_the_room_for_itself() {
         let (reader, writer) = io::pipe().expect("a pipe");
-        let backlog = Backlog::default();
+        let messages = Messages::default();
         let large = vec![b'x'; 2 * CAPACITY_BYTES];
-        assert!(backlog.push(&large, Duration::ZERO));
-        assert!(!backlog.push(b"x", Duration::ZERO));
-        let _writing = backlog.write_to(writer).expect("a thread");
+        assert!(messages.push(&large, Duration::ZERO));
+        assert!(!messages.push(b"x", Duration::ZERO));
+        let _writing = messages.write_to(writer).expect("a thread");
         let mut both = vec![0; 2 * large.len()];
-        let pushed = thread::spawn(move || backlog.push(&large, Duration::MAX));
+        let pushed = thread::spawn(move || messages.push(&large, Duration::MAX));
         { reader }.read_exact(&mut both).expect("both texts");
         assert!(pushed.join().expect("no panic"));
     }
