@@ -231,6 +231,7 @@ fn is_virtual(before: &Run, after: &Run) -> bool {
 
 /// By how much a case may be slowed down if others take this part of the processors' time, and took all of that time from the case.
 fn slowing(others: f64) -> f64 {
+    // Below 1, where the quotient has no value: a case may then have taken 100 times its own time.
     const MOST: f64 = 0.99;
     1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0
 }

@@ -37,6 +37,7 @@ pub fn whole(path: &Path, text: &str) -> io::Result<()> {
         .and_then(|()| file.sync_all())
         .and_then(|()| fs::rename(&beside, &target));
     if written.is_err() {
+        // The error to tell is that of writing, not that of tidying up.
         let _ = fs::remove_file(&beside);
     }
     written

@@ -50,6 +50,7 @@ pub fn of(run: &Run, suite: &Suite) -> String {
                 text.push('\n');
             }
             if !row.heading.is_empty() {
+                // Writing into a `String` cannot fail, here and in the functions below.
                 let _ = writeln!(text, "{}", row.heading);
             }
             layout.head(&mut text);

@@ -282,6 +282,7 @@ impl<'a> Tap<'a> {
     /// Twice where lines are kept: behind a line without an end the first only ends the line. A terminal that changes
     /// nothing has no such character: the character would be one more byte of data.
     fn end_of_file(&self, said_bytes: &mut usize) -> io::Result<EndOfData> {
+        // Ctrl-D, the usual VEOF (termios(3)).
         const EOT: u8 = 4;
         // Of a pseudo-terminal's master these are the slave's (pty_common_install in drivers/tty/pty.c links the two).
         let settings = rustix::termios::tcgetattr(self.fd())?;

@@ -96,6 +96,7 @@ pub fn device(name: &str, dir: &Path) -> PathBuf {
         .and_then(|()| chmodat(CWD, &path, mode, AtFlags::empty()));
     // Where the file system is mounted with `nodev`, it cannot be opened.
     if made.is_err() || std::fs::File::open(&path).is_err() {
+        // There is no node to remove where mknodat(2) failed.
         let _ = std::fs::remove_file(&path);
         std::os::unix::fs::symlink(Path::new("/dev").join(name), &path).expect("a link in `dir`");
     }

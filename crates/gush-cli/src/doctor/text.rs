@@ -14,6 +14,7 @@ pub fn of(examination: &Examination) -> String {
     let mut text = format!("Linux {}: kernel and process\n", examination.kernel);
     add(&mut text, &examination.findings);
     for path in &examination.paths {
+        // Writing into a `String` cannot fail, here and below.
         let _ = writeln!(text, "\n{}", printable(&path.path));
         add(&mut text, &path.findings);
     }

@@ -214,6 +214,7 @@ impl Options {
             if !is_worth_a_word(cpu_ns, all) {
                 continue;
             }
+            // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n{} {}\n", part(cpu_ns, all), kind.name());
             wrap(&mut text, kind.sentence());
             for share in self.top(&functions, kind, all) {

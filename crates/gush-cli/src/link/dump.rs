@@ -82,6 +82,7 @@ fn as_both(bytes: &[u8], block: &mut String) {
         for part in line.chunks(COLUMN_BYTES) {
             push_digits(part, block);
             let missing = COLUMN_BYTES - part.len();
+            // Writing into a `String` cannot fail.
             let _ = write!(block, "{:width$}", "", width = 3 * missing + 2);
             block.extend(part.iter().map(|&byte| visible(byte)));
             block.push('\n');

@@ -21,6 +21,7 @@ pub fn text(record: &Record) -> String {
     // A line that went nowhere ends as well as one that cannot be written: nobody is left to tell.
     let lost = record.forward.in_flight_bytes + record.back.in_flight_bytes;
     if lost > 0 {
+        // Writing into a `String` cannot fail, here and below.
         let _ = write!(line, ", {lost} bytes taken and not delivered");
     }
     if let Some(methods) = methods(record) {

@@ -26,6 +26,7 @@ impl Direct {
 impl Drop for Direct {
     fn drop(&mut self) {
         if let Some((fd, flags)) = &self.0 {
+            // No one is left to be told of a failure: the open file then keeps O_DIRECT.
             let _ = fcntl_setfl(fd, *flags);
         }
     }

@@ -31,6 +31,7 @@ pub fn unless_cancelled<T>(
         match call(port) {
             Err(Errno::AGAIN) => {
                 let slice = Timespec::try_from(SLICE).ok();
+                // An error of poll(2) needs no answer here: the call is made again, and meets the cause itself.
                 let _ = poll(&mut [PollFd::new(fd, events)], slice.as_ref());
             }
             Err(Errno::INTR) => {}

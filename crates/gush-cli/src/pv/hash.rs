@@ -57,6 +57,7 @@ impl Hasher {
             Self::Xxh3(hasher) => format!("{:016x}", hasher.digest()),
             Self::Sha256(hasher) => {
                 hasher.clone().finalize().iter().fold(String::new(), |mut text, byte| {
+                    // Writing into a `String` cannot fail.
                     let _ = write!(text, "{byte:02x}");
                     text
                 })

@@ -32,6 +32,7 @@ impl Reading {
 
     /// How long the rest will take at the average rate, where that can be known.
     pub fn left(&self) -> Option<Duration> {
+        // 100,000 hours: pv shows no longer time either.
         const MOST: Duration = Duration::from_secs(360_000_000);
         let left = self.expected?.saturating_sub(self.count);
         match left {

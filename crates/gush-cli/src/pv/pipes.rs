@@ -21,6 +21,7 @@ impl Drop for Pipes {
             if let Some(bytes) = size
                 && fcntl_getpipe_size(fd) != Ok(bytes)
             {
+                // A pipe with more bytes than the old size holds refuses (EBUSY, fcntl(2)), and keeps the new size.
                 let _ = fcntl_setpipe_size(fd, bytes);
             }
         }

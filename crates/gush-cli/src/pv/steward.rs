@@ -126,6 +126,7 @@ impl Steward {
         }
         // The counter of a new eventfd has room for one.
         let _ = io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes()));
+        // Only a panic of the thread is an error here, and the panic hook has printed that.
         let _ = self.thread.join();
     }
 }

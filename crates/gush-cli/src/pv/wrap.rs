@@ -118,6 +118,8 @@ fn move_both(
         // A command whose output nobody takes is to see that.
         drop(stdout);
         if out.ended_early() == Some(Early::Signal) {
+            // The child is not reaped yet, so nobody else has its number. A set-user-ID program may be
+            // out of reach (EPERM, kill(2)): then the wait below lasts until the program ends by itself.
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
         }
         // The output may be closed, and the command still read.

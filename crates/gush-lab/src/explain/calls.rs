@@ -145,6 +145,7 @@ impl Calls {
             1 => " (and one function below)".to_owned(),
             _ => format!(" (and {hidden} functions below)"),
         };
+        // Writing into a `String` cannot fail.
         let _ = writeln!(text, "{}{}{folded}", "  ".repeat(level), label(self));
         if hidden == 0 {
             self.below.iter().for_each(|call| call.write(text, level + 1, depth, label));

@@ -158,6 +158,7 @@ impl<'s> Instance<'s> {
 
 impl Drop for Instance<'_> {
     fn drop(&mut self) {
+        // A failure has nobody to be told to: `remove_stale` removes the instance the next time.
         let _ = self.set("tracing_on", "0");
         remove(&self.dir);
     }
@@ -170,6 +171,7 @@ fn set(dir: &Path, name: &str, value: &str) -> io::Result<()> {
 
 /// Removes an instance, which can be removed only without a tracer.
 fn remove(dir: &Path) {
+    // A busy instance answers EBUSY (`__remove_instance` of kernel/trace/trace.c), and stays for `remove_stale`.
     let _ = set(dir, "current_tracer", "nop");
     let _ = fs::remove_dir(dir);
 }

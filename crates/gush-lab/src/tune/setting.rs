@@ -54,6 +54,7 @@ impl Setting {
         ];
         for (name, value) in sizes.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)))
         {
+            // Writing into a `String` cannot fail, here and below.
             let _ = writeln!(lines, "{name} = {value}");
         }
         lines

@@ -33,6 +33,7 @@ pub(super) fn of(findings: &Findings) -> String {
         text += "\n# Messages between sockets up to this size, in bytes, are no slower read and written than\n\
                  # spliced, and hold no pipe; gush link goes by it:\n";
         for message in &findings.messages {
+            // Writing into a `String` cannot fail, here and below.
             let _ = writeln!(
                 text,
                 "# {:>6}: {:.1} us by read and write, {:.1} us by splice",

@@ -173,6 +173,7 @@ pub struct Flow {
 pub(crate) struct FalseEnds(u8);
 
 impl FalseEnds {
+    // A file that grows at its end says "nothing more" a few times, procfs says so for ever.
     const MOST: u8 = 8;
 
     /// One more; answers whether the way is still to be believed.

@@ -23,6 +23,7 @@ use crate::tap::Tap;
 
 /// Without the page cache's read-ahead only large requests make a device fast.
 const BUFFER_BYTES: usize = 1 << 20;
+// Logical blocks of disks have 512 or 4096 bytes: a multiple of 4096 suits both.
 const COMMON_ALIGNMENT: u64 = 4096;
 
 #[derive(Debug)]

@@ -492,6 +492,7 @@ fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
 /// iomap checks the alignment of one extent after the other, and EINVAL can come after a part was
 /// written.
 fn is_aligned_for_direct(method: MethodName, pair: &Pair<'_>) -> Result<(), Refusal> {
+    // Logical blocks of disks have 512 or 4096 bytes: a multiple of 4096 suits both.
     const ALIGNMENT: u64 = 4096;
     let from = pair.source_at.or(pair.source.position()).unwrap_or(0);
     let to = pair.target_at.or(pair.target.position()).unwrap_or(0);

@@ -67,6 +67,7 @@ struct ShownOnDrop<'a>(&'a OnceLock<()>);
 
 impl Drop for ShownOnDrop<'_> {
     fn drop(&mut self) {
+        // An error says that another worker was first, and one is enough.
         let _ = self.0.set(());
     }
 }
@@ -144,6 +145,7 @@ impl<'fd> Shared<'fd> {
                 Err(cause) => return Some(Unfinished { offset, cause }),
             };
             if moved > 0 && begin == 0 {
+                // An error says that another worker was first, and one is enough.
                 let _ = self.shown.set(());
             }
             offset += moved;

@@ -139,6 +139,7 @@ impl Pool {
             self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
             return None;
         }
+        // Without a pipe the caller moves the bytes through memory: a refusal is no failure here.
         let mut pipe = Pipe::new(wanted_bytes).ok();
         // A new pipe has 64 KiB, also where less is wanted.
         if let Some(pipe) = &mut pipe {

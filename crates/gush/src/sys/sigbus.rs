@@ -58,6 +58,7 @@ impl Previous {
 
     fn publish(self) {
         if self != Self::get() {
+            // Leaked, because the handler may still read the earlier value on another thread.
             PREVIOUS.store(Box::leak(Box::new(self)), Ordering::Release);
         }
     }
@@ -84,6 +85,7 @@ impl Guard {
         }
         standing.0 += 1;
         slot.hit.store(false, Ordering::Relaxed);
+        // Until now the length was 0, so the handler found no address in this range.
         slot.bytes.store(bytes, Ordering::Release);
         Ok(Self(slot))
     }
@@ -95,6 +97,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        // The length goes first: the handler then finds no address in the range, and the slot
+        // becomes free for another guard only after that.
         self.0.bytes.store(0, Ordering::Release);
         self.0.start.store(0, Ordering::Release);
         let mut standing = standing();

@@ -92,6 +92,7 @@ impl Files {
             Ok(file)
         });
         let file = made.map_err(|error| {
+            // The error to tell is that of writing, not that of tidying up.
             let _ = fs::remove_file(&path);
             Error::failed(format!("cannot make a source of {size_bytes} bytes"), error)
         })?;

@@ -14,6 +14,7 @@ use crate::count::Calls;
 /// ```
 #[must_use]
 pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
+    // The table's block sizes are powers of two, so the largest is a multiple of all others.
     const LARGEST_BLOCK: u64 = 128 << 10;
     /// copy_file_range moves less than 2 GiB a call.
     const LARGEST_FILE: u64 = 1 << 30;
@@ -49,6 +50,7 @@ pub fn published(way: &str, size_bytes: u64) -> Option<Calls> {
 /// ```
 #[must_use]
 pub fn printed(way: &str, size_bytes: u64) -> Option<&'static str> {
+    // The table counts copies of this one size.
     const PRINTED_BYTES: u64 = 512 << 20;
     const PRINTED: &[(&str, &str)] = &[
         ("read-write-64K", "printed: read=4098;write=4096, the calls of blocks of 128 KiB"),

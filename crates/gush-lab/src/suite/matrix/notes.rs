@@ -19,6 +19,7 @@ impl Cells<'_> {
         let mut text = String::new();
         for ((way, why), answers) in groups {
             let count: usize = answers.values().sum();
+            // Writing into a `String` cannot fail, here and below.
             let _ = writeln!(text, "  {way}: {why}: {count}");
             let asked = answers.into_iter().filter(|(answer, _)| !answer.is_empty());
             let asked: Vec<_> = asked.map(|(answer, count)| format!("{answer} {count}")).collect();

@@ -208,6 +208,7 @@ impl Drop for Prober {
         if let Some(Worker { mut process, tasks, .. }) = self.worker.take() {
             // The end of its tasks ends it, and lets it tidy up.
             drop(tasks);
+            // An error says that there is no child left to wait for (ECHILD, wait(2)).
             let _ = process.child().wait();
         }
     }

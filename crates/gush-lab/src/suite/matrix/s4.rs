@@ -96,6 +96,7 @@ fn times<'a>(cell: &impl Fn(&'static str, &(&str, bool, bool)) -> Option<&'a Mea
                 continue;
             };
             if text.is_empty() {
+                // Writing into a `String` cannot fail, here and below.
                 let _ = writeln!(
                     text,
                     "\n  {:14}  {:14}  {:>9}  {:>8}  {:>8}  {:>5}  {:>7}",

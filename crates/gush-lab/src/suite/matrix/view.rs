@@ -143,6 +143,7 @@ impl<'a> Cells<'a> {
         text.extend(columns.iter().map(|kind| format!("{} ", kind.short())));
         text.truncate(text.trim_end().len());
         for &from in rows {
+            // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n  {from:13} ");
             for &to in &columns {
                 let mark =
