@@ -1,4 +1,4 @@
-//! A move on one thread is ended from another: every wait ends (invariant 7), and what was taken is delivered
+//! A move on one thread is ended from another: every wait ends (invariant 7), and the bytes taken are delivered
 //! or counted (invariant 1).
 
 mod common;
@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::net::sockopt::{set_socket_recv_buffer_size, set_socket_send_buffer_size};
 
-/// Not to be sure of anything, but to let the move get to its wait before it is cancelled.
+/// Not to be sure of anything, but to let the move reach its wait before the cancelling.
 const A_WHILE: Duration = Duration::from_millis(60);
 
 #[test]
@@ -41,7 +41,7 @@ fn a_move_and_its_error_go_to_another_thread() {
     sent::<gush::flow::Flow>();
 }
 
-/// Runs a move, and cancels it from another thread once `is_time` comes back; `None` if it does not end.
+/// Runs a move, and cancels it from another thread once `is_time` comes back; `None` if the move does not end.
 fn cancelled<T: Send + 'static>(
     is_time: impl FnOnce() + Send + 'static,
     run: impl FnOnce(&Cancel) -> T + Send + 'static,
@@ -240,7 +240,7 @@ fn what_was_cancelled_before_moves_nothing() {
     assert_eq!(common::read_all(&target), b"old");
 }
 
-/// A datagram is taken whole, and what it exceeds the rate by is made up for: a pause of fifty minutes here.
+/// A datagram is taken whole, and the bytes above the rate are made up for: a pause of fifty minutes here.
 #[test]
 fn a_long_pause_of_a_rate_limit_is_cancelled() {
     let (source, far) = open_source(SourceKind::UnixDatagram).expect("a source");
@@ -255,7 +255,7 @@ fn a_long_pause_of_a_rate_limit_is_cancelled() {
     assert_eq!((error.delivered_bytes(), error.in_flight_bytes()), (60_000, 0));
 }
 
-/// Two moves through one socket, one each way: when the move into it ends, it takes its O_NONBLOCK back.
+/// Two moves through one socket, one each way: when the move into the socket ends, that move clears O_NONBLOCK again.
 #[test]
 fn a_move_from_a_socket_that_loses_its_nonblock_is_cancelled() {
     for choice in STREAMS {

@@ -17,7 +17,7 @@ const CHOICES: [Choice; 4] = [
     Choice::Only(MethodName::Vmsplice),
 ];
 
-/// A datagram socket with these messages in it, and the far end that sent them.
+/// A datagram socket with these messages inside, and the far end that sent them.
 fn with_messages(from: SourceKind, sizes: &[usize]) -> (OwnedFd, OwnedFd) {
     let (near, far) = open_source(from).expect("sockets");
     let far = far.expect("a far end");
@@ -51,7 +51,7 @@ fn file() -> OwnedFd {
     tempfile::tempfile().expect("a file").into()
 }
 
-/// Moves messages into a file, and answers what became of it.
+/// Moves messages into a file, and returns the result.
 fn moved(
     from: SourceKind,
     sizes: &'static [usize],
@@ -153,7 +153,7 @@ fn empty_records_of_a_seqpacket_socket_are_not_its_end() {
     assert_eq!(arrived, all_of(&[3]));
 }
 
-/// A method that cannot take a datagram whole says so, and leaves it where it is.
+/// A method that cannot take a datagram whole says so, and leaves the datagram in the socket.
 fn assert_whole(
     name: &str,
     choice: Choice,
@@ -354,7 +354,7 @@ fn a_stream_becomes_datagrams_of_the_size_that_was_asked_for() {
     }
 }
 
-/// Of an empty datagram there is nothing to lend or splice: it is passed on all the same.
+/// Of an empty datagram there is nothing to lend or splice: the datagram is passed on all the same.
 #[test]
 fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
     for choice in CHOICES {
@@ -367,7 +367,7 @@ fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
 }
 
 /// A datagram that sendfile(2) corks (see `Port::send_file_to`) is summed wrongly where the first page has an odd part of
-/// the bytes, and its receiver drops it.
+/// the bytes, and the receiver drops the datagram.
 #[test]
 fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
     for (size, from) in [(4097, 511), (60_000, 4095), (4097, 512)] {

@@ -1,4 +1,4 @@
-//! What the engine does to its caller's descriptors: each sentence of the crate's page of that name.
+//! The engine's effects on the caller's descriptors: each sentence of the crate's page of that name.
 
 #[macro_use]
 mod common;
@@ -22,7 +22,7 @@ fn all_methods() -> impl Iterator<Item = Choice> {
     common::file_methods().map(Choice::Only).chain([Choice::Auto])
 }
 
-/// A file of 1 MiB with data at its start and its end, and a hole between.
+/// A file of 1 MiB with data at the start and the end, and a hole between.
 fn sparse() -> File {
     let file = tempfile::tempfile().expect("a file");
     file.write_all_at(b"start", 0).expect("room");
@@ -101,7 +101,7 @@ fn comparing_two_sparse_files_leaves_both_positions() {
     assert_eq!((position(&a), position(&b)), (5, 6));
 }
 
-/// The flags of the target while it is moved to, and afterwards.
+/// The flags of the target during the move, and afterwards.
 fn flags_of_target(kind: TargetKind) -> (OFlags, OFlags, OFlags) {
     let target = Target::new(kind, b"", 1, false).expect("a target");
     let source = file_of(b"some bytes");
@@ -300,7 +300,7 @@ fn in_a_child_descriptors_are_the_same_before_and_after() {
     }
 }
 
-/// The master of a pseudo-terminal is written to itself: to open it once more makes another pair (ptmx(4)).
+/// The master of a pseudo-terminal is written to itself: opening the master once more makes another pair (ptmx(4)).
 #[test]
 fn a_watched_move_reaches_the_slave_of_the_master_that_it_was_given() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

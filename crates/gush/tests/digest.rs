@@ -1,4 +1,4 @@
-//! A digest covers what moved, byte by byte and in order, or there is none.
+//! A digest covers the moved bytes, byte by byte and in order, or there is none.
 
 mod common;
 
@@ -31,7 +31,7 @@ fn a_digest_is_made_on_one_thread_however_many_are_asked_for() {
     }
 }
 
-/// A method that was named is used (invariant 6); what it did not see is not hashed.
+/// A method that was named is used (invariant 6); bytes that the method did not see are not hashed.
 #[test]
 fn a_named_method_that_does_not_see_the_bytes_leaves_no_digest() {
     for method in [MethodName::Splice, MethodName::CopyFileRange, MethodName::Sendfile] {
@@ -48,7 +48,7 @@ fn a_named_method_that_does_not_see_the_bytes_leaves_no_digest() {
     }
 }
 
-/// What an inspector was shown of a move, and the report.
+/// The bytes of a move that an inspector was shown, and the report.
 fn shown(
     source: &impl AsFd,
     target: &impl AsFd,

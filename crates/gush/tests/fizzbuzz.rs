@@ -1,4 +1,4 @@
-//! The FizzBuzz example says what a naive version says, to the end of the 64-bit numbers, into anything.
+//! The FizzBuzz example prints the lines of a naive version, to the end of the 64-bit numbers, into anything.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -126,7 +126,7 @@ proptest! {
     }
 }
 
-/// The program, which cargo builds beside the tests unless it is asked for this test alone.
+/// The program, which cargo builds beside the tests unless this test alone is asked for.
 fn program() -> Option<Command> {
     let test = std::env::current_exe().expect("the path of this test");
     let path: PathBuf =

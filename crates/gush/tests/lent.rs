@@ -1,4 +1,4 @@
-//! Invariant 4 as the compiler sees it: lent memory cannot be written by safe code.
+//! Invariant 4 as the compiler enforces it: lent memory cannot be written by safe code.
 //!
 //! A doctest marked `compile_fail` passes on any error, a misspelt name included; the number beside it is
 //! looked at by nightly compilers only. Here each forbidden line stands beside one that is allowed in the

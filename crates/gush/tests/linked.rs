@@ -1,4 +1,4 @@
-//! What linking and using the engine changes in a process: nothing. SIGBUS is borrowed for `mmap-copy`
+//! Linking and using the engine changes nothing in a process. SIGBUS is borrowed for `mmap-copy`
 //! and given back.
 
 #[macro_use]

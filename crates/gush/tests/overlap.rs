@@ -75,7 +75,7 @@ fn ends_of_pipes() -> usize {
     descriptors.filter_map(Result::ok).filter(is_pipe).count()
 }
 
-/// A reader that copies out of the pipe holds its lock meanwhile: the next bytes are looked up beside it.
+/// A reader that copies out of the pipe holds the pipe's lock meanwhile: the next bytes are looked up at the same time.
 #[test]
 fn a_long_file_goes_into_a_pipe_through_another_one() {
     let (passed, said) = common::child(&[], "in_a_child_another_pipe_is_there", &[]);
@@ -131,7 +131,7 @@ fn in_a_child_no_pipe_can_be_had() {
     assert_eq!((report.bytes, report.main_method()), (LONG_BYTES, Some(MethodName::Splice)));
 }
 
-/// The reader is gone: what the pipe of our own held is still in the file, and counts as neither delivered nor lost.
+/// The reader is gone: the bytes in the pipe of our own are still in the file, and count as neither delivered nor lost.
 #[test]
 fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
@@ -154,7 +154,7 @@ fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
     assert!(reading.join().expect("a reader") == common::noise(1, 700_000));
 }
 
-/// References change hands there, whatever their number.
+/// References change hands there, in any number.
 #[test]
 fn from_pipe_to_pipe_all_goes_at_once() {
     let (_reader, writer) = std::io::pipe().expect("a pipe");
@@ -198,7 +198,7 @@ fn null_and_zero_are_not_polled() {
     }
 }
 
-/// What the test above takes for granted, asked of the kernel.
+/// Asks the kernel about the assumption of the test above.
 #[test]
 fn the_devices_of_memory_are_always_ready() {
     for name in ["/dev/null", "/dev/zero", "/dev/full"] {

@@ -1,4 +1,4 @@
-//! What was committed is what arrives, whatever the reader does (invariant 4).
+//! The committed bytes are the bytes that arrive, with every reader (invariant 4).
 
 mod common;
 
@@ -16,11 +16,11 @@ use gush::{Errno, Wait};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 const TECHNIQUES: [Technique; 3] = [Technique::Fresh, Technique::Socket, Technique::Write];
-/// Three huge pages, an odd rest, and what is written in small pieces.
+/// Three huge pages, an odd rest, and bytes written in small pieces.
 const BYTES: usize = (6 << 20) + 12_345;
 const SECONDS: u64 = 60;
 
-/// What a reader does with what it finds in the pipe.
+/// A reader's use of the bytes in the pipe.
 #[derive(Clone, Copy, Debug)]
 enum Reader {
     Reads,
@@ -42,7 +42,7 @@ fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> Result<usize, Errno> {
     rustix::pipe::splice(from, None, to, None, len, SpliceFlags::empty())
 }
 
-/// Takes everything in its own way, and looks at it only when the writer has ended long ago.
+/// Takes everything in the reader's way, and looks at the bytes only when the writer has ended long ago.
 fn take(reader: Reader, from: OwnedFd) -> Vec<u8> {
     match reader {
         Reader::Reads => {
@@ -84,7 +84,7 @@ fn take(reader: Reader, from: OwnedFd) -> Vec<u8> {
     }
 }
 
-/// Keeps every piece in as many private pipes as it needs, and reads them at the end.
+/// Keeps every piece in as many private pipes as needed, and reads them at the end.
 fn hold(mut take: impl FnMut(&OwnedFd) -> Result<usize, Errno>) -> Vec<u8> {
     let mut held: VecDeque<(OwnedFd, usize)> = VecDeque::new();
     loop {

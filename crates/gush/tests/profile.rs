@@ -1,4 +1,4 @@
-//! A profile is advice: what it says is used where it is sound, and nothing that it says does harm.
+//! A profile is advice: a rule is used where that is sound, and no rule does harm.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -29,7 +29,7 @@ fn source() -> File {
     file
 }
 
-/// From a file into a pipe, with what came out of it.
+/// From a file into a pipe, with the bytes that came out.
 fn into_pipe(profile: &Profile, set: impl FnOnce(Mover<'_>) -> Mover<'_>) -> (Report, Vec<u8>) {
     let source = source();
     let (mut reader, writer) = std::io::pipe().expect("a pipe");

@@ -7,7 +7,7 @@ use common::{
 };
 use gush::{Choice, Errno, MethodName, Mover, Tuning};
 
-/// What is to come of a named method.
+/// The required answer of a named method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Served,
@@ -15,7 +15,7 @@ enum Answer {
     Refused(Errno),
     /// The method itself says no, with a reason.
     Cannot,
-    /// As the file system or the fragments in the pipe will have it.
+    /// Either, by the file system or the fragments in the pipe.
     ServedOr(Errno),
 }
 
@@ -85,7 +85,7 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
 
 const BEFORE: &[u8] = b"what was there before";
 
-/// Moves by `choice` and compares with what is expected.
+/// Moves by `choice` and compares with the expected answer.
 fn check(choice: Choice, from: SourceKind, to: TargetKind, expected: Answer) -> Result<(), String> {
     let content = noise(1, 40_960);
     let source = Source::new(from, &content, 1, false)?;

@@ -3,7 +3,7 @@
 use gush_test as _;
 use std::path::{Path, PathBuf};
 
-/// rustix reads it from the auxiliary vector (getauxval(3)), and asks no kernel.
+/// rustix reads the page size from the auxiliary vector (getauxval(3)), and asks no kernel.
 const NO_CALL: &str = "rustix::param::page_size";
 
 fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -17,7 +17,7 @@ fn rust_files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The code of a file, without comments and without its unit tests, which come last.
+/// The code of a file, without comments and without unit tests, which come last.
 fn code_of(text: &str) -> String {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).fold(
@@ -51,7 +51,7 @@ fn calls_by(code: &str, root: &str) -> Vec<String> {
     calls
 }
 
-/// What `use rustix::…` brings in that is no type: a function, or a module by which one can be called.
+/// The imports of `use rustix::…` that are no types: a function, or a module by which one can be called.
 fn imports(code: &str) -> Vec<String> {
     let uses = code.split("use rustix::").skip(1).filter_map(|rest| rest.split(';').next());
     uses.flat_map(|list| {

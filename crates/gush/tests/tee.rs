@@ -1,4 +1,4 @@
-//! `gush::Tee`, the blocking driver of a fan: losses, ends, cancelling, and what it does to pipes.
+//! `gush::Tee`, the blocking driver of a fan: losses, ends, cancelling, and effects on pipes.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
-/// A pipe with a thread that writes all of it and closes.
+/// A pipe with a thread that writes all of `data` and closes.
 fn fed(data: &[u8]) -> (PipeReader, thread::JoinHandle<std::io::Result<()>>) {
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let data = data.to_vec();
@@ -274,7 +274,7 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
     });
 }
 
-/// An error has one count for all targets: that of the slowest, whichever it is.
+/// An error has one count for all targets: that of the slowest.
 #[test]
 fn a_cancelled_tee_counts_what_its_slowest_target_has() {
     for slowest in [0, 1, 2] {
@@ -304,7 +304,7 @@ fn a_cancelled_tee_counts_what_its_slowest_target_has() {
     }
 }
 
-/// The pipes of the process are for those that move bytes: a tee that waits for its source has none.
+/// The pipes of the process are for those that move bytes: a tee that waits for the source has none.
 #[test]
 fn a_tee_that_waits_holds_no_pipe() {
     let (passed, said) = common::child(&[], "in_a_child_a_tee_that_waits_holds_no_pipe", &[]);

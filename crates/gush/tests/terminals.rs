@@ -15,7 +15,7 @@ use rustix::termios::{OptionalActions, OutputModes, Termios, tcgetattr, tcsetatt
 /// More than both directions of a pseudo-terminal hold.
 const TEXT_BYTES: usize = 60_000;
 
-/// How the terminal changes its output.
+/// The changes that the terminal makes to output.
 struct Modes {
     name: &'static str,
     set: fn(&mut Termios),
@@ -49,7 +49,7 @@ const MODES: [Modes; 4] = [
     },
 ];
 
-/// Each byte as the terminal shows it, which depends on the byte's column.
+/// Each byte as the terminal shows the byte, which depends on the byte's column.
 fn replaced(text: &[u8], shown: impl Fn(u8, usize) -> Vec<u8>) -> Vec<u8> {
     let mut column = 0;
     let mut all = Vec::new();

@@ -1,5 +1,5 @@
-//! Urgent data (tcp(7), MSG_OOB) neither stops a move, nor ends it, nor makes it spin: a TCP socket at
-//! its mark polls readable and answers a splice with EAGAIN or 0, and only a read gets past it.
+//! Urgent data (tcp(7), MSG_OOB) neither stops a move, nor ends it, nor makes the move spin: a TCP socket at
+//! the urgent mark polls readable and answers a splice with EAGAIN or 0, and only a read gets past it.
 
 mod common;
 
@@ -91,7 +91,7 @@ fn urgent_data_does_not_stop_a_move_nor_make_it_spin() {
     }
 }
 
-/// The peer says nothing behind its urgent byte for a while: the move sleeps.
+/// The peer says nothing behind the urgent byte for a while: the move sleeps.
 #[test]
 fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
     for choice in [Choice::Auto, Choice::Only(MethodName::Splice)] {
@@ -125,7 +125,7 @@ fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
     }
 }
 
-/// What comes behind an urgent byte is counted, hashed and limited like everything else.
+/// Bytes behind an urgent byte are counted, hashed and limited like everything else.
 #[test]
 fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
     const ROUNDS: usize = 6;

@@ -15,7 +15,7 @@ use rustix::fs::OFlags;
 /// Long enough to be idle for sure, many times the slice after which an observer is asked.
 const STOP_AFTER: Duration = Duration::from_millis(120);
 
-/// Splicing from an idle terminal or socket into a pipe holds that pipe's lock while it waits; a
+/// Splicing from an idle terminal or socket into a pipe holds that pipe's lock while waiting; a
 /// non-blocking read of the pipe by somebody else would then hang.
 #[test]
 fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {

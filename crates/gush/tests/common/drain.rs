@@ -1,4 +1,4 @@
-//! Reading what arrives at the far end of a stream.
+//! Reading the bytes that arrive at the far end of a stream.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub enum Ending {
     Idle(i64),
 }
 
-/// A thread that reads what arrives.
+/// A thread that reads the arriving bytes.
 #[derive(Debug)]
 pub struct Drainer {
     reader: JoinHandle<Vec<u8>>,

@@ -8,20 +8,20 @@ use rustix::io::Errno;
 
 use super::Dice;
 
-/// How a feeder hands out its bytes.
+/// The way that a feeder hands out bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Feed {
     /// Seeds sizes and delays.
     pub seed: u64,
     /// The most bytes a write.
     pub most_bytes: usize,
-    /// Whether it stays open at the end.
+    /// Whether the descriptor stays open at the end.
     pub keep: bool,
     /// Whether to sleep now and then.
     pub dawdle: bool,
 }
 
-/// Writes `bytes` into `fd` from another thread and hands it back; ends early when nobody reads.
+/// Writes `bytes` into `fd` from another thread and hands `fd` back; ends early when nobody reads.
 pub fn feed(fd: OwnedFd, bytes: Vec<u8>, how: Feed) -> JoinHandle<Option<OwnedFd>> {
     thread::spawn(move || {
         let mut dice = Dice::new(how.seed);

@@ -51,7 +51,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Detaching a device that is open only marks it: it goes when the last descriptor does.
+/// Detaching an open device only marks it: the kernel removes the device with the last descriptor.
 fn attach(len: u64) -> Result<File, String> {
     if !is_root() {
         return Err("a loop device needs root".into());

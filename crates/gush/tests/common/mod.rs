@@ -1,4 +1,4 @@
-//! What the engine's tests share: ends of every kind, made-up bytes, and a guard against hanging.
+//! Helpers that the engine's tests share: ends of every kind, made-up bytes, and a guard against hanging.
 #![allow(dead_code, unused_imports, reason = "each test binary uses its own part of it")]
 
 use std::os::fd::OwnedFd;
@@ -49,7 +49,7 @@ macro_rules! skip {
     }};
 }
 
-/// Runs `body` on a thread of its own, and fails if it has not ended after `seconds`.
+/// Runs `body` on a separate thread, and fails if `body` has not ended after `seconds`.
 pub fn within<T: Send + 'static>(
     seconds: u64,
     what: &str,
@@ -58,7 +58,7 @@ pub fn within<T: Send + 'static>(
     ends_within(seconds, body).unwrap_or_else(|| panic!("{what}: hangs ({seconds} s)"))
 }
 
-/// Runs `body` on a thread of its own; `None` if it has not ended after `seconds`.
+/// Runs `body` on a separate thread; `None` if `body` has not ended after `seconds`.
 pub fn ends_within<T: Send + 'static>(
     seconds: u64,
     body: impl FnOnce() -> T + Send + 'static,
@@ -97,7 +97,7 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Is there such a program, and does it end well when run so?
+/// Is there such a program, and does the program end well when run so?
 pub fn runs(program: &str, words: &[&str]) -> bool {
     Command::new(program)
         .args(words)
@@ -108,8 +108,8 @@ pub fn runs(program: &str, words: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Runs one ignored test of this binary in a process of its own, under `wrapper` (a program and its
-/// words) if there is one; answers whether it passed, and what it said.
+/// Runs one ignored test of this binary in a separate process, under `wrapper` (a program and its
+/// words) if there is one; returns whether the test passed, and its output.
 pub fn child(wrapper: &[&str], test: &str, env: &[(&str, &str)]) -> (bool, String) {
     let own = std::env::current_exe().expect("own path");
     let mut words: Vec<std::ffi::OsString> = wrapper.iter().map(Into::into).collect();

@@ -78,7 +78,7 @@ impl SourceKind {
         matches!(self, SourceKind::Seqpacket | SourceKind::UnixDatagram | SourceKind::Udp)
     }
 
-    /// The most that a test should send through it.
+    /// The most that a test should send through this kind.
     pub fn most_bytes(self) -> usize {
         match self {
             SourceKind::Udp => 60_000,
@@ -89,7 +89,7 @@ impl SourceKind {
     }
 }
 
-/// A source, with its content in it or on the way.
+/// A source, with content inside or on the way.
 #[derive(Debug)]
 pub struct Source {
     pub fd: OwnedFd,
@@ -137,7 +137,7 @@ impl Source {
         rustix::fs::seek(&self.fd, SeekFrom::Current(0)).expect("a position")
     }
 
-    /// What a plain reader still gets.
+    /// The bytes that a plain reader still gets.
     pub fn rest(self) -> Vec<u8> {
         if self.kind.has_offsets() {
             let from = usize::try_from(self.position()).expect("a position");

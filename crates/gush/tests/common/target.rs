@@ -63,7 +63,7 @@ impl TargetKind {
         matches!(self, TargetKind::Seqpacket | TargetKind::UnixDatagram | TargetKind::Udp)
     }
 
-    /// How its far end knows that all has arrived.
+    /// The sign by which the far end knows that all has arrived.
     fn ending(self) -> Ending {
         match self {
             // Its line discipline works in a thread of the kernel's.
@@ -73,7 +73,7 @@ impl TargetKind {
         }
     }
 
-    /// The most that a test should send into it.
+    /// The most that a test should send into this kind.
     pub fn most_bytes(self) -> usize {
         match self {
             TargetKind::Udp => 60_000,
@@ -84,7 +84,7 @@ impl TargetKind {
     }
 }
 
-/// A target, with somebody who reads what arrives where it is a stream.
+/// A target, with somebody who reads the arriving bytes of a stream.
 #[derive(Debug)]
 pub struct Target {
     pub fd: OwnedFd,
@@ -94,7 +94,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes one that holds `before` where it can hold something, at position 0.
+    /// Makes a target, with `before` inside where the kind keeps bytes, at position 0.
     pub fn new(kind: TargetKind, before: &[u8], seed: u64, dawdle: bool) -> Result<Self, String> {
         let failed = |error: std::io::Error| error.to_string();
         let mut device = None;
@@ -133,7 +133,7 @@ impl Target {
         rustix::fs::seek(&self.fd, SeekFrom::Current(0)).expect("a position")
     }
 
-    /// All that is in it, or all that came out of it.
+    /// All bytes inside a file, or all bytes that came out of a stream.
     pub fn content(self) -> Vec<u8> {
         if let Some(drainer) = self.drainer {
             drop(self.fd);
@@ -146,13 +146,13 @@ impl Target {
     }
 }
 
-/// A file's whole content, whatever its position and flags.
+/// A file's whole content, for every position and all flags.
 pub fn read_all(fd: &OwnedFd) -> Vec<u8> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
     std::fs::read(path).expect("what is in the target")
 }
 
-/// An end for writing into a stream, and its far end.
+/// An end for writing into a stream, and the stream's far end.
 pub fn open_target(kind: TargetKind) -> Result<(OwnedFd, OwnedFd), String> {
     Ok(match kind {
         TargetKind::Pipe => {

@@ -75,7 +75,7 @@ fn delivered(outcome: &Outcome) -> usize {
     usize::try_from(bytes).expect("a small file")
 }
 
-/// What is said to have arrived did, and success means all of the file, as it was or as it is.
+/// The bytes counted have arrived, and success means all of the file, before or after the change.
 fn grown_or_not(outcome: &Outcome, arrived: &[u8], more: usize) -> Result<(), String> {
     let all = noise(1, LEN + more);
     let bytes = delivered(outcome);
@@ -110,7 +110,7 @@ fn a_source_that_grows_by_pages_arrives_whole_or_is_an_error() {
     );
 }
 
-/// No byte of a source that was cut arrives as something else, such as the zeros behind its end.
+/// No byte of a source that was cut arrives as something else, such as the zeros behind the file's end.
 fn only_what_was_there(outcome: &Outcome, arrived: &[u8]) -> Result<(), String> {
     let bytes = delivered(outcome);
     if arrived.get(..bytes) != noise(1, LEN).get(..bytes) {

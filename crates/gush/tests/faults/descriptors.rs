@@ -1,4 +1,4 @@
-//! The calls by which a move would change its caller's descriptors, looked for where it must make none.
+//! The calls by which a move would change the caller's descriptors, looked for where it must make none.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use crate::common::{
     Drainer, Ending, Source, SourceKind, Target, TargetKind, is_root, noise, open_target, skipped,
 };
 
-/// What is called by a move of some bytes.
+/// The system calls of a move of some bytes.
 fn calls(to: TargetKind, advice: Advice, is_watched: bool) -> Vec<Call> {
     let source = Source::new(SourceKind::File, b"some bytes", 1, false).expect("a source");
     let target = Target::new(to, b"", 2, false).expect("a target");
@@ -51,7 +51,7 @@ fn flags_are_set_on_watched_sockets_only_and_advice_is_given_where_asked_for() {
 }
 
 /// An O_DIRECT file at an odd place is read through a description of the page cache's own; the file's position
-/// follows, or the move says why it does not.
+/// follows, or the move tells the reason why not.
 #[test]
 fn the_position_of_an_o_direct_source_follows_or_the_move_fails() {
     const LEAD: u64 = 517;

@@ -33,7 +33,7 @@ fn a_method_refused_with_bytes_in_its_pipe_leaves_the_old_content() {
     }
 }
 
-/// The read that looks for the end is the source's matter, and another method would make it, too.
+/// The read that looks for the end is the source's matter, and another method would make the same read.
 #[test]
 fn a_read_that_fails_at_the_end_is_no_refusal_of_the_method() {
     for method in [MethodName::Splice, MethodName::Sendfile] {
@@ -91,7 +91,7 @@ fn a_move_whose_calls_make_no_progress_can_be_cancelled() {
     }
 }
 
-/// What was taken from a pipe is delivered before a stop is told: a stream cannot give it again.
+/// Bytes taken from a pipe are delivered before a stop is told: a stream cannot give them again.
 #[test]
 fn a_stop_delivers_what_was_taken() {
     for method in [MethodName::ReadWrite, MethodName::Splice, MethodName::Vmsplice] {

@@ -26,8 +26,8 @@ use gush::faults::Verdict;
 use gush::{Call, Choice, Errno, MethodName};
 use sweep::{Case, Outcome, Trouble, account, calls_of, is_data, is_read, run};
 
-/// Runs a case once for every call that it makes and every trouble that the call may meet, and
-/// collects what is wrong.
+/// Runs a case once for every system call of the case and every trouble that the call may meet, and
+/// collects the faults found.
 fn sweep(
     cases: impl Iterator<Item = Case>,
     troubles: fn(Case, Call) -> Vec<Trouble>,
@@ -92,7 +92,7 @@ fn false_zeros(_: Case, call: Call) -> Vec<Trouble> {
     if may_lie { vec![Trouble::FalseZero] } else { Vec::new() }
 }
 
-/// An error names the injected cause, as long as nothing else had to be tried after it.
+/// An error names the injected cause, as long as nothing else had to be tried afterwards.
 fn tells_the_cause(
     case: Case,
     call: Call,

@@ -1,4 +1,4 @@
-//! `gush::pipe` where sizes are refused and vmsplice is denied: it still works, smaller or by another way.
+//! `gush::pipe` where sizes are refused and vmsplice is denied: the module still works, with smaller pipes or by another way.
 
 use std::io::Read;
 
@@ -31,7 +31,7 @@ fn a_refused_pipe_size_means_a_smaller_pipe() {
     }
 }
 
-/// The probe is made once a process, so each answer is met in a process of its own.
+/// The probe is made once a process, so each answer needs a separate process.
 #[test]
 fn denied_vmsplice_means_another_way() {
     for errno in ["EPERM", "ENOSYS", "EOPNOTSUPP"] {
@@ -102,7 +102,7 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
     }
 }
 
-/// What a writer was given, what its reader got, and whether each of the writer's answers was a success.
+/// The bytes given to a writer, the bytes that its reader got, and whether each of the writer's answers was a success.
 fn written_under(
     technique: Technique,
     judge: impl FnMut(Call, u64) -> Verdict + Send + 'static,
@@ -214,7 +214,7 @@ fn a_reservoir_pours_where_there_is_no_socket_to_fill_its_slots() {
     }
 }
 
-/// One refusal is enough to ask for less, and it does not hold for ever.
+/// One refusal is enough to ask for less, and the refusal does not hold for ever.
 #[test]
 fn a_pool_remembers_a_refused_size_until_no_pipe_is_in_use() {
     let pool = Pool::new(64 << 20, 100);

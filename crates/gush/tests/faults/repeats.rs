@@ -1,4 +1,4 @@
-//! Faults at every call of a repeated pattern: the target has its first bytes, as many as were said.
+//! Faults at every call of a repeated pattern: the target has the pattern's first bytes, as many as the result tells.
 
 use std::sync::{Arc, Mutex};
 

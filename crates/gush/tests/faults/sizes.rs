@@ -10,7 +10,7 @@ use crate::common::{file_methods, file_of, noise, read_all};
 const LEN: usize = 200_000;
 
 /// Moves to the middle of a file that reaches further, once for each fstat that fails on the way;
-/// answers what of it was wrong.
+/// returns the faults found.
 fn wrong_with(source: &OwnedFd, what: &str, mover: fn(Mover<'_>) -> Mover<'_>) -> Vec<String> {
     let old = noise(9, 3 * LEN);
     let choices = file_methods().map(Choice::Only).chain([Choice::Auto]);
@@ -65,7 +65,7 @@ fn an_fstat_that_fails_cuts_no_target_and_loses_nothing_around_what_is_written()
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What was reserved and not used is given back, also when the target cannot say how large it is.
+/// Reserved and unused space is given back, also when the target's size cannot be asked.
 #[test]
 fn an_fstat_that_fails_while_space_is_given_back_is_told() {
     let source = file_of(&noise(1, LEN));

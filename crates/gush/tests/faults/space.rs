@@ -1,4 +1,4 @@
-//! What a move reserves, leaves out or writes too much of is put right when the move ends otherwise than was planned.
+//! A move that ends otherwise than planned puts right the space reserved, the holes left out and the bytes written too much.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ fn is_write(call: Call) -> bool {
     matches!(call, Call::Write | Call::Pwrite)
 }
 
-/// What a file system that reserves blocks has given to a file at its first write.
+/// The blocks that a file system with reservations gives to a file at the first write.
 fn reserved_at_first_write(
     file: File,
     then: impl Fn(Call, u64) -> Verdict + Send + 'static,
@@ -68,7 +68,7 @@ fn reserved_space_that_a_failed_move_does_not_need_is_given_back() {
     }
 }
 
-/// The source is cut while it is copied, and every method looks at its size anew in its own way.
+/// The source is cut during the copy, and every method looks at the size anew in its own way.
 #[test]
 fn reserved_space_is_given_back_when_the_source_turns_out_shorter() {
     let methods = [MethodName::ReadWrite, MethodName::CopyFileRange, MethodName::MmapWrite];
@@ -142,7 +142,7 @@ fn what_a_failed_reservation_has_taken_is_given_back() {
     }
 }
 
-/// A method that maps its target makes it longer first: when that fails half-way, the target has its old size.
+/// A method that maps its target makes the file longer first: when that fails half-way, the target has the old size.
 #[test]
 fn a_target_that_could_not_be_made_longer_has_its_old_size() {
     for method in [MethodName::ReadMmap, MethodName::MmapCopy] {
@@ -225,7 +225,7 @@ fn zeros_of_which_a_write_takes_nothing_are_an_error() {
     has_delivered(&error, &source, &target);
 }
 
-/// The data behind a hole does not arrive: the hole does not count either, and the target ends before it.
+/// The data behind a hole does not arrive: the hole does not count either, and the target ends before the hole.
 #[test]
 fn a_hole_in_front_of_data_that_fails_is_taken_back() {
     const BLOCK: usize = 64 << 10;
@@ -256,7 +256,7 @@ fn a_hole_in_front_of_data_that_fails_is_taken_back() {
     }
 }
 
-/// The target is to begin behind its end, and nothing but a hole came before the data that fails.
+/// The target is to begin behind the file's end, and nothing but a hole came before the data that fails.
 #[test]
 fn a_target_that_got_nothing_but_a_hole_is_not_made_longer() {
     const BLOCK: usize = 64 << 10;

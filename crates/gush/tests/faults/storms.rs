@@ -113,7 +113,7 @@ fn invariant_1_what_is_in_flight_is_counted_when_waiting_for_the_target_fails() 
     });
 }
 
-/// Where a call of a method that moves files takes its bytes from, or brings them to.
+/// The side from which a call of a method for files takes bytes, or to which it brings them.
 fn side_of(call: Call) -> Option<Side> {
     match call {
         call if is_read(call) => Some(Side::Source),
@@ -122,7 +122,7 @@ fn side_of(call: Call) -> Option<Side> {
     }
 }
 
-/// A move on several threads tells the error that a call of it met, and never that somebody stopped it.
+/// A move on several threads tells the error that one of its calls met, and never that somebody stopped it.
 fn tells_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), String> {
     let Err(error) = &outcome.result else {
         let survivable = errno == Errno::INTR || gush::is_refusal(errno);
@@ -225,7 +225,7 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
     assert_none(&wrong);
 }
 
-/// Two workers fail on different sides: one of the two is told, whole: its call with its side and error.
+/// Two workers fail on different sides: one of the two is told, whole: the call with its side and error.
 #[test]
 fn of_two_failures_on_several_threads_one_is_told_with_its_own_side() {
     let mut wrong = Vec::new();
@@ -332,7 +332,7 @@ fn shared_by_profile(
     (result, target.content())
 }
 
-/// Cut by somebody else at every so many calls: what was there has arrived, and nobody is said to have
+/// Cut by somebody else at every so many calls: the bytes that were there have arrived, and nobody is said to have
 /// stopped the move.
 #[test]
 fn a_source_that_is_cut_while_several_threads_read_it_is_no_stop() {

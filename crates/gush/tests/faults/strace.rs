@@ -1,4 +1,4 @@
-//! The seam sees what the kernel sees: its counts beside those of strace.
+//! The seam sees all calls that the kernel sees: the seam's counts beside those of strace.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const MOVES: &[(Choice, S, T)] = &[
 ];
 
 /// Calls of a thread that are no calls of the engine: the allocator's, the C library's, the locks of this
-/// test; and `close`, whose answer nobody could do anything with, with the look before it that std takes in
+/// test; and `close`, whose answer nobody could do anything with, with the check before that std makes in
 /// debug builds (F_GETFD).
 const OTHERS: &[&str] = &[
     "brk",
@@ -55,10 +55,10 @@ const OF_RINGS: &[&str] = &["mmap", "munmap"];
 
 type Tally = BTreeMap<String, u64>;
 
-/// What is done between two marks; what it gives back is dropped behind the second one.
+/// The work between two marks; the returned value is dropped behind the second mark.
 type Work = Box<dyn FnOnce() -> Box<dyn Any>>;
 
-/// Each work by its name, with the function that makes its ends.
+/// Each work by name, with the function that makes the ends.
 fn works() -> Vec<(String, Box<dyn Fn() -> Work>)> {
     let mut works: Vec<(String, Box<dyn Fn() -> Work>)> = Vec::new();
     for &(choice, from, to) in MOVES {
@@ -139,7 +139,7 @@ fn child_works_between_marks() {
     }
 }
 
-/// `fcntl(3, F_GETFL) = 0` is a call named `fcntl(F_GETFL)`, as the engine names it. One number may have two
+/// `fcntl(3, F_GETFL) = 0` is a call named `fcntl(F_GETFL)`, as in the engine. One number may have two
 /// names (`BTRFS_IOC_CLONE or FICLONE`), and another thread's call may come in between (`<unfinished ...>`).
 fn name_of(line: &str) -> Option<String> {
     let (name, arguments) = line.split_once('(')?;
@@ -151,7 +151,7 @@ fn name_of(line: &str) -> Option<String> {
     })
 }
 
-/// What the thread that set the marks called between them.
+/// The calls, between the marks, of the thread that set them.
 fn straced(trace: &str, nth: usize) -> Tally {
     let begin = format!("/counted {nth} begins\"");
     let end = format!("/counted {nth} ends\"");

@@ -103,7 +103,7 @@ fn streams_are_polled_and_moved_plainly_where_calls_that_never_wait_are_denied_o
 }
 
 /// As at an urgent mark where nothing tells of one: reads take the place of a splice that answers 0 before the end,
-/// and what they take counts for the length and the rate.
+/// and the bytes that they take count for the length and the rate.
 #[test]
 fn a_length_and_a_rate_hold_where_a_splice_tells_of_false_ends() {
     const LEN: u64 = 13_001;

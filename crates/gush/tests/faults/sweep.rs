@@ -14,7 +14,7 @@ pub use crate::trouble::{Trouble, is_data, is_read};
 pub const SMALL: usize = 13_001;
 /// Enough for several threads.
 pub const LARGE: usize = (17 << 20) + 13;
-/// What lies in front of the range of a file that is used amidst other content. The same on both sides, as `direct` asks for it.
+/// The bytes in front of the range of a file that is used amidst other content. The same number on both sides, as `direct` needs.
 const LEAD: usize = 517;
 
 /// A method and two ends.
@@ -45,7 +45,7 @@ impl fmt::Display for Case {
     }
 }
 
-/// What was found after a move.
+/// The state found after a move.
 #[derive(Debug)]
 pub struct Outcome {
     pub result: Result<Report, Error>,
@@ -59,7 +59,7 @@ fn lead(case: Case, has_offsets: bool) -> usize {
     if case.amidst && has_offsets { LEAD } else { 0 }
 }
 
-/// What a target file holds before: as much as will be written, and more.
+/// The content of a target file before the move: as much as will be written, and more.
 fn before(case: Case) -> &'static [u8] {
     static SHORT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(77, LEAD + SMALL + 3000));
     static LONG: LazyLock<Vec<u8>> = LazyLock::new(|| noise(77, LEAD + LARGE + 3000));
@@ -110,7 +110,7 @@ pub fn run(
     }
 }
 
-/// What is to move.
+/// The bytes to move.
 pub fn content(case: Case) -> &'static [u8] {
     static SHORT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, SMALL));
     static LONG: LazyLock<Vec<u8>> = LazyLock::new(|| noise(3, LARGE));
@@ -132,7 +132,7 @@ pub fn calls_of(case: Case, threads: usize) -> Vec<(Call, u64)> {
     calls.clone()
 }
 
-/// Invariant 1 and its like: every byte is where the result says it is.
+/// Invariant 1 and its like: every byte is in the place that the result tells.
 pub fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
     let content = content(case);
     let (delivered, lost) = match &outcome.result {

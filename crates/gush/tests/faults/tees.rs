@@ -1,5 +1,5 @@
-//! Faults at every call of a tee: each target has the first bytes of the source, as many as it is said to have,
-//! and what no target took is still in the source.
+//! Faults at every call of a tee: each target has the first bytes of the source, as many as the report says,
+//! and bytes that no target took are still in the source.
 
 use std::fmt;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -105,7 +105,7 @@ fn calls_of(case: Case) -> Vec<(Call, u64)> {
     calls.clone()
 }
 
-/// Every byte is where the report or the error says it is.
+/// Every byte is in the place that the report or the error tells.
 fn account(case: Case, outcome: &Outcome) -> Result<(), String> {
     let taken = match &outcome.result {
         Ok(report) => {
@@ -160,7 +160,7 @@ fn is_whole(outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Runs each case once for every call that it makes and every trouble that the call may meet.
+/// Runs each case once for every system call of the case and every trouble that the call may meet.
 fn sweep(
     troubles: impl Fn(Call) -> Vec<Trouble>,
     judge: fn(&Outcome) -> Result<(), String>,

@@ -1,4 +1,4 @@
-//! What one of several threads says to the others: that a piece failed, that the observer stopped the move, that
+//! The news from one of several threads to the others: that a piece failed, that the observer stopped the move, that
 //! somebody cancelled it. Each test keeps the others from getting on by themselves.
 
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ const LEN: usize = (16 << 20) + 13;
 const PIECE: u64 = 2 << 20;
 /// A worker writes a piece in so many calls, of 256 KiB each.
 const WRITES_A_PIECE: u64 = 8;
-/// Calls in vain of one worker after which the other one has surely done what it was about to do.
+/// Calls in vain of one worker after which the other one has surely finished its next act.
 const PATIENCE: u64 = 50_000;
 
 static CONTENT: LazyLock<Vec<u8>> = LazyLock::new(|| noise(1, LEN));

@@ -1,11 +1,11 @@
-//! What a call can be answered in place of the kernel's answer.
+//! The answers to a call in place of the kernel's answer.
 
 use std::fmt;
 
 use gush::faults::Verdict;
 use gush::{Call, Errno};
 
-/// What one call is answered.
+/// The answer to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     Fails(Errno),

@@ -1,4 +1,4 @@
-//! Single answers to a flow's calls, and what must follow.
+//! Single answers to a flow's calls, and the required next step.
 
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -36,7 +36,7 @@ fn failed(flow: &mut Flow, shelf: &mut Shelf) -> (Call, Side, Errno) {
     told[0]
 }
 
-/// What is left of a message has no place in the next one.
+/// The rest of a message has no place in the next message.
 #[test]
 fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     for (to, is_cut) in [(Kind::Datagram, true), (Kind::Stream, false)] {
@@ -59,7 +59,7 @@ fn a_message_that_was_cut_is_an_error_and_a_part_of_a_stream_is_none() {
     }
 }
 
-/// The bytes are taken and only in memory: lending them again would ask the kernel for ever what it refused.
+/// The bytes are taken and only in memory: lending them again would repeat the refused call for ever.
 #[test]
 fn bytes_that_could_not_be_lent_are_written_before_the_refusal_is_told() {
     let bytes = Terms::default().short_bytes;
@@ -193,7 +193,7 @@ fn zeros_in_front_of_a_source_that_fails_are_a_hole() {
     assert!(sparse.content()[3 * UNIT..].iter().all(|&byte| byte == 7), "it was not reached");
 }
 
-/// A hole that could not be made is not delivered, and what ended the flow before stays the cause.
+/// A hole that could not be made is not delivered, and the earlier end of the flow stays the cause.
 #[test]
 fn a_hole_that_fails_does_not_count() {
     let unit = UNIT as u64;
@@ -246,7 +246,7 @@ fn zeros_are_a_hole_before_a_flow_is_throttled() {
     assert_eq!(sparse.flow.in_flight_bytes(), 0);
 }
 
-/// The engine's memory is bounded whatever a driver asks for (invariant 8).
+/// The engine's memory is bounded for every size that a driver asks for (invariant 8).
 #[test]
 fn a_buffer_is_no_larger_than_the_engine_permits() {
     let stance = Stance::known(Kind::File, true);
@@ -259,7 +259,7 @@ fn a_buffer_is_no_larger_than_the_engine_permits() {
     }
 }
 
-/// A file that grows at its end looks like this a few times; procfs does for ever.
+/// A file that grows at the end looks like this a few times; procfs does for ever.
 #[test]
 fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused() {
     let (from, to) = (Stance::known(Kind::File, true), Stance::known(Kind::Pipe, true));
@@ -288,7 +288,7 @@ fn a_way_that_says_nothing_more_nine_times_where_a_read_finds_bytes_is_refused()
     }
 }
 
-/// `EAGAIN` of a call on both sides says nothing about a file, which always has its bytes.
+/// `EAGAIN` of a call on both sides says nothing about a file, whose bytes are always there.
 #[test]
 fn after_an_again_only_sides_that_can_have_answered_are_asked() {
     let stance = |kind| Stance::known(kind, true);
@@ -311,7 +311,7 @@ fn after_an_again_only_sides_that_can_have_answered_are_asked() {
     assert_eq!(due(&mut flow, &mut shelf), Op::Ready(Side::Source));
 }
 
-/// The source has bytes for a target that nobody reads: the refused call is told, by its own name.
+/// The source has bytes for a target that nobody reads: the refused call is told, by the name of that call.
 #[test]
 fn a_deserted_target_is_told_by_the_call_that_found_it() {
     let stance = |kind| Stance::known(kind, true);
@@ -372,7 +372,7 @@ fn behind_the_expected_bytes_a_read_asks_for_the_end() {
     }
 }
 
-/// The target fails while zeros wait: nobody makes a hole of what the target is said not to have.
+/// The target fails while zeros wait: nobody makes a hole of bytes that the target is said not to have.
 #[test]
 fn zeros_behind_a_target_that_fails_are_no_hole() {
     let mut sparse = Sparse::of(&data_and_zeros("0d"));
@@ -385,7 +385,7 @@ fn zeros_behind_a_target_that_fails_are_no_hole() {
     assert_eq!(sparse.counts(), [2 * unit, unit, unit]);
 }
 
-/// A flow may rest before any call: what is in hand stays, and so do the zeros that were found in it.
+/// A flow may rest before any call: bytes in hand stay, and so do the zeros found among them.
 #[test]
 fn a_flow_that_rests_before_every_call_makes_the_same_holes() {
     let content = data_and_zeros("d0d00d");

@@ -1,4 +1,4 @@
-//! The account of a fan: every byte has its number, and where each lane stands in them follows from the answers
+//! The account of a fan: every byte has a number, and each lane's place among the numbers follows from the answers
 //! alone. The account says which call may come next.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use gush::flow::{FanOp, Op, Stance, Who};
 use gush::{Errno, Kind};
 
-/// What was asked and answered so far: printed where a check fails.
+/// The calls and answers so far: printed where a check fails.
 pub struct Story<'a> {
     pub fan: &'a str,
     pub steps: Vec<(FanOp, Result<usize, Errno>)>,
@@ -19,8 +19,8 @@ impl fmt::Display for Story<'_> {
     }
 }
 
-/// Where a lane stands in the numbers of the bytes: delivered up to the first, then its own buffer, its own
-/// pipe; what comes next is in what all share.
+/// A lane's place among the numbers of the bytes: delivered up to the first, then the lane's buffer, the lane's
+/// pipe; the next bytes are in the memory that all share.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lane {
     pub delivered: u64,
@@ -66,7 +66,7 @@ impl Account {
         self.pipe.1 - self.pipe.0
     }
 
-    /// Does somebody still need what is in the intake's pipe?
+    /// Does a lane still need the bytes in the intake's pipe?
     pub fn needs_pipe(&self) -> bool {
         self.piped() > 0 && self.live().any(|lane| lane.next() < self.pipe.1)
     }
@@ -177,7 +177,7 @@ impl Account {
         assert!(!lane.failed, "{story}: a target that has failed");
     }
 
-    /// Answers what was taken, and what was delivered.
+    /// Returns the bytes taken, and the bytes delivered.
     pub fn learn(
         &mut self,
         op: FanOp,

@@ -1,4 +1,4 @@
-//! Single answers to a fan's calls, and what must follow.
+//! Single answers to a fan's calls, and the required next step.
 
 use gush::flow::{Buf, Fan, FanNext, FanOp, Lender, Op, Shelf, Stance, Terms};
 use gush::pipe::{PipeLoan, Pool};
@@ -76,7 +76,7 @@ fn one_target_that_refuses_references_does_not_cost_the_others_theirs() {
     }
 }
 
-/// What a lost target held is there for the others at once.
+/// The memory of a lost target is there for the others at once.
 #[test]
 fn the_buffer_of_a_target_that_is_lost_comes_back() {
     let (mut fan, mut lender) = (fan(&[Kind::Pipe, Kind::File]), Counting::new());

@@ -49,7 +49,7 @@ impl Lender for Counted {
     }
 }
 
-/// Counts what is shown.
+/// Counts the bytes shown.
 #[derive(Default)]
 struct Shown(u64);
 
@@ -59,7 +59,7 @@ impl Eye for Shown {
     }
 }
 
-/// What happened in the scripts that were played.
+/// The events in the scripts that were played.
 #[derive(Debug, Default)]
 pub struct Seen {
     behind: u64,
@@ -146,7 +146,7 @@ thread_local! {
         RefCell::new(ManuallyDrop::new(Shelf::new(POOL.with(Pool::clone))));
 }
 
-/// Plays a script to its end, or to the fan's; answers how many answers it took. With a seed, the driver
+/// Plays a script until the script or the fan ends; returns the number of answers taken. With a seed, the driver
 /// throttles, is short of pipes and leaves targets out, too.
 pub fn play(
     name: &str,
@@ -309,7 +309,7 @@ fn dice_of(chance: &mut impl FnMut(u32) -> bool, targets: usize) -> Option<usize
     (0..targets).find(|_| chance(60))
 }
 
-/// A fan waits for sides that have shown to be not ready, and holds nothing but what is in flight.
+/// A fan waits for sides that have shown to be not ready, and holds nothing but the bytes in flight.
 fn check_wait(
     fan: &mut Fan,
     account: &mut Account,

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::real::{BYTES, pattern, source, target};
 
-/// What a drive came to.
+/// The result of a drive.
 #[derive(Debug, Default)]
 struct Driven {
     lost: Vec<u16>,
@@ -40,7 +40,7 @@ fn name_of(op: FanOp) -> &'static str {
     }
 }
 
-/// How long a fan is driven, if it does not end before.
+/// How long a fan is driven, if the fan does not end before.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     End,
@@ -219,7 +219,7 @@ fn pipes_are_teed_and_the_last_one_is_spliced() {
     }
 }
 
-/// The file gets the intake's own pipe: one splice more for it, and no copy in between.
+/// The file gets the intake's own pipe: one splice more for the file, and no copy in between.
 #[test]
 fn the_one_target_that_is_no_pipe_costs_one_splice() {
     for order in [["pipe", "file"], ["file", "pipe"]] {
@@ -406,7 +406,7 @@ fn without_a_target_left_nothing_more_is_taken() {
     );
 }
 
-/// O_APPEND comes while bytes are under way (fcntl(2)), and splice(2) refuses it from then on. Of two such targets
+/// O_APPEND comes while bytes are under way (fcntl(2)), and splice(2) refuses such a target from then on. Of two such targets
 /// one read for both is cheaper than a pipe for each.
 #[test]
 fn targets_that_begin_to_refuse_splices_get_the_rest_out_of_one_buffer() {
@@ -481,7 +481,7 @@ fn where_no_pipe_can_be_had_memory_serves_until_one_can() {
     }
 }
 
-/// What was left out in the middle is at no other target's cost.
+/// A target left out in the middle is at no other target's cost.
 #[test]
 fn a_target_that_is_left_out_gets_nothing_more() {
     let (near, mut feeder) = std::io::pipe().expect("a pipe");

@@ -1,5 +1,5 @@
-//! The flow without a kernel: a script answers each call, and a model of what left the source, what the
-//! pipe and the buffer hold and what arrived says what the flow may ask next.
+//! The flow without a kernel: a script answers each call, and a model of the bytes that left the source, that the
+//! pipe and the buffer hold and that arrived says which call may come next.
 
 use gush_test as _;
 
@@ -183,7 +183,7 @@ fn a_method_that_the_driver_does_not_permit_is_refused_by_name_and_left_out_by_t
     }
 }
 
-/// A driver answers for a side in memory: no call of the kernel's is made for it, by whatever method.
+/// A driver answers for a side in memory: no system call is made for that side, by any method.
 #[test]
 fn a_side_without_a_descriptor_is_served_by_memory_alone() {
     let memory = Stance::in_memory();
@@ -220,7 +220,7 @@ fn a_side_without_a_descriptor_is_served_by_memory_alone() {
     }
 }
 
-/// A read that fills what a short message may have shows that there is more; a splice of less than a quarter of
+/// A read that fills the room for a short message shows that there is more; a splice of less than a quarter of
 /// that shows that there is not.
 #[test]
 fn short_messages_pass_through_memory_and_long_ones_by_reference() {

@@ -1,4 +1,4 @@
-//! What a flow may ask, given what was answered so far.
+//! The calls that a flow may ask for, given the answers so far.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,13 +11,13 @@ use gush::{Choice, Errno, Kind, Side};
 
 use crate::script::{Answer, Script};
 
-/// What every read finds: so many zeros, then data.
+/// The bytes that every read finds: so many zeros, then data.
 const READ_ZEROS: usize = 8;
 
 /// No read is answered by more.
 const MOST_READ_BYTES: usize = 40;
 
-/// Runs of zeros begin and end at multiples of this offset in the target, or with what was read.
+/// Runs of zeros begin and end at multiples of this offset in the target, or with the bytes of a read.
 const ZEROS_UNIT: u64 = 4096;
 
 /// Lends as a relay's shelf does, with small buffers counted.
@@ -48,7 +48,7 @@ impl Lender for Counted {
     }
 }
 
-/// What was asked and answered so far: printed where a check fails.
+/// The calls and answers so far: printed where a check fails.
 struct Story<'a> {
     pair: &'a str,
     steps: Vec<(Op, Result<usize, Errno>)>,
@@ -61,16 +61,16 @@ impl fmt::Display for Story<'_> {
     }
 }
 
-/// What the kernel's side of the story amounts to.
+/// The kernel's side of the story, in numbers.
 #[derive(Debug, Default)]
 struct Account {
     taken: u64,
     in_pipe: usize,
     in_buf: usize,
-    /// Of the pipe's content, what was lent to it: the bytes in the buffer, or behind them.
+    /// The lent part of the pipe's content: the bytes in the buffer, or behind them.
     lent: usize,
     delivered: u64,
-    /// The size of the datagram that is next, if it was asked for since the last one was taken, or found missing.
+    /// The size of the datagram that is next, if asked for since the last one was taken, or found missing.
     measured: Option<usize>,
     /// An empty datagram is in the buffer.
     empty_datagram: bool,
@@ -86,7 +86,7 @@ struct Account {
     idle_ops: u32,
     /// Zeros become holes.
     makes_holes: bool,
-    /// Where they do: of each byte in flight, whether it is a zero.
+    /// Of each byte in flight, whether the byte is a zero, where zeros count.
     zeros: VecDeque<bool>,
     /// Of the bytes delivered, those of holes.
     holes: u64,
@@ -99,7 +99,7 @@ impl Account {
         (self.in_pipe + self.in_buf) as u64
     }
 
-    /// The bytes of the next run of data: whole units of the target are data or zeros, and what is in flight of one.
+    /// The bytes of the next run of data: whole units of the target are data or zeros, and the part of a unit in flight.
     fn run_bytes(&self, target: &Stance) -> usize {
         let at = target.offset_bytes().expect("an offset") + self.delivered;
         let mut bytes: Vec<_> = self.zeros.iter().copied().collect();
@@ -113,7 +113,7 @@ impl Account {
         head + if is_data(&rest) { rest.len() } else { 0 }
     }
 
-    /// Where the zeros at the head of what is in flight end: nobody may make a hole of more.
+    /// Where the zeros at the head of the bytes in flight end: nobody may make a hole of more.
     fn zeros_ahead(&self) -> usize {
         self.zeros.iter().take_while(|&&is_zero| is_zero).count()
     }
@@ -266,14 +266,14 @@ impl Account {
         }
     }
 
-    /// The last way was refused, and the driver takes what is in flight from the source again.
+    /// The last way was refused, and the driver takes the bytes in flight from the source again.
     fn drop_in_flight(&mut self) {
         (self.in_pipe, self.in_buf, self.lent) = (0, 0, 0);
         self.zeros.clear();
         self.taken = self.delivered;
     }
 
-    /// What failed first is told, and zeros that came before a failure of the source are a hole, unless making that
+    /// The first failure is told, and zeros that came before a failure of the source are a hole, unless making that
     /// failed, too.
     fn check_cause(&self, failure: &Failure, story: &Story<'_>) {
         let (Failure::Fault(fault), Some(cause)) = (failure, self.cause) else {
@@ -340,7 +340,7 @@ thread_local! {
         RefCell::new(ManuallyDrop::new(Shelf::new(POOL.with(Pool::clone))));
 }
 
-/// Plays a script to its end, or to the flow's; answers how many answers it took.
+/// Plays a script until the script or the flow ends; returns the number of answers taken.
 pub fn play(
     name: &str,
     source: Stance,

@@ -18,7 +18,7 @@ pub fn pattern(bytes: usize) -> Vec<u8> {
     (0..bytes as u32).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
-/// Drives a flow to its end with poll(2), resting before every wait, and taking at most `step` at once.
+/// Drives a flow until the end with poll(2), resting before every wait, and taking at most `step` at once.
 fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<End, String> {
     let mut shelf = Shelf::new(Pool::shared().clone());
     loop {
@@ -43,7 +43,7 @@ fn drive(flow: &mut Flow, fds: Fds<'_>, step: u64) -> Result<End, String> {
     }
 }
 
-/// A source with its bytes behind it, fed by a thread where it is no file.
+/// A source with bytes to read, fed by a thread unless a file.
 pub fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()>>) {
     let data = data.to_vec();
     match kind {
@@ -80,7 +80,7 @@ pub fn source(kind: &str, data: &[u8]) -> (OwnedFd, Option<thread::JoinHandle<()
 
 pub type Arrived = Box<dyn FnOnce(OwnedFd) -> Vec<u8>>;
 
-/// A target, and how to see what arrived once the flow has ended.
+/// A target, and a look at the arrived bytes once the flow has ended.
 pub fn target(kind: &str) -> (OwnedFd, Arrived) {
     match kind {
         "file" | "append" => {
@@ -309,7 +309,7 @@ fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
     feed.expect("a feeder").join().expect("all was sent");
 }
 
-/// Counts what it is shown, and keeps it.
+/// Counts the bytes shown, and keeps them.
 #[derive(Default)]
 struct Seen(Vec<u8>);
 
@@ -335,7 +335,7 @@ fn patches(random: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Whole units of zeros, counted at the target's offset, are holes and nothing else is; each run of them is one
-/// call, whatever the buffer's size and however little may be taken at once.
+/// call, for every size of the buffer, and however few bytes may be taken at once.
 #[test]
 fn runs_of_zeros_become_holes_whatever_the_buffer() {
     const UNIT: u64 = 4096;
@@ -400,7 +400,7 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
     }
 }
 
-/// A log that grows at its end while it is spliced: each read that looks for the end finds some more.
+/// A log that grows at the end while being spliced: each read that looks for the end finds some more.
 #[test]
 fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
     for method in [MethodName::Splice, MethodName::Sendfile] {

@@ -2,7 +2,7 @@
 
 use gush::Errno;
 
-/// What one call is answered.
+/// The answer to one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// As many bytes as were asked for.
@@ -22,7 +22,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// `Deserted` last: only a flow makes something else of it than of any error.
+    /// `Deserted` last: only a flow treats it otherwise than any error.
     pub const ALL: [Answer; 9] = [
         Answer::Full,
         Answer::Short,
@@ -91,7 +91,7 @@ impl Script {
 }
 
 /// Plays every sequence of `depth` of these answers, the first ones of [`Answer::ALL`]; `play` tells how many of them it
-/// took. Answers how many it played.
+/// took. Returns the number of sequences played.
 pub fn every(depth: usize, answers: usize, mut play: impl FnMut(&mut Script) -> usize) -> u64 {
     let mut scripts = 0;
     let mut digits = vec![0; depth];

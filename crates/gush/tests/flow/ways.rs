@@ -67,7 +67,7 @@ fn calls(source: Stance, target: Stance, terms: &Terms) -> String {
     }
 }
 
-/// How what was read is delivered, and whether a pipe is filled after that.
+/// The way that read bytes are delivered, and whether a pipe is filled after that.
 fn behind_a_read(flow: &mut Flow, shelf: &mut Shelf) -> String {
     let Next::Do(op) = flow.next(u64::MAX, shelf) else { return "nothing".into() };
     if op == Op::Lend {
@@ -180,7 +180,7 @@ fn only_a_side_that_could_hold_a_call_is_polled_before() {
 }
 
 /// Flags that keep references from passing are respected unless the method was named; who may not be held asks
-/// no kernel that could hold it.
+/// no kernel call that could hold the thread.
 #[test]
 fn flags_of_a_port_rule_splicing_out() {
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -333,7 +333,7 @@ fn a_shelf_lends_again_what_came_back() {
     assert!(shelf.buf(1).expect("memory").len_bytes() >= Shelf::LEAST_BUF_BYTES);
 }
 
-/// A flow that is lent a buffer uses it again and again, and gives it back when it rests.
+/// A flow that is lent a buffer uses it again and again, and gives that back when it rests.
 #[test]
 fn a_flow_asks_for_memory_once() {
     struct Counting(Shelf, usize);

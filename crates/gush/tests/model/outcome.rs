@@ -1,4 +1,4 @@
-//! What a move did, compared with what the model says.
+//! The outcome of a move, compared with the model's.
 
 use gush::{Choice, Control, Errno, Error, Mover, Report, Tuning};
 use rustix::fs::{FallocateFlags, OFlags, SeekFrom};
@@ -18,7 +18,7 @@ fn content(plan: &Plan) -> Vec<u8> {
     content
 }
 
-/// Moves as planned; the error says in what the outcome is not the model's.
+/// Moves as planned; the error tells the difference from the model.
 pub fn of(plan: &Plan) -> Result<(), String> {
     let content = content(plan);
     let source = Source::new(plan.from, &content, plan.seed, plan.dawdle)?;
@@ -103,7 +103,7 @@ struct Model<'a> {
 }
 
 impl Model<'_> {
-    /// What is to move.
+    /// The bytes to move.
     fn expected(&self) -> &[u8] {
         let from = self.content.get(self.plan.source.offset()..).unwrap_or_default();
         &from[..self.plan.length.unwrap_or(from.len()).min(from.len())]
@@ -181,7 +181,7 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Invariant 1 for streams: what a plain reader still gets is what comes next.
+    /// Invariant 1 for streams: a plain reader gets the next bytes.
     fn judge_rest(
         &self,
         result: &Result<Report, Error>,

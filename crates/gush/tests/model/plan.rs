@@ -1,4 +1,4 @@
-//! What a random move looks like.
+//! The parts of a random move.
 
 use gush::{Choice, Holes, MethodName};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ impl Place {
 /// The size of a block device that is a source.
 const DEVICE_BYTES: usize = 65_536;
 
-/// A move, and all that surrounds it.
+/// A move, and its circumstances.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -146,7 +146,7 @@ pub fn any_plan(with_devices: bool) -> impl Strategy<Value = Plan> {
 }
 
 impl Plan {
-    /// Within what the ends can do: no offsets in streams, datagrams that fit, devices of one size.
+    /// Within the abilities of the ends: no offsets in streams, datagrams that fit, devices of one size.
     fn made_possible(mut self) -> Self {
         self.len = self.len.min(self.from.most_bytes()).min(self.to.most_bytes());
         if !self.from.has_offsets() {

@@ -10,9 +10,9 @@ use crate::common::{child, file_of, noise, read_all};
 
 const LEN: usize = 13_001;
 
-/// What is left of a file that is truncated again and again.
+/// The bytes left of a file that is truncated again and again.
 const KEPT: usize = 4096 * 7 + 3;
-/// From 16 MiB on a move takes the threads that it is offered.
+/// From 16 MiB on a move takes all threads offered.
 const SHARED: usize = 17 << 20;
 const ROUNDS: u64 = 24;
 

@@ -16,7 +16,7 @@ const BLOCK: usize = 64 << 10;
 const PATTERNS: &[&str] =
     &["d", "h", "hhhh", "dhd", "hdh", "dhhhd", "hd", "dh", "dzd", "hzh", "zz", "ddhhddhhzzd"];
 
-/// A sparse file on `dir`, and its content.
+/// A sparse file on `dir`, and the content.
 fn sparse(pattern: &str, tail: usize, dir: &str) -> (OwnedFd, Vec<u8>) {
     let file = tempfile::tempfile_in(dir).expect("a file");
     let mut content = vec![0; pattern.len() * BLOCK + tail];
@@ -166,7 +166,7 @@ fn holes_are_made_of_zeros_when_asked() {
     }
 }
 
-/// Neither the buffer's size nor where it starts decides what becomes a hole.
+/// Neither the buffer's size nor its start decides which zeros become a hole.
 #[test]
 fn zeros_become_holes_whatever_the_buffer() {
     for buffer_bytes in [1 << 9, 2 << 10, 5000, 12_345, 1 << 20] {
@@ -260,7 +260,7 @@ fn the_digest_of_a_sparse_file_covers_its_holes() {
     }
 }
 
-/// The refusal may not come at the odd last piece, when the data before it has arrived.
+/// The refusal may not come at the odd last piece, when the data before that has arrived.
 #[test]
 fn a_named_method_that_cannot_write_the_last_piece_touches_nothing() {
     for name in file_methods() {

@@ -9,7 +9,7 @@ use gush::{Call, Choice, Errno, MethodName, Mover};
 
 use crate::common::{child, file_methods, file_of, is_root, noise, not_applicable, read_all, runs};
 
-/// Runs an ignored test of this room as root of a mount namespace of its own.
+/// Runs an ignored test of this room as root of a new mount namespace.
 fn in_own_namespace(test: &str) -> Result<(), String> {
     if !is_root() || !runs("unshare", &["--mount", "true"]) {
         return Err("a mount namespace needs root, or unshare(1) is missing".into());
@@ -25,7 +25,7 @@ fn run(program: &str, words: &[&str]) {
     assert!(out.status.success(), "{program}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// An image of `mebibytes`, formatted and mounted; it goes with the namespace and the directory.
+/// An image of `mebibytes`, formatted and mounted; the mount goes with the namespace and the directory.
 fn mounted(mkfs: &str, mebibytes: u64, dir: &Path) -> PathBuf {
     let (image, point) = (dir.join("image"), dir.join("mounted"));
     File::create(&image).and_then(|file| file.set_len(mebibytes << 20)).expect("an image");
@@ -104,7 +104,7 @@ fn a_full_ext4_is_told_with_what_had_arrived() {
     }
 }
 
-/// Whole files and aligned parts are cloned; what is not aligned is refused, untouched.
+/// Whole files and aligned parts are cloned; an unaligned part is refused, untouched.
 fn reflink_clones(point: &Path) {
     let content = noise(1, 1 << 20);
     let path = point.join("source");
@@ -169,7 +169,7 @@ fn child_clones_on_btrfs() {
     run("umount", &[point.to_str().expect("a path")]);
 }
 
-/// Each subvolume of btrfs has an `st_dev` of its own; the kernel shares blocks between them all the same.
+/// Each subvolume of btrfs has a separate `st_dev`; the kernel shares blocks between them all the same.
 #[test]
 #[ignore = "run in a namespace of its own by the test below"]
 fn child_clones_between_subvolumes() {

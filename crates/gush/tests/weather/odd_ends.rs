@@ -1,4 +1,4 @@
-//! Ends that are not what they seem, or go away.
+//! Ends that are other than they seem, or go away.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -291,7 +291,7 @@ fn a_source_position_behind_the_end_is_the_end() {
     }
 }
 
-/// Past the page cache the kernel may have written a part when it refuses the rest.
+/// Past the page cache the kernel may have written a part before refusing the rest.
 #[test]
 fn a_refused_write_past_the_page_cache_leaves_the_target_as_it_was() {
     let (mut wrong, mut refused) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Who else has the pages: isolation from the source, and lent memory that stays as it was.
+//! Who else has the pages: isolation from the source, and lent memory that stays unchanged.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -74,7 +74,7 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
     }
 }
 
-/// A reader duplicates everything with tee(2), keeps the duplicate unread, and only looks at it
+/// A reader duplicates everything with tee(2), keeps the duplicate unread, and only looks at the duplicate
 /// when the mover has long gone on.
 fn held_by_tee(gift: bool, buffer_bytes: usize) {
     let content = noise(5, 600_000);
