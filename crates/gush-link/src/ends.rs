@@ -56,13 +56,13 @@ pub(crate) fn name(end: &End, address: &Address) -> String {
     }
 }
 
-/// Why an end could not be opened, with what to do.
+/// The failure of an end that could not be opened, with the remedy.
 pub(crate) fn open_failure(error: &OpenError) -> Failure {
     let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
     Failure::new(format!("{error}{hint}"), error.io_error().and_then(io::Error::raw_os_error))
 }
 
-/// What a relay between the ends `a` and `b` failed of, as one sentence.
+/// The failure of a relay between the ends `a` and `b`, as one sentence.
 pub(crate) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
     let mut message = match error.end() {
         Some(gush_net::End::A) => format!("{a}: "),
@@ -91,7 +91,7 @@ pub(crate) fn relay_failure(error: &Error, a: &str, b: &str) -> Failure {
     Failure::new(message, error.io_error().and_then(io::Error::raw_os_error))
 }
 
-/// Would what is written to `target` be read again from `source`?
+/// Would bytes written to `target` be read again from `source`?
 pub(crate) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<BorrowedFd<'_>>) -> bool {
     let file = |fd: Option<BorrowedFd<'_>>| {
         let found = rustix::fs::fstat(fd?).ok()?;
@@ -102,7 +102,7 @@ pub(crate) fn is_same_file(source: Option<BorrowedFd<'_>>, target: Option<Borrow
 }
 
 /// Would each of two readers get only a part of what comes from there? Every reader of a device that is no terminal
-/// gets all of it.
+/// gets all bytes.
 pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>>) -> bool {
     let source = |fd: Option<BorrowedFd<'_>>| {
         let fd = fd?;
@@ -116,7 +116,7 @@ pub(crate) fn is_same_source(a: Option<BorrowedFd<'_>>, b: Option<BorrowedFd<'_>
     source(a).is_some_and(|a| source(b) == Some(a))
 }
 
-/// Is it standard output that `error` is about, because nobody reads it any more?
+/// Is `error` about standard output, because nobody reads there any more?
 pub(crate) fn is_reader_gone(error: &Error, end: &Address) -> bool {
     let is_output = matches!(end.target(), Target::Stdio(Standard::Both | Standard::Output));
     is_output && error.io_error().is_some_and(|io| io.kind() == io::ErrorKind::BrokenPipe)

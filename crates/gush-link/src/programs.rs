@@ -1,4 +1,4 @@
-//! Programs as ends of a relay: when one has exited nothing goes to it any more, and its exit status counts.
+//! Programs as ends of a relay: a program that has exited gets no more bytes, and its exit status counts.
 
 use std::future::pending;
 use std::io;
@@ -20,15 +20,15 @@ const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// How the work of an end's program ended.
 pub(crate) enum Finish {
-    /// There is no program, or it did well, or is not judged.
+    /// There is no program, or the program did well, or is not judged.
     Well,
     /// By an exit status other than 0, or a signal.
     Failed(Failure),
-    /// It was still at work at the limit.
+    /// The program was still at work at the limit.
     Late(Failure),
 }
 
-/// Waits until the program of an end has exited, if there is one: its exit status counts.
+/// Waits until the program of an end has exited, if there is one: the exit status counts.
 pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Duration>) -> Finish {
     if keeper.process().is_none() {
         return Finish::Well;
@@ -52,9 +52,9 @@ pub(crate) async fn finish_of(keeper: &mut Keeper, name: &str, limit: Option<Dur
     Finish::Failed(Failure::new(format!("{name}: {why}"), None))
 }
 
-/// As [`finish_of`], while what the program writes to its terminal is dropped. One that goes on writing for longer than
+/// As [`finish_of`], while the program's output on a terminal is dropped. One that goes on writing for longer than
 /// `heed` is hung up, as a writer to a pipe that nobody reads gets SIGPIPE. One that is told of no end (`shut-none`) is ended
-/// once it has read all, and is not judged.
+/// after having read all, and is not judged.
 pub(crate) async fn finish_beside(
     terminal: Option<Conduit>,
     heed: Option<Duration>,

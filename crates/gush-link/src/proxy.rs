@@ -1,9 +1,9 @@
 //! The PROXY protocol: a header before the data that says where a connection really comes from.
 //!
 //! A proxy that relays a connection hides the client's address. With this header, in its text form (version 1) or its
-//! binary one (version 2), it tells the server: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>.
+//! binary one (version 2), the proxy tells the server: <https://www.haproxy.org/download/3.0/doc/proxy-protocol.txt>.
 //!
-//! A receiver believes what the header says, so only proxies may reach a port that accepts it.
+//! A receiver believes the header, so only proxies may reach a port that accepts headers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,12 +22,12 @@ use crate::watch::watch;
 
 /// The longest header of version 1, its line end included.
 const V1_BYTES: usize = 107;
-/// What every header of version 2 begins with, its length included.
+/// The bytes that every header of version 2 begins with, the length field included.
 const V2_FIXED_BYTES: usize = 16;
-/// Addresses take at most 216 bytes; the rest is room for what is skipped (TLVs). HAProxy sends far less.
+/// Addresses take at most 216 bytes; the rest is room for TLVs, which are skipped. HAProxy sends far less.
 const V2_BYTES: usize = 4096;
 
-/// How long a client may take for its header, and the other end for what is said of the client.
+/// How long a client may take for sending its header, and the other end for taking ours.
 pub(crate) const HEADER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The version of the protocol.
@@ -39,7 +39,7 @@ pub enum Version {
     V2,
 }
 
-/// Where a connection comes from and what it was made to, as a proxy tells it.
+/// Where a connection comes from and the address connected to, as told by a proxy.
 ///
 /// ```
 /// use gush_link::open::Peer;
@@ -54,7 +54,7 @@ pub enum Version {
 pub struct Header {
     /// Who connected. `None` when the proxy speaks for itself (LOCAL) or does not know (UNKNOWN).
     pub source: Option<Peer>,
-    /// What was connected to.
+    /// The address connected to.
     pub destination: Option<Peer>,
 }
 
@@ -62,10 +62,10 @@ pub struct Header {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProxyError {
-    /// What came is no header.
+    /// The bytes are no header.
     #[error("the PROXY header is malformed: {0}")]
     Malformed(String),
-    /// The connection ended before its header did.
+    /// The connection ended before the end of the header.
     #[error("the connection ended within the PROXY header, after {0} bytes")]
     Ended(usize),
     /// The header did not come in time.
@@ -83,7 +83,7 @@ impl From<Errno> for ProxyError {
 }
 
 impl Header {
-    /// A header that tells of two sockets. Only what the protocol can express is told: two addresses of the
+    /// A header that tells of two sockets. Only addresses that the protocol can express are told: two addresses of the
     /// Internet, or two Unix sockets.
     #[must_use]
     pub fn new(source: Option<Peer>, destination: Option<Peer>) -> Self {
@@ -99,7 +99,7 @@ impl Header {
         }
     }
 
-    /// The header as it is sent.
+    /// The header as bytes to send.
     #[must_use]
     pub fn bytes(&self, version: Version) -> Vec<u8> {
         match version {
@@ -153,7 +153,7 @@ impl Header {
     /// are needed to tell.
     ///
     /// # Errors
-    /// [`ProxyError::Malformed`], whatever else may come.
+    /// [`ProxyError::Malformed`], for bytes that no further bytes can make a header.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
         let begins = |prefix: &[u8]| {
             let common = prefix.len().min(bytes.len());
@@ -232,7 +232,7 @@ impl Header {
     }
 }
 
-/// What the parser says may quote what came: no control character of it reaches a log.
+/// The parser's message may quote the bytes received: no control character among them reaches a log.
 fn malformed(error: impl std::fmt::Display) -> ProxyError {
     ProxyError::Malformed(error.to_string().escape_debug().to_string())
 }
@@ -359,7 +359,7 @@ fn take(socket: BorrowedFd<'_>, mut count: usize) -> Result<(), Errno> {
 /// The descriptor must be non-blocking and not yet registered with the runtime, as that of a fresh conduit is.
 ///
 /// # Errors
-/// What send(2) answers.
+/// The error of send(2).
 pub async fn send(socket: BorrowedFd<'_>, header: &Header, version: Version) -> io::Result<()> {
     let bytes = header.bytes(version);
     let mut rest = bytes.as_slice();

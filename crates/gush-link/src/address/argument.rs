@@ -1,4 +1,4 @@
-//! What stands behind a keyword's colon: paths, descriptors, commands, names of sockets, hosts and ports.
+//! The arguments behind a keyword's colon: paths, descriptors, commands, names of sockets, hosts and ports.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -14,10 +14,10 @@ use super::scan::unquoted;
 use super::value::number;
 use crate::kind::{Form, Kind};
 
-/// What fits `sun_path` beside the zero byte that ends a path or begins an abstract name (unix(7)).
+/// The bytes that fit `sun_path` beside the zero byte that ends a path or begins an abstract name (unix(7)).
 const UNIX_NAME_BYTES: usize = 107;
 
-/// The argument of an address: what stands behind the colon of its keyword.
+/// The argument of an address: the text behind the keyword's colon.
 #[derive(Debug, Clone)]
 pub(crate) struct Argument<'a> {
     /// The whole address.
@@ -216,7 +216,7 @@ fn host_and_port(
     Ok((Some(host), piece.start + colon + 1..piece.end))
 }
 
-/// A name, or an address without its brackets.
+/// A name, or an address without brackets.
 fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<String, Fault> {
     let host = &text[piece.clone()];
     if let Some(inner) = host.strip_prefix('[') {
@@ -291,7 +291,7 @@ impl Bind {
     /// Reads the value of `bind=`.
     ///
     /// # Errors
-    /// What is wrong with it, as a sentence.
+    /// The fault, as a sentence.
     ///
     /// ```
     /// use gush_link::address::Bind;

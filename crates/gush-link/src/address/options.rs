@@ -96,25 +96,25 @@ pub enum Opt {
 pub struct Row {
     /// The option.
     pub option: Opt,
-    /// Its name.
+    /// The option's name.
     pub name: &'static str,
-    /// Other names for it, socat's among them.
+    /// Other names of the option, socat's among them.
     pub aliases: &'static [&'static str],
-    /// What stands after `=`.
+    /// The value after `=`.
     pub takes: Takes,
     /// Options of which one must be there too.
     pub needs: &'static [Opt],
-    /// What it does, in a few words.
+    /// The effect, in a few words.
     pub help: &'static str,
 }
 
 impl Row {
-    /// The kinds of addresses that take it.
+    /// The kinds of addresses that take the option.
     pub fn kinds(&self) -> impl Iterator<Item = Kind> {
         Kind::all().filter(|kind| kind.takes(self.option))
     }
 
-    /// The option as a help text shows it, such as `mode=OCTAL`.
+    /// The option as shown in a help text, such as `mode=OCTAL`.
     #[must_use]
     pub fn usage(&self) -> String {
         match self.takes.metavariable() {
@@ -245,13 +245,13 @@ const ROWS: &[Row] = rows![
 ];
 
 impl Opt {
-    /// The row of the table that describes it.
+    /// The row of the table that describes the option.
     #[must_use]
     pub fn row(self) -> &'static Row {
         &ROWS[self as usize]
     }
 
-    /// Its name.
+    /// The option's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name

@@ -330,7 +330,7 @@ fn check(kind: Kind, options: &Options, places: &Places) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Moves a listener's `bind=HOST` into the host of its address. A connection's `bind=` stays an option.
+/// Moves a listener's `bind=HOST` into the address's host. A connection's `bind=` stays an option.
 fn settle_bind(address: &mut Address, places: &Places) -> Result<(), Fault> {
     let Some(text) = address.options.bind().map(str::to_owned) else {
         return Ok(());

@@ -26,7 +26,7 @@ pub enum Family {
     V6,
 }
 
-/// Where a kind takes nothing behind its colon.
+/// Where a kind takes nothing behind the colon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nothing;
 
@@ -41,7 +41,7 @@ pub struct Remote {
     pub port: String,
 }
 
-/// A proxy, and whom it is to connect to.
+/// A proxy, and the target that the proxy is to connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Through {
     /// The proxy.
@@ -102,7 +102,7 @@ pub struct Vsock {
 pub enum UnixName {
     /// A path of at most 107 bytes.
     Path(PathBuf),
-    /// A name outside the file system (unix(7)), without its leading zero byte.
+    /// A name outside the file system (unix(7)), without the leading zero byte.
     Abstract(Vec<u8>),
 }
 
@@ -115,14 +115,14 @@ pub enum Inherited {
     Name(String),
 }
 
-/// A command as it was written, quotes included.
+/// A command as written, quotes included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command(pub(super) String);
 
 impl Command {
-    /// The command line, as a shell is given it.
+    /// The command line, as given to a shell.
     ///
-    /// When quotes enclose the whole of it, they are those of the address and not the shell's.
+    /// When quotes enclose the whole command, they are those of the address and not the shell's.
     #[must_use]
     pub fn line(&self) -> String {
         match shlex::split(&self.0) {
@@ -139,7 +139,7 @@ impl Command {
         shlex::split(&self.line()).unwrap_or_default()
     }
 
-    /// As it stands in an address.
+    /// The form in an address.
     pub(crate) fn as_written(&self) -> &str {
         &self.0
     }
@@ -151,7 +151,7 @@ impl Command {
     }
 }
 
-/// A path as it stands in an address.
+/// A path in the form of an address.
 pub(crate) fn quoted_path(path: &Path) -> String {
     quoted(path.as_os_str().as_bytes())
 }
@@ -168,14 +168,14 @@ fn bracketed(host: &str) -> String {
     if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
 }
 
-/// What follows `tcp` or `udp`.
+/// The part after `tcp` or `udp`.
 impl fmt::Display for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", digit(self.family), bracketed(&self.host), self.port)
     }
 }
 
-/// What follows `tcp` or `udp`.
+/// The part after `tcp` or `udp`.
 impl fmt::Display for Local {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-listen:", digit(self.family))?;
@@ -204,7 +204,7 @@ impl fmt::Display for Inherited {
     }
 }
 
-/// What follows the keyword.
+/// The part after the keyword.
 impl fmt::Display for Through {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.proxy, self.target())

@@ -74,7 +74,7 @@ pub(super) fn find(text: &str, piece: Range<usize>, wanted: u8) -> Option<usize>
     found
 }
 
-/// Where `wanted` stands and nothing protects it.
+/// The offsets of `wanted` outside of quotes and not behind a backslash.
 pub(super) fn find_all(text: &str, wanted: &str) -> Result<Vec<usize>, Fault> {
     let mut found = Vec::new();
     let mut free_from = 0;
@@ -150,7 +150,7 @@ pub(super) fn quoted(bytes: &[u8]) -> String {
     text
 }
 
-/// A byte as its escape.
+/// The escape of a byte.
 pub(super) fn escaped(byte: u8) -> String {
     format!("\\x{byte:02x}")
 }

@@ -7,7 +7,7 @@ use rustix::termios::{
     ControlModes, InputModes, LocalModes, OutputModes, SpecialCodeIndex, Termios,
 };
 
-/// What a name sets (termios(3)).
+/// The settings of a name (termios(3)).
 #[derive(Debug)]
 enum Means {
     Input(InputModes),

@@ -1,7 +1,7 @@
 //! The kinds of addresses, one a file, and the table of them.
 //!
-//! A kind is a file with an [`Entry`], and one row in the table below. Its [`Row`] is what the grammar, the messages, the help
-//! and the link know of it; the entry reads what stands behind the keyword's colon, shows it, and opens it.
+//! A kind is a file with an [`Entry`], and one row in the table below. Its [`Row`] is the knowledge that the grammar, the messages, the help
+//! and the link have of the kind; the entry reads the argument behind the keyword's colon, shows the address, and opens it.
 
 mod exec;
 mod fd;
@@ -47,33 +47,33 @@ use crate::address::{
 };
 use crate::open::{How, OpenError, Opened};
 
-/// What is known of a kind without an address of it.
+/// The properties of a kind, without an address.
 #[derive(Debug)]
 pub(crate) struct Row {
-    /// Its keyword.
+    /// The keyword.
     pub name: &'static str,
-    /// How it is written, without options.
+    /// The written form, without options.
     pub grammar: &'static str,
-    /// What it is, in a few words.
+    /// The description, in a few words.
     pub help: &'static str,
     /// Every keyword, socat's included where they mean the same; case is ignored.
     pub keywords: &'static [(&'static str, Form)],
-    /// The options that it takes.
+    /// The options of the kind.
     pub options: &'static [&'static [Opt]],
-    /// May its keyword stand without a colon?
+    /// May the keyword stand without a colon?
     pub stands_alone: bool,
-    /// Does it wait for peers, so that it can serve more than one?
+    /// Does the kind wait for peers, so that a link can serve more than one?
     pub listens: bool,
-    /// Is it no stream?
+    /// Is the kind no stream?
     pub is_datagrams: bool,
-    /// Does it start a program, which is told who the client is?
+    /// Does the kind start a program, which is told who the client is?
     pub is_program: bool,
-    /// How many descriptors a link holds for one end of it.
+    /// How many descriptors a link holds for one end.
     pub descriptors: u64,
 }
 
 impl Row {
-    /// What most kinds are: a stream that is opened.
+    /// The properties of most kinds: a stream that is opened.
     const STREAM: Self = Self {
         name: "",
         grammar: "",
@@ -88,7 +88,7 @@ impl Row {
     };
 }
 
-/// What a keyword says beyond the kind.
+/// The meaning of a keyword beyond the kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Plain,
@@ -112,24 +112,24 @@ impl Form {
 
 /// How one kind of address is read, shown and opened.
 pub(crate) trait Entry {
-    /// What stands behind the colon.
+    /// The argument behind the colon.
     type Argument;
 
-    /// Its row.
+    /// The kind's row.
     const ROW: Row;
 
-    /// Reads what stands behind the colon.
+    /// Reads the argument behind the colon.
     fn read(argument: &Argument<'_>) -> Result<Self::Argument, Fault>;
 
     /// The text that reads as the same address.
     fn show(argument: &Self::Argument, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// The port of it to which `bind=` may add a host.
+    /// The port to which `bind=` may add a host.
     fn local(_: &mut Self::Argument) -> Option<&mut Local> {
         None
     }
 
-    /// Opens it, once.
+    /// Opens the address, once.
     fn open(
         argument: &Self::Argument,
         options: &Options,
@@ -157,7 +157,7 @@ macro_rules! kinds {
         /// In the order of [`Kind`].
         const ROWS: &[Row] = &[$($(#[cfg($when)])? $file::$kind::ROW),+];
 
-        /// What an address names, its options apart.
+        /// The target that an address names, without options.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum Target {
@@ -173,21 +173,21 @@ macro_rules! kinds {
                 }
             }
 
-            /// Reads what stands behind the colon.
+            /// Reads the argument behind the colon.
             pub(crate) fn read(argument: &Argument<'_>) -> Result<Self, Fault> {
                 match argument.kind {
                     $($(#[cfg($when)])? Kind::$kind => $file::$kind::read(argument).map(Self::$kind),)+
                 }
             }
 
-            /// The port of it to which `bind=` may add a host.
+            /// The port to which `bind=` may add a host.
             pub(crate) fn local_mut(&mut self) -> Option<&mut Local> {
                 match self {
                     $($(#[cfg($when)])? Self::$kind(argument) => $file::$kind::local(argument),)+
                 }
             }
 
-            /// Opens it, once.
+            /// Opens the target, once.
             pub(crate) async fn open(&self, options: &Options, how: &How) -> Result<Opened, OpenError> {
                 match self {
                     $($(#[cfg($when)])? Self::$kind(argument) => $file::$kind::open(argument, options, how).await,)+
@@ -272,31 +272,31 @@ impl Kind {
         &ROWS[self as usize]
     }
 
-    /// Its keyword.
+    /// The keyword.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// How it is written, without options.
+    /// The written form, without options.
     #[must_use]
     pub fn grammar(self) -> &'static str {
         self.row().grammar
     }
 
-    /// What it is, in a few words.
+    /// The description, in a few words.
     #[must_use]
     pub fn help(self) -> &'static str {
         self.row().help
     }
 
-    /// Does it wait for peers, so that it can serve more than one?
+    /// Does the kind wait for peers, so that a link can serve more than one?
     #[must_use]
     pub fn listens(self) -> bool {
         self.row().listens
     }
 
-    /// Does it take the option?
+    /// Does the kind take the option?
     ///
     /// ```
     /// use gush_link::address::{Kind, Opt};

@@ -1,4 +1,4 @@
-//! `PATH`, a name without a keyword: whatever is there.
+//! `PATH`, a name without a keyword: for any kind of file.
 
 use std::fmt;
 use std::path::PathBuf;

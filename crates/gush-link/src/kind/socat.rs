@@ -70,7 +70,7 @@ const OF_SOCAT: &[&str] = &[
     "vsock-listen",
 ];
 
-/// Is it a keyword of socat?
+/// Is `word` a keyword of socat?
 pub(crate) fn is_of_socat(word: &str) -> bool {
     OF_SOCAT.iter().any(|name| name.eq_ignore_ascii_case(word))
 }

@@ -109,7 +109,7 @@ async fn log_in(talk: &Talk<'_>, credentials: &Credentials) -> Result<(), OpenEr
     }
 }
 
-/// CONNECT to an address or, if it is a name, to that.
+/// CONNECT to an address or, for a name, to the name.
 fn request(through: &Through) -> Result<Vec<u8>, OpenError> {
     let mut request = vec![VERSION, 1, 0];
     match through.host.parse() {
@@ -133,7 +133,7 @@ fn request(through: &Through) -> Result<Vec<u8>, OpenError> {
     Ok(request)
 }
 
-/// The proxy's words for what it could not do (RFC 1928, 6), and whether that may pass by itself.
+/// The proxy's words for a failed request (RFC 1928, 6), and whether that may pass by itself.
 fn refusal(reply: u8) -> OpenError {
     let (why, passes) = match reply {
         1 => ("the proxy failed", true),

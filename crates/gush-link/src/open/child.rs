@@ -112,7 +112,7 @@ fn socket() -> io::Result<Ends> {
     })
 }
 
-/// In one direction, what the program does in the other is its own: it reads nothing, or writes where we do.
+/// In one direction, the program's other direction is not ours: the program reads nothing, or writes where we do.
 fn pipes(how: &How) -> io::Result<Ends> {
     let pipe = || pipe_with(PipeFlags::CLOEXEC);
     let to = how.writes().then(pipe).transpose()?;
@@ -155,7 +155,7 @@ impl Program {
         self.reach.pid().as_raw_pid().unsigned_abs()
     }
 
-    /// Waits for its end, and leaves it to be reaped: until then nobody else gets the group's number.
+    /// Waits for the program's end, and leaves the zombie to be reaped: until then nobody else gets the group's number.
     pub async fn finished(&mut self) -> io::Result<ExitStatus> {
         if let Some(status) = self.status {
             return Ok(status);

@@ -95,7 +95,7 @@ async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Resul
     Err(failure.unwrap_or_else(|| OpenError::said("resolve", "the name has no address")))
 }
 
-/// What was tried before is told too.
+/// The failure of an earlier try is told, too.
 fn joined(before: Option<OpenError>, error: OpenError) -> OpenError {
     match before {
         Some(before) => {
@@ -184,7 +184,7 @@ fn bind(
     rustix::net::bind(fd, local).map_err(fail)
 }
 
-/// What the user can do; waiting is not advised to those who have `retried`.
+/// The remedy; waiting is not advised to those who have `retried`.
 fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
     Some(match error.raw_os_error()? {
         libc::ECONNREFUSED if retried => "nobody listens there; start the server",
@@ -204,7 +204,7 @@ fn hint(error: &io::Error, retried: bool) -> Option<&'static str> {
     })
 }
 
-/// What of the options the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
+/// The option that the kernel refuses (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
 pub(crate) fn keepalive_hint(errno: Errno, options: &Options) -> Option<&'static str> {
     let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount, Opt::UserTimeout];
     let is_it = errno == Errno::INVAL && probes.iter().any(|&option| options.has(option));
@@ -230,7 +230,7 @@ pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> 
     Ok(())
 }
 
-/// A relay passes on what it gets when it gets it: waiting for more is the sender's business.
+/// A relay passes on bytes at once: waiting for more is the sender's business.
 pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
     if options.flag(Opt::NoDelay) != Some(false) {
         sockopt::set_tcp_nodelay(fd, true)?;

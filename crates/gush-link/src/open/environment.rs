@@ -1,4 +1,4 @@
-//! What a program is told of the client that it serves, and what it is not told.
+//! The variables by which a program learns of its client, and those that are removed.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -8,7 +8,7 @@ use super::Client;
 /// Of the service manager's words to us; a program that is started is not meant (sd_listen_fds(3)).
 const NOT_FOR_CHILDREN: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
 
-/// Sets the variables that socat sets, under its names and without its prefix.
+/// Sets the variables that socat sets, under socat's names and without socat's prefix.
 pub(super) fn set(command: &mut Command, client: Option<Client>) {
     for variable in NOT_FOR_CHILDREN {
         command.env_remove(variable);

@@ -1,9 +1,9 @@
-//! Why an address could not be opened, as a sentence, and what to do.
+//! The reason why an address could not be opened, as a sentence, and the remedy.
 
 use std::fmt;
 use std::io;
 
-/// An address that could not be opened: which one, at which step, what the operating system said, and what to do.
+/// An address that could not be opened: the address, the step, the operating system's error, and the remedy.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -95,7 +95,7 @@ impl OpenError {
         &self.step
     }
 
-    /// What the operating system said, where it said something.
+    /// The operating system's error, where there is one.
     #[must_use]
     pub fn io_error(&self) -> Option<&io::Error> {
         match &self.cause {
@@ -110,7 +110,7 @@ impl OpenError {
         self.passes
     }
 
-    /// What the user can do, where there is something.
+    /// The remedy for the user, where there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
@@ -147,7 +147,7 @@ pub(crate) fn os_words(error: &io::Error) -> String {
     words.unwrap_or(text)
 }
 
-/// What ends without the user's doing: a server that is not up yet, a network that is down, a name not yet there.
+/// Obstacles that end without the user's doing: a server that is not up yet, a network that is down, a name not yet there.
 fn passes(error: &io::Error) -> bool {
     const PASSING: [i32; 13] = [
         libc::ECONNREFUSED,

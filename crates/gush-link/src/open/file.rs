@@ -22,10 +22,10 @@ use crate::watch::watch;
 
 const NO_BYTES: &str = "a directory has no bytes to move: name a file in it";
 
-/// The longest pause between two looks whether a FIFO has somebody at its other side.
+/// The longest pause between two looks whether a FIFO has somebody at the other side.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// Whatever is there: a socket is connected to, a file is written at its end, a missing one is made.
+/// Opens any kind of file: a socket is connected to, a file is written at the end, a missing file is made.
 pub(crate) async fn path(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
     let kind = kind(path)?;
     if kind.is_some_and(|kind| kind.is_socket()) {
@@ -198,7 +198,7 @@ async fn open(
     end(fd, &path.to_string_lossy(), options, how)
 }
 
-/// Opening a FIFO waits for the other side (fifo(7)); here it is waited for without holding up anybody.
+/// Opening a FIFO waits for the other side (fifo(7)); here the wait holds up nobody.
 async fn fifo(path: &Path, options: &Options, how: &How) -> Result<End, OpenError> {
     let access = access(options, how);
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;

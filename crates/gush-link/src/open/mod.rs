@@ -1,7 +1,7 @@
 //! Opening addresses: connecting, listening, starting programs, taking descriptors over.
 //!
 //! [`open`] turns an [`Address`] into an [`End`] that a relay can use, or into a [`Listener`] that gives one for
-//! each peer. Whatever waits may be cancelled.
+//! each peer. Every wait may be cancelled.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -64,7 +64,7 @@ use tokio::io::AsyncWriteExt;
 /// The pause between two attempts, where `interval=` does not say.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// What an end is opened for.
+/// The purpose that an end is opened for.
 ///
 /// ```
 /// use gush_link::open::How;
@@ -88,26 +88,26 @@ struct Client {
 }
 
 impl How {
-    /// Only its bytes are wanted; nothing will be written to it.
+    /// The end will only be read; nothing will be written there.
     #[must_use]
     pub fn read_only(self) -> Self {
         Self { unwritten: true, unread: false, ..self }
     }
 
-    /// It will only be written to.
+    /// The end will only be written.
     #[must_use]
     pub fn write_only(self) -> Self {
         Self { unread: true, unwritten: false, ..self }
     }
 
-    /// It is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be taken over entirely:
+    /// The end is opened for one link only, so that inherited descriptors (`-`, `fd:N`) can be taken over entirely:
     /// whoever is behind them sees when they are closed.
     #[must_use]
     pub fn once(self) -> Self {
         Self { once: true, ..self }
     }
 
-    /// It is opened for a client that comes from `peer` and connected to `local`: programs are told by the variables
+    /// The end is opened for a client that comes from `peer` and connected to `local`: programs are told by the variables
     /// PEERADDR, PEERPORT, SOCKADDR and SOCKPORT, and by the same names behind `SOCAT_`.
     #[must_use]
     pub fn serving(self, peer: &Peer, local: Option<&Peer>) -> Self {
@@ -130,13 +130,13 @@ impl How {
         Self { introduction: None, ..self }
     }
 
-    /// Will it be read?
+    /// Will the end be read?
     #[must_use]
     pub fn reads(&self) -> bool {
         !self.unread
     }
 
-    /// Will it be written?
+    /// Will the end be written?
     #[must_use]
     pub fn writes(&self) -> bool {
         !self.unwritten
@@ -171,23 +171,23 @@ impl How {
 /// One end of a link, open.
 #[derive(Debug)]
 pub struct End {
-    /// What a relay reads and writes.
+    /// The conduit that a relay reads and writes.
     pub conduit: Conduit,
     /// Who is there.
     pub peer: Peer,
-    /// What must live as long as the link: the program that was started, the FIFO that was made.
+    /// The belongings that must live as long as the link: the program that was started, the FIFO that was made.
     pub keeper: Keeper,
-    /// Where it was accepted, if the socket's own name is another.
+    /// The address of acceptance, if the socket's own name is another.
     local: Option<Peer>,
-    /// Which address it is, where the user gave several.
+    /// The address chosen, where the user gave several.
     pub(crate) chosen: Option<String>,
-    /// What must be agreed with the peer before the first byte.
+    /// The handshake with the peer before the first byte.
     handshake: Option<Arc<dyn Handshake>>,
-    /// Has a part of it been told by a PROXY header where the client comes from?
+    /// Has a part of the end been told by a PROXY header where the client comes from?
     pub(crate) is_introduced: bool,
 }
 
-/// What two peers say to each other before the first byte, such as the handshake of TLS.
+/// The exchange of two peers before the first byte, such as the handshake of TLS.
 pub(crate) trait Handshake: fmt::Debug + Send + Sync {
     /// Turns the conduit of a socket into the one that is relayed.
     fn shake(&self, conduit: Conduit) -> Shaken<'_>;
@@ -228,7 +228,7 @@ impl End {
         sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// The end with its terminal set as `options` say, until the end is dropped.
+    /// The end with the terminal set as `options` say, until the end is dropped.
     fn set_as_terminal(mut self, options: &Options) -> Result<Self, OpenError> {
         let fd = self.conduit.read_fd().or_else(|| self.conduit.write_fd());
         if let Some(fd) = fd {
@@ -237,13 +237,13 @@ impl End {
         Ok(self)
     }
 
-    /// It is relayed only after a handshake.
+    /// The end is relayed only after a handshake.
     #[cfg(feature = "tls")]
     pub(crate) fn after(self, handshake: Arc<dyn Handshake>) -> Self {
         Self { handshake: Some(handshake), ..self }
     }
 
-    /// Has a handshake to come before it can be relayed?
+    /// Must a handshake come before the end can be relayed?
     #[must_use]
     pub fn wants_handshake(&self) -> bool {
         self.handshake.is_some()
@@ -270,7 +270,7 @@ impl End {
         Ok(self)
     }
 
-    /// Our own address, if it is a socket: where a client connected to.
+    /// Our own address, if the end is a socket: the address that a client connected to.
     #[must_use]
     pub fn local(&self) -> Option<Peer> {
         if self.local.is_some() {
@@ -283,7 +283,7 @@ impl End {
     }
 }
 
-/// What an address has become.
+/// The result of opening an address.
 #[derive(Debug)]
 pub enum Opened {
     /// An end.
@@ -292,10 +292,10 @@ pub enum Opened {
     Listener(Listener),
 }
 
-/// Opens an address, again and again as its `retry=` says while what hinders may pass.
+/// Opens an address, again and again as `retry=` says while the obstacle may pass.
 ///
 /// # Errors
-/// [`OpenError`], which says what failed and what to do.
+/// [`OpenError`], with the failure and the remedy.
 pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
     let retries = address.options().retries();
     let interval = address.options().duration(Opt::Interval).unwrap_or(INTERVAL);

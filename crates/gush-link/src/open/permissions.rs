@@ -52,7 +52,7 @@ impl Permissions {
         }
     }
 
-    /// Gives a file that was just made its owner; the mode it was made with stays.
+    /// Gives a file that was just made its owner; the mode stays.
     pub fn give_owner(&self, fd: &impl AsFd) -> Result<(), OpenError> {
         Self { mode: None, ..*self }.give_open(fd).map_err(refused)
     }

@@ -1,7 +1,7 @@
 //! Connections through somebody's proxy.
 //!
-//! The proxy is asked, its answer is taken to the byte, and what follows is the target's. Names are given to the proxy
-//! as they are: only it may know them.
+//! The proxy is asked, the answer is taken to the byte, and the bytes behind are the target's. Names are given to the proxy
+//! unchanged: only the proxy may know them.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -30,7 +30,7 @@ pub(crate) trait Language {
     ) -> impl Future<Output = Result<(), OpenError>> + Send;
 }
 
-/// Connects to the proxy, and by it to the target.
+/// Connects to the proxy, and through the proxy to the target.
 pub(crate) async fn open<L: Language>(
     through: &Through,
     options: &Options,
@@ -55,7 +55,7 @@ pub(crate) async fn open<L: Language>(
     }
 }
 
-/// A name and its password.
+/// A name and a password.
 pub(crate) struct Credentials {
     pub name: String,
     pub password: String,
@@ -76,7 +76,7 @@ fn credentials(options: &Options) -> Result<Option<Credentials>, OpenError> {
     Ok(Some(Credentials { name: name.to_owned(), password: password.to_owned() }))
 }
 
-/// What is said to a proxy and heard from it, not a byte beyond its answer.
+/// The exchange with a proxy, not a byte beyond the answer.
 pub(crate) struct Talk<'a> {
     fd: AsyncFd<BorrowedFd<'a>>,
 }

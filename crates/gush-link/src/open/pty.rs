@@ -23,7 +23,7 @@ use crate::address::{Opt, Options};
 
 const FLAGS: OpenptFlags = OpenptFlags::RDWR.union(OpenptFlags::NOCTTY).union(OpenptFlags::CLOEXEC);
 
-/// How often it is looked whether somebody has opened the slave: no event tells.
+/// The pause between looks whether somebody has opened the slave: no event tells.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A new pseudo-terminal's master, with the settings that the options say and a window of `size`.
@@ -45,7 +45,7 @@ pub(super) fn slave(master: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(ioctl_tiocgptpeer(master, FLAGS)?)
 }
 
-/// A new pseudo-terminal, for whoever opens its slave.
+/// A new pseudo-terminal, for the program that opens the slave.
 pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     let permissions = Permissions::of(options)?;
     let fail = |error: io::Error| OpenError::new("make a pseudo-terminal", error);
@@ -68,7 +68,7 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
     Ok(end)
 }
 
-/// Gives the slave a name that stays where it is, as a symbolic link.
+/// Gives the slave a name that stays, as a symbolic link.
 fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     let unlink = options.is_on(Opt::Unlink);
     let check = |path: &Path| check(path, unlink);
@@ -110,7 +110,7 @@ async fn until_opened(master: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until nobody has had anything to read at the slave for `long`. What is written there meanwhile is dropped.
+/// Waits until nobody has had anything to read at the slave for `long`. Bytes written there meanwhile are dropped.
 pub(super) async fn has_read(master: &OwnedFd, long: Duration) {
     let (mut had_some, mut dropped) = (Instant::now(), [0; 4 << 10]);
     while had_some.elapsed() < long {

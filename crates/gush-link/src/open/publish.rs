@@ -1,6 +1,6 @@
 //! Unix sockets and links to pseudo-terminals with a name only once they are ready.
 //!
-//! A socket is bound under a hidden name beside the wanted one, and renamed when it listens. A client that
+//! A socket is bound under a hidden name beside the wanted one, and renamed after listen(2). A client that
 //! finds the name finds a server. If several servers start at once, none takes the name from another that
 //! already listens.
 

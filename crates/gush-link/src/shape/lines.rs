@@ -14,7 +14,7 @@ use super::Shape;
 pub(super) struct LineEnd {
     /// Written for a line feed.
     written: &'static [u8],
-    /// What a carriage return that is read becomes.
+    /// The byte that replaces a carriage return read.
     carriage_return: Option<u8>,
 }
 
@@ -146,7 +146,7 @@ mod tests {
     use super::super::around;
     use super::*;
 
-    /// All of it is left out, so that no byte ends the reading.
+    /// All carriage returns are left out, so that no byte ends the reading.
     #[tokio::test]
     async fn others_have_their_turn_while_carriage_returns_come_without_an_end() {
         let mut file = tempfile::tempfile().expect("a file");

@@ -20,7 +20,7 @@ use lines::Lines;
 use tail::Tail;
 use unshut::Unshut;
 
-/// The conduit as the options of its address shape it.
+/// The conduit shaped by the address's options.
 pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     // Datagrams have no end to be overlooked or kept back.
     let has_end = !conduit.is_endless();
@@ -44,7 +44,7 @@ pub(crate) fn shaped(conduit: Conduit, options: &Options) -> Conduit {
     }
 }
 
-/// Changes some of the calls of a stream; the others are passed on to its conduit.
+/// Changes some of the calls of a stream; the others are passed on to the conduit.
 trait Shape: Send + Sync + Unpin + 'static {
     fn poll_read(
         &mut self,
@@ -80,7 +80,7 @@ trait Shape: Send + Sync + Unpin + 'static {
         conduit.poll_shutdown(cx)
     }
 
-    /// Does the data end by itself, whatever the conduit is?
+    /// Does the data end by itself, for every conduit?
     fn makes_end(&self) -> bool {
         false
     }
@@ -162,7 +162,7 @@ impl<S: Shape> Layer for Around<S> {
         self.shape.passes_end() && self.conduit.is_terminal_master()
     }
 
-    /// What nobody wants has no shape.
+    /// Bytes that nobody wants have no shape.
     fn poll_read_back(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

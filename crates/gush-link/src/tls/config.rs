@@ -1,4 +1,4 @@
-//! From options to what rustls needs.
+//! From options to the configuration of rustls.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -27,10 +27,10 @@ pub(crate) fn client(remote: &Remote, options: &Options) -> Result<Tls, OpenErro
     Ok(Tls::new(Role::Client(shared(remote, options)?), options))
 }
 
-/// What a client says and wants, and the name that it asks for.
+/// A client's configuration, and the server's name.
 pub(super) type Client = (Arc<ClientConfig>, ServerName<'static>);
 
-/// What was read for an address with its options.
+/// The configuration read for an address with these options.
 type Kept = (Remote, Options, Arc<Fresh<Client>>);
 
 /// The most addresses whose files are kept. A link has two.

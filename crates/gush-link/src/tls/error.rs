@@ -1,4 +1,4 @@
-//! What rustls says, as sentences with a remedy.
+//! The errors of rustls, as sentences with a remedy.
 
 use std::io;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) fn of_server(error: io::Error) -> OpenError {
     }
 }
 
-/// What may go wrong on both sides.
+/// The errors possible on both sides.
 fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
     match found {
         Some(Error::InvalidMessage(_) | Error::InappropriateMessage { .. }) => {
@@ -113,7 +113,7 @@ fn days(seconds: u64) -> String {
     }
 }
 
-/// `localhost` of `DnsName("localhost")`, as webpki names what a certificate has.
+/// `localhost` of `DnsName("localhost")`, as webpki shows a name of a certificate.
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
     inner.unwrap_or(name).trim_matches('"')
@@ -121,7 +121,7 @@ fn bare(name: &str) -> &str {
 
 const NO_PROTOCOL: &str = "no protocol of alpn= is known to both sides";
 
-/// What the peer says with an alert (RFC 8446, 6.2), and what the user can do.
+/// The meaning of a peer's alert (RFC 8446, 6.2), and the remedy.
 fn alert_received(alert: AlertDescription) -> (String, Option<&'static str>) {
     use AlertDescription as Alert;
     match alert {

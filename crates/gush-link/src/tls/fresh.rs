@@ -1,4 +1,4 @@
-//! What was read from files, read again when they change: certificates are renewed while a link serves for months.
+//! Values read from files, read again when the files change: certificates are renewed while a link serves for months.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,7 +26,7 @@ struct Known<T> {
     stamps: Option<Vec<Stamp>>,
 }
 
-/// What a change of a file or directory changes.
+/// The attributes that a change of a file or directory changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     place: (u64, u64),

@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::address::{Opt, Options};
 use crate::open::OpenError;
 
-/// What we show of ourselves.
+/// The certificate and key by which we identify ourselves.
 pub(super) struct Identity {
     pub chain: Vec<CertificateDer<'static>>,
     pub key: PrivateKeyDer<'static>,
@@ -72,7 +72,7 @@ pub(super) fn authorities(options: &Options) -> Result<Arc<RootCertStore>, OpenE
     Ok(Arc::new(roots))
 }
 
-/// Is it said whom to trust?
+/// Do the options say whom to trust?
 pub(super) fn is_said(options: &Options) -> bool {
     options.has(Opt::CaFile) || options.has(Opt::CaPath)
 }

@@ -53,7 +53,7 @@ impl Tls {
         Self { role, limit }
     }
 
-    /// The stream, or what it failed of and the socket that is left.
+    /// The stream, or the failure and the socket that is left.
     async fn agreed(&self, conduit: Conduit) -> Result<TlsStream<Counted>, (OpenError, Conduit)> {
         let socket = Counted::new(conduit);
         match &self.role {

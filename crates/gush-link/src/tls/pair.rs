@@ -1,4 +1,4 @@
-//! A certificate that signs itself, with its key, for a first try.
+//! A certificate that signs itself, with a key, for a first try.
 
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,7 +17,7 @@ const SLACK: Duration = Duration::from_secs(24 * 3600);
 pub struct Pair {
     /// The certificate, which is also the authority that a client has to trust.
     pub certificate: PathBuf,
-    /// The private key, which only its owner may read.
+    /// The private key, which only the owner may read.
     pub key: PathBuf,
 }
 
@@ -30,7 +30,7 @@ pub enum PairError {
     Name {
         /// The names that were asked for.
         names: String,
-        /// What is wrong with them.
+        /// The fault of the names.
         why: String,
     },
     /// A file cannot be made; one that is there is never overwritten.
@@ -38,7 +38,7 @@ pub enum PairError {
     File {
         /// Which file.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         why: io::Error,
     },
 }

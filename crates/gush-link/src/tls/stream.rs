@@ -76,7 +76,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// Its errors are sentences for users of a link.
+/// The errors are sentences for users of a link.
 struct Secured {
     stream: TlsStream<Counted>,
     /// How many bytes had been written to the socket when the end of the data was to be said.
@@ -86,7 +86,7 @@ struct Secured {
 }
 
 impl Secured {
-    /// What was decrypted and not read.
+    /// The bytes decrypted and not read.
     fn decrypted(&mut self) -> rustls::Reader<'_> {
         match &mut self.stream {
             TlsStream::Client(client) => client.get_mut().1.reader(),

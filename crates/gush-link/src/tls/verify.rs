@@ -16,7 +16,7 @@ pub(super) enum Wanted {
     Any,
 }
 
-/// Takes a wanted certificate from a server that has its key: that is checked always.
+/// Takes a wanted certificate from a server that has the key: the key is always checked.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub wanted: Wanted,
