@@ -229,6 +229,7 @@ impl<'a> Tap<'a> {
                 answer => return Poll::Ready(Ok(answer?)),
             }
         }
+        // Woken at once: no event is due, and only the other tasks were to have their turn.
         cx.waker().wake_by_ref();
         Poll::Pending
     }

@@ -57,8 +57,10 @@ impl Range for Copying<'_> {
             len,
         );
         match answer {
+            // Perhaps the end, perhaps a file of procfs: a `read` decides (invariant 2).
             Ok(0) => Step::Dry,
             Ok(copied) => Step::Moved(copied as u64),
+            // The call does not tell which of the two files an error is about.
             Err(errno) => Step::from_errno(Call::CopyFileRange, Side::Target, errno),
         }
     }

@@ -42,12 +42,14 @@ impl Method for Splice {
         let pipe = if direct {
             let named_bytes = setup.pipe_is_named.then_some(pipe_bytes);
             let pipe_bytes = pipe::asked_bytes(named_bytes, pipe_bytes);
+            // The caller's own pipe grows and stays so: the crate's page on descriptors tells of that.
             for end in ends.iter().filter(|end| end.kind() == Kind::Pipe) {
                 pipe::grow(end.fd(), pipe_bytes).map_err(by_kernel)?;
             }
             // What is filled once gains nothing.
             let is_long = pair.expected_bytes.is_some_and(|bytes| bytes > pipe::USUAL_BYTES as u64);
             (is_long && gains_by_own_pipe(kinds))
+                // Without a pipe of our own the direct splice serves as well, so a refusal is no failure.
                 .then(|| Pipe::new(pipe_bytes).ok())
                 .flatten()
                 .filter(|pipe| pipe.capacity_bytes() >= LEAST_OWN_BYTES)

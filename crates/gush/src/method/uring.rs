@@ -109,6 +109,7 @@ impl Ringing<'_> {
             Err(Stop { offset, step: Step::from_errno(call, side, errno) })
         };
         match (piece, answer) {
+            // Neither answer has moved a byte: the same part is handed to the ring again.
             (Piece::Reading { offset, len, got }, Err(Errno::INTR | Errno::AGAIN)) => {
                 Ok(self.read(slot, offset, len, got))
             }
@@ -122,8 +123,10 @@ impl Ringing<'_> {
             (Piece::Writing { offset, put, .. }, Err(errno)) => {
                 stop(offset + put as u64, Call::UringWrite, Side::Target, errno)
             }
+            // A 0 at the first byte of a piece is the end. Behind some bytes, these are written first.
             (Piece::Reading { offset, got: 0, .. }, Ok(0)) => Err(Stop { offset, step: Step::End }),
             (Piece::Reading { offset, got, .. }, Ok(0)) => Ok(self.write(slot, offset, got, 0)),
+            // Repeated, the write would answer 0 for ever (`fault::TOOK_NOTHING`).
             (Piece::Writing { offset, put, .. }, Ok(0)) => {
                 stop(offset + put as u64, Call::UringWrite, Side::Target, Errno::IO)
             }
@@ -153,6 +156,7 @@ impl Range for Ringing<'_> {
         loop {
             for (slot, piece) in pieces.iter_mut().enumerate() {
                 let left = budget_bytes - handed_out;
+                // Behind a stop no piece begins: its bytes could not count as moved.
                 if first_stop.is_none() && left > 0 && matches!(piece, Piece::Idle) {
                     let len = super::call_bytes(left, self.ring.buffer_bytes());
                     *piece = self.read(slot, handed_out, len, 0);
@@ -164,10 +168,12 @@ impl Range for Ringing<'_> {
                 Ok(None) => break,
                 Err(errno) => {
                     let fault = Fault { call: Call::IoUringEnter, side: Side::Target, errno };
+                    // A refusal makes another method begin here, which needs an untouched target.
                     return if self.wrote { Step::Failed(fault) } else { Step::Refused(fault) };
                 }
             };
             let piece = std::mem::replace(&mut pieces[slot], Piece::Idle);
+            // A piece that met the end behind some bytes ends the step once these are written.
             let was_short = matches!((piece, &answer), (Piece::Reading { got: 1.., .. }, Ok(0)));
             match self.go_on(slot, piece, answer) {
                 Ok(next) => {

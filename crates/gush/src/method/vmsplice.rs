@@ -39,6 +39,7 @@ impl Method for Vmsplice {
         let wanted_bytes = setup.buffer_or(BUFFER_BYTES).next_multiple_of(page_bytes());
         let pipe = Pipe::new(setup.pipe_or(wanted_bytes))
             .map_err(|errno| Refusal::by_kernel(self.name(), Call::Pipe, errno))?;
+        // A larger buffer would never fit into the pipe as a whole.
         let buffer_bytes = wanted_bytes.min(pipe.capacity_bytes());
         let terms = Terms { buffer_bytes, ..Terms::default() };
         let pipe_bytes = pipe.capacity_bytes();

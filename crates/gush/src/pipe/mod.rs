@@ -118,6 +118,7 @@ impl Pipe {
 
     /// The call of [`Pipe::empty_into`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn splice_out(&self, target: &mut Port<'_>, most: u64) -> io::Result<usize> {
+        // From an empty pipe nothing is asked, so that `EAGAIN` can only be the target's.
         let most = usize::try_from(most.min(self.held_bytes)).unwrap_or(usize::MAX);
         let (from, most) = (self.read_end.as_fd(), target.unheld_bytes(most));
         sys::pipe::splice(from, None, target.fd, target.offset_mut(), most, SpliceFlags::NONBLOCK)
@@ -125,6 +126,7 @@ impl Pipe {
 
     /// The call of [`Pipe::read_out`] alone: the caller counts by [`Pipe::gone`].
     pub(crate) fn read_held(&self, buf: &mut [u8]) -> io::Result<usize> {
+        // A read of an empty pipe would wait for ever: the write end is ours, and open.
         let most = usize::try_from(self.held_bytes).unwrap_or(usize::MAX).min(buf.len());
         if most == 0 { Ok(0) } else { sys::data::read(self.read_end.as_fd(), &mut buf[..most]) }
     }
@@ -220,9 +222,11 @@ pub(crate) fn grow(pipe: BorrowedFd<'_>, wanted_bytes: usize) -> io::Result<usiz
     while wanted_bytes > present_bytes {
         match sys::pipe::set_pipe_size(pipe, wanted_bytes) {
             Ok(bytes) => return Ok(bytes),
+            // A larger size needs privilege (`/proc/sys/fs/pipe-max-size`, fcntl(2)).
             Err(Errno::PERM) if wanted_bytes > Kernel::get().pipe_max_bytes() => {
                 wanted_bytes = Kernel::get().pipe_max_bytes();
             }
+            // The user's pages for pipes are used up, memory is short, or the pipe holds too much: less may do.
             Err(Errno::PERM | Errno::NOMEM | Errno::BUSY) => wanted_bytes /= 2,
             Err(errno) => return Err(errno),
         }

@@ -95,6 +95,7 @@ impl Ring {
             match waiting(Call::IoUringEnter, || {
                 self.ring.submit_and_wait(1).map_err(|e| errno(&e))
             }) {
+                // EINTR ends the wait alone: the operations stay under way.
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error),
             }
