@@ -275,7 +275,7 @@ fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
     for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
         let is_synced =
             |call: &&str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
-        assert!(before.iter().any(|call| is_synced(call)), "{name}: {calls}");
+        assert!(before.iter().any(is_synced), "{name}: {calls}");
     }
 }
 
