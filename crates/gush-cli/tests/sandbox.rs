@@ -281,3 +281,45 @@ fn a_pipe_writer_without_vmsplice_says_so_or_goes_another_way() {
         }
     }
 }
+
+/// openat2(2) keeps a link in a target from leading out of the tree. Where it is missing or denied, links are followed
+/// all the same, and none of them out.
+#[test]
+fn links_in_a_tree_lead_as_far_without_openat2() {
+    const OPENAT2: u32 = 437;
+    let dir = TempDir::new().unwrap();
+    let Some(launcher) = launcher(dir.path()) else { return };
+    let at = |name: &str| dir.path().join(name);
+    let words =
+        [PathBuf::from("cp"), "-r".into(), "--keep-directory-symlink".into(), at("s/."), at("t")];
+    for errno in [EPERM, ENOSYS, EACCES] {
+        let _ = ["s", "t", "guarded"].map(|name| fs::remove_dir_all(at(name)));
+        for made in ["s/d", "s/e", "t/d", "t/real", "guarded"] {
+            fs::create_dir_all(at(made)).unwrap();
+        }
+        for (name, content) in [
+            ("s/d/f", "new"),
+            ("s/d/g", "new"),
+            ("s/e/h", "new"),
+            ("t/d/kept", "old"),
+            ("guarded/g", "old"),
+        ] {
+            fs::write(at(name), content).unwrap();
+        }
+        std::os::unix::fs::symlink("kept", at("t/d/f")).unwrap();
+        std::os::unix::fs::symlink("real", at("t/e")).unwrap();
+        let output = denied(&launcher, errno, OPENAT2, &words.each_ref().map(|word| &**word));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && text.is_empty(), "{errno}: {text}");
+        assert_eq!(fs::read_to_string(at("t/d/kept")).unwrap(), "new", "{errno}");
+        assert_eq!(fs::read_to_string(at("t/real/h")).unwrap(), "new", "{errno}");
+
+        let _ = fs::remove_file(at("t/d/g"));
+        std::os::unix::fs::symlink("../../guarded/g", at("t/d/g")).unwrap();
+        let output = denied(&launcher, errno, OPENAT2, &words.each_ref().map(|word| &**word));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{errno}: {text}");
+        assert!(text.contains("out of the target's tree"), "{errno}: {text}");
+        assert_eq!(fs::read_to_string(at("guarded/g")).unwrap(), "old", "{errno}");
+    }
+}

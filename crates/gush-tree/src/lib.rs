@@ -43,6 +43,7 @@ struct Readme;
 mod already_copied;
 mod atomic;
 mod backup;
+mod beneath;
 mod data;
 mod destination;
 mod error;

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
+use crate::beneath;
+
 /// A file's present or future place: a name below a directory, and the path as the user wrote it.
 ///
 /// System calls go through the directory's descriptor, so renaming the directory meanwhile changes nothing.
@@ -38,8 +40,7 @@ pub(crate) struct Bounds<'a> {
 }
 
 impl Bounds<'_> {
-    /// Opens the entry and follows its links, as long as none of them leads out of the root. Without openat2(2), which
-    /// came with Linux 5.6, no link is followed.
+    /// Opens the entry and follows its links, as long as none of them leads out of the root.
     fn open(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
         // The kernel answers EAGAIN where a rename anywhere leaves it in doubt about `..` (openat2(2)).
         const MOST_TRIES: usize = 1000;
@@ -48,7 +49,10 @@ impl Bounds<'_> {
         loop {
             match retry_on_intr(|| fs::openat2(self.root, self.path, flags, mode, resolve)) {
                 Err(Errno::AGAIN) if tries < MOST_TRIES => tries += 1,
-                Err(Errno::NOSYS) => return Err(Errno::XDEV),
+                // Before Linux 5.6, or denied by a filter on calls. A true refusal comes again.
+                Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
+                    return beneath::open(self.root, self.path, flags, mode);
+                }
                 other => return other,
             }
         }
