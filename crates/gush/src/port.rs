@@ -17,6 +17,9 @@ use crate::sys::pipe::{is_ready, unread_bytes};
 use crate::sys::socket;
 use crate::terminal::Output;
 
+/// The largest buffer for one datagram (invariant 8).
+pub(crate) const MOST_DATAGRAM_BYTES: usize = 8 << 20;
+
 /// Which end of a move something concerns.
 ///
 /// ```
@@ -305,6 +308,38 @@ impl<'fd> Port<'fd> {
             // The slave has been closed (pty(7)).
             Err(Errno::IO) if self.manner.is_master => Ok(0),
             answer => answer,
+        }
+    }
+
+    /// Reads once into `buffer`, at most `most_bytes` of a stream, and a datagram whole: `buffer` grows for one that is longer
+    /// than it, up to 8 MiB. 0 is the end of the source, and nothing else.
+    ///
+    /// ```
+    /// use std::os::unix::net::UnixDatagram;
+    /// let (near, far) = UnixDatagram::pair()?;
+    /// far.send(b"a datagram is never cut")?;
+    /// let mut buffer = vec![0; 4];
+    /// let got = gush::Port::of(&near)?.read_whole(&mut buffer, 4)?;
+    /// assert_eq!(&buffer[..got], b"a datagram is never cut");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `EAGAIN` when there is nothing now; `EINTR` after a signal or an empty datagram: ask again; `EMSGSIZE` for a datagram
+    /// beyond 8 MiB; else what the kernel answered.
+    pub fn read_whole(&mut self, buffer: &mut Vec<u8>, most_bytes: usize) -> io::Result<usize> {
+        let Some(datagram_bytes) = self.next_datagram_bytes() else {
+            let most_bytes = most_bytes.min(buffer.len());
+            return self.read(&mut buffer[..most_bytes]);
+        };
+        let datagram_bytes = datagram_bytes?;
+        if datagram_bytes > MOST_DATAGRAM_BYTES {
+            return Err(Errno::MSGSIZE);
+        }
+        buffer.resize(buffer.len().max(datagram_bytes), 0);
+        match self.read(buffer)? {
+            0 if self.is_seqpacket() != Ok(true) => Err(Errno::INTR),
+            got => Ok(got),
         }
     }
 

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use gush::{Kind, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -106,18 +107,24 @@ impl Pace {
 /// Formats all of `source` into `output`.
 ///
 /// # Errors
-/// The end that failed. Bytes formatted before a failure of the source are still written.
+/// The end that failed. Bytes formatted before a failure of the source are still written. `buffer` grows for a longer datagram.
 pub fn format(
     source: BorrowedFd<'_>,
     formatter: &mut Formatter,
     output: &mut Output<'_>,
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
 ) -> Result<(), End> {
+    let mut port = Port::of(&source).map_err(|errno| End::Source(errno.into()))?;
     loop {
         if !output.waiting.is_empty() && !is_ready(source) {
             output.flush().map_err(End::Target)?;
         }
-        let read_bytes = match rustix::io::read(source, &mut *buffer) {
+        let read = match port.kind() {
+            Kind::Datagram => port.read_whole(buffer, usize::MAX),
+            // A plain read waits by itself, which saves a call.
+            _ => rustix::io::read(source, &mut buffer[..]),
+        };
+        let read_bytes = match read {
             Ok(0) => return output.flush().map_err(End::Target),
             Ok(read_bytes) => read_bytes,
             Err(Errno::INTR) => continue,

@@ -22,7 +22,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
     let mut left_lines = most_lines;
     while left_lines > 0 {
         let most = pace.allowance(buffer.len())?;
-        let read = |source: &mut Port<'_>| source.read(&mut buffer[..most]);
+        let read = |source: &mut Port<'_>| source.read_whole(&mut buffer, most);
         let got = unless_cancelled(&moving.account, &mut source, PollFlags::IN, input, read)
             .map_err(halted(Side::Source))?;
         if got == 0 {

@@ -1,6 +1,6 @@
 //! `-O`: blocks of zeros become holes of the output, for every kind of input.
 
-use gush::{Port, Side};
+use gush::{Errno, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
@@ -29,7 +29,11 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
     while left_bytes > 0 {
         let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer.len());
         let most = pace.allowance(wanted)?;
-        let read = |source: &mut Port<'_>| source.read(&mut buffer[..most]);
+        let read = |source: &mut Port<'_>| match source.next_datagram_bytes() {
+            // As the engine says where a datagram is longer than the rest of the length.
+            Some(Ok(bytes)) if bytes as u64 > left_bytes => Err(Errno::MSGSIZE),
+            _ => source.read_whole(&mut buffer, most),
+        };
         let got = unless_cancelled(account, &mut source, PollFlags::IN, input, read)
             .map_err(halted(Side::Source))?;
         if got == 0 {

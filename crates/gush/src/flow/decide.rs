@@ -5,14 +5,14 @@ use rustix::io::Errno;
 use super::lend::Buf;
 use super::way::Way;
 use super::{
-    CALL_BYTES, Course, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Lender,
-    MOST_DATAGRAM_BYTES, NO_PIPE, Next, Op, SPILL_BYTES, ZEROS_BYTES,
+    CALL_BYTES, Course, DATAGRAM_BYTES, DOUBT_BYTES, End, Failure, Flow, Lender, NO_PIPE, Next, Op,
+    SPILL_BYTES, ZEROS_BYTES,
 };
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::kernel::page_bytes;
 use crate::method::Refusal;
-use crate::port::Side;
+use crate::port::{MOST_DATAGRAM_BYTES, Side};
 use crate::sys::Call;
 use crate::zeros::{self, Run};
 
@@ -163,7 +163,7 @@ impl Flow {
     fn measure(&mut self) -> Option<Next> {
         let Some(bytes) = self.datagram_bytes else { return Some(Next::Do(Op::Measure)) };
         let fits = self.left_bytes.is_none_or(|left| u64::from(bytes) <= left)
-            && bytes <= MOST_DATAGRAM_BYTES;
+            && bytes as usize <= MOST_DATAGRAM_BYTES;
         let fault = Fault { call: Call::Recv, side: Side::Source, errno: Errno::MSGSIZE };
         (!fits).then(|| self.fail(Failure::Fault(fault)))
     }

@@ -222,8 +222,6 @@ impl Sides {
 pub(crate) const STREAM_TO_DATAGRAM_BYTES: usize = 8192;
 /// The largest datagram of UDP; a unix socket's may be larger, and is measured.
 const DATAGRAM_BYTES: u32 = 64 << 10;
-/// The largest buffer for one datagram (invariant 8).
-const MOST_DATAGRAM_BYTES: u32 = 8 << 20;
 /// A run of zeros becomes a hole after so many bytes, so that a long run shows progress.
 const ZEROS_BYTES: u64 = 512 << 20;
 /// The most bytes of one call: above 2 GiB splice(2) answers EINVAL (`rw_verify_area` of `fs/read_write.c`).
