@@ -337,3 +337,22 @@ impl Flow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::FalseEnds;
+
+    #[test]
+    fn a_false_end_is_believed_eight_times_in_a_row() {
+        let mut false_ends = FalseEnds::default();
+        for _ in 0..2 {
+            assert!(!false_ends.any());
+            for nth in 1..=FalseEnds::MOST {
+                assert!(false_ends.add(), "{nth}");
+                assert!(false_ends.any(), "{nth}");
+            }
+            assert!(!false_ends.add());
+            false_ends.forget();
+        }
+    }
+}

@@ -330,6 +330,28 @@ fn a_deserted_target_is_told_by_the_call_that_found_it() {
     }
 }
 
+/// Zeros stay bytes unless holes were asked for, and where the target has no offset to leave a hole behind.
+#[test]
+fn zeros_are_written_unless_holes_are_wanted_and_can_be_made() {
+    let files = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
+    for (make_holes, is_named) in [(false, true), (true, false)] {
+        let terms = Terms {
+            choice: Choice::Only(MethodName::ReadWrite),
+            make_holes,
+            buffer_bytes: UNIT,
+            ..Terms::default()
+        };
+        let [source, target] = files.each_ref().map(|file| Stance::of(file).expect("a file"));
+        let target = if is_named { target.at(0) } else { target };
+        let mut flow = Flow::between(source.at(0), target, &terms).expect("a way");
+        let mut shelf = shelf();
+        let op = due(&mut flow, &mut shelf);
+        assert!(matches!(op, Op::Read(_)), "{op:?}");
+        flow.learn(op, Ok(UNIT), &mut ());
+        assert_eq!(due(&mut flow, &mut shelf), Op::Write, "{make_holes}, {is_named}");
+    }
+}
+
 /// By reference nobody sees zeros.
 #[test]
 fn holes_are_made_of_bytes_in_memory_whatever_the_plan_says() {
