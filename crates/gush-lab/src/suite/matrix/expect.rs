@@ -90,8 +90,10 @@ const RULES: &[Rule] = &[
 
     rule(INTO_PIPES, NOT_READ, ANY, INVAL, "do_splice_read of fs/splice.c: the file has no splice_read"),
     rule(OUT_OF_PIPES, ANY, &[Kind::Append], INVAL, "splice(2): the target is opened in append mode"),
+    rule(GIFTS, &[Kind::Null], &[Kind::Direct], None, "gush refuses pieces that may not be aligned; the kernel is not asked"),
     rule(GIFTS, &[Kind::Null], ANY, Some(Works), "nothing is read, so nothing is spliced"),
     rule(&["splice"], Kind::PIPES, &[Kind::Full], INVAL, "do_splice_from of fs/splice.c: the file has no splice_write"),
+    rule(&["splice", "vmsplice", "vmsplice-gift"], REGULAR, &[Kind::Full], INVAL, "do_splice_from of fs/splice.c; the file has its bytes still, and gush writes none"),
     rule(&["splice", "vmsplice", "vmsplice-gift"], ANY, &[Kind::Full], Some(Errno("ENOSPC")), "splice says EINVAL; gush then writes what its pipe holds: full(4)"),
     rule(OUT_OF_PIPES, ANY, NOT_WRITTEN, INVAL, "do_splice_from of fs/splice.c: the file has no splice_write"),
 
@@ -107,6 +109,7 @@ const RULES: &[Rule] = &[
     rule(&["splice-direct"], ANY, ANY, INVAL, "splice(2): one of the two must be a pipe (do_splice of fs/splice.c)"),
 
     rule(&["sendfile"], Kind::PIPES, ANY, INVAL, "sendfile(2): the source cannot seek (do_sendfile of fs/read_write.c)"),
+    rule(&["sendfile"], &[Kind::UnixDatagram, Kind::Udp], Kind::PIPES, None, "gush refuses: a datagram would be cut to the pipe's room"),
     rule(&["sendfile"], Kind::STREAMS, Kind::PIPES, Some(Works), "do_sendfile of fs/read_write.c: into a pipe it is a splice"),
     rule(&["sendfile"], Kind::STREAMS, ANY, INVAL, "sendfile(2): the source cannot seek (splice_direct_to_actor of fs/splice.c)"),
     rule(&["sendfile"], REGULAR, ANY, Some(Works), "sendfile(2): any target since Linux 2.6.33"),
