@@ -332,3 +332,21 @@ fn a_reservation_that_fails_after_the_old_content_went_is_told_as_a_failure() {
         }
     }
 }
+
+/// Options that count the operands are read before anybody knows that there are any.
+#[test]
+fn no_operand_is_told_beside_every_option_that_counts_them() {
+    for words in
+        [&["-r", "--delete"][..], &["-r", "--shard", "0/2"], &["-r", "--delete", "-t", "."]]
+    {
+        let dir = tempfile::TempDir::new().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_gush"))
+            .arg("cp")
+            .args(words)
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert!(stderr(&output).contains("missing file operand"), "{words:?}: {}", stderr(&output));
+    }
+}

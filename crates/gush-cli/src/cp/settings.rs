@@ -182,8 +182,9 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     if let Some((names, _)) = excluded {
         return Err(format!("--shard excludes {names}"));
     }
-    let sources =
-        words.texts("operands").count() - usize::from(words.text("target-directory").is_none());
+    // Without an operand there is none to subtract: that is told later, as GNU cp does.
+    let is_target_last = words.text("target-directory").is_none();
+    let sources = words.texts("operands").count().saturating_sub(usize::from(is_target_last));
     if is_shared && sources > 1 {
         return Err("--shard takes one SOURCE".into());
     }
@@ -209,7 +210,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     if let Some((names, _)) = excluded.iter().find(|(_, is_given)| *is_given) {
         return Err(format!("--delete excludes {names}"));
     }
-    match words.texts("operands").count() - usize::from(words.text("target-directory").is_none()) {
+    match sources {
         0 | 1 => Ok(()),
         _ => Err("--delete takes one SOURCE: what another one copied would be removed".into()),
     }
