@@ -2,7 +2,8 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use gush::Errno;
 use gush_process::{Stop, Then as Fate};
@@ -12,12 +13,16 @@ use super::screen::Screen;
 use super::status::Status;
 use crate::talk::{Talker, errno_text};
 
+/// How often, and how far apart, an ending process looks whether the file of `-P` is made by now.
+const LOOKS: u32 = 20;
+const LOOK: Duration = Duration::from_millis(5);
+
 /// The objects that signals concern: accounts of transfers, the terminal, the file of `-P`.
 #[derive(Debug)]
 pub struct Ending {
     accounts: Mutex<Vec<Arc<Account>>>,
     screen: Arc<Mutex<Screen>>,
-    pid_file: OnceLock<PidFile>,
+    pid_file: Mutex<PidFile>,
 }
 
 impl Ending {
@@ -29,7 +34,7 @@ impl Ending {
         let ending = Arc::new(Self {
             accounts: Mutex::default(),
             screen: Arc::clone(screen),
-            pid_file: OnceLock::new(),
+            pid_file: Mutex::default(),
         });
         let asked = Arc::clone(&ending);
         let respond = move |_| asked.end();
@@ -53,15 +58,29 @@ impl Ending {
     /// # Errors
     /// That of writing the file.
     pub fn keep_pid_in(&self, name: &OsStr) -> io::Result<()> {
-        std::fs::write(name, format!("{}\n", std::process::id()))?;
-        let _ = self.pid_file.set(PidFile { name: Mutex::new(Some(name.to_owned())) });
+        // Held while the file is made: a signal that comes now removes the file, or there is none.
+        let mut file = self.pid_file.lock().unwrap_or_else(PoisonError::into_inner);
+        if !file.is_over {
+            std::fs::write(name, format!("{}\n", std::process::id()))?;
+            file.name = Some(name.to_owned());
+        }
         Ok(())
     }
 
     /// Removes the file of [`Self::keep_pid_in`].
     pub fn tidy(&self) {
-        if let Some(file) = self.pid_file.get() {
-            file.remove();
+        // Looked at, not waited for: the file may be a FIFO, whose writer waits as long as nobody reads.
+        for _ in 0..LOOKS {
+            let Ok(mut file) = self.pid_file.try_lock() else {
+                std::thread::sleep(LOOK);
+                continue;
+            };
+            file.is_over = true;
+            if let Some(name) = file.name.take() {
+                // Who has removed the file already has done the work.
+                let _ = std::fs::remove_file(name);
+            }
+            return;
         }
     }
 
@@ -111,17 +130,9 @@ pub fn lock(screen: &Mutex<Screen>) -> MutexGuard<'_, Screen> {
 }
 
 /// The file of `-P`, as long as the process runs.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PidFile {
-    name: Mutex<Option<OsString>>,
-}
-
-impl PidFile {
-    fn remove(&self) {
-        let name = self.name.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(name) = name {
-            // Who has removed the file already has done the work.
-            let _ = std::fs::remove_file(name);
-        }
-    }
+    name: Option<OsString>,
+    /// Is the process about to end? Then no file is made any more.
+    is_over: bool,
 }
