@@ -1,5 +1,7 @@
 //! The program that the other tests start is the one that users get.
 
+mod common;
+
 use std::path::Path;
 use std::process::Command;
 
@@ -53,4 +55,23 @@ fn the_program_does_not_need_libm() {
         Ok(needed) => assert!(!needed.iter().any(|line| line.contains("libm.")), "{needed:#?}"),
         Err(reason) => skipped(reason),
     }
+}
+
+/// Rust's start-up code reads /proc/self/maps for the guard page of the stack: a tenth of the start of `gush cat`.
+#[test]
+fn the_program_starts_without_the_start_up_code_of_rust() {
+    if cfg!(not(target_env = "gnu")) {
+        return skipped("only glibc gives a program its arguments before main");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let options = ["-o", log.to_str().unwrap(), "-e", "trace=openat,sigaltstack"];
+    let mut command = match common::strace(&options) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    assert!(command.args(["cat", "/dev/null"]).status().unwrap().success());
+    let calls = std::fs::read_to_string(&log).unwrap();
+    assert!(calls.contains("/dev/null"), "{calls}");
+    assert!(!calls.contains("/proc/self/maps") && !calls.contains("sigaltstack"), "{calls}");
 }

@@ -18,6 +18,8 @@ use gush_test as _;
 struct Readme;
 
 mod closed;
+#[cfg(all(feature = "start", target_env = "gnu"))]
+mod entry;
 mod inherit;
 mod length;
 mod limits;
@@ -32,6 +34,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
 
+#[cfg(all(feature = "start", target_env = "gnu"))]
+pub use entry::enter;
 pub use length::seconds;
 use rustix::io;
 pub use rustix::io::Errno;
@@ -39,7 +43,7 @@ pub use rustix::io::Errno;
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///
 /// Rust's start-up code ignores SIGPIPE, so that writes fail with `EPIPE`. If the parent ignored SIGPIPE
-/// already, this function changes nothing.
+/// already, this function changes nothing. In a program by `main!` SIGPIPE is as the parent left it from the start.
 ///
 /// ```
 /// gush_process::restore_sigpipe();
@@ -50,7 +54,7 @@ pub fn restore_sigpipe() {
 
 /// Was standard input (0), output (1) or error (2) closed when the process started?
 ///
-/// Rust's start-up code opens /dev/null in the place of a closed descriptor, and bytes written there are
+/// Rust's start-up code, and `main!`, open /dev/null in the place of a closed descriptor, and bytes written there are
 /// lost.
 ///
 /// # Panics

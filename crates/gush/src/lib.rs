@@ -101,6 +101,7 @@ mod digest;
 mod digest;
 mod endpoint;
 mod error;
+mod eyes;
 mod fault;
 pub mod flow;
 pub mod hugepage;
@@ -121,7 +122,6 @@ mod repeat;
 mod report;
 mod reread;
 mod sys;
-mod tap;
 mod tee;
 mod terminal;
 mod tuning;
@@ -148,6 +148,7 @@ pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]
 pub use reread::digest_of;
 pub use reread::first_difference;
+pub use rustix::event::PollFlags;
 pub use rustix::io::Errno;
 #[cfg(feature = "faults")]
 pub use sys::faults;

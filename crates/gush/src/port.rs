@@ -72,7 +72,7 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
 /// The error of poll(2).
 ///
 /// ```
-/// use rustix::event::PollFlags;
+/// use gush::PollFlags;
 /// let (near, far) = std::os::unix::net::UnixStream::pair()?;
 /// assert_eq!(gush::poll_now(&near, PollFlags::IN)?, PollFlags::empty());
 /// drop(far);

@@ -95,7 +95,7 @@ pub struct Moved {
     pub refusal: Option<Box<Refusal>>,
 }
 
-/// Who looks at the bytes: digests, counts of lines, taps. Bytes are shown once, when delivered.
+/// Who looks at the bytes: digests, counts of lines, inspectors. Bytes are shown once, when delivered.
 pub trait Eye {
     /// The next delivered bytes. Only a flow [through memory](super::Terms::through_memory) shows all.
     fn bytes(&mut self, _bytes: &[u8]) {}

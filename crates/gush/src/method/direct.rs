@@ -14,12 +14,12 @@ use super::{
     source_offset, target_offset,
 };
 use crate::endpoint::Endpoint;
+use crate::eyes::Eyes;
 use crate::fault::Fault;
 use crate::kernel::Kernel;
 use crate::pages::Pages;
 use crate::port::{Port, Side};
 use crate::sys::{self, Call};
-use crate::tap::Tap;
 
 /// Without the page cache's read-ahead only large requests make a device fast.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -78,7 +78,7 @@ impl Method for Direct {
             begin: 0,
             end: 0,
             alignment,
-            tap: setup.tap.clone(),
+            eyes: setup.eyes.clone(),
         }))
     }
 }
@@ -103,7 +103,7 @@ struct Bypassing<'fd> {
     begin: usize,
     end: usize,
     alignment: u64,
-    tap: Option<Tap>,
+    eyes: Option<Eyes>,
 }
 
 impl Bypassing<'_> {
@@ -144,8 +144,8 @@ impl Bypassing<'_> {
         } else {
             Port::new(&self.target, Some(self.target_at)).write(pending)?
         };
-        if let Some(tap) = &self.tap {
-            tap.show(&pending[..put]);
+        if let Some(eyes) = &self.eyes {
+            eyes.show(&pending[..put]);
         }
         self.target_at += put as u64;
         self.begin += put;

@@ -1,6 +1,6 @@
 //! The setup of a technique for a move: sizes, and who looks at the bytes.
 
-use crate::tap::Tap;
+use crate::eyes::Eyes;
 use crate::tuning::{Measured, Tuning};
 
 /// The sizes and switches of one attempt: as the user asked, else as a profile measured, else the
@@ -14,7 +14,7 @@ pub(crate) struct Setup {
     pub(crate) buffer_is_named: bool,
     pub(crate) gift: bool,
     pub(crate) makes_holes: bool,
-    pub(crate) tap: Option<Tap>,
+    pub(crate) eyes: Option<Eyes>,
 }
 
 impl Setup {
@@ -27,14 +27,14 @@ impl Setup {
             buffer_is_named: buffer.is_some(),
             gift: tuning.gift,
             makes_holes: false,
-            tap: None,
+            eyes: None,
         }
     }
 
     /// The same with other sizes: those that a profile measured for another technique.
     pub(crate) fn resized(&self, tuning: &Tuning, measured: Measured) -> Self {
-        let Self { makes_holes, tap, .. } = self.clone();
-        Self { makes_holes, tap, ..Self::of(tuning, measured) }
+        let Self { makes_holes, eyes, .. } = self.clone();
+        Self { makes_holes, eyes, ..Self::of(tuning, measured) }
     }
 
     /// The same, with buffers of at most `most_bytes` where `default_bytes` are usual.

@@ -12,6 +12,7 @@ use super::watch::Watch;
 use super::{Holes, Observer};
 use crate::endpoint::{HoleReport, Kind};
 use crate::error::Error;
+use crate::eyes::Eyes;
 use crate::fault::Fault;
 use crate::flow::{End, Eye, Failure, FalseEnds, Next, Op};
 use crate::kernel::{Kernel, is_refusal};
@@ -21,7 +22,6 @@ use crate::profile::Rule;
 use crate::progress::Control;
 use crate::report::{MethodUse, Report};
 use crate::sys::Call;
-use crate::tap::Tap;
 use crate::tuning::Measured;
 use crate::wait::{Wait, Woken};
 
@@ -66,7 +66,7 @@ impl<'a> Move<'a> {
     ) -> Result<Self, Error> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
-        setup.tap = Tap::if_wanted(request.digest, request.inspector.as_ref());
+        setup.eyes = Eyes::if_wanted(request.digest, request.inspector.as_ref());
         Ok(Self {
             watch: Watch::new(&request, observer),
             account: Account::new(),
@@ -104,7 +104,11 @@ impl<'a> Move<'a> {
             elapsed: self.watch.elapsed(),
             profile: choice::profile_account(&self.request, self.rule),
             #[cfg(feature = "digest")]
-            digest: self.setup.tap.filter(|_| self.account.all_seen).and_then(|tap| tap.digest()),
+            digest: self
+                .setup
+                .eyes
+                .filter(|_| self.account.all_seen)
+                .and_then(|eyes| eyes.digest()),
             methods: self.account.uses,
             refusals: self.account.refusals,
         }
@@ -319,8 +323,8 @@ impl<'a> Move<'a> {
         answer: rustix::io::Result<usize>,
     ) -> u64 {
         let holes_before_bytes = streamed.flow.hole_bytes();
-        let eye: &mut dyn Eye = match &mut self.setup.tap {
-            Some(tap) => tap,
+        let eye: &mut dyn Eye = match &mut self.setup.eyes {
+            Some(eyes) => eyes,
             None => &mut (),
         };
         let moved = streamed.flow.learn(op, answer, eye);

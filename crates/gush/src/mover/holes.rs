@@ -108,11 +108,11 @@ impl Move<'_> {
         if bytes == 0 {
             return Ok(());
         }
-        let mut left_bytes = if self.setup.tap.is_some() { bytes } else { 0 };
+        let mut left_bytes = if self.setup.eyes.is_some() { bytes } else { 0 };
         while left_bytes > 0 {
             let part_bytes = left_bytes.min(PART_BYTES);
-            if let Some(tap) = &self.setup.tap {
-                tap.show_hole(part_bytes);
+            if let Some(eyes) = &self.setup.eyes {
+                eyes.show_hole(part_bytes);
             }
             left_bytes -= part_bytes;
             self.ask_if_due()?;

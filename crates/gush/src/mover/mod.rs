@@ -7,13 +7,13 @@ use std::str::FromStr;
 use crate::cancel::Cancel;
 use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
+use crate::eyes::Inspector;
 use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
 #[cfg(feature = "profile")]
 use crate::profile::Profile;
 use crate::progress::{Control, Progress, Rate, Throttle};
 use crate::report::Report;
-use crate::tap::Inspector;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 

@@ -109,11 +109,11 @@ impl Move<'_> {
         }
         let end = self.reserved_end(name, self.cursor.known_left_bytes(&self.ends, goal))?;
         let observer = self.watch.tell_nobody();
-        let tap = self.setup.tap.take();
+        let eyes = self.setup.eyes.take();
         let (account, hole_bytes) = (self.account.clone(), self.cursor.hole_bytes);
         let outcome = self.move_by(name, piece_end);
         self.watch.tell_again(observer);
-        self.setup.tap = tap;
+        self.setup.eyes = eyes;
         self.account = account;
         self.cursor.hole_bytes = hole_bytes;
         if outcome.is_ok() {

@@ -2,11 +2,11 @@
 
 use super::{Choice, Holes};
 use crate::cancel::Cancel;
+use crate::eyes::Inspector;
 use crate::method::MethodName;
 use crate::plan::Refusals;
 use crate::profile::Profile;
 use crate::progress::{Rate, Throttle};
-use crate::tap::Inspector;
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 

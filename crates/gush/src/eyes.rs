@@ -31,12 +31,12 @@ impl fmt::Debug for Inspector {
 
 /// The consumers to which a method that sees the bytes shows them, in order, each byte once.
 #[derive(Clone, Debug)]
-pub(crate) struct Tap {
+pub(crate) struct Eyes {
     hasher: Option<Hasher>,
     inspector: Option<Inspector>,
 }
 
-impl Tap {
+impl Eyes {
     pub(crate) fn if_wanted(digest: bool, inspector: Option<&Inspector>) -> Option<Self> {
         let hasher = Hasher::if_wanted(digest);
         let inspector = inspector.cloned();
@@ -68,7 +68,7 @@ impl Tap {
     }
 }
 
-impl Eye for Tap {
+impl Eye for Eyes {
     fn bytes(&mut self, bytes: &[u8]) {
         self.show(bytes);
     }
