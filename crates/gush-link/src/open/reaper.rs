@@ -13,8 +13,8 @@ use rustix::process::{
 /// The time for a program to end before a kill.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The same time when this process itself must end.
-const HASTE: Duration = Duration::from_millis(20);
+/// The same time when this process itself must end: enough for a program that ends properly on a busy machine.
+const HASTE: Duration = Duration::from_millis(500);
 
 /// The interval of looks at a program without a pidfd, for want of descriptors.
 const LOOK: Duration = Duration::from_millis(20);
