@@ -352,12 +352,113 @@ fn a_slower_contender_is_status_2_if_asked_for() {
     assert!(out.contains("true is ") && out.contains(" times as fast as sleep 1 (95 %: "), "{out}");
     let (status, _, said) = run(&["sleep 1", "true"]);
     assert_eq!(status, Some(0), "{said}");
-    let (status, _, said) = run(&["true"]);
-    assert_eq!(status, Some(1));
-    assert!(said.contains("needs two contenders"), "{said}");
-    let (status, _, said) = run(&["true", "true x", "-r", "4"]);
-    assert_eq!(status, Some(1));
-    assert!(said.contains("needs at least 5 rounds"), "{said}");
+    let witness = dir.path().join("ran");
+    let touch = format!("touch {}", witness.display());
+    for (words, why) in [
+        (&[&touch[..]][..], "needs two contenders"),
+        (&[&touch, "true x", "-r", "4"], "needs at least 5 rounds"),
+    ] {
+        let (status, out, said) = run(words);
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{words:?}");
+        assert!(said.contains(why), "{said}");
+        assert!(!witness.exists(), "refused before anything runs");
+    }
+    let (status, _, said) = run(&["true", "no-such-program-at-all"]);
+    assert_eq!(status, Some(1), "{said}");
+}
+
+#[test]
+fn an_output_that_never_ends_or_that_nobody_writes_is_out() {
+    let dir = TempDir::new().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = lab(dir.path());
+        ended(command.args(["--input", "64K", "-r", "2"]).args(words))
+    };
+    for (command, kind) in
+        [("mkfifo {out}", "a FIFO"), ("ln -s /dev/zero {out}", "a character device")]
+    {
+        let (status, out, said) = run(&["cp {in} {out}", command]);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(
+            said.contains(&format!("{command}: ")) && said.contains(&format!("is {kind}")),
+            "{said}"
+        );
+        assert!(!out.contains(command), "{out}");
+    }
+    for (first, second, why) in [
+        (
+            "cp {in} {out}",
+            "true",
+            "wrong output: it differs from that of cp {in} {out}: 0 bytes instead of 65536",
+        ),
+        ("cp {in} {out}", "head -c 10 {in}", "10 bytes instead of 65536"),
+        (
+            "cat {in}",
+            "head -c 9 {in} >{out}",
+            "differs from that of cat {in}: 9 bytes instead of 65536",
+        ),
+    ] {
+        let (status, out, said) = run(&["-i", first, second]);
+        assert_eq!(status, Some(1), "{first}, {second}: {said}");
+        assert!(said.contains(&format!("{second}: ")) && said.contains(why), "{said}");
+        assert!(!out.contains(" as fast as "), "{out}");
+    }
+    let (status, out, said) = run(&["cp {in} {out}", "cat {in}"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(out.contains("equal to the input"), "{out}");
+    let (_, out, _) = run(&["cat {in}", "head -c 10 {in}"]);
+    assert!(
+        out.contains("not timed, differs: 65536 bytes from cat {in}, 10 bytes from head"),
+        "{out}"
+    );
+    let (_, out, _) = run(&["cat {in}", "cat {in} /dev/null"]);
+    assert!(out.contains("not timed: 65536 bytes"), "{out}");
+    let (_, out, _) = run(&["--no-compare", "cat {in}", "head -c 10 {in}"]);
+    assert!(!out.contains("Standard output"), "{out}");
+}
+
+#[test]
+fn a_contender_that_changes_the_input_is_out_by_name() {
+    let dir = TempDir::new().unwrap();
+    let own = dir.path().join("own");
+    for command in ["truncate -s 0 {in}", "touch {in}", "sh -c 'cp {in} {in}2 && mv {in}2 {in}'"] {
+        fs::write(&own, "the user's own").unwrap();
+        let mut lab = lab(dir.path());
+        lab.arg("--input").arg(&own).args(["-r", "3", "--no-compare", command, "cat {in}"]);
+        let (status, out, said) = ended(&mut lab);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(&format!("{command}: it changed the input")), "{said}");
+        assert!(
+            said.contains(&format!("cat {{in}}: not measured: {command} changed the input")),
+            "{said}"
+        );
+        assert!(!out.contains(" as fast as "), "{out}");
+    }
+}
+
+#[test]
+fn inputs_of_one_size_are_told_apart_by_their_content() {
+    let dir = TempDir::new().unwrap();
+    let own = dir.path().join("own");
+    let identity = |text: Option<&str>| {
+        let mut command = lab(dir.path());
+        match text {
+            Some(text) => {
+                fs::write(&own, text).unwrap();
+                command.arg("--input").arg(&own);
+            }
+            None => drop(command.args(["--input", "4"])),
+        }
+        let (_, out, said) = ended(command.args(["-r", "1", "--json", "cat {in}"]));
+        let json: Value = serde_json::from_str(&out).expect(&said);
+        json["runs"][0]["cases"][0].to_string()
+    };
+    let made = identity(None);
+    assert_eq!(made, identity(None));
+    let one = identity(Some("1234"));
+    assert_eq!(one, identity(Some("1234")));
+    assert_ne!(one, identity(Some("4321")));
+    assert_ne!(one, made);
 }
 
 #[test]
@@ -389,6 +490,8 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     let touch = format!("touch {}", witness.display());
     for (words, why) in [
         (&["cp {in} {out}"][..], "{in} needs --input"),
+        (&["--input", "1K", "cp {in} {outt}"], "{outt} has no value: do you mean {out}?"),
+        (&["--input", "1K", "cat {INPUT}"], "{INPUT} has no value: do you mean {in}?"),
         (&["--input", "1K", "true"], "no command reads the input"),
         (
             &["--input", "/nowhere/at/all", "cat {in}"],

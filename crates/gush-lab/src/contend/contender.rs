@@ -35,6 +35,21 @@ pub(super) struct Ring {
     pub(super) baseline: OnceCell<String>,
     /// The right output: as told, or the first one that there was.
     pub(super) expected: RefCell<Option<Expected>>,
+    /// The label and standard output of each contender, where these outputs are only told.
+    pub(super) printed: RefCell<Vec<(String, Content)>>,
+    /// The contender that changed the input.
+    pub(super) spoiler: OnceCell<String>,
+}
+
+/// The use of a standard output that the timed runs throw away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Printing {
+    /// Nobody looks.
+    Dropped,
+    /// Looked at once, untimed; a difference is told.
+    Told,
+    /// Looked at once, untimed: it has to equal the outputs of the contenders that write `{out}`.
+    Judged,
 }
 
 /// An output that all others have to equal.
@@ -110,6 +125,8 @@ pub(super) struct Contender {
     is_optional: bool,
     ring: Rc<Ring>,
     is_set_up: Cell<bool>,
+    /// Standard output goes into a file now, whatever the rules say.
+    is_looked_at: Cell<bool>,
     calls: OnceCell<Calls>,
 }
 
@@ -139,6 +156,7 @@ impl Contender {
             values,
             ring,
             is_set_up: Cell::new(false),
+            is_looked_at: Cell::new(false),
             calls: OnceCell::new(),
         }
     }
@@ -217,7 +235,26 @@ impl Contender {
     }
 
     /// The command once: the time, the resources used, and the exit status.
+    ///
+    /// # Errors
+    /// Also where the command changed the input: whoever comes after it would be given another one.
     fn once(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
+        if let Some(label) = self.ring.spoiler.get() {
+            return Err(Error::refused(format!("not measured: {label} changed the input")));
+        }
+        let before = self.ring.place.look();
+        let done = self.run();
+        if self.ring.place.look() != before {
+            // Empty before: nobody runs after the input was changed.
+            let _ = self.ring.spoiler.set(self.label.clone());
+            return Err(Error::refused(
+                "it changed the input, so nothing after it was measured: let it work on a copy (--prepare 'cp {in} {dir}/x')",
+            ));
+        }
+        done
+    }
+
+    fn run(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
         let shell = self.ring.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
         let said = self.wire(&mut command)?;
@@ -246,7 +283,8 @@ impl Contender {
             ),
             None => command.stdin(Stdio::null()),
         };
-        match self.rules().output {
+        let output = if self.is_looked_at.get() { Output::Check } else { self.rules().output };
+        match output {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
@@ -273,10 +311,48 @@ impl Contender {
         }
     }
 
+    fn printing(&self) -> Printing {
+        let Comparison { ignores_output, output, .. } = *self.rules();
+        let is_dropped = matches!(output, Output::Null | Output::Pipe) && !ignores_output;
+        let writes = |entry: &Entry| names(&entry.command, "out");
+        if !is_dropped || names(&self.command, "out") {
+            Printing::Dropped
+        } else if self.ring.expected.borrow().is_some() || self.rules().entries.iter().any(writes) {
+            Printing::Judged
+        } else if self.ring.place.input().is_some() {
+            Printing::Told
+        } else {
+            Printing::Dropped
+        }
+    }
+
+    /// Looks at the standard output of one untimed run, where the timed runs throw it away and others write the same bytes.
+    fn look_at_printed(&self) -> Result<(), Error> {
+        let printing = self.printing();
+        if printing == Printing::Dropped {
+            return Ok(());
+        }
+        self.freshen()?;
+        self.is_looked_at.set(true);
+        let done = self.once();
+        self.is_looked_at.set(false);
+        done?;
+        let content = Content::of(&self.ring.place.printed())?;
+        self.side("conclude", self.sides.conclude.as_ref())?;
+        if printing == Printing::Judged {
+            return self.judge(content).map(drop);
+        }
+        self.ring.printed.borrow_mut().push((self.label.clone(), content));
+        Ok(())
+    }
+
     /// The output, if it equals the expected output.
     fn answer(&self) -> Result<Option<Content>, Error> {
         let Some(path) = self.answer_path() else { return Ok(None) };
-        let content = Content::of(&path)?;
+        self.judge(Content::of(&path)?).map(Some)
+    }
+
+    fn judge(&self, content: Content) -> Result<Content, Error> {
         let mut expected = self.ring.expected.borrow_mut();
         match &*expected {
             None => {
@@ -299,7 +375,7 @@ impl Contender {
                 )));
             }
         }
-        Ok(Some(content))
+        Ok(content)
     }
 
     /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
@@ -439,6 +515,9 @@ impl Case for Turn {
         if let Some(bytes) = ring.place.input_bytes() {
             described = described.with("input_bytes", bytes);
         }
+        if let Some(input) = ring.place.input_identity() {
+            described = described.with("input", plain_text(&input));
+        }
         if let Some(bytes) = rules.bytes {
             described = described.with("bytes", bytes);
         }
@@ -466,6 +545,7 @@ impl Case for Turn {
     }
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
+        self.0.look_at_printed()?;
         let least = u32::from(self.0.sets_the_expected());
         (0..self.0.rules().warmups.max(least)).try_for_each(|_| self.0.sample().map(drop))
     }

@@ -1,8 +1,9 @@
 //! A command's output: the digest of a file, or of a directory with all its entries.
 
-use std::fs::{self, File};
+use std::fs::{self, File, FileType};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::Error;
@@ -27,13 +28,19 @@ pub struct Content {
 }
 
 impl Content {
-    /// Reads what is at `path`; a symbolic link there is followed, those inside of a directory are not.
+    /// Reads the file or directory at `path`; a symbolic link there is followed, those inside of a directory are not.
     ///
     /// # Errors
-    /// The path that cannot be read, and the reason.
+    /// The path that cannot be read, and the reason: also a FIFO, a socket or a device, whose bytes may never end.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        let cannot = |error| cannot_read(path, error);
-        if fs::metadata(path).map_err(cannot)?.is_dir() {
+        let there = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
+        if let Some(kind) = special_kind(there.file_type()) {
+            return Err(Error::refused(format!(
+                "'{}' is {kind}, and neither a file nor a directory",
+                path.display()
+            )));
+        }
+        if there.is_dir() {
             let mut tree = Tree { hasher: blake3::Hasher::new(), bytes: 0 };
             tree.directory(path)?;
             return Ok(Self { digest: tree.hasher.finalize().to_string(), bytes: tree.bytes });
@@ -47,6 +54,17 @@ impl Content {
     pub fn short(&self) -> &str {
         &self.digest[..16]
     }
+}
+
+/// The name of the kind of entry that has no content of its own.
+pub(super) fn special_kind(kind: FileType) -> Option<&'static str> {
+    let kinds = [
+        (kind.is_fifo(), "a FIFO"),
+        (kind.is_socket(), "a socket"),
+        (kind.is_char_device(), "a character device"),
+        (kind.is_block_device(), "a block device"),
+    ];
+    kinds.into_iter().find_map(|(is_so, name)| is_so.then_some(name))
 }
 
 fn cannot_read(path: &Path, error: io::Error) -> Error {
@@ -137,6 +155,20 @@ mod tests {
         ];
         for (name, change) in changes {
             assert_ne!(one.digest, content(&tree(dir.path(), name, change)).digest, "{name}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_may_never_end_are_not_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let zero = dir.path().join("zero");
+        symlink("/dev/zero", &zero).unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        for (path, kind) in [(&zero, "a character device"), (&fifo, "a FIFO")] {
+            let said = Content::of(path).unwrap_err().told();
+            assert!(said.contains(&format!("is {kind}, and neither")), "{said}");
         }
     }
 

@@ -46,6 +46,14 @@ pub use start::{Shell, found, needs_shell};
 use contender::{Contender, Expected, Ring, Sides};
 use place::Place;
 
+/// Names that people write for ours; a shell would take them as plain words.
+const NEAR_MISSES: [(&str, &[&str]); 4] = [
+    ("in", &["in", "inn", "input", "infile", "source", "src"]),
+    ("out", &["out", "outt", "oout", "ou", "output", "outfile", "target", "dst"]),
+    ("dir", &["dir", "directory", "dirr", "tmp", "tmpdir"]),
+    ("gush", &["gush", "gsuh", "guhs"]),
+];
+
 /// Where the standard output of the commands goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
@@ -209,6 +217,8 @@ impl Comparison {
             rules: self.clone(),
             expected: RefCell::new(self.expectation(&place)?),
             baseline: OnceCell::new(),
+            printed: RefCell::default(),
+            spoiler: OnceCell::new(),
             place,
         });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
@@ -270,6 +280,11 @@ impl Comparison {
                 )));
             }
         }
+        if let Some((wrong, right)) = self.texts().find_map(|text| self.near_miss(text)) {
+            return Err(Error::refused(format!(
+                "{{{wrong}}} has no value: do you mean {{{right}}}? (Write {{ {wrong} }} where the braces are meant)"
+            )));
+        }
         let wants_input = used("in") || self.is_input_piped;
         if wants_input && self.input.is_none() {
             return Err(Error::refused("{in} needs --input, a size or a path"));
@@ -280,6 +295,21 @@ impl Comparison {
             ));
         }
         Ok(())
+    }
+
+    /// A name in braces that nobody has given a value, and that looks like one of ours.
+    fn near_miss<'t>(&self, text: &'t str) -> Option<(&'t str, &'static str)> {
+        let is_known = |name: &str| {
+            ["in", "out", "dir", "gush"].contains(&name)
+                || self.variables.contains_key(name)
+                || self.parameters.iter().any(|parameter| parameter.name == name)
+        };
+        let names = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+        names.filter(|name| !is_known(name)).find_map(|name| {
+            let lower = name.to_lowercase();
+            let found = NEAR_MISSES.iter().find(|(_, near)| near.contains(&&*lower));
+            found.map(|(right, _)| (name, *right))
+        })
     }
 
     /// All texts in which names may stand.
@@ -342,15 +372,24 @@ impl Comparison {
                 shell[0]
             ));
         }
-        let writes = |entry: &Entry| template::names(&entry.command, "out");
-        let writers = self.entries.iter().filter(|entry| writes(entry)).count();
-        if writers > 0 && writers < self.entries.len() && self.output != Output::Check {
-            notes.push(
-                "some commands write {out} and some do not: the outputs of the latter are not compared"
-                    .to_owned(),
-            );
-        }
         notes
+    }
+}
+
+/// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
+fn printed_sentence(printed: &[(String, Content)]) -> Option<String> {
+    let ((_, first), rest) = printed.split_first()?;
+    let differs = rest.iter().find(|(_, content)| content != first);
+    match differs {
+        Some((label, other)) => Some(format!(
+            "Standard output, seen once and not timed, differs: {} bytes from {}, {} bytes from {label} (--output check puts out who differs)",
+            first.bytes, printed[0].0, other.bytes
+        )),
+        None if rest.is_empty() => None,
+        None => Some(format!(
+            "Standard output was the same, seen once each and not timed: {} bytes",
+            first.bytes
+        )),
     }
 }
 
@@ -370,7 +409,9 @@ impl Contest {
             return Ok(None);
         }
         let expected = self.ring.expected.borrow();
-        let Some(Expected { content, .. }) = &*expected else { return Ok(None) };
+        let Some(Expected { content, .. }) = &*expected else {
+            return Ok(printed_sentence(&self.ring.printed.borrow()));
+        };
         let place = &self.ring.place;
         let is_input = place.input_bytes() == Some(content.bytes)
             && place.input_content()?.is_some_and(|input| input == content);

@@ -3,9 +3,11 @@
 use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Content;
+use super::content::special_kind;
 use crate::Error;
 use crate::scratch::{self, Scratch};
 
@@ -22,10 +24,23 @@ pub enum Input {
 pub(super) struct Place {
     scratch: Scratch,
     input: Option<PathBuf>,
-    /// The bytes of the input.
+    /// The bytes of the input, unless it is a device or a FIFO.
     input_bytes: Option<u64>,
+    is_made: bool,
     content: OnceCell<Content>,
 }
+
+/// The input as one look finds it: equal looks are of a file that nobody wrote to or replaced. Of a directory, its own entries count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified_ns: i128,
+}
+
+/// The largest input of the user's that is read only to be told from another.
+const READ_BYTES: u64 = 1 << 30;
 
 impl Place {
     /// Makes the directory in `dir`, and the input.
@@ -45,15 +60,16 @@ impl Place {
             )));
         }
         fs::create_dir(scratch.path().join("dir")).map_err(cannot)?;
-        let (input, input_bytes) = match input {
+        let is_made = matches!(input, Some(Input::Bytes(_)));
+        let (path, input_bytes) = match input {
             None => (None, None),
             Some(Input::Bytes(bytes)) => (Some(make(&scratch, *bytes)?), Some(*bytes)),
             Some(Input::Path(path)) => {
                 let (path, bytes) = given(path)?;
-                (Some(path), Some(bytes))
+                (Some(path), bytes)
             }
         };
-        Ok(Self { scratch, input, input_bytes, content: OnceCell::new() })
+        Ok(Self { scratch, input: path, input_bytes, is_made, content: OnceCell::new() })
     }
 
     pub(super) fn input(&self) -> Option<&Path> {
@@ -66,12 +82,35 @@ impl Place {
 
     /// The input's content, read when first asked for.
     pub(super) fn input_content(&self) -> Result<Option<&Content>, Error> {
-        let Some(path) = &self.input else { return Ok(None) };
+        let Some(path) = self.input.as_ref().filter(|_| self.input_bytes.is_some()) else {
+            return Ok(None);
+        };
         if self.content.get().is_none() {
             // Empty before: nobody else sets the cell.
             let _ = self.content.set(Content::of(path)?);
         }
         Ok(self.content.get())
+    }
+
+    /// The input as it is now; `None` where there is no input, or no file or directory.
+    pub(super) fn look(&self) -> Option<Look> {
+        let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
+        // A look at a file that is gone is another look.
+        let Ok(there) = fs::metadata(path) else {
+            return Some(Look { device: 0, inode: 0, bytes: 0, modified_ns: 0 });
+        };
+        let modified_ns =
+            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec());
+        Some(Look { device: there.dev(), inode: there.ino(), bytes: there.len(), modified_ns })
+    }
+
+    /// The difference between inputs of the same size, for the identity of a case: one that is made is always the same, one of the user's has its
+    /// content, or the path where the content is too large to be read for that.
+    pub(super) fn input_identity(&self) -> Option<String> {
+        let path = self.input.as_deref().filter(|_| !self.is_made)?;
+        let is_read = self.input_bytes.is_some_and(|bytes| bytes <= READ_BYTES);
+        let content = is_read.then(|| self.input_content().ok().flatten()).flatten();
+        Some(content.map_or_else(|| path.display().to_string(), |one| one.short().to_owned()))
     }
 
     /// The path for which `{out}` stands; nothing is there before a command makes something.
@@ -143,8 +182,8 @@ fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
     )))
 }
 
-/// The path without symbolic links, and the bytes there.
-fn given(path: &Path) -> Result<(PathBuf, u64), Error> {
+/// The path without symbolic links, and the bytes there; of a device or a FIFO nobody knows how many.
+fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
     let cannot = |error| Error::failed(format!("cannot use '{}' as input", path.display()), error);
     let full = path.canonicalize().map_err(cannot)?;
     if full.to_str().is_none() {
@@ -155,5 +194,6 @@ fn given(path: &Path) -> Result<(PathBuf, u64), Error> {
     }
     let there = fs::metadata(&full).map_err(cannot)?;
     let bytes = if there.is_dir() { Content::of(&full)?.bytes } else { there.len() };
-    Ok((full, bytes))
+    let is_special = special_kind(there.file_type()).is_some();
+    Ok((full, Some(bytes).filter(|_| !is_special)))
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use gush_lab::Error;
-use gush_lab::contend::{self, Absent, Pace, Paced, Standing, show};
+use gush_lab::contend::{self, Absent, Comparison, Pace, Paced, Standing, show};
 use gush_lab::csv::{field, figure};
 use gush_lab::model::{Run, Sample};
 use gush_lab::probe::Probe;
@@ -42,7 +42,14 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     let bouts = options.bouts().map_err(told)?;
     for bout in &bouts {
         bout.comparison.check().map_err(told)?;
-        options.pace(1, bout.runs).map_err(told)?;
+        let pace = options.pace(1, bout.runs).map_err(told)?;
+        let Comparison { entries, parameters, .. } = &bout.comparison;
+        let is_alone = entries.len() < 2 && parameters.is_empty();
+        if let Some(why) =
+            undecidable(is_alone, pace.most).filter(|_| options.fail_if_slower.is_some())
+        {
+            return Err(why);
+        }
     }
     let mut session = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
     let mut screen = Screen::new(talker.clone(), 0);
@@ -222,11 +229,17 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
 
 /// The reason why nobody can say whether a contender is slower, if there is one.
 fn undecided(standings: &[Standing]) -> Option<String> {
+    let fewest = standings.iter().map(|one| one.rounds.len()).min().unwrap_or(0);
+    undecidable(standings.len() < 2, u32::try_from(fewest).unwrap_or(u32::MAX))
+}
+
+/// The reason why one contender alone, or so few rounds, decide nothing.
+fn undecidable(is_alone: bool, rounds: u32) -> Option<String> {
     let least = gush_lab::stats::FEWEST_SAMPLES;
-    if standings.len() < 2 {
-        return Some("--fail-if-slower needs two contenders that were measured".to_owned());
+    if is_alone {
+        return Some("--fail-if-slower needs two contenders that are measured".to_owned());
     }
-    let is_short = standings.iter().any(|one| one.rounds.len() < least);
+    let is_short = usize::try_from(rounds).is_ok_and(|rounds| rounds < least);
     is_short
         .then(|| format!("--fail-if-slower needs at least {least} rounds: give a larger --runs"))
 }
