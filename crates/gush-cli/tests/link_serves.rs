@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
@@ -11,7 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use common::link::{PATIENCE, Running, ask, client_of, echo, eventually, server};
-use common::noise;
+use common::{noise, skipped, strace};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tempfile::TempDir;
 
@@ -276,6 +279,40 @@ fn short_connections(count: usize) {
 #[test]
 fn two_thousand_short_connections_lose_nothing_and_leak_nothing() {
     short_connections(2000);
+}
+
+/// Somebody who may write to the directory puts a link to another's file in the place of the new one, before the mode is set.
+#[test]
+fn a_mode_is_never_given_through_a_link_that_has_taken_the_name() {
+    for (call, kind, mode) in [("bind", "unix-listen", "666"), ("mknodat", "pipe", "622")] {
+        let dir = TempDir::new().unwrap();
+        let names = || fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path());
+        // Of the kind that is made: only the link itself tells that the file is another's.
+        let victim = TempDir::new().unwrap();
+        let victim = victim.path().join("victim");
+        let made = match call {
+            "bind" => FileType::Socket,
+            _ => FileType::Fifo,
+        };
+        mknodat(CWD, &victim, made, Mode::from_raw_mode(0o600), 0).unwrap();
+        // Long enough for a busy machine to come to the swap meanwhile.
+        let delay = format!("inject={call}:delay_exit=2000000:when=1");
+        let mut command = match strace(&["-e", &format!("trace={call}"), "-e", &delay]) {
+            Ok(command) => command,
+            Err(why) => return skipped(&why),
+        };
+        let address = format!("{kind}:{}/name,mode={mode}", dir.path().display());
+        command.args(["link", "-u", &address, "null:"]);
+        let link = Running::of(command);
+        eventually("the file is made", || names().next().is_some());
+        let name = names().next().unwrap();
+        symlink(&victim, dir.path().join("trap")).unwrap();
+        fs::rename(dir.path().join("trap"), &name).unwrap();
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(1), "{said}");
+        assert!(said.contains("somebody has put something else in its place"), "{said}");
+        assert_eq!(victim.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{kind}");
+    }
 }
 
 #[test]

@@ -148,6 +148,36 @@ fn a_name_that_cannot_be_resolved_is_told_and_waited_for() {
     assert_eq!(fs::read_to_string(dir.path().join("got")).unwrap(), "known\n");
 }
 
+/// A name server that never answers, and forty clients who wait for the same lookup.
+#[test]
+fn a_flood_of_lookups_takes_few_threads() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("resolv.conf"), "nameserver 127.0.0.1\noptions timeout:20\n")
+        .unwrap();
+    let script = "
+        mount --bind resolv.conf /etc/resolv.conf || exit 90
+        ip link set lo up
+        exec 3>&1 >/dev/null
+        trap 'kill -9 $server $link $clients' EXIT TERM
+        \"$0\" link -u udp-listen:127.0.0.1:53,fork null: 2>/dev/null 3>&- &
+        server=$!
+        \"$0\" link --log debug tcp-listen:127.0.0.1:7000,fork tcp:never.invalid:1 2>log 3>&- &
+        link=$!
+        until grep -q 'listening on' log; do sleep 0.02; done
+        bash -c 'for at in {1..40}; do exec {fd}<>/dev/tcp/127.0.0.1/7000; done; exec sleep 60' 2>&1 3>&- &
+        clients=$!
+        until [ $(grep -c 'phase=Open' log) -eq 40 ]; do sleep 0.02; done
+        lookups() { cat /proc/$link/task/*/comm | grep -c gush-lookup; }
+        until [ $(lookups) -ge 16 ]; do sleep 0.02; done
+        sleep 0.3
+        lookups >&3";
+    let Some(output) = apart(dir.path(), script) else { return };
+    if output.status.code() == Some(90) {
+        return skipped("/etc/resolv.conf cannot be replaced here");
+    }
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "16\n", "{}", text(&output));
+}
+
 #[test]
 fn a_host_that_does_not_answer_is_given_up_after_connect_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use common::gush;
+use common::link::{Running, eventually};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, socket};
+use rustix::process::Signal;
 use tempfile::TempDir;
 
 /// The message of `gush link` in `dir` before the exit with status 1.
@@ -218,4 +221,35 @@ fn a_raw_terminal_gets_no_byte_of_ours() {
         String::from_utf8_lossy(&output.stderr).contains("-t TIME ends the link"),
         "{output:?}"
     );
+}
+
+/// Anybody who may connect chooses the name.
+#[test]
+fn the_name_of_a_client_cannot_write_to_the_terminal_nor_end_a_line() {
+    let dir = TempDir::new().unwrap();
+    let own = gush_test::own_dir().to_string_lossy().into_owned();
+    let path = dir.path().join("server");
+    let listen = format!("unix-listen:{},fork", path.display());
+    for format in [&["--log", "info"][..], &["--json"], &["--log", "info", "--log-format=json"]] {
+        let link = Running::of({
+            let mut command = gush();
+            command.arg("link").args(format).args(["--stats", &listen, "pipe:"]);
+            command
+        });
+        eventually("it listens", || path.exists());
+        let shown = "@\\x1b[31m\\x0agush: \\x9b\\xc2\\x9b";
+        let name = [&b"\0\x1b[31m\ngush: "[..], b"\x9b\xc2\x9b", own.as_bytes()].concat();
+        let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        bind(&client, &SocketAddrUnix::new_abstract_name(&name[1..]).unwrap()).unwrap();
+        connect(&client, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        drop(client);
+        link.says("closed");
+        link.signal(Signal::TERM);
+        let (status, _, said) = link.finish();
+        assert!(status.success(), "{status}: {said}");
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+        let told = said.replace("\\\\", "\\");
+        assert!(told.contains(shown), "{told}");
+        assert!(said.lines().all(|line| line.starts_with(['g', '{', '1'])), "{said}");
+    }
 }
