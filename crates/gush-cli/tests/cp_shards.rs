@@ -268,3 +268,148 @@ fn what_ranks_cannot_do_is_refused() {
     let said = fails(dir.path(), &["-r", "--shard=0/3", "--resume", "a", "d"]);
     assert!(said.contains("the journal of another copy"), "{said}");
 }
+
+/// A tree with files that are worth dividing: one of data, one that is mostly holes, one that nobody may write to.
+fn large_tree() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a");
+    fs::create_dir_all(root.join("sub")).unwrap();
+    fs::write(root.join("sub/data"), noise(68_000_001, 7)).unwrap();
+    fs::write(root.join("small"), noise(1000, 8)).unwrap();
+    let text = "cd a && truncate -s 70M holes && printf island | dd of=holes bs=1M seek=40 conv=notrunc 2>/dev/null &&
+        cp sub/data guarded && chmod 444 guarded && cp --sparse=never small sub/small &&
+        find . -depth -exec touch -h -d '2001-02-03 04:05:06.789' {} +";
+    let output = script(dir.path(), text);
+    assert!(output.status.success(), "{}", stderr(&output));
+    dir
+}
+
+/// The files of pieces in the ranks' state: names, sizes, and times of the last write.
+fn pieces(state: &Path) -> Vec<(String, u64, std::time::SystemTime)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(state).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if name.starts_with("parts-") {
+            let there = entry.metadata().unwrap();
+            found.push((name, there.len(), there.modified().unwrap()));
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn large_files_are_divided_among_the_ranks() {
+    let dir = large_tree();
+    let expected = state(&dir.path().join("a"));
+    let shards = dir.path().join(".d.gush-shards");
+    for words in [&["-a", "a", "d"][..], &["-a", "--verify", "--fsync", "a", "d"]] {
+        for rank in ["2/3", "1/3"] {
+            let (status, said) = end(start(dir.path(), rank, words));
+            assert_eq!((status, said.as_str()), (Some(0), ""));
+        }
+        assert_eq!(pieces(&shards).len(), 3, "each file has pieces of these ranks");
+        for name in ["holes", "guarded", "sub/data"] {
+            assert!(!dir.path().join("d").join(name).exists(), "{name} has its place too early");
+        }
+        let (status, said) = end(start(dir.path(), "0/3", words));
+        assert_eq!(status, Some(0), "{said}");
+        assert!(said.starts_with("gush: cp: 3 ranks: 5 files, "), "{said}");
+        assert_eq!(state(&dir.path().join("d")), expected, "{words:?}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
+        let blocks = |tree: &str| {
+            let told = fs::metadata(dir.path().join(tree).join("holes")).unwrap();
+            std::os::unix::fs::MetadataExt::blocks(&told)
+        };
+        assert!(blocks("d") <= blocks("a") + 64, "holes were filled: {}", blocks("d"));
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+}
+
+#[test]
+fn modes_of_divided_files_are_those_of_one_process() {
+    let dir = large_tree();
+    let text =
+        "umask 027; mkdir one two; cp -r a one; chmod 2755 two; for d in two; do mkdir $d/a; done";
+    assert!(script(dir.path(), text).status.success());
+    let ranks = ["1/2", "0/2"].map(|rank| {
+        let mut command = Command::new("bash");
+        let words = [
+            "-c",
+            "umask 027; exec \"$@\"",
+            "bash",
+            env!("CARGO_BIN_EXE_gush"),
+            "cp",
+            "-r",
+            "--shard",
+            rank,
+        ];
+        command.args(words).args(["-T", "a", "three"]).current_dir(dir.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for rank in ranks {
+        let (status, said) = end(rank);
+        assert_eq!(status, Some(0), "{said}");
+    }
+    let modes = |tree: &str| {
+        let text = "find . -printf '%P %m %U %G\\n' | sort";
+        String::from_utf8(script(&dir.path().join(tree), text).stdout).unwrap()
+    };
+    assert_eq!(modes("three"), modes("one/a"));
+    // Below a directory that hands on its group, a file is made where it stays.
+    for rank in ["1/2", "0/2"] {
+        let child = start(dir.path(), rank, &["-r", "-T", "a", "two"]);
+        if rank == "0/2" {
+            assert_eq!(end(child).0, Some(0));
+        } else {
+            assert_eq!(end(child).0, Some(0));
+            let divided = pieces(&dir.path().join(".two.gush-shards")).len();
+            assert_eq!(divided, 0, "in a directory with the bit and the one that takes it over");
+        }
+    }
+}
+
+#[test]
+fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
+    let dir = large_tree();
+    let shards = dir.path().join(".d.gush-shards");
+    let words = ["-a", "--resume", "a", "d"];
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    let before = pieces(&shards);
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    assert_eq!(pieces(&shards), before, "a piece was written again");
+    // A rank that failed, and whose journal lacks a piece: the file gets no place until the rank is started again.
+    let journal = shards.join("rank-1.journal");
+    let text = fs::read_to_string(&journal).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    fs::write(&journal, lines[..lines.len() - 1].join("\n") + "\n").unwrap();
+    let report = shards.join("rank-1.done");
+    let told = fs::read_to_string(&report).unwrap();
+    fs::write(&report, told.replace(" 1 end", " 0 end")).unwrap();
+    let (status, said) = end(start(dir.path(), "0/2", &words));
+    assert_eq!(status, Some(1), "{said}");
+    let absent = ["holes", "guarded", "sub/data"];
+    let absent = absent.iter().filter(|name| !dir.path().join("d").join(name).exists()).count();
+    assert_eq!(absent, 1, "the file whose piece is missing");
+    let ranks = ["1/2", "0/2"].map(|rank| start(dir.path(), rank, &words));
+    for rank in ranks {
+        let (status, said) = end(rank);
+        assert_eq!(status, Some(0), "{said}");
+    }
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d"]);
+}
+
+#[test]
+fn a_large_source_that_changes_between_the_ranks_is_copied_whole() {
+    let dir = large_tree();
+    let words = ["-a", "a", "d"];
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    let grown = [noise(68_000_001, 9), noise(5, 9)].concat();
+    fs::write(dir.path().join("a/sub/data"), grown).unwrap();
+    let (status, said) = end(start(dir.path(), "0/2", &words));
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d"], "no piece is left");
+}

@@ -144,8 +144,16 @@ pub(crate) fn replace(
 pub(crate) struct Staged<'a> {
     target: Place<'a>,
     fd: OwnedFd,
-    /// `None` for a file without any name (O_TMPFILE), which needs no cleaning up.
-    named: Option<Temporary<'a>>,
+    named: Named<'a>,
+}
+
+/// The name of a new file until it has the final one.
+enum Named<'a> {
+    /// None (O_TMPFILE): nothing needs cleaning up.
+    Not,
+    Temporary(Temporary<'a>),
+    /// A name in another directory of the same file system, which stays if the file is given up.
+    Elsewhere(Place<'a>),
 }
 
 impl<'a> Staged<'a> {
@@ -155,12 +163,17 @@ impl<'a> Staged<'a> {
             return Err(Errno::NOTDIR);
         }
         if let Some(fd) = nameless(&target, mode)? {
-            return Ok(Self { target, fd, named: None });
+            return Ok(Self { target, fd, named: Named::Not });
         }
         let (named, fd) = Temporary::make(target, |place| {
             place.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
         })?;
-        Ok(Self { target, fd, named: Some(named) })
+        Ok(Self { target, fd, named: Named::Temporary(named) })
+    }
+
+    /// A file that is there already, in another directory of the same file system.
+    pub(crate) fn elsewhere(target: Place<'a>, fd: OwnedFd, name: Place<'a>) -> Self {
+        Self { target, fd, named: Named::Elsewhere(name) }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -171,8 +184,9 @@ impl<'a> Staged<'a> {
     pub(crate) fn commit(self, may_replace: bool) -> io::Result<OwnedFd> {
         let Self { target, fd, named } = self;
         match named {
-            Some(temporary) => temporary.rename_to(target.name, may_replace)?,
-            None => {
+            Named::Temporary(temporary) => temporary.rename_to(target.name, may_replace)?,
+            Named::Elsewhere(place) => place.move_to_new(&target)?,
+            Named::Not => {
                 let path = proc_path(fd.as_fd());
                 let link = |name: &Path| {
                     retry_on_intr(|| {

@@ -12,6 +12,7 @@ use crate::events::Events;
 use crate::file::Job;
 use crate::options::Reflink;
 use crate::place::{kind, proc_path};
+use crate::tree::parts::Piece;
 
 /// Methods that may leave blocks shared with the source.
 const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFileRange];
@@ -23,18 +24,54 @@ pub(crate) fn move_all(
     known: Option<(Endpoint<'_>, Endpoint<'_>)>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
-    let moving = &job.options.moving;
+    moved(job, (source, target), known, None, events)
+}
+
+/// Moves one piece of `source` to the same place of `target`, where nothing is yet.
+pub(crate) fn move_piece(
+    job: &Job<'_>,
+    fds: (BorrowedFd<'_>, BorrowedFd<'_>),
+    piece: Piece,
+    events: &mut dyn Events,
+) -> Result<(), Error> {
+    let report = moved(job, fds, None, Some(piece), events)?;
+    match report.bytes == piece.len_bytes {
+        true => Ok(()),
+        false => Err(Error::refusal(job.source.shown, "became shorter while being copied")
+            .hinting("copy it again")),
+    }
+}
+
+/// Moves all, or one piece, with all that the options say of moving.
+fn moved(
+    job: &Job<'_>,
+    (source, target): (BorrowedFd<'_>, BorrowedFd<'_>),
+    known: Option<(Endpoint<'_>, Endpoint<'_>)>,
+    piece: Option<Piece>,
+    events: &mut dyn Events,
+) -> Result<Report, Error> {
     let mover = match known {
         // Nobody asks these descriptors for their positions.
         Some((from, to)) => Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0),
         None => Mover::new(&source, &target),
     };
-    let mut mover = mover
+    let mut mover = match piece {
+        Some(Piece { at_bytes, len_bytes, .. }) => mover
+            .source_offset_bytes(at_bytes)
+            .target_offset_bytes(at_bytes)
+            .length_bytes(len_bytes),
+        None => mover.replace(true),
+    };
+    let space = if piece.is_some() { Space::AsWritten } else { space(job, target) };
+    if piece.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
+        mover = mover.digest(true);
+    }
+    let moving = &job.options.moving;
+    mover = mover
         .isolated(moving.isolated)
         .holes(moving.holes)
-        .replace(true)
         .threads(moving.threads)
-        .tuning(moving.tuning.clone().space(space(job, target)))
+        .tuning(moving.tuning.clone().space(space))
         .remember(job.refusals);
     mover = match moving.reflink {
         Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
@@ -49,9 +86,6 @@ pub(crate) fn move_all(
     }
     if let Some(cancel) = &moving.cancel {
         mover = mover.cancelled_by(cancel);
-    }
-    if job.options.verify && digests_in_passing(job) && !is_compared(job) {
-        mover = mover.digest(true);
     }
     let wanted = events.wants_progress();
     let mut watch = |progress: &gush::Progress| events.progress(progress);
@@ -126,7 +160,7 @@ pub(crate) fn verify(
     job: &Job<'_>,
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
-    report: &Report,
+    sent: Option<gush::Digest>,
 ) -> Result<Option<gush::Digest>, Error> {
     let shown = job.target.shown;
     let stat = retry_on_intr(|| fs::fstat(target))
@@ -157,7 +191,7 @@ pub(crate) fn verify(
             )),
         };
     }
-    let sent = match report.digest {
+    let sent = match sent {
         Some(digest) => digest,
         None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,
     };

@@ -116,6 +116,8 @@ pub(crate) struct Job<'a> {
     pub(crate) refusals: &'a Refusals,
     /// The target's directory may give a new file an access control list.
     pub(crate) may_inherit_acl: bool,
+    /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
+    pub(crate) assembled: Option<Place<'a>>,
 }
 
 impl Job<'_> {
@@ -223,6 +225,7 @@ impl<'o> Copier<'o> {
             base: target.dir,
             journal: None,
             extent: Extent::Whole,
+            assembled: None,
         };
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
@@ -256,10 +259,37 @@ pub(crate) struct Common<'a> {
     pub(crate) base: BorrowedFd<'a>,
     /// What an earlier copy of this tree has done.
     pub(crate) journal: Option<&'a Journal>,
-    pub(crate) extent: Extent,
+    pub(crate) extent: Extent<'a>,
+    /// The file of all pieces, if the data of the next file has been copied in pieces.
+    pub(crate) assembled: Option<Place<'a>>,
 }
 
-impl Common<'_> {
+impl<'a> Common<'a> {
+    /// One file on its way, before anything is known of the target.
+    pub(crate) fn job<'j>(
+        &self,
+        (source, source_stat): (Place<'j>, Stat),
+        target: Place<'j>,
+        dir: Option<&Arc<Dir>>,
+    ) -> Job<'j>
+    where
+        'a: 'j,
+    {
+        Job {
+            options: self.options,
+            source,
+            source_stat,
+            target,
+            base: self.base,
+            in_tree: dir.is_some(),
+            existing: None,
+            displaces: false,
+            refusals: self.refusals,
+            may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
+            assembled: self.assembled,
+        }
+    }
+
     /// Copies one file that is no directory. `dir` is the directory in a tree, and `None` for an operand.
     pub(crate) fn copy_file(
         &self,
@@ -275,18 +305,7 @@ impl Common<'_> {
             None => Some(self.copied),
         };
         let look = Look { options, made_before, source, source_stat: &source_stat, target };
-        let mut job = Job {
-            options,
-            source,
-            source_stat,
-            target,
-            base: self.base,
-            in_tree: dir.is_some(),
-            existing: None,
-            displaces: false,
-            refusals: self.refusals,
-            may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
-        };
+        let mut job = self.job((source, source_stat), target, dir);
         if let (Some(journal), Some(above), false) = (self.journal, dir, is_new)
             && journal.goes_on()
             && let Ok(there) = target.stat(false)
@@ -467,7 +486,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
     if options.reads(source_kind) {
         let copied = regular::copy(job, events)?;
         return Ok(Done {
-            verified: copied.report.is_some() && options.verify,
+            verified: options.data && options.verify,
             report: copied.report,
             digest: copied.digest,
             complete: copied.complete,

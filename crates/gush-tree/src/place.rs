@@ -154,6 +154,21 @@ impl<'a> Place<'a> {
         }
     }
 
+    /// Moves the file to a free name in another directory of the same file system.
+    pub(crate) fn move_to_new(&self, new: &Place<'_>) -> io::Result<()> {
+        let rename =
+            || fs::renameat_with(self.dir, self.name, new.dir, new.name, RenameFlags::NOREPLACE);
+        match retry_on_intr(rename) {
+            // As in `rename_to_new`.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                let empty = AtFlags::empty();
+                retry_on_intr(|| fs::linkat(self.dir, self.name, new.dir, new.name, empty))?;
+                self.unlink()
+            }
+            other => other,
+        }
+    }
+
     /// link(2) fails where the name is taken, as RENAME_NOREPLACE does.
     fn link_then_unlink(&self, name: &Path) -> io::Result<()> {
         let new = Place { name, ..*self };

@@ -18,6 +18,7 @@ use crate::metadata::{self, Handle, Transfer};
 use crate::open::{self, Opened};
 use crate::place::{FileId, Place, kind, proc_path, same_file};
 use crate::stable;
+use crate::tree::parts;
 
 /// The outcome of a copy of data.
 pub(crate) struct Copied {
@@ -42,8 +43,11 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     };
     let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
+    // The ranks that copied the pieces had to write to the file.
+    let lent = if job.assembled.is_some() { 0o200 & !bits } else { 0 };
+    let provisional = provisional | lent;
     let job = &Job { displaces: job.displaces || open::gives_way(job), ..*job };
-    if !job.options.atomic && !job.displaces {
+    if !job.options.atomic && !job.displaces && job.assembled.is_none() {
         let opened = open::target(job, &source_stat, mode, events)?;
         let file = File { job, source: source.as_fd(), source_stat, provisional };
         return file.write_in_place(opened, events);
@@ -78,7 +82,7 @@ impl File<'_> {
         let existing = opened.existing();
         let Opened { fd, stat, is_new } = opened;
         let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
-        let filled = self.fill(&target, events).map_err(|error| match &existing {
+        let filled = self.fill(&target, false, events).map_err(|error| match &existing {
             Some(_) if error.is_unstable() => error.adding(
                 "the target holds the bytes read so far",
                 "with --atomic the old file stays",
@@ -144,15 +148,23 @@ impl File<'_> {
             None => {}
         }
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
-        let staged =
-            Staged::create(job.target, mode).map_err(|errno| open::cannot_replace(job, errno))?;
+        let cannot = |errno| open::cannot_replace(job, errno);
+        let assembled = match &job.assembled {
+            Some(pieces) => parts::adopt(pieces, &job.target).map_err(cannot)?.zip(job.assembled),
+            None => None,
+        };
+        let is_filled = assembled.is_some();
+        let staged = match assembled {
+            Some((fd, pieces)) => Staged::elsewhere(job.target, fd, pieces),
+            None => Staged::create(job.target, mode).map_err(cannot)?,
+        };
         let look = || {
             let stat = retry_on_intr(|| fs::fstat(staged.fd()))
                 .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
             Ok(Target { fd: staged.fd(), stat, is_just_made: false })
         };
         let mut copied =
-            self.fill(&look()?, events).map_err(|error| match error.is_unstable() {
+            self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
                 true => error.adding("no copy was made", "copy it again"),
                 false => error,
             })?;
@@ -182,8 +194,14 @@ impl File<'_> {
         Ok(copied)
     }
 
-    /// Moves the data, verifies the target if asked to, and checks whether the source changed meanwhile.
-    fn fill(&self, target: &Target<'_>, events: &mut dyn Events) -> Result<Copied, Error> {
+    /// Moves the data, verifies the target if asked to, and checks whether the source changed meanwhile. Where all pieces are there, only
+    /// the size is missing, if the file ends with a hole.
+    fn fill(
+        &self,
+        target: &Target<'_>,
+        is_filled: bool,
+        events: &mut dyn Events,
+    ) -> Result<Copied, Error> {
         let job = self.job;
         let made = Some(FileId::of(&target.stat));
         let mut copied = Copied { report: None, digest: None, complete: true, made };
@@ -191,12 +209,17 @@ impl File<'_> {
             return Ok(copied);
         }
         let fds = (self.source, target.fd);
-        let report = data::move_all(job, fds, self.ends(target), events)?;
-        let verified = job
-            .options
-            .verify
-            .then(|| data::verify(job, self.source, target.fd, &report))
-            .transpose();
+        let report = if is_filled {
+            let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+            retry_on_intr(|| fs::ftruncate(target.fd, size_bytes))
+                .map_err(|errno| Error::os(job.target.shown, "cannot set the size", errno))?;
+            None
+        } else {
+            Some(data::move_all(job, fds, self.ends(target), events)?)
+        };
+        let sent = report.as_ref().and_then(|report| report.digest);
+        let verified =
+            job.options.verify.then(|| data::verify(job, self.source, target.fd, sent)).transpose();
         let change = stable::change(job, self.source, &self.source_stat)?;
         match (verified, change) {
             (Err(error), Some(_)) => {
@@ -213,7 +236,7 @@ impl File<'_> {
                 copied.digest = verified.flatten();
             }
         }
-        copied.report = Some(report);
+        copied.report = report;
         Ok(copied)
     }
 

@@ -105,6 +105,19 @@ fn state(stat: &Stat) -> Vec<u8> {
     ])
 }
 
+/// One piece of a file that ranks copy together. Ranks on other machines may know the same file by another device number.
+pub(crate) fn piece(path: &Path, source: &Stat, number: u64) -> Fingerprint {
+    let of_source = numbers(&[
+        source.st_size as u64,
+        source.st_mtime as u64,
+        source.st_mtime_nsec,
+        source.st_ctime as u64,
+        source.st_ctime_nsec,
+        number,
+    ]);
+    fingerprint(&[b"piece", path.as_os_str().as_bytes(), &of_source])
+}
+
 fn numbers(numbers: &[u64]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
@@ -139,6 +152,13 @@ pub(crate) fn made_directories(text: &str) -> impl Iterator<Item = Fingerprint> 
     text.split_inclusive('\n')
         .filter_map(read_line)
         .filter_map(|(word, of)| (word == Word::Makes).then_some(of))
+}
+
+/// The files, and pieces of files, that the copy with this journal has done.
+pub(crate) fn done_files(text: &str) -> impl Iterator<Item = Fingerprint> {
+    text.split_inclusive('\n')
+        .filter_map(read_line)
+        .filter_map(|(word, of)| (word == Word::Done).then_some(of))
 }
 
 impl Journal {

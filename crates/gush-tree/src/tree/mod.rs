@@ -12,6 +12,7 @@ mod entering;
 pub(crate) mod journal;
 mod listener;
 mod mirror;
+pub(crate) mod parts;
 mod queue;
 pub(crate) mod shard;
 mod shown;
@@ -30,7 +31,8 @@ use dir::Start;
 use entering::{Entrance, Existing};
 use journal::Journal;
 use mirror::Limits;
-use shard::{Shard, Share};
+use parts::Parts;
+use shard::Share;
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -85,14 +87,15 @@ fn twice(target: &Place<'_>, earlier: &Path) -> Error {
 }
 
 /// The part of a tree that a walk copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Extent {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Extent<'a> {
     Whole,
     /// The files that are one rank's, and each directory, without its attributes.
-    Share(Shard),
-    /// All that comes after the shares: the files that come last, and the attributes of directories.
+    Share(&'a Parts<'a>),
+    /// All that comes after the shares: the files that come last, large files whose pieces are there, and the attributes of directories.
     Rest {
         others_failed: bool,
+        parts: &'a Parts<'a>,
     },
 }
 

@@ -1,12 +1,12 @@
 //! One tree copied by several ranks: who copies which file, and how rank 0 learns that the others are done.
 //!
 //! Ranks send no messages. A hash of its path says who copies a file, so each rank decides alone and no list is shared.
-//! Every rank lists the whole tree and makes the directories that it finds missing. Beside the target is a directory of
+//! Of a large file the pieces are divided, by the same rule (`parts.rs`). Every rank lists the whole tree and makes the directories that it finds missing. Beside the target is a directory of
 //! state: of each rank a journal, as a resumed copy has one, and a report once its share is done. Rank 0 waits for all
 //! reports; then it copies the files that come last, gives the directories their attributes, and removes the state.
 
 use std::collections::HashSet;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,6 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
 use super::journal::{self, Fingerprint, Journal};
+use super::parts::{self, Parts};
 use super::{Extent, Operands, Walked, walk_tree};
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -69,6 +70,12 @@ impl Shard {
     /// The names of one file with several are all of one rank, which links them.
     pub(crate) fn takes_all_names(self, source: &Stat) -> bool {
         self.owns(&source.st_ino.to_le_bytes())
+    }
+
+    /// Does this rank copy the piece of a large file with this number?
+    pub(crate) fn takes_piece(self, path: &Path, number: u64) -> bool {
+        let key = [path.as_os_str().as_bytes(), &[0], &number.to_le_bytes()].concat();
+        self.owns(&key)
     }
 
     fn owns(self, key: &[u8]) -> bool {
@@ -275,7 +282,31 @@ impl<'a> State<'a> {
         Ok(made)
     }
 
+    /// The pieces of large files that any rank has copied.
+    fn pieces(&self) -> Result<HashSet<Fingerprint>, Error> {
+        let mut done = HashSet::new();
+        for rank in 0..self.shard.ranks {
+            let text = self.read(rank, "journal")?.unwrap_or_default();
+            done.extend(journal::done_files(&text));
+        }
+        Ok(done)
+    }
+
+    /// Removes the files of pieces that got no place in the tree.
+    fn remove_pieces(&self) -> Result<(), Error> {
+        let failed = |errno| Error::os(&self.shown, "cannot list", errno);
+        for entry in fs::Dir::read_from(&self.dir).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+            if name.as_os_str().as_bytes().starts_with(parts::PREFIX.as_bytes()) {
+                self.unlink(name, &self.shown.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
     fn remove(self) -> Result<(), Error> {
+        self.remove_pieces()?;
         for rank in 0..self.shard.ranks {
             for what in ["done", "new", "journal"] {
                 let (name, shown) = self.file(rank, what);
@@ -299,7 +330,9 @@ pub(super) fn copy(
     let state = State::open(shard, target)?;
     let mut journal = state.journal(common, source_stat)?;
     state.retract(shard.rank)?;
-    let of_share = Common { journal: Some(&journal), extent: Extent::Share(shard), ..*common };
+    let there = (state.dir.as_fd(), &*state.shown);
+    let parts = Parts::new(shard, there, &journal, HashSet::new());
+    let of_share = Common { journal: Some(&journal), extent: Extent::Share(&parts), ..*common };
     let walked = walk_tree(&of_share, operands, (source, source_stat), target, events);
     let share = match &walked {
         Ok(Some(Walked { complete, share })) => Share { is_complete: *complete, ..*share },
@@ -321,7 +354,9 @@ pub(super) fn copy(
         let text = "changed while being copied: the ranks saw different files, and may have left some to each other";
         events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
     }
-    let extent = Extent::Rest { others_failed: !(is_each_complete && saw_the_same) };
+    let others_failed = !(is_each_complete && saw_the_same);
+    let parts = Parts::new(shard, there, &journal, state.pieces()?);
+    let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
     let walked = walk_tree(&of_rest, operands, (source, source_stat), target, events)?;
     let complete = walked.is_some_and(|walked| walked.complete);
@@ -349,6 +384,27 @@ mod tests {
         assert_eq!(Share::read(&text, Shard { rank: 2, ranks: 4 }), None);
         let failed = Share { is_complete: false, ..share };
         assert_eq!(Share::read(&failed.text(shard), shard), Some(failed));
+    }
+
+    #[test]
+    fn each_piece_of_a_large_file_has_one_rank_and_shares_are_alike() {
+        // Pieces of 16 MiB of 10 GiB.
+        const PIECES: u64 = 640;
+        for ranks in [2, 4, 16] {
+            let shards: Vec<_> = (0..ranks).filter_map(|rank| Shard::new(rank, ranks)).collect();
+            let path = Path::new("checkpoints/step-9000.bin");
+            let mut counts = vec![0_u64; shards.len()];
+            for number in 0..PIECES {
+                let takers: Vec<_> =
+                    shards.iter().filter(|shard| shard.takes_piece(path, number)).collect();
+                assert_eq!(takers.len(), 1);
+                counts[takers[0].rank as usize] += 1;
+            }
+            let mean = PIECES as f64 / f64::from(ranks);
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            let spread = 4.0 * mean.sqrt();
+            assert!(*least as f64 > mean - spread && (*most as f64) < mean + spread, "{counts:?}");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::listener::Listener;
 use super::mirror::{Limits, Mirror, Removed};
 use super::queue::{Queue, Task};
 use super::shown::Shown;
-use super::{Extent, Operands, Walked, shard, twice};
+use super::{Extent, Operands, Walked, parts, shard, twice};
 use crate::error::Error;
 use crate::events::Events;
 use crate::file::{Action, Common, Done};
@@ -98,7 +98,10 @@ impl<'a> Walk<'a> {
             listener: Listener::new(events),
             most_threads: share.threads,
             umask: OnceLock::new(),
-            is_incomplete: AtomicBool::new(common.extent == Extent::Rest { others_failed: true }),
+            is_incomplete: AtomicBool::new(matches!(
+                common.extent,
+                Extent::Rest { others_failed: true, .. }
+            )),
             has_told_of_circle: AtomicBool::new(false),
             is_stopped: AtomicBool::new(false),
             with_last: Mutex::default(),
@@ -413,6 +416,16 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 self.back_to(before);
                 return;
             }
+            Ok(stat) if !is_last && self.is_divided(dir, &stat, &target) => {
+                let result = self.with_descriptors(|| self.divided(dir, (source, &stat), target));
+                match result.transpose() {
+                    Some(result) => result,
+                    None => {
+                        self.back_to(before);
+                        return;
+                    }
+                }
+            }
             Ok(stat) if !is_last && !self.is_due(&stat) => {
                 self.back_to(before);
                 return;
@@ -484,7 +497,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Extent::Whole => return true,
             Extent::Rest { .. } => return self.waits_for_the_others(),
             Extent::Share(_) if self.waits_for_the_others() => return false,
-            Extent::Share(shard) => shard,
+            Extent::Share(parts) => parts.shard,
         };
         let Counts { seen, files, bytes } = &walk.counts;
         seen.fetch_add(1, Ordering::Relaxed);
@@ -502,6 +515,55 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             bytes.fetch_add(source_bytes, Ordering::Relaxed);
         }
         is_due
+    }
+
+    /// Is this file copied in pieces? All ranks must say the same: nothing is at the target before rank 0 puts it there. A directory that gives
+    /// its files a group or an access control list must be the one in which they are made.
+    fn is_divided(&self, dir: &Dir, source: &Stat, target: &Place<'_>) -> bool {
+        const SET_GROUP: u32 = 0o2000;
+        !matches!(self.walk.common.extent, Extent::Whole)
+            && parts::is_divided(self.walk.common.options, source)
+            && !self.waits_for_the_others()
+            && !dir.may_give_acl()
+            && dir.target_stat.st_mode & SET_GROUP == 0
+            && matches!(target.stat(false), Err(Errno::NOENT))
+    }
+
+    /// Copies this rank's pieces of a large file; as rank 0, after all shares, gives the file its place. `None` where nothing is to be told.
+    fn divided(
+        &self,
+        dir: &Arc<Dir>,
+        (source, stat): (Place<'_>, &Stat),
+        target: Place<'_>,
+    ) -> Result<Option<Done>, Error> {
+        let walk = self.walk;
+        let path = self.source.below_root();
+        let mut events = &walk.listener;
+        let whole = match walk.common.extent {
+            Extent::Whole => return Ok(None),
+            Extent::Share(parts) => {
+                let Counts { seen, files, bytes } = &walk.counts;
+                seen.fetch_add(1, Ordering::Relaxed);
+                files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);
+                bytes.fetch_add(parts.own_bytes(path, stat), Ordering::Relaxed);
+                let job = walk.common.job((source, *stat), target, Some(dir));
+                parts.copy_own(&job, path, &mut events)?;
+                return Ok(None);
+            }
+            Extent::Rest { parts, .. } => parts.whole(path, stat).map(|name| (parts, name)),
+        };
+        let others_failed = walk.is_incomplete.load(Ordering::Relaxed);
+        let to = (target, true);
+        match &whole {
+            // The rank that failed copies its pieces when it is started again.
+            None if others_failed => Ok(None),
+            None => walk.common.copy_file((source, *stat), to, Some(dir), &mut events).map(Some),
+            Some((parts, name)) => {
+                let assembled = Some(parts.place(name, target.shown));
+                let common = Common { assembled, ..walk.common };
+                common.copy_file((source, *stat), to, Some(dir), &mut events).map(Some)
+            }
+        }
     }
 
     fn waits_for_the_others(&self) -> bool {
