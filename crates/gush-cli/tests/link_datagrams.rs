@@ -197,6 +197,8 @@ fn more_senders_than_descriptors_are_all_answered() {
         }
     }
     link.says("the limit of open files is reached");
+    // Who looks for the reason of an early end finds it in the account.
+    link.says("ending=\"made-room\"");
 }
 
 /// One sender's datagrams are nobody else's, though both know the other's address.

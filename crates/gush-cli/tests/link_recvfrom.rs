@@ -45,6 +45,18 @@ fn each_datagram_is_a_connection_of_its_own() {
     link.says_times("\"ended\":\"closed\"", 8);
 }
 
+/// The end stands behind each datagram, and an empty one is the end alone.
+#[test]
+fn an_empty_datagram_is_an_end_without_data() {
+    let link = Running::start(&["--json", "udp-recvfrom:127.0.0.1:0,fork", "exec:'wc -c'"]);
+    let client = client(&link.place());
+    for (question, answer) in [(&b""[..], &b"0\n"[..]), (b"four", b"4\n"), (b"", b"0\n")] {
+        client.send(question).unwrap();
+        assert_eq!(heard(&client), answer);
+    }
+    link.says_times("\"ended\":\"closed\"", 3);
+}
+
 #[test]
 fn without_fork_the_link_ends_with_the_answer_as_socat_does() {
     // A number that the client's own socket has not got.

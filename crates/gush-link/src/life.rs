@@ -305,22 +305,22 @@ impl<'a> Life<'a> {
             let [first_room, second_room] = room;
             tokio::select! {
                 biased;
-                relayed = programs::relayed(&mut first, &mut second, &options) => Some(relayed),
-                () = rested => None,
-                () = first_room => None,
-                () = second_room => None,
+                relayed = programs::relayed(&mut first, &mut second, &options) => Ok(relayed),
+                () = rested => Err(Ending::Idle),
+                () = first_room => Err(Ending::MadeRoom),
+                () = second_room => Err(Ending::MadeRoom),
             }
         };
         let relayed = self.phase(Phase::Relay, None, work).await;
         let passed = match &relayed {
-            Err(_) | Ok(None) => None,
-            Ok(Some(Ok(totals))) => Some((totals.forward, totals.back)),
-            Ok(Some(Err(error))) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
+            Err(_) | Ok(Err(_)) => None,
+            Ok(Ok(Ok(totals))) => Some((totals.forward, totals.back)),
+            Ok(Ok(Err(error))) => Some((error.passed(Way::Forward), error.passed(Way::Back))),
         };
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
-            Ok(None) => Ok(Course::of(Ending::Idle)),
-            Ok(Some(Ok(totals))) => match self.cut_short(&totals, datagrams) {
+            Ok(Err(ending)) => Ok(Course::of(ending)),
+            Ok(Ok(Ok(totals))) => match self.cut_short(&totals, datagrams) {
                 None => {
                     let seen_off = self.linger(&mut first, &mut second, ways, totals.ended).await;
                     if seen_off.is_ok() {
@@ -330,7 +330,7 @@ impl<'a> Life<'a> {
                 }
                 Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
             },
-            Ok(Some(Err(error))) => Err(self.failed(&error, &mut first, &mut second).await),
+            Ok(Ok(Err(error))) => Err(self.failed(&error, &mut first, &mut second).await),
         };
         let course = match gone {
             Err(course) => aborted(course, [first, second]),

@@ -10,8 +10,9 @@ use tracing::warn;
 use crate::address::{Address, Opt};
 use crate::ledger::{Ledger, Limit};
 
-/// Descriptors kept free, so that a client with a place can be connected on while files are open for a
-/// moment.
+/// Descriptors kept free for those that a client with a place needs for a moment beyond its own: four where a program starts (the
+/// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
+/// One of each at once fits.
 const SPARE: u64 = 8;
 /// An epoll, its waker and its copies, for each further thread's runtime.
 const EACH_THREAD: u64 = 4;
@@ -34,7 +35,9 @@ impl Places {
     pub fn new(most: Option<usize>, client: &Address, other: &Address, threads: usize) -> Self {
         gush_process::raise_descriptor_limit();
         let descriptors = getrlimit(Resource::Nofile).current;
-        let open = std::fs::read_dir("/proc/self/fd").map(|found| found.count() as u64);
+        // One of them is the directory itself.
+        let open = std::fs::read_dir("/proc/self/fd")
+            .map(|found| (found.count() as u64).saturating_sub(1));
         let apart =
             open.unwrap_or(AT_START) + SPARE + EACH_THREAD * (threads as u64).saturating_sub(1);
         let enough = clients(descriptors, apart, descriptors_each(client, other));

@@ -26,6 +26,8 @@ pub enum Ending {
     Idle,
     /// One end had ended, and the other was silent for the linger limit.
     Lingered,
+    /// A silent sender of datagrams had to make room for another, because descriptors were short.
+    MadeRoom,
     /// The link was told to end, by a signal for example.
     Interrupted,
     /// The other address could not be opened.
@@ -42,10 +44,11 @@ pub enum Ending {
 
 impl Ending {
     /// Every ending, in the order shown to people.
-    pub const ALL: [Ending; 9] = [
+    pub const ALL: [Ending; 10] = [
         Ending::Closed,
         Ending::Idle,
         Ending::Lingered,
+        Ending::MadeRoom,
         Ending::Interrupted,
         Ending::OpenFailed,
         Ending::ProxyHeader,
@@ -61,6 +64,7 @@ impl Ending {
             Ending::Closed => "closed",
             Ending::Idle => "idle",
             Ending::Lingered => "lingered",
+            Ending::MadeRoom => "made-room",
             Ending::Interrupted => "interrupted",
             Ending::OpenFailed => "open-failed",
             Ending::ProxyHeader => "proxy-header",
@@ -97,6 +101,7 @@ impl fmt::Display for Ending {
             Ending::Lingered => {
                 "one end had finished, and the other was silent for the linger limit"
             }
+            Ending::MadeRoom => "descriptors were short, and it made room for another sender",
             Ending::Interrupted => "the link was told to end",
             Ending::OpenFailed => "the other address could not be opened",
             Ending::ProxyHeader => "no valid PROXY header came",

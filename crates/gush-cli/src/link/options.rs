@@ -291,6 +291,9 @@ The exit status of a program counts: other than 0, its connection has failed.
 A program that reads no more and then exits with 0 had all it wanted. Datagrams
 have no end: once the data towards UDP has ended, answers are waited for until
 nothing comes for 0.5 s (or -t TIME), and a silence of -T TIME is no failure.
+With udp-listen and fork each sender is served until it is silent for 60 s (or
+-T TIME); where descriptors are short, those that have been silent longest, for
+0.5 s at least, make room for senders that wait.
 
 At SIGTERM a link with fork accepts no new clients, and ends when those it has
 are done, at the latest after 30 s (or --drain TIME); a second SIGTERM ends it
