@@ -1,5 +1,5 @@
-//! `gush pv`, `gush tee` and `gush yes` where a filter denies the calls that move by reference, on disks that are full, and
-//! without pages for pipes.
+//! The commands where a filter denies the calls that move by reference, and `gush pv`, `gush tee` and `gush yes` on disks
+//! that are full and without pages for pipes.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
 use common::cp::with_mounts;
-use common::shell::{MUCH_BYTES, said, source};
+use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{bounded, copied_gush, denier, nobody, not_applicable, skipped};
 use rustix::fs::Uid;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
@@ -58,6 +58,67 @@ fn every_byte_arrives_where_a_filter_denies_calls() {
             }
             assert!(fs::read(dir.path().join("yes")).unwrap() == yes, "{calls} {errno}");
             fs::remove_file(dir.path().join("ced")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
+    let (dir, bytes) = source();
+    let denier = match denier(dir.path()) {
+        Ok(denier) => denier,
+        Err(why) => return skipped(&why),
+    };
+    const SENDFILE: &str = "40";
+    const COPY_FILE_RANGE: &str = "326";
+    /// preadv2 and pwritev2, io_uring_setup, openat2.
+    const OTHERS: [&str; 4] = ["327", "328", "425", "437"];
+    let singly = [SENDFILE, SPLICE, TEE, VMSPLICE, COPY_FILE_RANGE].into_iter().chain(OTHERS);
+    let together = "40,275,276,278,326,327,328,425,437";
+    for calls in singly.chain([together]) {
+        for (errno, name) in [("1", "EPERM"), ("38", "ENOSYS")] {
+            let line = format!(
+                "set -o pipefail; D='{} {errno} {calls}'
+                 rm -rf tree out; mkdir -p tree/sub out; cp source tree/sub/file; ln -s sub/file tree/link
+                 $D $G cp --explain source out/cp 2>said-cp &&
+                 $D $G cp -r tree out/tree && [ \"$(readlink out/tree/link)\" = sub/file ] &&
+                 $D $G cat --explain source 2>said-cat | cat >out/cat &&
+                 cat source | $D $G cat --explain 2>said-pipe | cat >out/pipe &&
+                 cat source | $D $G pv -q | cat >out/pv &&
+                 cat source | $D $G tee out/tee | cat >out/teed &&
+                 cat source | $D $G link -u - file:out/link,create &&
+                 $D $G pipe write --quiet --pattern counter --bytes 3M |
+                     $D $G pipe read --quiet --pattern counter --verify --bytes 3M &&
+                 {{ $D $G yes | head -c 1000000 >out/yes; :; }}",
+                denier.display()
+            );
+            let output = shell(dir.path(), &line);
+            let case = format!("{calls} {name}: {}", said(&output));
+            assert!(output.status.success(), "{case}");
+            for file in ["cp", "tree/sub/file", "cat", "pipe", "pv", "tee", "teed", "link"] {
+                let got = fs::read(dir.path().join("out").join(file)).unwrap();
+                assert!(got == bytes, "{case}: {file} has {} bytes", got.len());
+            }
+            let yes = fs::read(dir.path().join("out/yes")).unwrap();
+            assert!(yes == b"y\n".repeat(500_000), "{case}");
+            let is_denied = |call: &str| calls.split(',').any(|denied| denied == call);
+            let is_told = |file: &str, call: &str| {
+                let explained = fs::read_to_string(dir.path().join(file)).unwrap();
+                explained.lines().any(|line| {
+                    line.contains(": refused ") && line.ends_with(&format!(": {call}: {name}"))
+                })
+            };
+            // copy_file_range comes second.
+            let said_cp = fs::read_to_string(dir.path().join("said-cp")).unwrap();
+            let shares = said_cp.contains("picked reflink");
+            let told = is_told("said-cp", "copy_file_range");
+            assert_eq!(told, is_denied(COPY_FILE_RANGE) && !shares, "{case}: {said_cp}");
+            for file in ["said-cat", "said-pipe"] {
+                assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
+            }
+            // sendfile comes second.
+            let told = is_told("said-cat", "sendfile");
+            assert_eq!(told, is_denied(SPLICE) && is_denied(SENDFILE), "{case}");
         }
     }
 }

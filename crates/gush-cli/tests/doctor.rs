@@ -227,27 +227,45 @@ fn denied_calls_are_told_with_the_filter_that_denies_them() {
         Ok(deny) => deny,
         Err(why) => return skipped(&why),
     };
-    /// sendfile, splice, tee, vmsplice, copy_file_range, io_uring_setup.
-    const CALLS: &str = "40,275,276,278,326,425";
+    /// A topic of the doctor, and the number of the call that it is about.
+    const CALLS: [(&str, &str); 9] = [
+        ("sendfile", "40"),
+        ("splice", "275"),
+        ("tee", "276"),
+        ("vmsplice", "278"),
+        ("copy-file-range", "326"),
+        ("preadv2", "327"),
+        ("pwritev2", "328"),
+        ("io-uring", "425"),
+        ("openat2", "437"),
+    ];
+    let all = CALLS.map(|(_, number)| number).join(",");
     for (errno, name) in [("1", "EPERM"), ("38", "ENOSYS")] {
-        let output = Command::new(&deny)
-            .args([errno, CALLS, env!("CARGO_BIN_EXE_gush"), "doctor", "--json"])
-            .arg(dir.path())
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let found = json(&output);
-        for topic in ["vmsplice", "splice", "tee", "sendfile", "copy-file-range", "io-uring"] {
-            let finding = finding(&found["findings"], topic);
-            assert_eq!(finding["state"], "absent", "{finding}");
-            assert!(finding["fact"].as_str().unwrap().contains(name), "{finding}");
-            assert!(
-                finding["remedy"].as_str().unwrap().contains("filter on system calls"),
-                "{finding}"
-            );
+        for (denied, calls) in CALLS.into_iter().chain([("all", all.as_str())]) {
+            let output = Command::new(&deny)
+                .args([errno, calls, env!("CARGO_BIN_EXE_gush"), "doctor", "--json"])
+                .arg(dir.path())
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let found = json(&output);
+            for (topic, _) in CALLS {
+                let finding = finding(&found["findings"], topic);
+                let fact = finding["fact"].as_str().unwrap_or_default();
+                if denied != "all" && denied != topic {
+                    assert!(!fact.contains(name), "{denied}: {finding}");
+                    continue;
+                }
+                assert_eq!(finding["state"], "absent", "{denied} {topic}: {finding}");
+                assert!(fact.contains(name), "{finding}");
+                let remedy = finding["remedy"].as_str().unwrap();
+                assert!(remedy.contains("filter on system calls"), "{finding}");
+            }
+            assert_eq!(finding(&found["findings"], "seccomp")["state"], "limited");
+            let of_path = finding(&found["paths"][0]["findings"], "copy-file-range");
+            let is_denied = denied == "all" || denied == "copy-file-range";
+            assert_eq!(of_path["state"] == "absent", is_denied, "{denied}: {of_path}");
         }
-        assert_eq!(finding(&found["findings"], "seccomp")["state"], "limited");
-        assert_eq!(finding(&found["paths"][0]["findings"], "copy-file-range")["state"], "absent");
     }
 }
 

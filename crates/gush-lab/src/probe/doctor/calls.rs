@@ -1,9 +1,11 @@
 //! The system calls that move bytes: each made once, between files in memory and pipes of our own.
 
+use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use gush::{Choice, Errno, Kernel, MethodName, Mover, Vmsplice};
-use rustix::fs::{MemfdFlags, SeekFrom};
+use rustix::fs::{CWD, MemfdFlags, Mode, OFlags, ResolveFlags, SeekFrom};
+use rustix::io::ReadWriteFlags;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use super::finding::{Finding, words};
@@ -55,6 +57,27 @@ const TRIALS: &[Trial] = &[
         attempt: uring,
         with: "several reads and writes can be under way at once (--method uring)",
         without: "--method uring is refused; auto does not need it",
+    },
+    Trial {
+        topic: "preadv2",
+        call: "preadv2",
+        attempt: preadv2,
+        with: "a pipe is read without waiting, and without a question before",
+        without: "gush asks poll before it reads a pipe that others may empty: one call more",
+    },
+    Trial {
+        topic: "pwritev2",
+        call: "pwritev2",
+        attempt: pwritev2,
+        with: "a pipe is filled without waiting, whoever else writes into it",
+        without: "where gush may not wait, it writes at most 4 KiB into a pipe at a time, and asks poll before",
+    },
+    Trial {
+        topic: "openat2",
+        call: "openat2",
+        attempt: openat2,
+        with: "the kernel keeps a path inside the tree that is copied",
+        without: "gush opens a path inside a tree one component after the other: more calls for each file",
     },
 ];
 
@@ -156,6 +179,27 @@ fn sendfile() -> Result<(), Errno> {
 fn copy_file_range() -> Result<(), Errno> {
     let (source, target) = (memfd(BYTES)?, memfd(0)?);
     whole(rustix::fs::copy_file_range(&source, None, &target, None, BYTES)?)
+}
+
+/// The position of the file itself (preadv2(2)).
+const OWN_POSITION: u64 = u64::MAX;
+
+fn preadv2() -> Result<(), Errno> {
+    let (reader, _writer) = filled_pipe()?;
+    let mut bytes = [0; BYTES];
+    let parts = &mut [IoSliceMut::new(&mut bytes)];
+    whole(rustix::io::preadv2(&reader, parts, OWN_POSITION, ReadWriteFlags::NOWAIT)?)
+}
+
+fn pwritev2() -> Result<(), Errno> {
+    let (_reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    let parts = &[IoSlice::new(&[b'x'; BYTES])];
+    whole(rustix::io::pwritev2(&writer, parts, OWN_POSITION, ReadWriteFlags::NOWAIT)?)
+}
+
+fn openat2() -> Result<(), Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    rustix::fs::openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).map(drop)
 }
 
 fn uring() -> Result<(), Errno> {
