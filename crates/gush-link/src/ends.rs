@@ -21,8 +21,8 @@ pub(crate) async fn open_one(address: &Address, how: &How) -> Result<End, Failur
 }
 
 /// Binds an address that listens.
-pub(crate) async fn listen(address: &Address) -> Result<Listener, Failure> {
-    match open::open(address, &How::default()).await {
+pub(crate) async fn listen(address: &Address, how: &How) -> Result<Listener, Failure> {
+    match open::open(address, how).await {
         Ok(Opened::Listener(listener)) => {
             match listener.local() {
                 Ok(local) => info!("listening on {local} for {address}"),

@@ -78,7 +78,9 @@ async fn connect(
             Err(failure) => Err(not_opened(failure, first, second, settings, ledger)),
         };
     };
-    let Some(listener) = until(stop.draining(), listen(server)).await else { return Ok(()) };
+    let (how, how_other) =
+        (settings.how(roles.first.is_none()), settings.how(roles.first.is_some()));
+    let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
         Err(failure) if roles.forks() => return Err(failure),
@@ -94,7 +96,7 @@ async fn connect(
     listener.count_waits_in(ledger.descriptor_waits());
     let other = match other.kind().listens() {
         false => Other::Address(other.clone()),
-        true => match until(stop.draining(), listen(other)).await {
+        true => match until(stop.draining(), listen(other, &how_other)).await {
             None => return Ok(()),
             Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
         },

@@ -12,6 +12,10 @@ use Step::{
 pub const SENT_BYTES: usize = 47 * 64;
 /// The bytes that the other side answers.
 pub const ANSWER_BYTES: usize = 31 * 64;
+/// The same where the buffers on the way shall be full: a peer that reads slowly leaves no room for as many. A terminal holds 4 KiB
+/// (N_TTY_BUF_SIZE, drivers/tty/n_tty.c), and passes a line at a time.
+const LARGE_BYTES: usize = 8 << 20;
+const LARGE_FOR_TERMINAL_BYTES: usize = 256 << 10;
 /// The bytes left of a file that shrinks, and the bytes before.
 pub const SHRUNK_BYTES: u64 = 64 * 64;
 pub const WHOLE_BYTES: u64 = 64 << 20;
@@ -22,9 +26,17 @@ pub struct Pair {
     pub ender: &'static Abilities,
     pub other: &'static Abilities,
     pub ender_is_first: bool,
+    /// Are more bytes sent than the buffers on the way hold, to a peer that reads slowly?
+    pub is_large: bool,
 }
 
 impl Pair {
+    /// The same pair with full buffers, where a peer of the kind takes so much.
+    pub fn enlarged(self) -> Option<Self> {
+        let is_stream = |peer: &Abilities| peer.kind != Kind::Udp;
+        (is_stream(self.ender) && is_stream(self.other)).then_some(Self { is_large: true, ..self })
+    }
+
     pub fn is_two_way(&self) -> bool {
         self.ender.two_way && self.other.two_way
     }
@@ -71,6 +83,41 @@ pub struct Ending {
     pub other: fn(&Pair) -> Vec<Step>,
     pub leaves_out: fn(&Pair) -> Option<LeftOut>,
     pub outcome: fn(&Pair) -> Outcome,
+}
+
+impl Ending {
+    pub fn steps_of_ender(&self, pair: &Pair) -> Vec<Step> {
+        sized((self.ender)(pair), pair)
+    }
+
+    pub fn steps_of_other(&self, pair: &Pair) -> Vec<Step> {
+        sized((self.other)(pair), pair)
+    }
+
+    /// Has the ending a meaning with full buffers? A program beside one that has exited is given 0.5 s, which a slow reader may need.
+    pub fn has_sizes(&self, pair: &Pair) -> bool {
+        let is_hurried = pair.ender.is_program && pair.other.is_program;
+        !(is_hurried && self.name.starts_with("leaves"))
+            && (self.ender)(pair).contains(&Send(SENT_BYTES))
+            && self.there == There::Peer
+    }
+}
+
+/// Bytes that a peer leaves unread stay few: they have to fit into one buffer.
+fn sized(steps: Vec<Step>, pair: &Pair) -> Vec<Step> {
+    if !pair.is_large {
+        return steps;
+    }
+    let has_terminal = [pair.ender.kind, pair.other.kind].contains(&Kind::Terminal);
+    let large_bytes = if has_terminal { LARGE_FOR_TERMINAL_BYTES } else { LARGE_BYTES };
+    let is_read = steps[0] == Rest && steps.last() == Some(&Leave);
+    let enlarge = |step| match step {
+        Send(SENT_BYTES) => Send(large_bytes),
+        Hear(SENT_BYTES) => Hear(large_bytes),
+        Send(ANSWER_BYTES) if is_read => Send(large_bytes / 2),
+        step => step,
+    };
+    [Step::Slow].into_iter().chain(steps.into_iter().map(enlarge)).collect()
 }
 
 const ORDINARY: Ending = Ending {
@@ -508,7 +555,7 @@ pub fn pairs(ending: &'static Ending) -> impl Iterator<Item = (Pair, Option<Left
     KINDS.iter().flat_map(move |ender| {
         KINDS.iter().flat_map(move |other| {
             [true, false].into_iter().map(move |ender_is_first| {
-                let pair = Pair { ender, other, ender_is_first };
+                let pair = Pair { ender, other, ender_is_first, is_large: false };
                 let rule = makes_no_link(ending, &pair).or_else(|| (ending.leaves_out)(&pair));
                 (pair, rule)
             })

@@ -73,7 +73,7 @@ pub fn run(dir: &Path, name: &str) -> ! {
     rustix::stdio::dup2_stderr(&null).unwrap();
     let marks = Marks(dir.to_owned());
     let port = Port::new(Some(read), Some(write));
-    let mut player = Player { port, marks: &marks, report: Report::NONE };
+    let mut player = Player { port, marks: &marks, report: Report::NONE, is_slow: false };
     let mut last = Last::Left;
     let steps = read_script(&dir.join(format!("{name}.script"))).unwrap();
     keep(dir, name, player.report, false);

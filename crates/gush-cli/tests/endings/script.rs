@@ -17,6 +17,9 @@ use crate::port::{Heard, Port};
 /// No flood is longer: the other side reads nothing, and no buffer on the way holds as much.
 const FLOOD_BYTES: usize = 256 << 20;
 
+/// A slow reader pauses behind each such piece.
+const PIECE_BYTES: usize = 64 << 10;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Sends so many bytes.
@@ -31,6 +34,8 @@ pub enum Step {
     Rest,
     /// Waits until so many bytes have come, and reads none of them.
     Pending(usize),
+    /// Pauses between reads from now on.
+    Slow,
     /// Lets everybody know.
     Mark(String),
     Await(String),
@@ -59,6 +64,7 @@ impl fmt::Display for Step {
             Step::Hear(bytes) => write!(f, "hear {bytes}"),
             Step::Rest => f.write_str("rest"),
             Step::Pending(bytes) => write!(f, "pending {bytes}"),
+            Step::Slow => f.write_str("slow"),
             Step::Mark(name) => write!(f, "mark {name}"),
             Step::Await(name) => write!(f, "await {name}"),
             Step::Cut => f.write_str("cut"),
@@ -85,6 +91,7 @@ impl FromStr for Step {
             "hear" => Step::Hear(number()?),
             "rest" => Step::Rest,
             "pending" => Step::Pending(number()?),
+            "slow" => Step::Slow,
             "mark" => Step::Mark(rest.to_owned()),
             "await" => Step::Await(rest.to_owned()),
             "cut" => Step::Cut,
@@ -173,6 +180,7 @@ pub struct Player<'a> {
     pub port: Port,
     pub marks: &'a Marks,
     pub report: Report,
+    pub is_slow: bool,
 }
 
 /// The last act of a program's player.
@@ -193,6 +201,7 @@ impl Player<'_> {
                 Step::Hear(count) => self.hear(*count),
                 Step::Rest => self.hear(usize::MAX),
                 Step::Pending(count) => self.pending(*count),
+                Step::Slow => self.is_slow = true,
                 Step::Mark(name) => self.marks.set(name),
                 Step::Await(name) => self.marks.wait(name),
                 Step::Cut => self.port.cut(),
@@ -260,7 +269,11 @@ impl Player<'_> {
                 Heard::Bytes(count) => {
                     let expected = bytes(self.report.heard_bytes, count);
                     self.report.sound &= buffer[..count] == expected[..];
+                    let pauses = self.report.heard_bytes / PIECE_BYTES;
                     self.report.heard_bytes += count;
+                    if self.is_slow && self.report.heard_bytes / PIECE_BYTES > pauses {
+                        sleep(Duration::from_millis(1));
+                    }
                 }
                 // The end of a file that may still grow.
                 Heard::Last(Saw::End) | Heard::Nothing if self.port.endless => {

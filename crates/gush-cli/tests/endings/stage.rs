@@ -34,8 +34,8 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
     let dir = TempDir::new().unwrap();
     let marks = Marks(dir.path().to_owned());
     let peers = [
-        (pair.ender, ENDER, started(ENDER, OTHER, pair.ender, (ending.ender)(pair))),
-        (pair.other, OTHER, started(OTHER, ENDER, pair.other, (ending.other)(pair))),
+        (pair.ender, ENDER, started(ENDER, OTHER, pair.ender, ending.steps_of_ender(pair))),
+        (pair.other, OTHER, started(OTHER, ENDER, pair.other, ending.steps_of_other(pair))),
     ];
     let (mut addresses, mut held) = (Vec::new(), Vec::new());
     let mut places = Vec::new();
@@ -209,7 +209,7 @@ fn enter(
         .spawn(move || {
             let port = place.take(|| listening, || standard).unwrap();
             let Some(port) = port else { return };
-            let mut player = Player { port, marks: &marks, report: Report::NONE };
+            let mut player = Player { port, marks: &marks, report: Report::NONE, is_slow: false };
             player.play(&steps);
             let Player { port, report, .. } = player;
             drop(port);
@@ -316,7 +316,7 @@ impl Found<'_> {
         if plays && !was_ended(from) {
             check(taken <= from.sent_bytes, format!("{taken} taken of {} sent", from.sent_bytes));
         }
-        let steps = ((self.ending.ender)(self.pair), (self.ending.other)(self.pair));
+        let steps = (self.ending.steps_of_ender(self.pair), self.ending.steps_of_other(self.pair));
         let sum = |steps: &[Step]| {
             steps.iter().map(|step| if let Step::Send(count) = step { *count } else { 0 }).sum()
         };
