@@ -34,6 +34,9 @@ def main():
     options = parser.parse_args()
     gush = options.gush or build()
     wanted = [name for name in options.only.split(",") if name]
+    unknown = set(wanted) - set(CASES)
+    if unknown:
+        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
     print_machine([first_line(["cp", "--version"])])
     with tempfile.TemporaryDirectory(prefix="gush-bench-", dir=options.dir) as work:
         for name, case in CASES.items():
