@@ -75,3 +75,18 @@ fn the_program_starts_without_the_start_up_code_of_rust() {
     assert!(calls.contains("/dev/null"), "{calls}");
     assert!(!calls.contains("/proc/self/maps") && !calls.contains("sigaltstack"), "{calls}");
 }
+
+/// `.cargo/config.toml` asks the compiler for less protection than it gives by itself, and the linker for all of it.
+#[test]
+fn the_program_is_protected_as_any_other() {
+    let told = Command::new("readelf").args(["-dlW", env!("CARGO_BIN_EXE_gush")]).output();
+    let Ok(told) = told else { return skipped("no readelf") };
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    for (what, mark) in [
+        ("its tables are written before main only", "GNU_RELRO"),
+        ("every function of a library is looked up before main", "BIND_NOW"),
+        ("its address is random", " PIE"),
+    ] {
+        assert!(told.contains(mark), "{what}: {told}");
+    }
+}
