@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{
     Drainer, Ending, STREAMS, SourceKind, TargetKind, WAITS, ends_within, noise, open_source,
-    open_target,
+    open_target, served_here,
 };
 use gush::{Cancel, Choice, Error, Holes, MethodName, Mover, Progress, Report, Tuning};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,40 +41,39 @@ fn a_move_and_its_error_go_to_another_thread() {
     sent::<gush::flow::Flow>();
 }
 
-/// Runs a move, and cancels it from another thread once `is_time` comes back; `None` if the move does not end.
+/// Runs a move, and cancels it from another thread once `is_time` says so; `None` if the move does not end. A move that ends before, such as a
+/// refused one, is cancelled too late.
 fn cancelled<T: Send + 'static>(
-    is_time: impl FnOnce() + Send + 'static,
+    is_time: impl Fn() -> bool + Send + 'static,
     run: impl FnOnce(&Cancel) -> T + Send + 'static,
 ) -> Option<T> {
     let cancel = Cancel::new();
     let canceller = cancel.clone();
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&has_ended);
     let waiter = thread::spawn(move || {
-        is_time();
+        while !is_time() && !ended.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
         canceller.cancel();
     });
     let outcome = ends_within(60, move || run(&cancel));
+    has_ended.store(true, Ordering::Relaxed);
     waiter.join().expect("the canceller");
     outcome
 }
 
-/// Until a file has so many bytes.
-fn has_grown(file: &Arc<File>, bytes: u64) -> impl FnOnce() + Send + 'static {
+/// Has a file so many bytes?
+fn has_grown(file: &Arc<File>, bytes: u64) -> impl Fn() -> bool + Send + 'static {
     let file = Arc::clone(file);
-    move || {
-        while file.metadata().expect("fstat").len() < bytes {
-            thread::yield_now();
-        }
-    }
+    move || file.metadata().expect("fstat").len() >= bytes
 }
 
-/// Until a target has no room for more.
-fn is_full(target: OwnedFd) -> impl FnOnce() + Send + 'static {
+/// Has a target no room for more?
+fn is_full(target: OwnedFd) -> impl Fn() -> bool + Send + 'static {
     move || {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let room = || poll(&mut [PollFd::new(&target, PollFlags::OUT)], Some(&at_once));
-        while room().expect("poll") > 0 {
-            thread::yield_now();
-        }
+        poll(&mut [PollFd::new(&target, PollFlags::OUT)], Some(&at_once)).expect("poll") == 0
     }
 }
 
@@ -82,7 +81,7 @@ fn is_full(target: OwnedFd) -> impl FnOnce() + Send + 'static {
 fn a_move_that_waits_for_an_idle_source_is_cancelled() {
     let mut wrong = Vec::new();
     for kind in SourceKind::CAN_IDLE {
-        for choice in STREAMS {
+        for choice in served_here(&STREAMS) {
             for wait in WAITS {
                 let (source, far) = open_source(kind).expect("a source");
                 let far = far.expect("its far end");
@@ -118,7 +117,7 @@ fn a_move_that_waits_for_a_full_target_is_cancelled_and_tells_of_every_byte() {
     let content = noise(1, 1 << 20);
     let mut wrong = Vec::new();
     for to in targets {
-        for choice in STREAMS {
+        for choice in served_here(&STREAMS) {
             let name = format!("{choice} into a full {to:?}");
             let (source, filler) = std::io::pipe().expect("a pipe");
             rustix::pipe::fcntl_setpipe_size(&filler, content.len()).expect("a large pipe");
@@ -196,11 +195,7 @@ fn a_hole_whose_zeros_are_shown_is_cancelled() {
         File::from(source.try_clone().expect("dup")).set_len(ENDLESS_BYTES).expect("a hole");
         let shown = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&shown);
-        let is_time = move || {
-            while !seen.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-        };
+        let is_time = move || seen.load(Ordering::Relaxed);
         let outcome = cancelled(is_time, move |cancel| {
             let target = tempfile::tempfile().expect("a file");
             let inspect = move |bytes: &[u8]| shown.store(bytes[0] == 0, Ordering::Relaxed);
@@ -217,7 +212,10 @@ fn a_hole_whose_zeros_are_shown_is_cancelled() {
 #[test]
 fn a_move_held_by_its_rate_limit_is_cancelled() {
     let outcome = cancelled(
-        || thread::sleep(A_WHILE),
+        || {
+            thread::sleep(A_WHILE);
+            true
+        },
         |cancel| {
             let (zeros, null) =
                 (File::open("/dev/zero").unwrap(), File::create("/dev/null").unwrap());
@@ -258,7 +256,7 @@ fn a_long_pause_of_a_rate_limit_is_cancelled() {
 /// Two moves through one socket, one each way: when the move into the socket ends, that move clears O_NONBLOCK again.
 #[test]
 fn a_move_from_a_socket_that_loses_its_nonblock_is_cancelled() {
-    for choice in STREAMS {
+    for choice in served_here(&STREAMS) {
         let (source, far) = open_source(SourceKind::Tcp).expect("a socket");
         let far = far.expect("its far end");
         rustix::io::ioctl_fionbio(&source, true).expect("O_NONBLOCK");
@@ -268,11 +266,18 @@ fn a_move_from_a_socket_that_loses_its_nonblock_is_cancelled() {
         let target = Arc::new(tempfile::tempfile().expect("a file"));
         let copy = Arc::clone(&target);
         let is_time = move || {
-            has_grown(&target, 6)();
+            let is_there = has_grown(&target, 6);
+            while !is_there() {
+                thread::yield_now();
+            }
             rustix::io::ioctl_fionbio(&shared, false).expect("no O_NONBLOCK");
             rustix::io::write(&far, b"second\n").expect("room");
-            has_grown(&target, 13)();
+            let is_there = has_grown(&target, 13);
+            while !is_there() {
+                thread::yield_now();
+            }
             thread::sleep(A_WHILE);
+            true
         };
         let outcome = cancelled(is_time, move |cancel| {
             let mover = Mover::new(&source, &copy).method(choice);

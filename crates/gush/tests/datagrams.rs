@@ -5,7 +5,9 @@ mod common;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use common::{Source, SourceKind, TargetKind, noise, open_source, open_target, read_all, within};
+use common::{
+    Source, SourceKind, TargetKind, noise, open_source, open_target, read_all, served_here, within,
+};
 use gush::{Choice, Control, Errno, MethodName, Mover, Progress, Rate, Report, Tuning};
 use rustix::net::{RecvFlags, SendFlags};
 
@@ -68,7 +70,9 @@ fn moved(
 #[test]
 fn an_empty_datagram_does_not_end_a_move() {
     const SIZES: &[usize] = &[0, 5, 0, 0, 600, 0, 3];
-    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    for (from, choice) in SOURCES
+        .into_iter()
+        .flat_map(|from| served_here(&CHOICES).into_iter().map(move |choice| (from, choice)))
     {
         let (result, arrived, _) =
             moved(from, SIZES, move |mover| mover.method(choice).length_bytes(608));
@@ -80,7 +84,7 @@ fn an_empty_datagram_does_not_end_a_move() {
 
 #[test]
 fn a_move_from_a_datagram_socket_ends_when_it_is_told_to_and_not_before() {
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         let (result, arrived) = within(30, &choice.to_string(), move || {
             let (source, _far) = with_messages(SourceKind::Udp, &[0, 10, 0, 20, 0]);
             let target = file();
@@ -99,7 +103,7 @@ fn a_move_from_a_datagram_socket_ends_when_it_is_told_to_and_not_before() {
 
 #[test]
 fn a_seqpacket_socket_ends_with_its_peer() {
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         let (result, arrived) = within(30, &choice.to_string(), move || {
             let (source, far) = with_messages(SourceKind::Seqpacket, &[7, 5000, 1]);
             drop(far);
@@ -176,7 +180,9 @@ fn assert_whole(
 #[test]
 fn a_buffer_or_a_pipe_smaller_than_a_datagram_does_not_cut_it() {
     const SIZES: &[usize] = &[2000, 1, 60_000, 999, 1000, 1001, 9000];
-    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    for (from, choice) in SOURCES
+        .into_iter()
+        .flat_map(|from| served_here(&CHOICES).into_iter().map(move |choice| (from, choice)))
     {
         for (buffer, pipe) in [(1000, 4096), (1, 1 << 20), (1 << 20, 8192)] {
             let name = format!("{choice} {from:?}, buffer {buffer}, pipe {pipe}");
@@ -192,7 +198,7 @@ fn a_buffer_or_a_pipe_smaller_than_a_datagram_does_not_cut_it() {
 #[test]
 fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
     const SIZES: &[usize] = &[150_000, 1];
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         let outcome = moved(SourceKind::UnixDatagram, SIZES, move |mover| {
             let tuning = Tuning::default().buffer_bytes(4096).pipe_bytes(65_536);
             mover.method(choice).tuning(tuning).length_bytes(150_001)
@@ -204,7 +210,7 @@ fn a_unix_datagram_larger_than_any_buffer_is_not_cut() {
 #[test]
 fn a_rate_limit_does_not_cut_a_datagram() {
     const SIZES: &[usize] = &[3000, 10, 3000, 2000];
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         // A twentieth of it is what may go at once.
         let rate = Rate::bytes_per_second(20_000).expect("a rate");
         let (result, arrived, _) = moved(SourceKind::Udp, SIZES, move |mover| {
@@ -218,7 +224,9 @@ fn a_rate_limit_does_not_cut_a_datagram() {
 #[test]
 fn a_length_that_ends_within_a_datagram_is_an_error_and_leaves_it_in_the_socket() {
     const SIZES: &[usize] = &[100, 0, 101, 102];
-    for (from, choice) in SOURCES.into_iter().flat_map(|from| CHOICES.map(|choice| (from, choice)))
+    for (from, choice) in SOURCES
+        .into_iter()
+        .flat_map(|from| served_here(&CHOICES).into_iter().map(move |choice| (from, choice)))
     {
         let name = format!("{choice} {from:?}");
         let (result, arrived, rest) =
@@ -239,7 +247,7 @@ fn boundaries_are_kept_from_datagram_socket_to_datagram_socket() {
     const SIZES: &[usize] = &[1, 0, 100, 0, 0, 1472, 4097, 40_000, 8];
     let targets = [TargetKind::UnixDatagram, TargetKind::Udp];
     for (from, to) in SOURCES.into_iter().flat_map(|from| targets.map(|to| (from, to))) {
-        for choice in CHOICES {
+        for choice in served_here(&CHOICES) {
             let name = format!("{choice}: {from:?} -> {to:?}");
             let (result, sizes) = within(30, &name, move || {
                 let (source, _far) = with_messages(from, SIZES);
@@ -262,7 +270,7 @@ fn boundaries_are_kept_from_datagram_socket_to_datagram_socket() {
 
 #[test]
 fn a_pipe_that_is_nearly_full_does_not_cut_a_datagram() {
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         let (result, arrived) = within(30, &choice.to_string(), move || {
             let (source, _far) = with_messages(SourceKind::Udp, &[20_000, 30_000]);
             let (target, far) = open_target(TargetKind::Pipe).expect("a pipe");
@@ -357,7 +365,7 @@ fn a_stream_becomes_datagrams_of_the_size_that_was_asked_for() {
 /// Of an empty datagram there is nothing to lend or splice: the datagram is passed on all the same.
 #[test]
 fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
-    for choice in CHOICES {
+    for choice in served_here(&CHOICES) {
         let (source, _far) = with_messages(SourceKind::UnixDatagram, &[3, 0, 5]);
         let (target, far) = open_target(TargetKind::UnixDatagram).expect("a target");
         let moved = Mover::new(&source, &target).method(choice).length_bytes(8).run();

@@ -205,7 +205,8 @@ fn a_repetition_into_a_terminal_that_nobody_reads_is_cancelled() {
 #[test]
 fn a_move_into_a_terminal_that_nobody_reads_is_cancelled() {
     let methods = [MethodName::ReadWrite, MethodName::Splice, MethodName::MmapWrite];
-    for choice in methods.map(Choice::Only).into_iter().chain([Choice::Auto]) {
+    let choices = [&methods.map(Choice::Only)[..], &[Choice::Auto]].concat();
+    for choice in common::served_here(&choices) {
         for (name, target, _unread) in unread() {
             let full = target.try_clone().expect("dup");
             let outcome = is_cancelled(&full, move |cancel| {

@@ -67,7 +67,9 @@ fn moved(choice: Choice, to: TargetKind, nonblocking: bool) -> Result<Report, gu
 #[test]
 fn urgent_data_does_not_stop_a_move_nor_make_it_spin() {
     let targets = [TargetKind::Pipe, TargetKind::UnixStream, TargetKind::Tcp];
-    for (to, choice) in targets.into_iter().flat_map(|to| CHOICES.map(|choice| (to, choice))) {
+    let choices = common::served_here(&CHOICES);
+    for (to, &choice) in targets.into_iter().flat_map(|to| choices.iter().map(move |one| (to, one)))
+    {
         for nonblocking in [true, false] {
             let name = format!("{choice}: TCP -> {to:?}, non-blocking {nonblocking}");
             match within(30, &name, move || moved(choice, to, nonblocking)) {
@@ -94,7 +96,7 @@ fn urgent_data_does_not_stop_a_move_nor_make_it_spin() {
 /// The peer says nothing behind the urgent byte for a while: the move sleeps.
 #[test]
 fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
-    for choice in [Choice::Auto, Choice::Only(MethodName::Splice)] {
+    for choice in common::served_here(&[Choice::Auto, Choice::Only(MethodName::Splice)]) {
         for to in [TargetKind::Pipe, TargetKind::UnixStream] {
             let report = within(30, &format!("{choice} -> {to:?}"), move || {
                 let (source, far) = open_source(SourceKind::Tcp).expect("a connection");
@@ -130,7 +132,9 @@ fn a_peer_that_is_silent_behind_urgent_data_is_waited_for_asleep() {
 fn a_length_a_digest_and_a_rate_hold_across_urgent_data() {
     const ROUNDS: usize = 6;
     const LEN: u64 = ROUNDS as u64 * 12_000;
-    for choice in CHOICES.into_iter().filter(|choice| *choice != Choice::Only(MethodName::Sendfile))
+    for choice in common::served_here(&CHOICES)
+        .into_iter()
+        .filter(|choice| *choice != Choice::Only(MethodName::Sendfile))
     {
         for (digest, rate) in [(true, None), (false, Rate::bytes_per_second(120_000))] {
             let name = format!("{choice}, digest {digest}, rate {rate:?}");

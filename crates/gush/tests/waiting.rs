@@ -20,6 +20,7 @@ const STOP_AFTER: Duration = Duration::from_millis(120);
 #[test]
 fn invariant_5_nobody_elses_read_hangs_while_the_source_is_idle() {
     let choices = [&STREAMS[..], &[Choice::Only(MethodName::Sendfile)]].concat();
+    let choices = common::served_here(&choices);
     for kind in SourceKind::CAN_IDLE {
         // From these it is refused.
         let is_refused = matches!(kind, SourceKind::Pipe | SourceKind::Fifo) || kind.is_datagram();
@@ -69,7 +70,7 @@ fn read_exactly(fd: &OwnedFd, len: usize) -> Vec<u8> {
 fn invariant_7_an_idle_source_does_not_keep_the_observer_from_stopping() {
     let mut wrong = Vec::new();
     for kind in SourceKind::CAN_IDLE {
-        for choice in STREAMS {
+        for choice in common::served_here(&STREAMS) {
             for wait in WAITS {
                 let outcome = ends_within(60, move || {
                     let (source, _far) = open_source(kind).expect("a source");

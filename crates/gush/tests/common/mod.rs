@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use gush::{Choice, MethodName, Wait};
+use gush::{Choice, Errno, MethodName, Wait};
 
 mod bytes;
 mod drain;
@@ -35,6 +35,22 @@ pub const STREAMS: [Choice; 4] = [
     Choice::Only(MethodName::Vmsplice),
     Choice::Only(MethodName::ReadWrite),
 ];
+
+/// The choices without those that need splice(2), where the kernel or a filter refuses this call.
+pub fn served_here(choices: &[Choice]) -> Vec<Choice> {
+    let (empty, _keeps_open) = rustix::pipe::pipe().expect("a pipe");
+    let (_keeps_open_too, target) = rustix::pipe::pipe().expect("a pipe");
+    let flags = rustix::pipe::SpliceFlags::NONBLOCK;
+    let answer = rustix::pipe::splice(&empty, None, &target, None, 1, flags);
+    if answer == Err(Errno::AGAIN) {
+        return choices.to_vec();
+    }
+    let why = answer.map_or_else(|errno| errno.to_string(), |bytes| format!("{bytes} bytes"));
+    gush_test::not_applicable(&format!("splice(2): {why}: no method that needs this call"));
+    let needs =
+        |choice: &Choice| matches!(choice, Choice::Only(MethodName::Splice | MethodName::Vmsplice));
+    choices.iter().copied().filter(|choice| !needs(choice)).collect()
+}
 
 /// Every way to wait.
 pub const WAITS: [Wait; 4] =
