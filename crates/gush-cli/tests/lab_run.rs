@@ -437,6 +437,21 @@ fn a_contender_that_changes_the_input_is_out_by_name() {
 }
 
 #[test]
+fn a_run_without_a_sample_is_not_kept() {
+    let dir = TempDir::new().unwrap();
+    let db = dir.path().join("runs.jsonl");
+    let stored = |words: &[&str]| ended(gush().arg("lab").args(words).arg("--db").arg(&db));
+    let (status, _, said) = stored(&["run", "-r", "1", "true"]);
+    assert_eq!(status, Some(0), "{said}");
+    let (status, _, said) = stored(&["run", "-r", "1", "no-such-program-at-all"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(!said.contains("stored as"), "{said}");
+    let (_, out, said) = stored(&["history", "--json"]);
+    let runs: Value = serde_json::from_str(&out).expect(&said);
+    assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
+}
+
+#[test]
 fn inputs_of_one_size_are_told_apart_by_their_content() {
     let dir = TempDir::new().unwrap();
     let own = dir.path().join("own");
@@ -499,7 +514,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ),
         (&["-L", "x", "1,2", "true"], "no command names the parameter {x}"),
         (&["-L", "out", "1,2", "true {out}"], "{out} has a meaning already"),
-        (&["-n", "a", "-n", "b", "-n", "c", "true"], "3 names for 2 commands"),
+        (&["-n", "a", "-n", "b", "-n", "c", "true"], "3 names for 2 command(s)"),
         (&["-m", "9", "-M", "3", "true"], "--min-runs 9 is more than --max-runs 3"),
         (&["echo 'a"], "a quote without its end"),
         (&["--only", "x", "true"], "--only x is for files of comparisons"),

@@ -239,8 +239,8 @@ impl Session {
         self.run.warnings.extend(warnings.iter().cloned());
         self.run.others = self.watch.others();
         self.run.finished = Some(Timestamp::now());
-        // An interrupt before the first sample leaves nothing worth a line of the history.
-        let is_kept = !(self.run.samples.is_empty() && self.run.failures.is_empty());
+        // A run without a sample is no line of the history, and nothing to compare with.
+        let is_kept = !self.run.samples.is_empty();
         let ended = self.recording.take().map(|recording| match is_kept {
             true => recording.end(&self.run),
             false => recording.forget(),
@@ -276,8 +276,9 @@ impl Ended {
     ///
     /// Success if every case was measured; after an interrupt, the status of an interrupted program.
     pub fn last_words(&self, screen: Screen) -> ExitCode {
-        /// The status that shells report for a program ended by SIGINT.
-        const INTERRUPTED: u8 = 128 + 2;
+        /// Shells report a program ended by a signal with the signal's number above this one.
+        const BY_SIGNAL: u8 = 128;
+        const SIGINT: u8 = 2;
 
         say_all(&self.talker, &self.warnings);
         if self.run.interrupted && !screen.is_broken() {
@@ -295,7 +296,9 @@ impl Ended {
         }
         match screen.ended() {
             Err(error) => self.talker.fail(format_args!("write error: {}", os_text(&error))),
-            Ok(()) if self.run.interrupted => ExitCode::from(INTERRUPTED),
+            Ok(()) if self.run.interrupted => {
+                ExitCode::from(BY_SIGNAL + interrupt::signal().unwrap_or(SIGINT))
+            }
             Ok(()) if !self.run.failures.is_empty() => ExitCode::FAILURE,
             Ok(()) => ExitCode::SUCCESS,
         }

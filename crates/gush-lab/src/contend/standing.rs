@@ -181,7 +181,8 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
     let (fast, slow) = (&fastest.label, &other.label);
     if rounds < FEWEST_SAMPLES {
         return Some(format!(
-            "{fast} was {value:.2} times as fast as {slow} in {rounds} rounds, too few to be sure of anything"
+            "{fast} was {value:.2} times as fast as {slow} in {rounds} round{}, too few to be sure of anything",
+            if rounds == 1 { "" } else { "s" }
         ));
     }
     Some(match Verdict::of(Some(&ratio), rounds, MARGIN) {

@@ -1,7 +1,7 @@
 //! An interrupted run keeps its samples: the first signal ends the measuring, the second the program.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -11,6 +11,9 @@ use signal_hook::low_level::emulate_default_handler;
 use super::children;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+
+/// The first signal; 0 before.
+static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
 /// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`].
 ///
@@ -33,6 +36,7 @@ pub fn watch() -> io::Result<()> {
                 // Fails only for signals that are not these.
                 let _ = emulate_default_handler(signal);
             }
+            let _ = SIGNAL.compare_exchange(0, signal, Ordering::SeqCst, Ordering::SeqCst);
             REQUESTED.store(true, Ordering::SeqCst);
             children::end_all();
         }
@@ -48,6 +52,16 @@ pub fn watch() -> io::Result<()> {
 /// ```
 pub fn request() {
     REQUESTED.store(true, Ordering::SeqCst);
+}
+
+/// The number of the signal that asked the run to end, if a signal did.
+///
+/// ```
+/// assert_eq!(gush_lab::runner::interrupt::signal(), None);
+/// ```
+#[must_use]
+pub fn signal() -> Option<u8> {
+    u8::try_from(SIGNAL.load(Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
 }
 
 /// Was the run asked to end? A case that loops by itself looks here.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gush::Endpoint;
 
 use crate::Error;
+use crate::probe::available_memory_bytes;
 
 /// Shared memory is a tmpfs on every distribution (shm_overview(7)).
 const SHARED_MEMORY: &str = "/dev/shm";
@@ -46,7 +47,8 @@ impl Place {
             dir: dir.to_owned(),
             file_system,
             device: endpoint.device(),
-            room_bytes: (space.f_bavail.saturating_mul(space.f_frsize) / 4).min(memory_bytes() / 8),
+            room_bytes: (space.f_bavail.saturating_mul(space.f_frsize) / 4)
+                .min(available_memory_bytes() / 8),
         })
     }
 
@@ -88,12 +90,4 @@ impl Place {
 fn file_in(dir: &Path) -> Result<File, Error> {
     tempfile::tempfile_in(dir)
         .map_err(|error| Error::failed(format!("cannot make a file in {}", dir.display()), error))
-}
-
-/// Memory that can be had without pushing anything out (`MemAvailable` of proc_meminfo(5)).
-fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.map_or(1 << 30, |kib| kib << 10)
 }

@@ -274,14 +274,14 @@ impl Options {
         let Self { commands, name, prepare, .. } = self;
         if name.len() > commands.len() {
             return Err(Error::refused(format!(
-                "{} names for {} commands: give one --name for each",
+                "{} names for {} command(s): give one --name for each",
                 name.len(),
                 commands.len()
             )));
         }
         if prepare.len() > 1 && prepare.len() != commands.len() {
             return Err(Error::refused(format!(
-                "{} --prepare for {} commands: give one for all, or one for each",
+                "{} --prepare for {} command(s): give one for all, or one for each",
                 prepare.len(),
                 commands.len()
             )));

@@ -20,6 +20,7 @@ use super::{Asked, Cases, Given, Once, Suite, THROUGHPUT, Taken, Takes};
 use crate::case::{self, Case};
 use crate::model::{Described, Measured};
 use crate::once::{self, Clock, Single};
+use crate::probe::available_memory_bytes;
 use crate::{Error, affinity};
 use loops::Field;
 
@@ -114,6 +115,8 @@ fn described(way: &Way, processors: usize, bytes: u64) -> Described {
         .with("operation", operation)
         .with("processors", threads)
         .with("bytes", bytes);
+    // Reading, writing and copying are different work: nobody gains by doing another.
+    let described = described.group(operation);
     match (way.operation, way.all) {
         (_, true) => described.against(format!("{operation}-1")),
         (Operation::Read, false) => {
@@ -125,13 +128,12 @@ fn described(way: &Way, processors: usize, bytes: u64) -> Described {
 }
 
 /// Memory for so many threads together, in bytes: for each four times the largest cache, which the thread may have for itself; in
-/// all no more than a quarter of the free memory.
+/// all no more than a quarter of the memory that can be had.
 fn field_bytes(threads: usize) -> u64 {
     const LEAST_BYTES: u64 = 256 << 20;
     let largest_cache = [4, 3, 2, 1].into_iter().find_map(cache_sizes::data_bytes).unwrap_or(0);
     let wanted = LEAST_BYTES.max(4 * largest_cache as u64 * threads as u64);
-    let free = nix::sys::sysinfo::sysinfo().map_or(u64::MAX, |info| info.ram_unused());
-    wanted.min(free / 4).max(2 * gush::HUGE_PAGE_BYTES as u64)
+    wanted.min(available_memory_bytes() / 4).max(2 * gush::HUGE_PAGE_BYTES as u64)
 }
 
 /// Measures in this process, on `bytes` of memory, or on far more than the caches hold.
@@ -201,3 +203,17 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
 
 /// How long each thread goes on, at least.
 const LEAST: Duration = Duration::from_millis(150);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A headline compares cases of one group: none may praise writing for being faster than reading.
+    #[test]
+    fn only_the_same_work_is_of_one_group() {
+        for way in WAYS {
+            let described = described(way, 4, 1 << 20);
+            assert_eq!(described.group, way.operation.name(), "{}", way.name);
+        }
+    }
+}
