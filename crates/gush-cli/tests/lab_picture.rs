@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const COMMAND: &str = "docs/picture.sh";
 const PICTURE: &str = "docs/report.png";
-const MOST_BYTES: usize = 200_000;
+const MOST_BYTES: usize = 300_000;
 const BROWSERS: [&str; 4] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 

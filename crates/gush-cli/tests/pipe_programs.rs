@@ -236,6 +236,26 @@ fn who_waits_for_the_other_uses_no_processor_time() {
     }
 }
 
+#[test]
+fn a_reservoir_alone_spins_before_it_sleeps_where_the_reader_has_a_processor_of_its_own() {
+    let told = |options: &[&str]| {
+        let options = [&["--bytes", "4K", "--verbose"], options].concat();
+        text(&run(&options, &["--bytes", "4K"]).0.stderr)
+    };
+    let own = gush_lab::affinity::allowed().unwrap().len() > 1;
+    let usual = if own { "waiting: Hybrid" } else { "waiting: Block" };
+    for (options, waiting) in [
+        (&["--technique", "reservoir"][..], usual),
+        (&["--technique", "reservoir", "--wait", "block"], "waiting: Block"),
+        (&["--technique", "reservoir", "--busy-loop"], "waiting: Spin"),
+        (&["--technique", "socket"], "waiting: Block"),
+        (&[], "waiting: Block"),
+    ] {
+        let told = told(options);
+        assert!(told.contains(waiting), "{options:?}: {told}");
+    }
+}
+
 /// Looks at a process that has nothing to do until the process sleeps and uses no processor time for a fifth of a second, and ends the process.
 fn idles(mut child: Child, what: &[&str]) {
     let start = Instant::now();

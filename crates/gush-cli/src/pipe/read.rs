@@ -74,7 +74,7 @@ impl Options {
             bytes: self.bytes.unwrap_or(MOST_BYTES),
             gift: self.gift,
             memory: self.shared.memory(),
-            waiting: self.shared.waiting()?,
+            waiting: self.shared.waiting()?.unwrap_or_default(),
             pattern: self.shared.pattern,
             verify: self.verify,
         };

@@ -17,6 +17,7 @@ pub struct Shared {
     #[arg(long)]
     poll: bool,
     /// Wait so: block in the call, poll before it, spin, or spin some microseconds and then sleep
+    /// [default: block; hybrid where gush pipe write has a reservoir]
     #[arg(long, value_name = "HOW", value_enum)]
     wait: Option<Wait>,
     /// Ask for huge pages
@@ -64,21 +65,22 @@ fn pattern_parser() -> impl TypedValueParser<Value = Pattern> {
 }
 
 impl Shared {
-    /// The way to wait, from --wait or from --busy-loop and --poll.
-    pub fn waiting(&self) -> Result<Waiting, Error> {
-        Ok(match (self.wait, self.busy_loop, self.poll) {
+    /// The way to wait, from --wait or from --busy-loop and --poll; none if nothing was asked for.
+    pub fn waiting(&self) -> Result<Option<Waiting>, Error> {
+        Ok(Some(match (self.wait, self.busy_loop, self.poll) {
             (Some(_), true, _) | (Some(_), _, true) => {
                 return Err(Error::Refused(
                     "--wait excludes --busy-loop (the same as --wait spin) and --poll (the same as --wait poll)"
                         .to_owned(),
                 ));
             }
-            (Some(Wait::Block), ..) | (None, false, false) => Waiting::Block,
+            (None, false, false) => return Ok(None),
+            (Some(Wait::Block), ..) => Waiting::Block,
             (Some(Wait::Poll), ..) | (None, false, true) => Waiting::Poll,
             (Some(Wait::Spin), ..) | (None, true, false) => Waiting::Spin,
             (None, true, true) => Waiting::SpinPoll,
             (Some(Wait::Hybrid), ..) => Waiting::Hybrid,
-        })
+        }))
     }
 
     pub fn memory(&self) -> MemoryOptions {

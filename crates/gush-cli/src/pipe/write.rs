@@ -64,7 +64,9 @@ impl Options {
             gift: self.gift,
             same_buffer: self.same_buffer,
             memory: self.shared.memory(),
-            waiting: self.shared.waiting()?,
+            waiting: self.shared.waiting()?.unwrap_or_else(|| {
+                technique.usual_waiting(gush_lab::affinity::allowed().map_or(1, |all| all.len()))
+            }),
             pattern: self.shared.pattern,
         };
         options.check()?;
