@@ -99,6 +99,73 @@ fn the_first_contender_is_the_measure_in_whichever_order_a_round_has_them() {
 }
 
 #[test]
+fn the_reference_is_the_measure_and_names_are_those_of_the_commands() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    command.args(["-r", "2", "-w", "0", "--csv", "--reference", "sleep 0.01"]);
+    let (status, out, said) =
+        ended(command.args(["-n", "second", "--command-name", "third", "true", "true"]));
+    assert_eq!(status, Some(0), "{said}");
+    let rows = |name: &str| out.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!([rows("sleep 0.01,"), rows("second,"), rows("third,")], [2, 2, 2], "{out}");
+    let json = dir.path().join("all.json");
+    let mut command = lab(dir.path());
+    command.args(["-r", "5", "-w", "0", "--reference", "sleep 0.02", "true", "--export-json"]);
+    assert_eq!(ended(command.arg(&json)).0, Some(0));
+    let all: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
+    assert_eq!(all["results"][0]["command"], "sleep 0.02");
+    assert_eq!(all["results"][1]["command"], "true");
+}
+
+#[test]
+fn a_missing_first_contender_is_told_and_its_successor_named() {
+    let dir = TempDir::new().unwrap();
+    let mut command = lab(dir.path());
+    let (status, out, said) =
+        ended(command.args(["-r", "2", "-w", "0", "false", "true", "sleep 0"]));
+    assert_eq!(status, Some(1), "{said}");
+    assert!(out.contains("false has no time: true is the first here\n"), "{out}");
+    let file = dir.path().join("cases.toml");
+    let text = r#"
+        [[comparison]]
+        name = "start"
+        runs = 1
+        [[comparison.contender]]
+        command = "no-such-program-at-all"
+        optional = true
+        [[comparison.contender]]
+        command = "true"
+    "#;
+    fs::write(&file, text).unwrap();
+    let (status, _, said) = ended(lab(dir.path()).arg(&file));
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("no-such-program-at-all is absent: true is the measure of the others"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_output_of_commands_is_shown_if_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let show = |option: &[&str]| {
+        let mut command = lab(dir.path());
+        command.args(["-r", "1", "-w", "0", "--csv"]).args(option);
+        ended(command.arg("printf shown-%s once")).1
+    };
+    assert!(show(&["--show-output"]).contains("shown-once"));
+    assert!(!show(&[]).contains("shown-once"));
+}
+
+#[test]
+fn a_file_of_comparisons_that_is_missing_is_named_as_one() {
+    let dir = TempDir::new().unwrap();
+    let (status, _, said) = ended(lab(dir.path()).current_dir(dir.path()).arg("nope.toml"));
+    assert_eq!(status, Some(1));
+    assert!(said.contains("cannot read nope.toml: No such file or directory"), "{said}");
+}
+
+#[test]
 fn the_expected_output_is_held_against_all() {
     let dir = TempDir::new().unwrap();
     let run =
@@ -519,6 +586,10 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["echo 'a"], "a quote without its end"),
         (&["--only", "x", "true"], "--only x is for files of comparisons"),
         (&["--set", "x", "true"], "--set x: write NAME=VALUE"),
+        (
+            &["--reference", "true", "-p", "true", "-p", "true", "true"],
+            "2 --prepare for 3 command(s)",
+        ),
     ] {
         let (status, _, said) = ended(lab(dir.path()).arg(&touch).args(words));
         assert_eq!(status, Some(1), "{words:?}");

@@ -222,7 +222,9 @@ impl Comparison {
             place,
         });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
-        for contender in self.contenders(&ring) {
+        let all = self.contenders(&ring);
+        let measure = all.first().map_or_else(String::new, |first| first.label().to_owned());
+        for contender in all {
             match contender.missing_program() {
                 Some(program) if contender.is_optional() => {
                     absent.push(Absent { label: contender.label().to_owned(), program });
@@ -236,7 +238,11 @@ impl Comparison {
         }
         let case = |one: &Rc<Contender>| Box::new(contender::Turn(Rc::clone(one))) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
-        let notes = self.notes(&ring);
+        let mut notes = self.notes(&ring);
+        if let Some(first) = contenders.first().filter(|first| first.label() != measure) {
+            let other = first.label();
+            notes.push(format!("{measure} is absent: {other} is the measure of the others"));
+        }
         Ok(Contest { cases, absent, notes, contenders, ring })
     }
 

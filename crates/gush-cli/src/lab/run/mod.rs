@@ -121,11 +121,16 @@ fn measure(
         }
     });
     let agreement = contest.agreement();
+    let measure = contest.baseline().to_owned();
     contest.end(|error| talker.say(error.told()));
     let Run { cases, samples, failures, .. } = session.run();
     let standings = contend::standings(&comparison.suite, cases, samples, failures);
     if options.shows_tables() && !standings.is_empty() {
         screen.show(show::table(&standings).trim_end());
+        if let Some(first) = standings.first().filter(|first| first.label != measure) {
+            let first = &first.label;
+            screen.show(&format!("{measure} has no time: {first} is the first here"));
+        }
         let aims = aims.iter().filter_map(|aim| aim.told(&standings));
         contend::sentences(&standings).into_iter().chain(aims).for_each(|line| screen.show(&line));
     }

@@ -43,8 +43,11 @@ pub struct Options {
     #[arg(long, value_name = "NAME=VALUE")]
     set: Vec<String>,
     /// Name a command; once for each of the first ones, {NAME} for a parameter
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, visible_alias = "command-name", value_name = "NAME")]
     name: Vec<String>,
+    /// Measure all commands against COMMAND, which comes before them
+    #[arg(long, value_name = "COMMAND")]
+    reference: Option<String>,
     /// Make an input of SIZE random bytes, or use the file or directory PATH
     #[arg(long, value_name = "SIZE|PATH", value_parser = input)]
     input: Option<Input>,
@@ -108,6 +111,9 @@ pub struct Options {
     /// Where standard output goes: compared with the others', dropped behind a pipe, or shown
     #[arg(long, value_name = "WHERE", default_value = "null")]
     output: Where,
+    /// Show the output of the commands, as --output inherit
+    #[arg(long, conflicts_with = "output")]
+    show_output: bool,
     /// Compare outputs with the file or directory PATH, or {in}, instead of the first contender's
     #[arg(long, value_name = "PATH", conflicts_with = "no_compare")]
     expect: Option<String>,
@@ -190,7 +196,10 @@ impl Options {
     /// # Errors
     /// The contradiction, as a sentence.
     pub fn bouts(&self) -> Result<Vec<Bout>, Error> {
-        let is_file = |text: &&String| text.ends_with(".toml") && Path::new(text).is_file();
+        // No command is a single word that ends so, except by a path with a slash that can be started.
+        let is_file = |text: &&String| {
+            text.ends_with(".toml") && (Path::new(text).is_file() || !text.contains([' ', '/']))
+        };
         match self.commands.iter().find(is_file) {
             Some(path) if self.commands.len() == 1 => self.of_file(Path::new(path)),
             Some(path) => Err(Error::refused(format!(
@@ -253,6 +262,7 @@ impl Options {
     fn of_commands(&self) -> Option<&'static str> {
         let given = [
             ("--name", !self.name.is_empty()),
+            ("--reference", self.reference.is_some()),
             ("--stdin", self.stdin),
             ("--parameter-list", !self.parameter_list.is_empty()),
             ("--parameter-scan", !self.parameter_scan.is_empty()),
@@ -263,6 +273,7 @@ impl Options {
             ("--shell", self.shell.is_some() || self.no_shell),
             ("--ignore-failure", self.ignore_failure),
             ("--output", !matches!(self.output, Where::Null)),
+            ("--show-output", self.show_output),
             ("--expect", self.expect.is_some()),
             ("--no-compare", self.no_compare),
             ("--keep-out", self.keep_out),
@@ -272,6 +283,8 @@ impl Options {
 
     fn comparison(&self) -> Result<Comparison, Error> {
         let Self { commands, name, prepare, .. } = self;
+        let all = self.reference.iter().chain(commands);
+        let references = usize::from(self.reference.is_some());
         if name.len() > commands.len() {
             return Err(Error::refused(format!(
                 "{} names for {} command(s): give one --name for each",
@@ -279,23 +292,24 @@ impl Options {
                 commands.len()
             )));
         }
-        if prepare.len() > 1 && prepare.len() != commands.len() {
+        if prepare.len() > 1 && prepare.len() != commands.len() + references {
             return Err(Error::refused(format!(
                 "{} --prepare for {} command(s): give one for all, or one for each",
                 prepare.len(),
-                commands.len()
+                commands.len() + references
             )));
         }
         let own_prepare = |place: usize| prepare.get(place).filter(|_| prepare.len() > 1).cloned();
+        let own_name = |place: usize| name.get(place.checked_sub(references)?).cloned();
         let entry = |(place, command): (usize, &String)| Entry {
             command: command.clone(),
-            name: name.get(place).cloned(),
+            name: own_name(place),
             prepare: own_prepare(place),
             ..Entry::default()
         };
         let usual = Comparison::default();
         Ok(Comparison {
-            entries: commands.iter().enumerate().map(entry).collect(),
+            entries: all.enumerate().map(entry).collect(),
             parameters: self.parameters()?,
             gush: Some(this_program()?),
             variables: self.variables()?,
@@ -311,6 +325,7 @@ impl Options {
             repeat: self.repeat.unwrap_or(usual.repeat),
             ignores_failures: self.ignore_failure,
             output: match self.output {
+                Where::Null if self.show_output => Output::Inherit,
                 Where::Null => Output::Null,
                 Where::Pipe => Output::Pipe,
                 Where::Check => Output::Check,
