@@ -57,10 +57,28 @@ impl Scratch {
         known.map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
     }
 
+    /// The device or server that the file system is on, as the mount table names it: two disks with the same kind of file
+    /// system are two places.
+    pub(crate) fn device(&self) -> String {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        device_of(&self.path, &mounts).unwrap_or("unknown").to_owned()
+    }
+
     /// Removes the directory, and tells if that fails.
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()
     }
+}
+
+/// The source of the mount in `mountinfo` (proc_pid_mountinfo(5)) that `path` is in: the last one of the longest mount point.
+fn device_of<'m>(path: &Path, mountinfo: &'m str) -> Option<&'m str> {
+    let mount = |line: &'m str| {
+        let (place, kind) = line.split_once(" - ")?;
+        let point = place.split(' ').nth(4)?.replace("\\040", " ");
+        path.starts_with(&point).then_some((point.len(), kind.split(' ').nth(1)?))
+    };
+    let found = mountinfo.lines().filter_map(mount).max_by_key(|&(length, _)| length);
+    found.map(|(_, source)| source)
 }
 
 /// Removes the directories of runs that were killed: those that nobody has locked, and that are older than the moment
@@ -113,6 +131,20 @@ pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::SystemTime;
+
+    #[test]
+    fn the_device_is_that_of_the_innermost_and_newest_mount() {
+        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                      30 22 0:25 / /mnt rw,noatime shared:1 - xfs /dev/vdb rw\n\
+                      31 30 0:26 / /mnt/my\\040disk rw - ext4 /dev/vdc rw\n\
+                      32 31 0:27 / /mnt/my\\040disk rw - ext4 /dev/vdd rw\n";
+        let device = |path: &str| device_of(Path::new(path), mounts);
+        assert_eq!(device("/home"), Some("/dev/vda"));
+        assert_eq!(device("/mnt/a"), Some("/dev/vdb"));
+        assert_eq!(device("/mnt2"), Some("/dev/vda"), "a name is not its beginning");
+        assert_eq!(device("/mnt/my disk/a"), Some("/dev/vdd"));
+        assert_eq!(device_of(Path::new("/a"), ""), None);
+    }
 
     #[test]
     fn what_a_killed_run_left_is_removed_and_what_is_in_use_stays() {

@@ -527,6 +527,7 @@ impl Case for Turn {
                 ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
             )
             .with("file_system", ring.place.file_system())
+            .with("device", ring.place.device())
             .with("repeat", rules.repeat)
             .with("keep_out", rules.keeps_output)
     }

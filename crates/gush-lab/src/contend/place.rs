@@ -128,6 +128,11 @@ impl Place {
         self.scratch.file_system()
     }
 
+    /// The device of that file system.
+    pub(super) fn device(&self) -> String {
+        self.scratch.device()
+    }
+
     /// The file that takes standard output where the comparison needs standard output.
     pub(super) fn printed(&self) -> PathBuf {
         self.scratch.path().join("stdout")

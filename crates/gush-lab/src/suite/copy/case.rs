@@ -161,6 +161,7 @@ impl Case for Copying {
             .with("space", name_of(SPACE, &space))
             .with("cold", cold)
             .with("file_system", self.files.file_system())
+            .with("device", self.files.device())
     }
 
     /// Makes the source, and counts the calls: a traced copy is not measured.

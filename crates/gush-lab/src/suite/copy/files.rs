@@ -53,6 +53,11 @@ impl Files {
         self.scratch.file_system()
     }
 
+    /// The device of that file system.
+    pub(super) fn device(&self) -> String {
+        self.scratch.device()
+    }
+
     pub(super) fn remove_target(&self) {
         // Not there before the first copy, nor after one that failed early.
         let _ = fs::remove_file(self.target());
