@@ -1,5 +1,7 @@
 //! The machines, the runs, and the facts that made their figures doubtful.
 
+use std::collections::BTreeMap;
+
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
 use crate::report::number::{bytes, count, plural};
@@ -61,10 +63,24 @@ pub fn byline(data: &Data<'_>) -> String {
     });
     let gush = format!("gush {}", run.gush);
     let time = run.started.strftime("%-d %B %Y, %H:%M UTC").to_string();
-    let rounds = run.samples.iter().map(|sample| sample.round).max();
-    let rounds = rounds.map(|rounds| plural(rounds as usize, "round"));
+    let rounds = rounds(data.own());
     let parts = [fact("processor"), processors, kernel, rounds, Some(gush), Some(time)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
+}
+
+/// The number of rounds that each case of the page was measured in: the least and the most.
+fn rounds<'r>(runs: impl Iterator<Item = &'r Run>) -> Option<String> {
+    let mut of_case: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for run in runs {
+        for sample in &run.samples {
+            *of_case.entry((&run.id, &sample.suite, &sample.case)).or_default() += 1;
+        }
+    }
+    let (least, most) = (of_case.values().min()?, of_case.values().max()?);
+    Some(match least == most {
+        true => plural(*most, "round"),
+        false => format!("{least} to {}", plural(*most, "round")),
+    })
 }
 
 /// Facts in the order in which they matter, in the words of a person.
