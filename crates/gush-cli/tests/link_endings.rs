@@ -468,21 +468,24 @@ fn a_refused_datagram_ends_the_link() {
     let deaf = UdpSocket::bind("127.0.0.1:0").unwrap();
     let place = deaf.local_addr().unwrap();
     deaf.connect(place).unwrap();
-    let target = format!("udp:{place}");
-    // A stream around the socket is neither read nor written by the kernel, which is asked for the error all the same.
-    let shaped = format!("{target},crlf");
-    let one_way = [&["-", &target][..], &["-u", "-", &target]];
-    let through_memory = [&["-", &shaped][..], &["-u", "-", &shaped]];
-    for args in one_way.into_iter().chain(through_memory) {
+    // Streams around the socket, where a read tells of no error, and sockets that are only written.
+    let shaped = |option: &str| format!("udp:{place},{option}");
+    let mut targets = vec![format!("udp:{place}")];
+    targets.extend(["crlf", "cr", "ignoreeof", "shut-none", "escape=29"].map(shaped));
+    targets.extend(["crlf,escape=29", "ignoreeof,escape=29"].map(shaped));
+    let silent = server(|mut stream| drop(stream.read(&mut [0])));
+    targets.push(format!("tcp:{silent}!!udp:{place}"));
+    targets.push(format!("tcp:{silent}!!{}", shaped("crlf")));
+    for args in targets.iter().flat_map(|to| [vec!["-", to], vec!["-u", "-", to]]) {
         let mut command = gush();
-        command.arg("link").args(args).stdin(Stdio::piped());
+        command.arg("link").args(&args).stdin(Stdio::piped());
         let mut link = Running::of(command);
         let mut stdin = link.stdin();
         stdin.write_all(b"anybody?").unwrap();
         // Standard input stays open: nothing else ends the link.
         let (status, _, said) = link.finish();
-        assert_eq!(status.code(), Some(1), "{said}");
-        assert!(said.contains("Connection refused"), "{said}");
+        assert_eq!(status.code(), Some(1), "{args:?}: {said}");
+        assert!(said.contains("Connection refused"), "{args:?}: {said}");
         drop(stdin);
     }
 }

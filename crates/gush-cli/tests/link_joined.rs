@@ -5,12 +5,14 @@ mod common;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use common::link::{Running, ask, echo, server};
 use common::tls::Pki;
 use common::{gush, skipped};
 use gush_test::Port;
+use rustix::net::sockopt;
 use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
@@ -51,6 +53,37 @@ fn each_end_of_data_of_a_joined_end_is_passed_on() {
     let link = Running::start(&[LISTEN, &other]);
     assert_eq!(ask(link.client(), b"question"), b"answer");
     assert_eq!(told.recv().unwrap(), b"question");
+}
+
+/// Of two halves only one is read: nothing else tells of the other's reset.
+#[test]
+fn a_reset_of_the_half_that_is_written_fails_the_link() {
+    let silent = format!("tcp:{}", server(|mut stream| drop(stream.read(&mut [0]))));
+    for resets_after_the_end in [false, true] {
+        for option in ["", ",crlf", ",shut-none"] {
+            let place = server(move |mut stream| {
+                let mut question = vec![0; 8];
+                match resets_after_the_end && option != ",shut-none" {
+                    true => assert_eq!(stream.read_to_end(&mut question).unwrap(), 8),
+                    false => stream.read_exact(&mut question).unwrap(),
+                }
+                sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            });
+            let source = if resets_after_the_end { "null:" } else { &silent };
+            let mut command = gush();
+            command.args(["link", "--json", "-", &format!("{source}!!tcp:{place}{option}")]);
+            command.stdin(Stdio::piped());
+            let mut link = Running::of(command);
+            let mut stdin = link.stdin();
+            stdin.write_all(b"question").unwrap();
+            // Otherwise standard input stays open: nothing else ends the link.
+            let stdin = (!resets_after_the_end).then_some(stdin);
+            let (status, _, said) = link.finish();
+            assert_eq!(status.code(), Some(1), "{source}{option}: {said}");
+            assert!(said.contains("\"ended\":\"relay-failed\""), "{source}{option}: {said}");
+            drop(stdin);
+        }
+    }
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use common::link::{PATIENCE, Running, ask, eventually, server};
 use common::{gush, noise, skipped};
+use rustix::net::sockopt;
 use tempfile::TempDir;
 
 /// The bytes through `command` to the second address, and the bytes that come back.
@@ -238,6 +239,27 @@ fn data_ends_before_the_byte_that_ends_it() {
             assert!(output.stdout == wanted, "{first}: {} bytes", output.stdout.len());
         }
     }
+}
+
+/// The byte ends the data, not the connection: what the peer does afterwards counts as behind any other end.
+#[test]
+fn a_reset_behind_the_byte_that_ends_the_data_is_a_failure() {
+    let place = server(|mut stream| {
+        stream.write_all(b"answer\x1d").unwrap();
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    });
+    let mut command = gush();
+    command.args(["link", "--json", "-", &format!("tcp:{place},escape=29")]);
+    command.stdin(Stdio::piped());
+    let mut link = Running::of(command);
+    let mut answer = [0; 6];
+    link.stdout().read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"answer");
+    drop(link.stdin());
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("\"ended\":\"relay-failed\""), "{said}");
 }
 
 #[test]

@@ -428,10 +428,46 @@ impl Conduit {
         if let Means::Stream(stream) = &self.0 {
             return stream.both.is_endless();
         }
-        let endless = |found: &Descriptor| {
-            found.kind() == Kind::Datagram && !found.shape.stance.ends_at_zero()
-        };
-        self.any().is_some_and(endless)
+        self.any().is_some_and(|found| Tap::lent(found).is_endless())
+    }
+
+    /// May a read wait although there is an error ([`Conduit::error_socket`])? No error makes a datagram socket readable.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// let datagrams = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    /// assert!(gush_net::Conduit::new(datagrams.into())?.misses_errors());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn misses_errors(&self) -> bool {
+        match &self.0 {
+            Means::Stream(stream) => stream.both.misses_errors(),
+            Means::Descriptors { read, .. } => {
+                read.as_ref().is_some_and(|read| Tap::lent(read).is_endless())
+            }
+        }
+    }
+
+    /// Do reads tell of the peer that is written to, of its end and of a reset? They do not where one descriptor is read and another
+    /// written, or where a stream ends its data before the peer does.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// use gush_net::Conduit;
+    /// let (near, _far) = std::os::unix::net::UnixStream::pair()?;
+    /// let near = Conduit::new(near.into())?;
+    /// assert!(near.hears_its_peer());
+    /// let news = Conduit::new(std::fs::File::open("/dev/null")?.into())?;
+    /// assert!(!Conduit::joined(news, near).hears_its_peer());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn hears_its_peer(&self) -> bool {
+        match &self.0 {
+            Means::Stream(stream) => stream.reads && stream.both.hears_its_peer(),
+            Means::Descriptors { read, write } => read.is_some() && matches!(write, Writer::Same),
+        }
     }
 
     fn written(&self) -> Option<&Descriptor> {

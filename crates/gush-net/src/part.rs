@@ -74,7 +74,8 @@ pub enum Unsent {
 
 impl Conduit {
     /// Waits until all that was written to a stream socket, or to a stream over a socket, if the end `is_written`, has arrived. The
-    /// end of the data was passed on before; if the peer's own end `is_read`, nothing more comes.
+    /// end of the data was passed on before. If an end of data `is_read`, nothing more comes from a peer that reads tell of
+    /// ([`Conduit::hears_its_peer`]).
     ///
     /// close(2) with unread bytes makes the kernel send a reset and throw away bytes still to be sent (`tcp_close` of
     /// net/ipv4/tcp.c), so these bytes are read and dropped.
@@ -156,7 +157,7 @@ async fn see_off(
     if !is_written || !end.is_connection() {
         return Ok(());
     }
-    let (mut ended, mut left_bytes) = (is_read, u64::MAX);
+    let (mut ended, mut left_bytes) = (is_read && end.hears_its_peer(), u64::MAX);
     let (mut progress, mut heard, mut pause) = (Instant::now(), Instant::now(), LOOKS[0]);
     loop {
         if !ended {

@@ -207,12 +207,21 @@ where
             }
     }
 
-    /// Has a direction's source no end of data?
-    fn is_endless(&self, way: Way) -> bool {
+    /// May a read from a direction's source wait although the source has an error?
+    fn misses_errors(&self, way: Way) -> bool {
         match way {
-            Way::Forward => self.a.is_endless(),
-            Way::Back => self.b.is_endless(),
+            Way::Forward => self.a.misses_errors(),
+            Way::Back => self.b.misses_errors(),
         }
+    }
+
+    /// Does the opposite direction read what a direction's target sends?
+    fn reads_the_target_of(&self, way: Way) -> bool {
+        self.has(way.opposite())
+            && match way {
+                Way::Forward => self.b.hears_its_peer(),
+                Way::Back => self.a.hears_its_peer(),
+            }
     }
 
     /// At most so many bytes have come to a direction's source.
@@ -392,7 +401,7 @@ impl Relay {
     }
 
     /// A direction that waits for the source makes no call, and would not learn that the target has been reset, unless
-    /// the other direction reads from there; nor does the end of a datagram socket become readable by an error.
+    /// the other direction reads from there; nor does a datagram socket become readable by an error.
     fn poll_failing<A, B>(&mut self, cx: &mut Context<'_>, ends: &mut Ends<'_, A, B>)
     where
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
@@ -402,12 +411,12 @@ impl Relay {
             if self.failed.is_some() || !self.driver(way).waits_for_source() {
                 continue;
             }
-            let opposite = way.opposite();
-            let target_is_read = !self.driver(opposite).is_done() && ends.has(opposite);
+            let opposite_goes_on = !self.driver(way.opposite()).is_done();
+            let target_is_read = opposite_goes_on && ends.reads_the_target_of(way);
             for side in [Side::Source, Side::Target] {
                 let at = usize::from(side == Side::Target);
                 let watched = match side {
-                    Side::Source => ends.is_endless(way),
+                    Side::Source => ends.misses_errors(way),
                     Side::Target => !target_is_read,
                 };
                 if watched && ends.failing[way as usize][at].is_none() {

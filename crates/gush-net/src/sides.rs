@@ -87,11 +87,20 @@ impl<'a, E: ?Sized> Opened<'a, E> {
         }
     }
 
-    /// Has the end that is read no end of data, as UDP has none?
-    pub(crate) fn is_endless(&self) -> bool {
+    /// May a read wait although there is an error ([`Conduit::misses_errors`](crate::Conduit::misses_errors))?
+    pub(crate) fn misses_errors(&self) -> bool {
         match self {
-            Opened::Stream(stream) => stream.both.is_endless(),
+            Opened::Stream(stream) => stream.both.misses_errors(),
             _ => self.read_tap().is_some_and(Tap::is_endless),
+        }
+    }
+
+    /// Do reads tell of the peer that is written to ([`Conduit::hears_its_peer`](crate::Conduit::hears_its_peer))?
+    pub(crate) fn hears_its_peer(&self) -> bool {
+        match self {
+            Opened::Joint(_) | Opened::Any(_) => true,
+            Opened::Apart(_) => false,
+            Opened::Stream(stream) => stream.both.hears_its_peer(),
         }
     }
 

@@ -78,6 +78,17 @@ pub trait Layer: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {
         false
     }
 
+    /// May a read wait although the socket has an error ([`Conduit::misses_errors`](crate::Conduit::misses_errors))?
+    fn misses_errors(&self) -> bool {
+        self.is_endless()
+    }
+
+    /// Do reads tell of the peer's end and of a reset ([`Conduit::hears_its_peer`](crate::Conduit::hears_its_peer))? Not if
+    /// the data may end before the peer's.
+    fn hears_its_peer(&self) -> bool {
+        true
+    }
+
     /// Does closing this stream hang up the other side of a pseudo-terminal
     /// ([`Conduit::is_terminal_master`](crate::Conduit::is_terminal_master))?
     fn is_terminal_master(&self) -> bool {
@@ -128,6 +139,14 @@ pub(crate) trait Both: Send + Sync {
 
     fn is_endless(&self) -> bool {
         false
+    }
+
+    fn misses_errors(&self) -> bool {
+        false
+    }
+
+    fn hears_its_peer(&self) -> bool {
+        true
     }
 
     fn is_terminal_master(&self) -> bool {
@@ -239,6 +258,14 @@ impl<L: Layer> Both for Layered<L> {
         self.0.is_endless()
     }
 
+    fn misses_errors(&self) -> bool {
+        self.0.misses_errors()
+    }
+
+    fn hears_its_peer(&self) -> bool {
+        self.0.hears_its_peer()
+    }
+
     fn is_terminal_master(&self) -> bool {
         self.0.is_terminal_master()
     }
@@ -332,6 +359,14 @@ impl Both for Apart {
 
     fn is_endless(&self) -> bool {
         self.target.is_endless()
+    }
+
+    fn misses_errors(&self) -> bool {
+        self.source.misses_errors()
+    }
+
+    fn hears_its_peer(&self) -> bool {
+        false
     }
 
     fn is_terminal_master(&self) -> bool {

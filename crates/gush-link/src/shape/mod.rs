@@ -158,6 +158,14 @@ impl<S: Shape> Layer for Around<S> {
         endless && !self.shape.makes_end()
     }
 
+    fn misses_errors(&self) -> bool {
+        self.shape.overlooks_end() || self.conduit.misses_errors()
+    }
+
+    fn hears_its_peer(&self) -> bool {
+        !self.shape.makes_end() && self.conduit.hears_its_peer()
+    }
+
     fn is_terminal_master(&self) -> bool {
         self.shape.passes_end() && self.conduit.is_terminal_master()
     }
