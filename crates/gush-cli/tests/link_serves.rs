@@ -297,7 +297,7 @@ fn a_mode_is_never_given_through_a_link_that_has_taken_the_name() {
         mknodat(CWD, &victim, made, Mode::from_raw_mode(0o600), 0).unwrap();
         // Long enough for a busy machine to come to the swap meanwhile.
         let delay = format!("inject={call}:delay_exit=2000000:when=1");
-        let mut command = match strace(&["-e", &format!("trace={call}"), "-e", &delay]) {
+        let mut command = match strace(&["-D", "-e", &format!("trace={call}"), "-e", &delay]) {
             Ok(command) => command,
             Err(why) => return skipped(&why),
         };

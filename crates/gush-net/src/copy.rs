@@ -7,8 +7,9 @@ use std::task::Poll;
 use gush::Side;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::call::Failure;
 use crate::counts::Way;
-use crate::drive::{Driver, Failure};
+use crate::drive::Driver;
 use crate::ends;
 use crate::error::{End, Ended, Error, Passed, Totals};
 use crate::options::Options;

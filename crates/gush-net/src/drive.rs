@@ -3,20 +3,20 @@
 
 use std::cell::RefCell;
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use gush::flow::{Eye, Fds, Flow, Moved, Next, Op, Shelf, Terms};
+use gush::flow::{Eye, Flow, Moved, Next, Shelf, Terms};
 use gush::pipe::Pool;
-use gush::{Errno, Kind, Limiter, MethodName, Side};
+use gush::{Kind, Limiter, MethodName, Side};
 use tokio::time::Sleep;
 
+use crate::call::{Attempt, Failure, call, poll_side};
 use crate::counts::Way;
-use crate::error::{End, Error, Passed};
+use crate::error::Passed;
 use crate::options::{METHODS, Observer, Options};
-use crate::sides::{self, Source, Target};
+use crate::sides::{Source, Target};
 use crate::tap::EndOfData;
 use crate::whole::Whole;
 
@@ -75,42 +75,6 @@ impl std::fmt::Debug for Proof {
 
 /// How often it is asked whether a direction that is held is still held.
 const HOLD_LOOK: Duration = Duration::from_millis(10);
-
-/// Why a direction failed.
-#[derive(Debug)]
-pub(crate) enum Failure {
-    /// A call of the flow, or the method that was asked for by name.
-    Flow(gush::Error),
-    /// A call of the driver.
-    Call(&'static str, Side, io::Error),
-    /// The source is a file that became shorter before so many bytes were sent.
-    Cut(u64),
-    /// The source has ended, but not properly.
-    Withheld,
-}
-
-impl Failure {
-    pub(crate) fn into_error(self, way: Way) -> Error {
-        match self {
-            Failure::Flow(error) => Error::of_flow(error, way),
-            Failure::Call(call, side, io) => Error::failed(call, End::of(way, side), io),
-            Failure::Cut(expected_bytes) => {
-                Error::truncated(End::of(way, Side::Source), expected_bytes)
-            }
-            Failure::Withheld => Error::withheld(End::of(way, Side::Source)),
-        }
-    }
-
-    /// The side that is broken.
-    pub(crate) fn side(&self) -> Option<Side> {
-        match self {
-            Failure::Flow(error) if error.is_refused() => None,
-            Failure::Flow(error) => error.side(),
-            Failure::Call(_, side, _) => Some(*side),
-            Failure::Cut(_) | Failure::Withheld => Some(Side::Source),
-        }
-    }
-}
 
 /// Shows delivered bytes to the user's observer.
 struct Shown<'a>(Way, Option<&'a Observer>);
@@ -436,88 +400,6 @@ impl Driver {
         self.throttled = false;
         Poll::Ready(())
     }
-}
-
-/// A call of a flow, made if the sides of the call may be ready.
-enum Attempt {
-    /// The kernel's answer, or `EAGAIN` of a side that is known not to be ready.
-    Made(Result<usize, Errno>),
-    /// Not made: this side is to be waited for.
-    NotReady(Side),
-}
-
-/// Makes a call: a stream by the stream's functions, a descriptor under a gate.
-fn call(
-    flow: &mut Flow,
-    op: Op,
-    cx: &mut Context<'_>,
-    source: &mut Source<'_, '_>,
-    target: &mut Target<'_, '_>,
-) -> Result<Attempt, Failure> {
-    let (side, name, polled) = match (op, &mut *source, &mut *target) {
-        (Op::Read(_), Source::Stream(stream), _) => {
-            (Side::Source, "read", sides::poll_read(stream, cx, flow.room(op)))
-        }
-        (Op::Write, _, Target::Stream(stream)) => {
-            (Side::Target, "write", sides::poll_write(stream, cx, flow.pending(op)))
-        }
-        _ => {
-            let fds = match (source.fd(), target.fd()) {
-                (Some(source), Some(target)) => Fds { source, target },
-                (Some(fd), None) | (None, Some(fd)) => Fds::one(fd),
-                (None, None) => unreachable!("between two streams a flow only reads and writes"),
-            };
-            return attempt(flow, op, fds, cx, source, target);
-        }
-    };
-    match polled {
-        Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
-        Poll::Ready(Err(io)) if io.kind() == io::ErrorKind::Interrupted => {
-            Ok(Attempt::Made(Err(Errno::INTR)))
-        }
-        Poll::Ready(Err(io)) => Err(Failure::Call(name, side, io)),
-        Poll::Pending => Ok(Attempt::NotReady(side)),
-    }
-}
-
-/// Makes a call under the gate of the side whose readiness an `EAGAIN` disproves. A call whose `EAGAIN`
-/// does not say which side was not ready is made once both are ready, and clears neither.
-fn attempt(
-    flow: &mut Flow,
-    op: Op,
-    fds: Fds<'_>,
-    cx: &mut Context<'_>,
-    source: &Source<'_, '_>,
-    target: &Target<'_, '_>,
-) -> Result<Attempt, Failure> {
-    let answer = match flow.clears(op) {
-        Some(Side::Source) => source.attempt(|| flow.perform(op, fds)),
-        Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
-        None => {
-            let (from, to) = op.touches();
-            for (touched, side) in [(from, Side::Source), (to, Side::Target)] {
-                if touched && poll_side(cx, side, source, target)?.is_pending() {
-                    return Ok(Attempt::NotReady(side));
-                }
-            }
-            flow.perform(op, fds)
-        }
-    };
-    Ok(Attempt::Made(answer))
-}
-
-/// Waits for the next edge of a side, if the last attempt there answered `EAGAIN`.
-fn poll_side(
-    cx: &mut Context<'_>,
-    side: Side,
-    source: &Source<'_, '_>,
-    target: &Target<'_, '_>,
-) -> Poll<Result<(), Failure>> {
-    let ready = match side {
-        Side::Source => source.poll_ready(cx),
-        Side::Target => target.poll_ready(cx),
-    };
-    ready.map_err(|io| Failure::Call("epoll_wait", side, io))
 }
 
 #[cfg(test)]

@@ -30,9 +30,11 @@ use gush_test as _;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod call;
 mod conduit;
 mod copy;
 mod counts;
+mod descriptor;
 mod drive;
 mod ends;
 mod error;

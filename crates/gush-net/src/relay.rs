@@ -9,8 +9,9 @@ use gush::{Errno, Side};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::coop;
 
+use crate::call::Failure;
 use crate::counts::Way;
-use crate::drive::{Driver, Failure};
+use crate::drive::Driver;
 use crate::ends;
 use crate::error::{End, Ended, Error, Totals};
 use crate::options::Options;

@@ -18,7 +18,7 @@ use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::conduit::{self, Descriptor};
+use crate::descriptor::{self, Descriptor};
 
 /// The properties of a descriptor.
 #[derive(Clone, Copy, Debug)]
@@ -260,10 +260,10 @@ impl<'a> Tap<'a> {
     pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<EndOfData> {
         let ended = match self.kind() {
             Kind::Terminal if self.shape.stance.is_master() => return self.end_of_file(said_bytes),
-            Kind::Stream => conduit::shut(self.fd()),
-            Kind::Datagram if self.shape.stance.ends_at_zero() => conduit::shut(self.fd()),
+            Kind::Stream => descriptor::shut(self.fd()),
+            Kind::Datagram if self.shape.stance.ends_at_zero() => descriptor::shut(self.fd()),
             // A socket that may not be asked for its type, or something else without a name.
-            Kind::Other => match conduit::shut(self.fd()) {
+            Kind::Other => match descriptor::shut(self.fd()) {
                 Err(error) if error.raw_os_error() == Some(Errno::NOTSOCK.raw_os_error()) => {
                     self.close();
                     Ok(())
@@ -325,7 +325,7 @@ pub(crate) fn socket_error(socket: BorrowedFd<'_>) -> Option<Errno> {
 /// second time under another number only (EEXIST, epoll_ctl(2)): without a descriptor for that, nothing tells.
 pub(crate) fn failing_socket<'a>(socket: BorrowedFd<'_>) -> Option<Failing<'a>> {
     let copy = socket.try_clone_to_owned().ok()?;
-    let watched = conduit::watched(copy, Interest::ERROR).ok()?;
+    let watched = descriptor::watched(copy, Interest::ERROR).ok()?;
     Some(Box::pin(async move { drop(watched.ready(Interest::ERROR).await) }))
 }
 

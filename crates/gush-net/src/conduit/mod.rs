@@ -1,22 +1,20 @@
 //! A conduit: any descriptor, or two, or a stream without one, as one end of a relay.
 
-use std::io::{self, IoSlice};
+mod bytes;
+
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
 
-use gush::flow::Stance;
-use gush::{Endpoint, Errno, Kind, Side};
+use gush::{Kind, Side};
 use rustix::fs::OFlags;
-use rustix::net::Shutdown;
-use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::task::coop;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::pause::Pause;
+use crate::descriptor::Descriptor;
 use crate::sides::Opened;
 use crate::stream::{Layer, Stream};
-use crate::tap::{self, Shape, Tap};
+use crate::tap::Tap;
 
 /// One end of a relay: sockets, pipes, terminals, devices, files, and streams without a descriptor.
 ///
@@ -87,8 +85,8 @@ impl Conduit {
     /// ```
     #[must_use]
     pub fn of_stream_socket(socket: OwnedFd) -> Self {
-        let descriptor = Descriptor { watched: Watched::Not(socket), shape: tap::stream_shape() };
-        Self(Means::Descriptors { read: Some(descriptor), write: Writer::Same })
+        let read = Some(Descriptor::of_stream_socket(socket));
+        Self(Means::Descriptors { read, write: Writer::Same })
     }
 
     /// Two descriptors, one to read and one to write, as of a child's two pipes. The second is closed
@@ -418,7 +416,7 @@ impl Conduit {
             return stream.both.is_terminal_master();
         }
         let is_master =
-            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape.stance.is_master();
+            |found: &Descriptor| found.kind() == Kind::Terminal && found.shape().stance.is_master();
         self.any().is_some_and(is_master)
     }
 
@@ -527,88 +525,6 @@ impl Writer {
     }
 }
 
-/// The end of the data, or bytes as they come: from descriptors by calls that never wait. As the streams of tokio, a
-/// descriptor leaves the other tasks their turn: a layer reads until it has something, and may find nothing for long.
-impl AsyncRead for Conduit {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.reader()).poll_read(cx, buf);
-        }
-        let turn = ready!(coop::poll_proceed(cx));
-        let Some(tap) = conduit.reader()? else { return Poll::Ready(Err(Errno::BADF.into())) };
-        let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
-        turn.made_progress();
-        buf.advance(read_bytes);
-        Poll::Ready(Ok(()))
-    }
-}
-
-/// Writing keeps no bytes back on descriptors, and ends as [`Conduit::finish`] does.
-impl AsyncWrite for Conduit {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.writer()).poll_write(cx, bytes);
-        }
-        match conduit.writer()? {
-            Some(tap) => tap.poll_write(cx, bytes),
-            None => Poll::Ready(Err(Errno::BADF.into())),
-        }
-    }
-
-    /// Short pieces go out together: rustls tries only once to write the last words of a failed handshake, which are
-    /// two records.
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        pieces: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        const TOGETHER_BYTES: usize = 1 << 10;
-
-        let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
-        let (first, second) = (filled.next(), filled.next());
-        let first = first.map_or(&[][..], |piece| piece);
-        if second.is_none() || first.len() >= TOGETHER_BYTES {
-            return self.poll_write(cx, first);
-        }
-        let mut together = [0; TOGETHER_BYTES];
-        let mut end = 0;
-        for piece in pieces {
-            let part_bytes = piece.len().min(TOGETHER_BYTES - end);
-            together[end..end + part_bytes].copy_from_slice(&piece[..part_bytes]);
-            end += part_bytes;
-        }
-        self.poll_write(cx, &together[..end])
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().0 {
-            Means::Stream(stream) => Pin::new(stream.both.writer()).poll_flush(cx),
-            Means::Descriptors { .. } => Poll::Ready(Ok(())),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let conduit = self.get_mut();
-        if let Means::Stream(stream) = &mut conduit.0 {
-            return Pin::new(stream.both.writer()).poll_shutdown(cx);
-        }
-        match conduit.writer()? {
-            Some(mut tap) => tap.poll_finish(cx, &mut 0).map_ok(drop),
-            None => Poll::Ready(Ok(())),
-        }
-    }
-}
-
 /// On files O_NONBLOCK means nothing (open(2)), so nobody need be asked.
 fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
@@ -616,129 +532,4 @@ fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
     }
     Ok(())
-}
-
-/// A descriptor, and the descriptor's properties.
-#[derive(Debug)]
-pub(crate) struct Descriptor {
-    watched: Watched,
-    shape: Shape,
-}
-
-#[derive(Debug)]
-enum Watched {
-    Not(OwnedFd),
-    Epoll(AsyncFd<OwnedFd>, tokio::runtime::Id),
-    /// epoll_ctl(2) answers EPERM: the descriptor is always ready.
-    Always(OwnedFd, Box<Pause>),
-    /// Between two states.
-    Gone,
-}
-
-impl Descriptor {
-    fn new(fd: OwnedFd) -> io::Result<Self> {
-        let shape = Shape::of(fd.as_fd())?;
-        Ok(Self { watched: Watched::Not(fd), shape })
-    }
-
-    /// Registers with the current runtime, unless registered there already.
-    ///
-    /// The same holds as of [`watched`].
-    #[allow(deprecated)]
-    fn register(&mut self) -> io::Result<()> {
-        let here = tokio::runtime::Handle::try_current().map_err(io::Error::other)?.id();
-        let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
-            Watched::Not(fd) => fd,
-            // The runtime of the registration may not even exist any more.
-            Watched::Epoll(registered, there) if there != here => registered.into_inner(),
-            as_it_was => {
-                self.watched = as_it_was;
-                return Ok(());
-            }
-        };
-        let (watched, answer) = match AsyncFd::try_new(fd) {
-            Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
-            Err(refused) => match refused.into_parts() {
-                (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    (Watched::Always(fd, Box::default()), Ok(()))
-                }
-                (fd, error) => (Watched::Not(fd), Err(error)),
-            },
-        };
-        self.watched = watched;
-        answer
-    }
-
-    /// The reading side, registered with the runtime.
-    fn tap(slot: &mut Option<Self>) -> io::Result<Option<Tap<'_>>> {
-        let Some(found) = slot else { return Ok(None) };
-        found.register()?;
-        Ok(Some(Tap::lent(found)))
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        match &self.watched {
-            Watched::Not(fd) | Watched::Always(fd, _) => fd.as_fd(),
-            Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
-            Watched::Gone => unreachable!("only while it is registered"),
-        }
-    }
-
-    /// The pause of one that is always ready.
-    pub(crate) fn pause(&self) -> Option<&Pause> {
-        match &self.watched {
-            Watched::Always(_, pause) => Some(pause),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn registered(&self) -> Option<&AsyncFd<OwnedFd>> {
-        match &self.watched {
-            Watched::Epoll(registered, _) => Some(registered),
-            _ => None,
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        self.shape.stance.kind()
-    }
-
-    fn is_socket(&self) -> bool {
-        matches!(self.kind(), Kind::Stream | Kind::Datagram)
-    }
-
-    pub(crate) fn shape(&self) -> Shape {
-        self.shape
-    }
-}
-
-impl Shape {
-    /// Looks at a descriptor.
-    pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let stance = Stance::of(&fd)?;
-        let size_bytes = match stance.kind() {
-            // Not asked again: a link of many short connections would pay for it at each.
-            Kind::Stream | Kind::Datagram => 0,
-            _ => Endpoint::of(&fd)?.size_bytes(),
-        };
-        Ok(Self { stance, size_bytes })
-    }
-}
-
-/// A descriptor registered with the current runtime.
-///
-/// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
-/// another later. An `OwnedFd` cannot, so the older, safe function is sound here.
-#[allow(deprecated)]
-pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(fd, interest)
-}
-
-/// Ends the writing direction of a socket.
-pub(crate) fn shut(fd: BorrowedFd<'_>) -> io::Result<()> {
-    match rustix::net::shutdown(fd, Shutdown::Write) {
-        // The peer has gone already, or a datagram socket has none: nobody is left to be told.
-        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
 }

@@ -1,0 +1,143 @@
+//! A descriptor with its properties, registered with the runtime of the relay.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use gush::flow::Stance;
+use gush::{Endpoint, Kind};
+use rustix::net::Shutdown;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use crate::pause::Pause;
+use crate::tap::{self, Shape, Tap};
+
+/// A descriptor, and the descriptor's properties.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    watched: Watched,
+    shape: Shape,
+}
+
+#[derive(Debug)]
+enum Watched {
+    Not(OwnedFd),
+    Epoll(AsyncFd<OwnedFd>, tokio::runtime::Id),
+    /// epoll_ctl(2) answers EPERM: the descriptor is always ready.
+    Always(OwnedFd, Box<Pause>),
+    /// Between two states.
+    Gone,
+}
+
+impl Descriptor {
+    pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
+        let shape = Shape::of(fd.as_fd())?;
+        Ok(Self { watched: Watched::Not(fd), shape })
+    }
+
+    /// A stream socket that is non-blocking: nothing is asked of it.
+    pub(crate) fn of_stream_socket(socket: OwnedFd) -> Self {
+        Self { watched: Watched::Not(socket), shape: tap::stream_shape() }
+    }
+
+    /// Registers with the current runtime, unless registered there already.
+    ///
+    /// The same holds as of [`watched`].
+    #[allow(deprecated)]
+    pub(crate) fn register(&mut self) -> io::Result<()> {
+        let here = tokio::runtime::Handle::try_current().map_err(io::Error::other)?.id();
+        let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
+            Watched::Not(fd) => fd,
+            // The runtime of the registration may not even exist any more.
+            Watched::Epoll(registered, there) if there != here => registered.into_inner(),
+            as_it_was => {
+                self.watched = as_it_was;
+                return Ok(());
+            }
+        };
+        let (watched, answer) = match AsyncFd::try_new(fd) {
+            Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
+            Err(refused) => match refused.into_parts() {
+                (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    (Watched::Always(fd, Box::default()), Ok(()))
+                }
+                (fd, error) => (Watched::Not(fd), Err(error)),
+            },
+        };
+        self.watched = watched;
+        answer
+    }
+
+    /// The reading side, registered with the runtime.
+    pub(crate) fn tap(slot: &mut Option<Self>) -> io::Result<Option<Tap<'_>>> {
+        let Some(found) = slot else { return Ok(None) };
+        found.register()?;
+        Ok(Some(Tap::lent(found)))
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        match &self.watched {
+            Watched::Not(fd) | Watched::Always(fd, _) => fd.as_fd(),
+            Watched::Epoll(registered, _) => registered.get_ref().as_fd(),
+            Watched::Gone => unreachable!("only while it is registered"),
+        }
+    }
+
+    /// The pause of one that is always ready.
+    pub(crate) fn pause(&self) -> Option<&Pause> {
+        match &self.watched {
+            Watched::Always(_, pause) => Some(pause),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn registered(&self) -> Option<&AsyncFd<OwnedFd>> {
+        match &self.watched {
+            Watched::Epoll(registered, _) => Some(registered),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.shape.stance.kind()
+    }
+
+    pub(crate) fn is_socket(&self) -> bool {
+        matches!(self.kind(), Kind::Stream | Kind::Datagram)
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+}
+
+impl Shape {
+    /// Looks at a descriptor.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let stance = Stance::of(&fd)?;
+        let size_bytes = match stance.kind() {
+            // Not asked again: a link of many short connections would pay for it at each.
+            Kind::Stream | Kind::Datagram => 0,
+            _ => Endpoint::of(&fd)?.size_bytes(),
+        };
+        Ok(Self { stance, size_bytes })
+    }
+}
+
+/// A descriptor registered with the current runtime.
+///
+/// tokio's newer `AsyncFd::register` is `unsafe` because some types answer one descriptor now and
+/// another later. An `OwnedFd` cannot, so the older, safe function is sound here.
+#[allow(deprecated)]
+pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(fd, interest)
+}
+
+/// Ends the writing direction of a socket.
+pub(crate) fn shut(fd: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::net::shutdown(fd, Shutdown::Write) {
+        // The peer has gone already, or a datagram socket has none: nobody is left to be told.
+        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
