@@ -221,6 +221,67 @@ fn addresses_and_other_options_do_not_stand_beside_it() {
     assert!(beside.stdout.is_empty());
 }
 
+/// The list of `socat -h` has one name of each; the others are in the table of xioopen.c.
+#[test]
+fn every_name_of_a_kind_of_address_of_socat_has_an_answer() {
+    for (name, answer) in [
+        ("UDP-SEND", "gush link -u - udp:h:1"),
+        ("UDP4-SEND", "gush link -u - udp4:h:1"),
+        ("UDP6-SEND", "gush link -u - udp6:h:1"),
+        ("INET4-LISTEN", "gush link -u - tcp4-listen:h:1"),
+        ("INET6-LISTEN", "gush link -u - tcp6-listen:h:1"),
+        ("IP-SEND", "raw IP sockets are left to socat"),
+        ("IP4-SEND", "raw IP sockets are left to socat"),
+        ("IP6-SEND", "raw IP sockets are left to socat"),
+        ("UNIX-SEND", "datagrams of Unix sockets are left to socat"),
+        ("SENDTO", "sockets by numbers are left to socat"),
+        ("DTLS-C", "TLS over datagrams is left to socat"),
+    ] {
+        let done = translated(&format!("-u - {name}:h:1"));
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains(answer), "{name}: {said}");
+    }
+}
+
+/// Whoever types socat's words without `--from-socat` learns who knows them.
+#[test]
+fn a_word_of_socat_in_an_address_points_at_the_translation() {
+    const POINTER: &str = "  this word is socat's: gush link --from-socat 'ARGS' says";
+    for address in [
+        "exec:true,pty,ctty",
+        "exec:true,pty,sigint",
+        "tcp:h:1,forever",
+        "tcp:h:1,sourceport=7",
+        "tcp:h:1,pf=ip6",
+        "tcp:h:1,tos=16",
+        "null:!!tcp:h:1,LINGER=5",
+        "udp-send:h:1",
+        "SCTP:h:1",
+        "proxy:p:h:1",
+        "readline",
+    ] {
+        let said = String::from_utf8(gush().args(["link", "-", address]).output().unwrap().stderr);
+        let said = said.unwrap();
+        assert!(said.contains(POINTER), "{address}: {said}");
+    }
+    for address in
+        ["tcp:h:1,frok", "tpc:h:1", "tcp:h:99999", "tcp-listen:1,rdonly", "exec:true,end"]
+    {
+        let said = String::from_utf8(gush().args(["link", "-", address]).output().unwrap().stderr);
+        let said = said.unwrap();
+        assert!(!said.contains("socat'"), "{address}: {said}");
+    }
+}
+
+#[test]
+fn too_few_addresses_are_told_without_an_empty_part() {
+    for (arguments, part) in [("", "no equivalent: socat"), ("-", "no equivalent: -: socat")] {
+        let said = String::from_utf8(translated(arguments).stderr).unwrap();
+        assert!(said.contains(part), "{arguments}: {said}");
+    }
+}
+
 /// Each option of the groups of socat that ends of `gush link` are in has its own answer: taken, needless, or
 /// missing for a reason that is not "no such option".
 #[test]

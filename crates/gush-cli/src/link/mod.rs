@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use clap::CommandFactory;
 use gush::{Choice, Profile, Rate};
-use gush_link::address::Address;
+use gush_link::address::{Address, AddressError};
 use gush_link::{Link, OnEnd, Settings, Stop, Tee};
 use gush_tree::quote;
 
@@ -125,7 +125,8 @@ fn link(options: &Options, talker: &Talker, messages: &Messages) -> Result<Link,
         observe: dump::observe(options.dump_text, options.dump_hex, messages),
         on_end: on_end(options, talker.clone().through(messages.clone())),
     };
-    let address = |text: &OsStr| Address::from_os(text).map_err(|error| error.to_string());
+    let told = |error: AddressError| format!("{error}{}", from_socat::pointer(&error));
+    let address = |text: &OsStr| Address::from_os(text).map_err(told);
     let (first, second) = (address(&options.first)?, address(&options.second)?);
     Link::new(first, second, settings).map_err(|failure| failure.to_string())
 }

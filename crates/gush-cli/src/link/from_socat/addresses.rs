@@ -66,11 +66,11 @@ const ROWS: &[Row] = &[
     ours(&["tcp4", "tcp4-connect", "inet4"], "tcp4", Argument::Exact),
     ours(&["tcp6", "tcp6-connect", "inet6"], "tcp6", Argument::Exact),
     ours(&["tcp-listen", "tcp-l", "inet-listen", "inet-l"], "tcp-listen", Argument::Place),
-    ours(&["tcp4-listen", "tcp4-l", "inet4-l"], "tcp4-listen", Argument::Exact),
-    ours(&["tcp6-listen", "tcp6-l", "inet6-l"], "tcp6-listen", Argument::Exact),
-    ours(&["udp", "udp-connect", "udp-sendto"], "udp", Argument::Place),
-    ours(&["udp4", "udp4-connect", "udp4-sendto"], "udp4", Argument::Exact),
-    ours(&["udp6", "udp6-connect", "udp6-sendto"], "udp6", Argument::Exact),
+    ours(&["tcp4-listen", "tcp4-l", "inet4-listen", "inet4-l"], "tcp4-listen", Argument::Exact),
+    ours(&["tcp6-listen", "tcp6-l", "inet6-listen", "inet6-l"], "tcp6-listen", Argument::Exact),
+    ours(&["udp", "udp-connect", "udp-sendto", "udp-send"], "udp", Argument::Place),
+    ours(&["udp4", "udp4-connect", "udp4-sendto", "udp4-send"], "udp4", Argument::Exact),
+    ours(&["udp6", "udp6-connect", "udp6-sendto", "udp6-send"], "udp6", Argument::Exact),
     ours(&["udp-listen", "udp-l"], "udp-listen", Argument::Place),
     ours(&["udp4-listen", "udp4-l"], "udp4-listen", Argument::Exact),
     ours(&["udp6-listen", "udp6-l"], "udp6-listen", Argument::Exact),
@@ -99,6 +99,7 @@ const ROWS: &[Row] = &[
         "network interfaces (TUN, TAP, raw Ethernet) are left to socat",
     ),
     missing(&["ip", "ip-sendto", "ip4", "ip4-sendto", "ip6", "ip6-sendto"], RAW_IP),
+    missing(&["ip-send", "ip4-send", "ip6-send"], RAW_IP),
     missing(
         &["ip-datagram", "ip-dgram", "ip4-datagram", "ip4-dgram", "ip6-datagram", "ip6-dgram"],
         RAW_IP,
@@ -118,6 +119,7 @@ const ROWS: &[Row] = &[
             "socket-connect",
             "socket-listen",
             "socket-sendto",
+            "sendto",
             "socket-datagram",
             "socket-recv",
             "socket-recvfrom",
@@ -126,7 +128,10 @@ const ROWS: &[Row] = &[
         ],
         ANY_SOCKET,
     ),
-    missing(&["unix-sendto", "unix-recv", "unix-recvfrom", "unix-datagram"], UNIX_DATAGRAMS),
+    missing(
+        &["unix-sendto", "unix-send", "unix-recv", "unix-recvfrom", "unix-datagram"],
+        UNIX_DATAGRAMS,
+    ),
     missing(&["abstract-sendto", "abstract-recv", "abstract-recvfrom"], UNIX_DATAGRAMS),
     missing(
         &[
@@ -151,6 +156,7 @@ const ROWS: &[Row] = &[
             "openssl-dtls-listen",
             "dtls",
             "dtls-client",
+            "dtls-c",
             "dtls-connect",
             "dtls-server",
             "dtls-listen",
@@ -171,6 +177,15 @@ const ROWS: &[Row] = &[
     ),
 ];
 
+fn row(word: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(word)))
+}
+
+/// Has socat a kind of address of this name?
+pub fn is_known(word: &str) -> bool {
+    row(word).is_some()
+}
+
 /// An address of ours for one of socat's; `A!!B` has two.
 pub fn translated(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let parts = lexer::split(text, "!!");
@@ -187,8 +202,7 @@ fn single(text: &str, families: Families, told: &mut Told) -> Option<String> {
     let pieces = lexer::split(text, ",");
     let (head, given) = (pieces[0], &pieces[1..]);
     let (word, argument) = keyword(head);
-    let row = ROWS.iter().find(|row| row.names.iter().any(|name| name.eq_ignore_ascii_case(word)));
-    let Some(row) = row else {
+    let Some(row) = row(word) else {
         told.missing(word, "no kind of address of socat that is known here");
         return None;
     };

@@ -12,7 +12,7 @@ mod switches;
 use std::borrow::Cow;
 use std::process::ExitCode;
 
-use gush_link::address::{Address, Opt, Target};
+use gush_link::address::{Address, AddressError, Opt, Target};
 
 use crate::talk::{self, Talker};
 
@@ -35,6 +35,18 @@ pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
     }
 }
 
+/// One line more for whoever types socat's words without `--from-socat`.
+pub fn pointer(error: &AddressError) -> &'static str {
+    let word = &error.text()[error.span()];
+    let is_keyword = error.kind().is_none();
+    match if is_keyword { addresses::is_known(word) } else { options::is_known(word) } {
+        true => {
+            "\n  this word is socat's: gush link --from-socat 'ARGS' says which is ours, or why there is none"
+        }
+        false => "",
+    }
+}
+
 /// Notices beside the command.
 #[derive(Debug, Default)]
 struct Told {
@@ -49,7 +61,10 @@ impl Told {
     }
 
     fn missing(&mut self, part: &str, why: &str) {
-        self.missing.push(format!("{part}: {why}"));
+        self.missing.push(match part {
+            "" => why.to_owned(),
+            _ => format!("{part}: {why}"),
+        });
     }
 }
 

@@ -479,6 +479,17 @@ fn is_in(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
+/// Options that are taken out before an address of ours is asked for its own.
+const TAKEN: &[&str] =
+    &["pf", "protocol-family", "sourceport", "sp", "proxyport", "verify", "openssl-verify"];
+
+/// Has socat an option of this name that has another name here, or none?
+pub fn is_known(name: &str) -> bool {
+    let tables = [RENAMED, NEEDLESS, MISSING, BY_GROUP];
+    let mut rows = tables.into_iter().flatten();
+    is_in(TAKEN, name) || rows.any(|(names, _)| is_in(names, name))
+}
+
 /// Kinds of addresses of ours that make a new pseudo-terminal: the first always, the others with `pty`.
 const MAKERS: [&str; 3] = ["pty", "exec", "shell"];
 /// socat obeys the options in their order: `sane` behind a change of the terminal undoes that change.
