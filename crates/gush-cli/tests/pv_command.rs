@@ -31,13 +31,13 @@ fn both_amounts_and_their_ratio_are_shown() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("source"), [7; 2048]).unwrap();
     for (words, shown) in [
-        ("-b -i 600 source -- head -c 512", "2.00KiB ->  512 B"),
+        ("-b -i 600 source -- head -c 512", "2.00KiB ->  512  B"),
         ("-F '%b %{out-bytes} %{ratio}' source -- cat", "2.00KiB 2.00KiB 1.00:1\r\n"),
         (
             "-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat; cat source'",
             "2.00KiB 4.00KiB 1:2.00\r\n",
         ),
-        ("-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat >taken'", "2.00KiB 0.00 B -:-\r\n"),
+        ("-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat >taken'", "2.00KiB 0.00  B -:-\r\n"),
         ("-l -F '%b %{out-bytes}' source -- sh -c 'cat >taken; echo; echo'", "0.00  2.00 \r\n"),
     ] {
         let line = format!("$G pv -f -i 600 {words}");
@@ -115,7 +115,7 @@ fn behind_two_dashes_pv_has_files() {
     let output = run(&["source", "--", "cat"]);
     assert_eq!(
         (output.status.code(), said(&output)),
-        (Some(2), "pv: cat: No such file or directory\n".into())
+        (Some(2), "pv: failed to read file: cat: No such file or directory\n".into())
     );
     let output = shell(dir.path(), "POSIXLY_CORRECT=1 $G pv -q -- source");
     assert!(output.status.success() && output.stdout == bytes, "{}", said(&output));

@@ -96,7 +96,7 @@ fn what_is_read_has_a_size_and_what_is_written_gets_one_by_an_option() {
     let mut written = File::options().append(true).open(&path).unwrap();
     written.write_all(b"x").unwrap();
     // The position of a file that is appended to is behind its last byte.
-    for (file, words, percent) in [(&read, &[][..], "24"), (&written, &["-s", "802"], "50")] {
+    for (file, words, percent) in [(&read, &[][..], "25"), (&written, &["-s", "802"], "50")] {
         let target = format!("{}:{}", std::process::id(), file.as_raw_fd());
         let args = [&["-d", &target, "-n", "-i", "0.1"], words].concat();
         let mut watching = Running::start(pv(&args));
@@ -138,7 +138,8 @@ fn several_descriptors_of_several_processes_are_watched() {
         Command::new("sleep").arg("600").stdin(file.try_clone().unwrap()).spawn().unwrap();
     let second = format!("{}:0", other.id());
     let mut watching = Running::start(pv(&["-d", &own, &second, "--json", "-i", "0.1"]));
-    watching.draws(&[&format!("\"name\":\"{own}:"), &format!("\"name\":\"{second}:")]);
+    let named = |pid: u32, fd: i32| format!("\"name\":\"{pid:>8}:{fd:>4}:");
+    watching.draws(&[&named(std::process::id(), file.as_raw_fd()), &named(other.id(), 0)]);
     drop(file);
     other.kill().unwrap();
     other.wait().unwrap();
@@ -177,7 +178,7 @@ fn processes_are_watched_by_their_name_and_by_a_list() {
         let mut watching = Running::start(pv(&args));
         let several = watched.len() > 1;
         let name = |pid: &String| match several {
-            true => format!("\"name\":\"{pid}:0:"),
+            true => format!("\"name\":\"{pid:>8}:   0:"),
             false => "\"name\":\"   0:".to_owned(),
         };
         let names: Vec<String> = watched.iter().map(name).collect();
@@ -205,8 +206,8 @@ fn what_cannot_be_watched_is_told() {
         (&["-d", "x"], 64, "invalid --watchfd 'x': not a process"),
         (&["-d", &closed, "file"], 64, "gush: pv: file: not a process"),
         (&["-d", &closed, "-R", "1"], 64, "--watchfd"),
-        (&["-d", "=there is no such name"], 2, "=there is no such name: no process of this name"),
-        (&["-d", "@nolist"], 2, "@nolist: No such file or directory"),
+        (&["-d", "=there is no such name"], 0, "=there is no such name: no process of this name"),
+        (&["-d", "@nolist"], 64, "@nolist: No such file or directory"),
         (&["-d", "="], 64, "no name behind the ="),
     ] {
         let output = pv(args).output().unwrap();
@@ -272,11 +273,13 @@ fn a_running_transfer_is_shown_in_another_form() {
     command.stdin(Stdio::piped());
     let mut running = Running::start(command);
     answers(&["-R", &running.pid(), "-F", "%N%b of 10", "-N", "name", "-i", "0.1", "-s", "10"]);
-    running.draws(&["     name:0.00 B of 10"]);
+    running.draws(&["     name:0.00  B of 10"]);
     running.child.stdin.as_mut().unwrap().write_all(b"bytes").unwrap();
-    running.draws(&["     name:5.00 B of 10"]);
-    answers(&["-R", &running.pid(), "-e"]);
+    running.draws(&["     name:5.00  B of 10"]);
+    answers(&["-R", &running.pid(), "-e", "-x", "proc:%b"]);
     running.draws(&["ETA "]);
+    let title = format!("/proc/{}/cmdline", running.pid());
+    eventually("the title", || fs::read_to_string(&title).unwrap().contains("pv: 5.00  B"));
     drop(running.child.stdin.take());
     assert_eq!(running.ends(), (Some(0), b"bytes".to_vec()));
 }

@@ -184,7 +184,7 @@ fn a_message_has_a_line_of_its_own() {
     let rows = screen(&terminal.drawn());
     let message = "gush: pv: nofile: open failed: No such file or directory";
     assert!(rows.iter().any(|row| row == message), "{rows:?}");
-    assert_eq!(rows.iter().rev().nth(1).map(String::as_str), Some("5.00 B"), "{rows:?}");
+    assert_eq!(rows.iter().rev().nth(1).map(String::as_str), Some("5.00  B"), "{rows:?}");
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn nothing_is_drawn_where_no_terminal_is() {
     assert_eq!(run(&["file"]), "");
     assert_eq!(run(&["-c", "file"]), "");
     assert_eq!(run(&["-f", "-q", "file"]), "");
-    assert_eq!(run(&["-f", "-b", "-i", "600", "file"]), "5.00 B\r\n");
+    assert_eq!(run(&["-f", "-b", "-i", "600", "file"]), "5.00  B\r\n");
     assert_eq!(run(&["-n", "-i", "600", "file"]), "100\n");
 }
 
@@ -305,8 +305,8 @@ fn what_passed_last_is_shown() {
     };
     assert_eq!(run("<%7A>"), "<o.three>\r\n");
     assert_eq!(run("<%5L>"), "<two  >\r\n");
-    assert_eq!(run("%b:%L"), format!("13.0 B:two{}\r\n", " ".repeat(20)));
-    assert_eq!(run("%{sgr:green}%b%{sgr:reset}"), "\x1b[32m13.0 B\x1b[0m\r\n");
+    assert_eq!(run("%b:%L"), format!("13.0  B:two{}\r\n", " ".repeat(19)));
+    assert_eq!(run("%{sgr:green}%b%{sgr:reset}"), "\x1b[32m13.0  B\x1b[0m\r\n");
 }
 
 #[test]
@@ -368,7 +368,7 @@ fn the_process_has_a_title() {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     feed(&mut child, b"bytes");
     let title = || std::fs::read_to_string(format!("/proc/{}/cmdline", child.id())).unwrap();
-    eventually("the title", || title().trim_end_matches('\0') == "pv: 5.00 B, last tes");
+    eventually("the title", || title().trim_end_matches('\0') == "pv: 5.00  B, last tes");
     end(child);
 }
 
@@ -391,7 +391,7 @@ fn wide_characters_take_their_columns() {
 #[test]
 fn statistics_come_last() {
     let dir = TempDir::new().unwrap();
-    for (args, shown) in [(&["-f", "-b"][..], "0.00 B\r\n"), (&["-q"], ""), (&[], "")] {
+    for (args, shown) in [(&["-f", "-b"][..], "0.00  B\r\n"), (&["-q"], ""), (&[], "")] {
         let mut command = gush();
         command.args(["pv", "-v", "-i", "600"]).args(args).current_dir(dir.path());
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();

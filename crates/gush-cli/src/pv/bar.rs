@@ -11,34 +11,37 @@ pub enum Progress {
     Swing(u32),
 }
 
-/// The fewest columns between the brackets of a bar that swings.
+/// The mark of a bar that swings.
 const MARK: &str = "<=>";
 
-/// The bar in at most `columns`, brackets included, and the percentage `with_number`; nothing where no bar fits.
-pub fn bar(progress: Progress, style: Style, with_number: bool, columns: usize) -> String {
+/// The fewest columns of a bar with sides.
+const FEWEST_COLUMNS: usize = 6;
+
+/// The bar in at most `columns`, with brackets and the percentage; nothing where no bar fits.
+pub fn bar(progress: Progress, style: Style, columns: usize) -> String {
+    let number = number(progress);
+    let inner = columns.checked_sub(2 + number.len()).filter(|_| columns >= FEWEST_COLUMNS);
+    inner.map_or_else(String::new, |inner| format!("[{}]{number}", bare(progress, style, inner)))
+}
+
+/// The bar alone, `columns` wide.
+pub fn bare(progress: Progress, style: Style, columns: usize) -> String {
     match progress {
-        Progress::Percent(percent) => {
-            let number = if with_number { number(percent) } else { String::new() };
-            let Some(inner) = columns.checked_sub(2 + number.len()) else { return String::new() };
-            format!("[{}]{number}", filled(percent, style, inner))
-        }
-        Progress::Swing(at) => {
-            let Some(inner) = columns.checked_sub(2).filter(|&inner| inner >= MARK.len()) else {
-                return String::new();
-            };
-            format!("[{}]", swinging(at, inner))
-        }
+        Progress::Percent(percent) => filled(percent, style, columns),
+        Progress::Swing(at) => swinging(at, columns),
     }
 }
 
-/// The percentage behind the bar: ` 33%`.
-pub fn number(percent: f64) -> String {
-    format!(" {:2}%", percent as u64)
+/// The percentage behind the bar: `  33%`; nothing of an unknown size.
+pub fn number(progress: Progress) -> String {
+    match progress {
+        Progress::Percent(percent) => format!(" {:3}%", percent as u64),
+        Progress::Swing(_) => String::new(),
+    }
 }
 
 /// The text between the brackets, `inner` columns wide.
 fn filled(percent: f64, style: Style, inner: usize) -> String {
-    let percent = (percent as u64) as f64;
     let share = (percent / 100.0).clamp(0.0, 1.0);
     match style {
         Style::Plain => {
@@ -50,9 +53,8 @@ fn filled(percent: f64, style: Style, inner: usize) -> String {
         Style::Block => cells(share, inner, &["█"]),
         Style::Granular => cells(share, inner, &["▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"]),
         Style::Shaded => {
-            let full = cells(share, inner, &["░", "▒", "▓", "█"]);
-            full.trim_end_matches(' ').to_owned()
-                + &"░".repeat(inner - full.trim_end().chars().count())
+            let full = cells(share, inner, &["▒", "▓", "█"]);
+            full.replace(' ', "░")
         }
     }
 }
@@ -68,7 +70,7 @@ fn cells(share: f64, inner: usize, steps: &[&str]) -> String {
 
 fn swinging(at: u32, inner: usize) -> String {
     let way = if at > 100 { 200_u32.saturating_sub(at) } else { at };
-    let room = inner - MARK.len();
+    let Some(room) = inner.checked_sub(MARK.len()) else { return " ".repeat(inner) };
     let before = room * way as usize / 100;
     format!("{:inner$}", " ".repeat(before) + MARK)
 }
@@ -81,30 +83,33 @@ mod tests {
     #[test]
     fn a_plain_bar_is_pvs() {
         for (percent, columns, text) in [
-            (0.0, 20, "[>             ]  0%"),
-            (9.0, 20, "[>             ]  9%"),
-            (50.0, 20, "[======>       ] 50%"),
-            (99.0, 20, "[============> ] 99%"),
+            (0.0, 20, "[>            ]   0%"),
+            (9.0, 20, "[>            ]   9%"),
+            (50.0, 20, "[=====>       ]  50%"),
+            (99.0, 20, "[===========> ]  99%"),
             (100.0, 20, "[============>] 100%"),
             (150.0, 20, "[=============] 150%"),
-            (33.9, 30, "[======>                 ] 33%"),
+            (33.9, 30, "[======>                ]  33%"),
             (100.0, 9, "[=>] 100%"),
             (101.0, 13, "[=====>] 101%"),
-            (50.0, 6, "[] 50%"),
+            (50.0, 7, "[]  50%"),
+            (50.0, 6, ""),
         ] {
-            assert_eq!(bar(Progress::Percent(percent), Style::Plain, true, columns), text);
+            assert_eq!(bar(Progress::Percent(percent), Style::Plain, columns), text);
         }
-        assert_eq!(bar(Progress::Swing(12), Style::Plain, true, 14), "[ <=>        ]");
-        assert_eq!(bar(Progress::Swing(199), Style::Plain, true, 14), "[<=>         ]");
-        assert_eq!(bar(Progress::Swing(100), Style::Plain, true, 14), "[         <=>]");
+        assert_eq!(bar(Progress::Swing(12), Style::Plain, 14), "[ <=>        ]");
+        assert_eq!(bar(Progress::Swing(199), Style::Plain, 14), "[<=>         ]");
+        assert_eq!(bar(Progress::Swing(100), Style::Plain, 14), "[         <=>]");
+        assert_eq!(bar(Progress::Swing(100), Style::Plain, 5), "");
     }
 
     #[test]
     fn other_styles_fill_cells() {
-        let half = |style| bar(Progress::Percent(55.0), style, true, 16);
-        assert_eq!(half(Style::Block), "[█████     ] 55%");
-        assert_eq!(half(Style::Granular), "[█████▌    ] 55%");
-        assert_eq!(half(Style::Shaded), "[█████▒░░░░] 55%");
+        let half = |style| bar(Progress::Percent(55.0), style, 17);
+        assert_eq!(half(Style::Block), "[█████     ]  55%");
+        assert_eq!(half(Style::Granular), "[█████▌    ]  55%");
+        assert_eq!(half(Style::Shaded), "[█████▒░░░░]  55%");
+        assert_eq!(bare(Progress::Percent(100.0 / 3.0), Style::Granular, 13), "████▎        ");
     }
 
     proptest! {
@@ -114,8 +119,9 @@ mod tests {
         ) {
             let style = [Style::Plain, Style::Block, Style::Granular, Style::Shaded][style];
             for progress in [Progress::Percent(percent), Progress::Swing(swing)] {
-                let width = bar(progress, style, true, columns).chars().count();
+                let width = bar(progress, style, columns).chars().count();
                 prop_assert!(width == 0 || width == columns, "{width} of {columns}");
+                prop_assert_eq!(bare(progress, style, columns).chars().count(), columns);
             }
         }
     }

@@ -14,6 +14,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
+use super::extra::Extra;
 use super::options::Display;
 
 /// The requests to a running `gush pv`.
@@ -21,8 +22,8 @@ use super::options::Display;
 pub enum Request {
     /// How far is the transfer?
     State,
-    /// Show progress like this from now on, and keep this rate and this size, if there is one.
-    Show(Box<Display>),
+    /// Show progress like this from now on, also in these titles, and keep this rate and this size, if there is one.
+    Show(Box<Display>, Option<Extra>),
 }
 
 /// The answers of a running `gush pv`.

@@ -1,4 +1,4 @@
-//! `-l -S`: lines are counted before they are delivered, so that no byte behind the last of them passes.
+//! `-l` with `-S` or `-L`: lines are counted before they are delivered, so that no byte behind the last of them passes.
 
 use gush::{Port, Side};
 use rustix::event::PollFlags;
@@ -8,12 +8,11 @@ use super::hand::{BUFFER_BYTES, Pace, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
-/// Moves at most `most_lines`.
+/// Moves at most `most_lines`, and no more a second than the rate limit says in lines.
 ///
 /// # Errors
 /// The failed call, and the side.
 pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), Halt> {
-    let separator = moving.options.separator();
     let halted = |side| move |errno| Halt::by(side, errno);
     let mut source = Port::of(input).map_err(halted(Side::Source))?;
     let mut target = Port::of(&moving.output).map_err(halted(Side::Target))?;
@@ -21,43 +20,44 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
     let mut buffer = vec![0; moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20)];
     let mut left_lines = most_lines;
     while left_lines > 0 {
-        let most = pace.allowance(buffer.len())?;
+        let most = buffer.len();
         let read = |source: &mut Port<'_>| source.read_whole(&mut buffer, most);
         let got = unless_cancelled(&moving.account, &mut source, PollFlags::IN, input, read)
             .map_err(halted(Side::Source))?;
         if got == 0 {
             return Ok(());
         }
-        let ends = memchr::memchr_iter(separator, &buffer[..got]);
-        let last = usize::try_from(left_lines - 1).unwrap_or(usize::MAX);
-        let taken = { ends }.nth(last).map_or(got, |end| end + 1);
-        if taken < got {
-            // What was read too much goes back, where the input has a position.
-            let too_much = i64::try_from(got - taken).unwrap_or(0);
-            let _ = seek(input, SeekFrom::Current(-too_much));
-        }
         let mut done = 0;
-        while done < taken {
-            let rest = &buffer[done..taken];
-            let write = |target: &mut Port<'_>| target.write(rest);
-            let put = unless_cancelled(
-                &moving.account,
-                &mut target,
-                PollFlags::OUT,
-                &moving.output,
-                write,
-            );
-            let put = put.map_err(|errno| Halt {
-                lost_bytes: (taken - done) as u64,
-                ..Halt::by(Side::Target, errno)
-            })?;
-            let delivered = &buffer[done..done + put];
-            left_lines -= memchr::memchr_iter(separator, delivered).count() as u64;
-            moving.account.observed.show(delivered);
-            moving.account.set_bytes(moving.account.bytes() + put as u64);
-            pace.spend(put);
+        // Every byte before `done` is delivered, and its lines are no longer among `left_lines`.
+        while done < got && left_lines > 0 {
+            let lost = |halt| Halt { lost_bytes: (got - done) as u64, ..halt };
+            let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
+            let now = pace.allowance(now).map_err(lost)?;
+            let rest = &buffer[done..got];
+            let lines = &rest[..end_of(rest, now, moving.options.separator())];
+            let write = |target: &mut Port<'_>| target.write(lines);
+            let account = &moving.account;
+            let put = unless_cancelled(account, &mut target, PollFlags::OUT, &moving.output, write);
+            let put = put.map_err(|errno| lost(Halt::by(Side::Target, errno)))?;
+            let delivered = &lines[..put];
+            let ended = memchr::memchr_iter(moving.options.separator(), delivered).count();
+            left_lines -= ended as u64;
+            account.observed.show(delivered);
+            account.set_bytes(account.bytes() + put as u64);
+            pace.spend(ended);
             done += put;
+        }
+        if done < got {
+            // What was read too much goes back, where the input has a position.
+            let too_much = i64::try_from(got - done).unwrap_or(0);
+            let _ = seek(input, SeekFrom::Current(-too_much));
         }
     }
     Ok(())
+}
+
+/// The end of the line number `most` in `bytes`, or of all bytes where fewer lines end there.
+fn end_of(bytes: &[u8], most: usize, separator: u8) -> usize {
+    let mut ends = memchr::memchr_iter(separator, bytes);
+    ends.nth(most.saturating_sub(1)).map_or(bytes.len(), |end| end + 1)
 }

@@ -1,11 +1,13 @@
 //! `-x`: progress in the titles of the window and of the process.
 
+use serde::{Deserialize, Serialize};
+
 use super::line::Look;
 use super::options::Display;
 use super::screen::Screen;
 
 /// The value of `--extra-display`: `PLACE[,PLACE][:FORMAT]`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extra {
     window: bool,
     process: bool,
@@ -19,12 +21,13 @@ enum Place {
     Process,
 }
 
-const PLACES: [(&str, Place); 5] = [
+const PLACES: [(&str, Place); 6] = [
     ("windowtitle", Place::Window),
     ("window", Place::Window),
     ("processtitle", Place::Process),
     ("proctitle", Place::Process),
     ("process", Place::Process),
+    ("proc", Place::Process),
 ];
 
 impl Extra {

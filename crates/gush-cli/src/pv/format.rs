@@ -6,12 +6,12 @@ use super::options::Style;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     Text(String),
-    /// The bar with the percentage; either may be left out.
-    Bar {
-        bar: bool,
-        number: bool,
-        style: Option<Style>,
-    },
+    /// The bar between brackets, with the percentage; all that is left without a number of columns.
+    Bar(Option<usize>),
+    /// The bar alone.
+    BareBar(Option<Style>, Option<usize>),
+    /// The percentage alone.
+    Percent,
     Timer,
     Eta,
     EtaClock,
@@ -51,14 +51,13 @@ const PLAIN: [(char, &[&str], Part); 12] = [
     ('\0', &["ratio"], Part::Ratio),
 ];
 
-const BARS: [(&str, Part); 7] = [
-    ("progress", Part::Bar { bar: true, number: true, style: None }),
-    ("progress-bar-only", Part::Bar { bar: true, number: false, style: None }),
-    ("progress-amount-only", Part::Bar { bar: false, number: true, style: None }),
-    ("bar-plain", Part::Bar { bar: true, number: false, style: Some(Style::Plain) }),
-    ("bar-block", Part::Bar { bar: true, number: false, style: Some(Style::Block) }),
-    ("bar-granular", Part::Bar { bar: true, number: false, style: Some(Style::Granular) }),
-    ("bar-shaded", Part::Bar { bar: true, number: false, style: Some(Style::Shaded) }),
+/// Names of the bars without sides.
+const BARE_BARS: [(&str, Option<Style>); 5] = [
+    ("progress-bar-only", None),
+    ("bar-plain", Some(Style::Plain)),
+    ("bar-block", Some(Style::Block)),
+    ("bar-granular", Some(Style::Granular)),
+    ("bar-shaded", Some(Style::Shaded)),
 ];
 
 /// The most bytes or columns that a sequence may ask for.
@@ -93,46 +92,46 @@ pub fn parse(format: &str) -> Vec<Part> {
     parts
 }
 
-/// The part behind a percent sign, and the length of the part's text.
+/// The part behind a percent sign, and the length of the part's text. A number says how wide the part is, where parts of its
+/// kind have a width; before others the number means nothing.
 fn sequence(after: &str) -> Option<(Part, usize)> {
-    if let Some(inner) = after.strip_prefix('{') {
-        let end = inner.find('}')?;
-        return Some((named(&inner[..end])?, end + 2));
-    }
     let digits = after.find(|c: char| !c.is_ascii_digit())?;
     let number = after[..digits].parse().ok().map(|number: usize| number.min(MOST));
-    let letter = after[digits..].chars().next()?;
-    let part = match (letter, number) {
-        ('p', None) => BARS[0].1.clone(),
-        ('A', number) => Part::LastWritten(number.unwrap_or(1)),
-        ('L', number) => Part::LastLine(number),
-        (_, None) => PLAIN.into_iter().find(|(known, ..)| *known == letter)?.2,
-        _ => return None,
+    let rest = &after[digits..];
+    if let Some(inner) = rest.strip_prefix('{') {
+        let end = inner.find('}')?;
+        return Some((named(&inner[..end], number)?, digits + end + 2));
+    }
+    let letter = rest.chars().next()?;
+    let part = match letter {
+        'p' => Part::Bar(number),
+        'A' => Part::LastWritten(number.unwrap_or(1)),
+        'L' => Part::LastLine(number),
+        _ => PLAIN.into_iter().find(|(known, ..)| *known == letter)?.2,
     };
     Some((part, digits + letter.len_utf8()))
 }
 
-fn named(name: &str) -> Option<Part> {
+fn named(name: &str, number: Option<usize>) -> Option<Part> {
     if let Some(colours) = name.strip_prefix("sgr:") {
-        return sgr(colours).map(Part::Colour);
+        return Some(Part::Colour(sgr(colours)));
     }
-    let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(0);
-    let (number, word) = name.split_at(digits);
-    let number = number.parse().ok().map(|number: usize| number.min(MOST));
-    match (word, number) {
-        ("last-written", number) => Some(Part::LastWritten(number.unwrap_or(1))),
-        ("previous-line", number) => Some(Part::LastLine(number)),
-        (_, Some(_)) => None,
+    match name {
+        "progress" => Some(Part::Bar(number)),
+        "progress-amount-only" => Some(Part::Percent),
+        "last-written" => Some(Part::LastWritten(number.unwrap_or(1))),
+        "previous-line" => Some(Part::LastLine(number)),
         _ => {
-            let plain = PLAIN.into_iter().find(|(_, names, _)| names.contains(&word));
-            let bar = || BARS.into_iter().find(|(known, _)| *known == word).map(|(_, part)| part);
+            let plain = PLAIN.into_iter().find(|(_, names, _)| names.contains(&name));
+            let bar = || BARE_BARS.into_iter().find(|(known, _)| *known == name);
+            let bar = || bar().map(|(_, style)| Part::BareBar(style, number));
             plain.map(|(.., part)| part).or_else(bar)
         }
     }
 }
 
 const COLOURS: [&str; 8] = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
-const WEIGHTS: [(&str, u32); 12] = [
+const CODES: [(&str, u32); 18] = [
     ("reset", 0),
     ("none", 0),
     ("bold", 1),
@@ -144,21 +143,30 @@ const WEIGHTS: [(&str, u32); 12] = [
     ("reverse", 7),
     ("no-bold", 22),
     ("no-dim", 22),
+    ("no-italic", 23),
+    ("no-underscore", 24),
     ("no-underline", 24),
+    ("no-blink", 25),
+    ("no-reverse", 27),
+    ("fg-default", 39),
+    ("bg-default", 49),
 ];
 
-/// Names of colours and weights as numbers: `bold,red` is `1;31`, `bg-blue` is `44`.
-fn sgr(words: &str) -> Option<String> {
+/// Names of colours and weights as numbers: `bold,red` is `1;31`, `bg-blue` is `44`. Unknown words are left out.
+fn sgr(words: &str) -> String {
     let code = |word: &str| {
-        let colour = |name: &str| COLOURS.iter().position(|known| *known == name);
-        let weight = WEIGHTS.iter().find(|(known, _)| *known == word).map(|(_, code)| *code);
-        let foreground =
-            || colour(word.strip_prefix("fg-").unwrap_or(word)).map(|at| 30 + at as u32);
-        let background = || word.strip_prefix("bg-").and_then(colour).map(|at| 40 + at as u32);
+        let brown = |name: &str| if name == "brown" { 3 } else { COLOURS.len() };
+        let colour = |name: &str| {
+            let found = COLOURS.iter().position(|known| *known == name).unwrap_or(brown(name));
+            (found < COLOURS.len()).then_some(found as u32)
+        };
+        let weight = CODES.iter().find(|(known, _)| *known == word).map(|(_, code)| *code);
+        let foreground = || colour(word.strip_prefix("fg-").unwrap_or(word)).map(|at| 30 + at);
+        let background = || word.strip_prefix("bg-").and_then(colour).map(|at| 40 + at);
         word.parse().ok().or(weight).or_else(foreground).or_else(background)
     };
-    let codes: Option<Vec<u32>> = words.split([',', ';']).map(code).collect();
-    Some(codes?.iter().map(u32::to_string).collect::<Vec<_>>().join(";"))
+    let codes = words.split([',', ';']).filter_map(code);
+    codes.map(|code: u32| code.to_string()).collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]
@@ -177,8 +185,9 @@ mod tests {
             ("%I%r%a", "%{fineta}%{rate}%{average-rate}"),
             ("%b%T%N", "%{bytes}%{buffer-percent}%{name}"),
             ("%b%p", "%{transferred}%{progress}"),
-            ("%16A%A", "%{16last-written}%{last-written}"),
-            ("%8L%L", "%{8previous-line}%{previous-line}"),
+            ("%16A%A", "%16{last-written}%{last-written}"),
+            ("%8L%L", "%8{previous-line}%{previous-line}"),
+            ("%20p%5t", "%20{progress}%{timer}"),
         ] {
             assert_eq!(parse(letters), parse(names), "{letters}");
         }
@@ -187,7 +196,7 @@ mod tests {
     #[test]
     fn what_is_no_sequence_is_text() {
         assert_eq!(parse("100%%"), [text("100%")]);
-        for odd in ["%x%y%", "%{nope}", "%{timer", "%5t", "%{5timer}", "%{sgr:odd}", "%5"] {
+        for odd in ["%x%y%", "%{nope}", "%{timer", "%{5timer}", "%{8last-written}", "%5"] {
             assert_eq!(parse(odd), [text(odd)], "{odd}");
         }
         assert_eq!(parse("a%tb%%"), [text("a"), Part::Timer, text("b%")]);
@@ -195,7 +204,15 @@ mod tests {
 
     #[test]
     fn colours_have_names_and_numbers() {
-        for (words, numbers) in [("red", "31"), ("bold,fg-red", "1;31"), ("bg-blue;4", "44;4")] {
+        for (words, numbers) in [
+            ("red", "31"),
+            ("bold,fg-red", "1;31"),
+            ("bg-blue;4", "44;4"),
+            ("brown,bg-brown", "33;43"),
+            ("fg-default,bg-default", "39;49"),
+            ("no-italic,odd,no-reverse", "23;27"),
+            ("odd", ""),
+        ] {
             let format = format!("%{{sgr:{words}}}");
             assert_eq!(parse(&format), [Part::Colour(numbers.into())], "{words}");
         }

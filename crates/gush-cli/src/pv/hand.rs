@@ -52,7 +52,7 @@ impl<'a> Pace<'a> {
         Self { account, limiter: None }
     }
 
-    /// Waits until bytes may pass; answers how many of `wanted`.
+    /// Waits until bytes may pass, or lines where the account counts them; answers how many of `wanted`.
     ///
     /// # Errors
     /// `ECANCELED` once the transfer is to end.
@@ -69,7 +69,9 @@ impl<'a> Pace<'a> {
             let allowance = limiter.allowance();
             self.account.set_limited(allowance.is_err());
             match allowance {
-                Ok(bytes) => return Ok(usize::try_from(bytes).unwrap_or(wanted).clamp(1, wanted)),
+                Ok(number) => {
+                    return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted));
+                }
                 Err(pause) => std::thread::sleep(pause.min(SLICE)),
             }
             if self.account.cancel.is_cancelled() {
@@ -78,10 +80,10 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// So many bytes have passed.
-    pub fn spend(&mut self, bytes: usize) {
+    /// So many bytes or lines have passed.
+    pub fn spend(&mut self, number: usize) {
         if let Some((_, limiter)) = &mut self.limiter {
-            limiter.spend(bytes as u64);
+            limiter.spend(number as u64);
         }
     }
 }

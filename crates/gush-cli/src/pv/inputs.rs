@@ -9,6 +9,9 @@ use std::path::Path;
 
 use gush::{Endpoint, Errno, Kind};
 use rustix::fs::{FileType, fstat};
+use rustix::io::{pread, retry_on_intr};
+
+use super::hand::BUFFER_BYTES;
 
 /// An open input.
 #[derive(Debug)]
@@ -50,12 +53,35 @@ pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
         let bytes = if name == "-" {
             left_bytes(&rustix::stdio::stdin())?
         } else {
-            // A file that cannot be looked at is told of later, and has no bytes.
-            let Ok(metadata) = Path::new(name).metadata() else { continue };
+            // As with pv, of a transfer with a file that cannot be looked at nobody knows the size; the failure is told later.
+            let metadata = Path::new(name).metadata().ok()?;
             let has_size = metadata.is_file() || metadata.file_type().is_block_device();
-            has_size.then(|| bytes_at(Path::new(name)).unwrap_or(0))?
+            match metadata.is_dir() {
+                true => 0,
+                false => has_size.then(|| bytes_at(Path::new(name)).unwrap_or(0))?,
+            }
         };
         total = total.saturating_add(bytes);
+    }
+    Some(total).filter(|&total| total > 0)
+}
+
+/// The lines in all the files together, which are read for that; none where one of them is no regular file, or cannot be read.
+pub fn total_lines<'a>(names: impl Iterator<Item = &'a OsStr>, separator: u8) -> Option<u64> {
+    let mut total = 0_u64;
+    let mut buffer = vec![0; BUFFER_BYTES];
+    for name in names {
+        let input = Input::open(name).ok()?;
+        let mut at =
+            Endpoint::of(&input).ok().filter(|end| end.kind() == Kind::File)?.position()?;
+        loop {
+            let got = retry_on_intr(|| pread(&input, &mut buffer[..], at)).ok()?;
+            if got == 0 {
+                break;
+            }
+            total += memchr::memchr_iter(separator, &buffer[..got]).count() as u64;
+            at += got as u64;
+        }
     }
     Some(total).filter(|&total| total > 0)
 }

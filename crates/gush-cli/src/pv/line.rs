@@ -21,6 +21,8 @@ pub struct Look {
     style: Style,
     name: Option<String>,
     gauge: bool,
+    /// The parts are those of `--format`.
+    has_format: bool,
 }
 
 /// The content of a line beside the reading.
@@ -48,7 +50,8 @@ impl Look {
         };
         let unit = Unit { lines, bits: display.bits, decimal: display.si };
         let (style, gauge) = (display.bar_style.unwrap_or_default(), display.gauge);
-        Self { parts, unit, style, name: display.name.clone(), gauge }
+        let has_format = display.format.is_some();
+        Self { parts, unit, style, name: display.name.clone(), gauge, has_format }
     }
 
     /// The same look under another name, which is shown first unless the format has a place for a name.
@@ -81,24 +84,50 @@ impl Look {
         self.parts.contains(&Part::Sparkline)
     }
 
-    /// The line of `--numeric`.
-    pub fn numbers(&self, reading: &Reading, wanted: Numeric) -> String {
-        let mut numbers = Vec::new();
+    /// The line of `--numeric`: that of the format, if there is one, with bare numbers.
+    pub fn numbers(
+        &self,
+        reading: &Reading,
+        beside: &Beside,
+        wanted: Numeric,
+        columns: usize,
+    ) -> String {
+        if self.has_format {
+            return self.fitted(
+                columns,
+                |part| match self.number(part, reading) {
+                    Some(number) => Piece::Fixed(number, 0),
+                    None => self.piece(part, reading, beside),
+                },
+                reading,
+                beside,
+            );
+        }
+        let wanted = [
+            (wanted.timer, Part::Timer),
+            (wanted.amount, Part::Amount),
+            (wanted.rate, Part::Rate),
+            (!wanted.amount && !wanted.rate, Part::Percent),
+        ];
+        let parts = wanted.iter().filter(|(wanted, _)| *wanted);
+        let numbers = parts.filter_map(|(_, part)| self.number(part, reading));
+        numbers.collect::<Vec<_>>().join(" ")
+    }
+
+    /// A figure without unit and blanks; none of a part that is no figure.
+    fn number(&self, part: &Part, reading: &Reading) -> Option<String> {
         let bits = if self.unit.bits { 8 } else { 1 };
-        if wanted.timer {
-            numbers.push(format!("{:.4}", reading.elapsed.as_secs_f64()));
-        }
-        if wanted.amount {
-            numbers.push(reading.count.saturating_mul(bits).to_string());
-        } else if !wanted.rate {
-            let percent =
-                reading.percent().map_or(u64::from(reading.swing), |percent| percent as u64);
-            numbers.push(percent.to_string());
-        }
-        if wanted.rate {
-            numbers.push(format!("{:.0}", reading.rate * bits as f64));
-        }
-        numbers.join(" ")
+        Some(match part {
+            Part::Timer => format!("{:.4}", reading.elapsed.as_secs_f64()),
+            Part::Amount => reading.count.saturating_mul(bits).to_string(),
+            Part::Rate => format!("{:.4}", reading.rate * bits as f64),
+            Part::Average => format!("{:.4}", reading.average * bits as f64),
+            Part::Percent => match self.progress(reading) {
+                Progress::Percent(percent) => format!("{percent:.0}"),
+                Progress::Swing(at) => at.to_string(),
+            },
+            _ => return None,
+        })
     }
 
     pub fn has_buffer(&self) -> bool {
@@ -107,10 +136,21 @@ impl Look {
 
     /// The line in at most `columns`.
     pub fn line(&self, reading: &Reading, beside: &Beside, columns: usize) -> String {
+        self.fitted(columns, |part| self.piece(part, reading, beside), reading, beside)
+    }
+
+    /// The parts as pieces side by side; wide ones share the columns that the others leave.
+    fn fitted(
+        &self,
+        columns: usize,
+        piece_of: impl Fn(&Part) -> Piece,
+        reading: &Reading,
+        beside: &Beside,
+    ) -> String {
         let mut pieces = Vec::with_capacity(self.parts.len());
         let mut used = 0;
         for part in &self.parts {
-            let piece = self.piece(part, reading, beside);
+            let piece = piece_of(part);
             if let Piece::Fixed(_, width) = piece {
                 // A part that has no room ends the line.
                 if used + width > columns {
@@ -126,10 +166,10 @@ impl Look {
         let mut line = String::new();
         // Nothing behind the line has its colours.
         let colour = pieces.iter().rev().find_map(|(part, _)| match part {
-            Part::Colour(codes) => Some(codes.as_str()),
+            Part::Colour(codes) if !codes.is_empty() => Some(codes.as_str()),
             _ => None,
         });
-        let reset = if colour.is_some_and(|codes| codes != "0") { "\x1b[0m" } else { "" };
+        let reset = if colour.is_some_and(|codes| codes != "0") { "\x1b[m" } else { "" };
         for (part, piece) in pieces {
             match piece {
                 Piece::Fixed(text, _) => line.push_str(&text),
@@ -146,18 +186,20 @@ impl Look {
     fn piece(&self, part: &Part, reading: &Reading, beside: &Beside) -> Piece {
         let unit = self.unit;
         let text = match part {
+            Part::Colour(codes) if codes.is_empty() => return Piece::Fixed(String::new(), 0),
             Part::Colour(codes) => return Piece::Fixed(format!("\x1b[{codes}m"), 0),
-            Part::LastLine(None) | Part::Bar { bar: true, .. } => return Piece::Wide,
-            Part::Bar { bar: false, .. } => match self.progress(reading) {
-                Progress::Percent(percent) => bar::number(percent).trim_start().to_owned(),
-                Progress::Swing(_) => String::new(),
-            },
+            Part::LastLine(None) | Part::Bar(None) | Part::BareBar(_, None) => return Piece::Wide,
+            Part::Bar(Some(columns)) | Part::BareBar(_, Some(columns)) => {
+                self.wide(part, reading, beside, *columns)
+            }
+            // As pv, without the blank that stands before the number behind a bar.
+            Part::Percent => bar::number(self.progress(reading)).chars().skip(1).collect(),
             Part::Text(text) => text.clone(),
             Part::Timer => clock(reading.elapsed),
             Part::Eta => eta(reading),
             Part::EtaClock => eta_clock(reading),
             Part::Rate => unit.rate(reading.rate),
-            Part::Average => unit.rate(reading.average),
+            Part::Average => unit.average(reading.average),
             Part::Amount => unit.amount(reading.count as f64),
             Part::Buffer => match beside.buffer_percent {
                 Some(percent) => format!("{{{percent:3}%}}"),
@@ -187,9 +229,9 @@ impl Look {
 
     fn wide(&self, part: &Part, reading: &Reading, beside: &Beside, columns: usize) -> String {
         match part {
-            Part::Bar { number, style, .. } => {
-                let (progress, style) = (self.progress(reading), style.unwrap_or(self.style));
-                bar::bar(progress, style, *number, columns)
+            Part::Bar(_) => bar::bar(self.progress(reading), self.style, columns),
+            Part::BareBar(style, _) => {
+                bar::bare(self.progress(reading), style.unwrap_or(self.style), columns)
             }
             _ => beside.seen.last_line(columns),
         }
@@ -224,7 +266,7 @@ fn default_parts(display: &Display, is_sized: bool, has_out: bool) -> Vec<Part> 
         || display.bytes
         || display.buffer_percent
         || display.last_written.is_some();
-    let bar = Part::Bar { bar: true, number: true, style: None };
+    let bar = Part::Bar(None);
     let wanted = [
         (display.name.is_some(), Part::Name),
         (display.bytes || !any, Part::Amount),
@@ -338,13 +380,13 @@ mod tests {
     #[test]
     fn the_default_is_pvs() {
         let half = reading(1 << 20, Some(3 << 20));
-        let shown = "1.00MiB 0:00:02 [ 512KiB/s] [=======>                 ] 33% ETA 0:00:04";
+        let shown = "1.00MiB 0:00:02 [ 512KiB/s] [=======>                ]  33% ETA 0:00:04";
         assert_eq!(line(&[], &half, 71), shown);
         let unknown = reading(1 << 20, None);
         assert_eq!(line(&[], &unknown, 50), "1.00MiB 0:00:02 [ 512KiB/s] [<=>                 ]");
         assert_eq!(
             line(&["-peraT", "-N", "foo"], &half, 70),
-            "      foo: {----} [ 512KiB/s] [ 512KiB/s] [==>       ] 33% ETA 0:00:04"
+            "      foo: {----} [ 512KiB/s] ( 512KiB/s) [==>      ]  33% ETA 0:00:04"
         );
         let ended = Reading { ended: true, ..half };
         assert_eq!(line(&["-be"], &ended, 80), "1.00MiB            ");
@@ -361,14 +403,18 @@ mod tests {
     fn a_format_is_filled_in() {
         let half = reading(1 << 20, Some(2 << 20));
         assert_eq!(line(&["-F", "%b of it, %t%%"], &half, 80), "1.00MiB of it, 0:00:02%");
-        assert_eq!(line(&["-F", "<%{progress-amount-only}>"], &half, 80), "<50%>");
+        assert_eq!(line(&["-F", "<%{progress-amount-only}>"], &half, 80), "< 50%>");
         assert_eq!(
-            line(&["-F", "%{progress-bar-only}|%{bar-block}"], &half, 21),
-            "[===>    ]|[████    ]"
+            line(&["-F", "%{progress-bar-only}|%{bar-block}"], &half, 17),
+            "===>    |████    "
+        );
+        assert_eq!(
+            line(&["-F", "%15p|%4{bar-block}|%6L|"], &half, 80),
+            "[===>    ]  50%|██  |      |"
         );
         assert_eq!(
             line(&["-F", "%{sgr:red}%t%{sgr:reset}%p"], &half, 22),
-            "\x1b[31m0:00:02\x1b[0m[===>     ] 50%"
+            "\x1b[31m0:00:02\x1b[0m[===>    ]  50%"
         );
     }
 
@@ -384,10 +430,10 @@ mod tests {
     #[test]
     fn colours_end_with_the_line() {
         let half = reading(1 << 20, Some(2 << 20));
-        assert_eq!(line(&["-F", "%{sgr:red}%t"], &half, 80), "\x1b[31m0:00:02\x1b[0m");
+        assert_eq!(line(&["-F", "%{sgr:red}%t"], &half, 80), "\x1b[31m0:00:02\x1b[m");
         assert_eq!(
             line(&["-F", "%{sgr:bold,red}%t %b%{sgr:reset}"], &half, 9),
-            "\x1b[1;31m0:00:02 \x1b[0m"
+            "\x1b[1;31m0:00:02 \x1b[m"
         );
     }
 
@@ -424,6 +470,6 @@ mod tests {
     #[test]
     fn a_gauge_shows_the_rate_as_a_part_of_the_highest() {
         let reading = Reading { most_rate: 2.0 * f64::from(1 << 19), ..reading(1 << 20, None) };
-        assert_eq!(line(&["-pg"], &reading, 16), "[====>     ] 50%");
+        assert_eq!(line(&["-pg"], &reading, 17), "[====>     ]  50%");
     }
 }

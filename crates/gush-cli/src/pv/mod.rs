@@ -44,7 +44,7 @@ use crate::talk::{Talker, os_text};
 use ending::Ending;
 use line::Look;
 use moving::shown;
-use options::{Display, Expected, Options};
+use options::{Display, Expected, Options, Ordered};
 use process::{Target, Watched};
 use screen::Wishes;
 use status::Status;
@@ -57,14 +57,21 @@ pub fn command() -> clap::Command {
 
 /// Runs `pv` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let mut options: Options = match args::parse_as_gnu(command(), options::PV, words, as_name) {
-        Ok(options) => options,
+    let mut options = match args::parse_as_gnu(command(), options::PV, words, as_name) {
+        Ok(Ordered(options)) => options,
         Err(status) if status == ExitCode::SUCCESS => return status,
         Err(_) => return Status::MISUSE.into(),
     };
     let talker = Talker::new(as_name);
-    // As pv, and where POSIX is asked for, `--` ends the options only.
-    if talker.is_familiar() || std::env::var_os("POSIXLY_CORRECT").is_some() {
+    if options.monitor.is_some() {
+        options.files.append(&mut options.command);
+        options.command = std::mem::take(&mut options.files);
+        if options.command.is_empty() {
+            talker.say("--monitor: no command is there to be run");
+            return Status::MISUSE.into();
+        }
+    } else if talker.is_familiar() || std::env::var_os("POSIXLY_CORRECT").is_some() {
+        // As pv, and where POSIX is asked for, `--` ends the options only.
         options.files.append(&mut options.command);
     }
     // A reader that leaves is told by EPIPE: the end is shown first.
@@ -72,8 +79,12 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let status = match (options.remote, options.query, &options.watchfd) {
         (Some(pid), ..) => query::change(&options, pid, &talker),
         (_, Some(pid), _) => query::run(&options, pid, &talker),
-        (.., Some(first)) => targets(&options, first, &talker)
-            .and_then(|targets| watch::run(&options, &targets, &talker)),
+        (.., Some(first)) => {
+            targets(&options, first, &talker).and_then(|targets| match targets.is_empty() {
+                true => Ok(Status::default()),
+                false => watch::run(&options, &targets, &talker),
+            })
+        }
         _ if !options.command.is_empty() => return wrap::run(&options, &talker),
         _ => transfer::run(&options, &talker),
     };
@@ -96,11 +107,15 @@ fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Ta
     }
     let mut targets = Vec::new();
     for watched in watched {
-        let more = watched.targets().map_err(|why| {
-            talker.say(why);
-            Status::UNOPENED
-        })?;
-        targets.extend(more);
+        match watched.targets() {
+            Ok(more) => targets.extend(more),
+            // As with pv, that a program does not run is no failure.
+            Err(why) if matches!(watched, Watched::Named(_)) => talker.say(why),
+            Err(why) => {
+                talker.say(why);
+                return Err(Status::MISUSE);
+            }
+        }
     }
     Ok(targets)
 }

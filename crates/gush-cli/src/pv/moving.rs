@@ -17,7 +17,7 @@ use super::cut;
 use super::direct::Direct;
 use super::ending::lock;
 use super::inputs::{Input, left_bytes};
-use super::options::Options;
+use super::options::{Expected, Options};
 use super::screen::Screen;
 use super::skip::Skips;
 use super::sparse;
@@ -125,8 +125,11 @@ impl Moving<'_> {
                 return Then::End;
             }
             Some(Err(error)) => {
-                let failed = if self.is_familiar { "" } else { "open failed: " };
-                self.say(format_args!("{}: {failed}{}", shown(name), os_text(&error)));
+                let (name, why) = (shown(name), os_text(&error));
+                match self.is_familiar {
+                    true => self.say(format_args!("failed to read file: {name}: {why}")),
+                    false => self.say(format_args!("{name}: open failed: {why}")),
+                }
                 self.status.add(Status::UNOPENED);
                 return Then::NextInput;
             }
@@ -151,8 +154,8 @@ impl Moving<'_> {
                 return Then::End;
             }
             let moved = self.leave_out(input).and_then(|()| match left {
-                Some(lines) if self.options.counts_lines() => {
-                    self.synced(cut::lines(self, input, lines))
+                left if self.options.counts_lines() && (left.is_some() || self.has_rate()) => {
+                    self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)))
                 }
                 left if self.makes_holes_of(input) => self.synced(sparse::pass(self, input, left)),
                 left => self.pass(input, left),
@@ -225,8 +228,17 @@ impl Moving<'_> {
         moved.map(|report| report.bytes).map_err(Halt::from)
     }
 
-    /// The bytes that may still pass in a transfer that stops at a size.
+    /// Is a rate given, which is one of lines where lines are counted?
+    fn has_rate(&self) -> bool {
+        self.account.throttle.get().is_some()
+    }
+
+    /// The bytes or lines that may still pass in a transfer that stops at a size.
     fn left(&self) -> Option<u64> {
+        let (options, none) = (self.options, Some(Expected::Number(0)));
+        if options.stop_at_size && options.display.size == none && !options.counts_lines() {
+            return Some(0);
+        }
         let expected = self.account.expected().filter(|_| self.stops_at_size)?;
         Some(expected.saturating_sub(self.account.count()))
     }

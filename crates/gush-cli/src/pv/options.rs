@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
-use clap::{ArgAction, Parser, ValueEnum, ValueHint};
+use clap::parser::ValueSource;
+use clap::{ArgAction, ArgMatches, FromArgMatches, Parser, ValueEnum, ValueHint};
 use gush::{Choice, MethodName, Tuning};
 use serde::{Deserialize, Serialize};
 
@@ -42,9 +43,9 @@ pub struct Options {
     #[arg(short = 'D', long, value_name = "SEC", value_parser = seconds, help_heading = OUTPUT)]
     pub delay_start: Option<Duration>,
     /// Show progress in a title, too: windowtitle, processtitle or both with a comma; behind a colon may stand a FORMAT of theirs
-    #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OUTPUT)]
+    #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "query"], help_heading = OUTPUT)]
     pub extra_display: Option<Extra>,
-    /// Count lines
+    /// Count lines; without -s, files are read for their number first
     #[arg(short, long, help_heading = OUTPUT)]
     pub line_mode: bool,
     /// Count lines that end with a null byte
@@ -101,6 +102,10 @@ pub struct Options {
     /// Show the progress of the gush pv with the number PID
     #[arg(short = 'Q', long, value_name = "PID", value_parser = pid, conflicts_with = "watchfd", help_heading = OTHERS)]
     pub query: Option<i32>,
+
+    /// Run the command that the operands are, and show what goes in, what comes out, or both: in, out, both
+    #[arg(short = 'M', long, value_name = "SIDE", value_parser = Shown::parse, conflicts_with_all = ["watchfd", "remote", "query"], help_heading = OTHERS)]
+    pub monitor: Option<Shown>,
 
     /// Keep the number of this process in FILE meanwhile
     #[arg(short = 'P', long, value_name = "FILE", value_hint = ValueHint::AnyPath)]
@@ -168,7 +173,8 @@ pub struct Display {
     /// Show what FORMAT says, instead of -p, -t, -e, -I, -r, -a, -b, -T and -A
     #[arg(short = 'F', long, value_name = "FORMAT", help_heading = DISPLAY)]
     pub format: Option<String>,
-    /// Print a number a line: percent, or with -b the bytes, after the seconds with -t, before the rate with -r
+    /// Print a number a line: percent, or with -b the bytes, after the seconds with -t, before the rate with -r; with -F, what
+    /// FORMAT says with bare numbers
     #[arg(short, long, help_heading = DISPLAY)]
     pub numeric: bool,
     /// Show nothing
@@ -178,7 +184,7 @@ pub struct Display {
     /// Show bits instead of bytes
     #[arg(short = '8', long, help_heading = OUTPUT)]
     pub bits: bool,
-    /// Show multiples of 1000 (kB) instead of 1024 (KiB)
+    /// Show multiples of 1000 (kB) instead of 1024 (KiB), and read those in the sizes behind this option
     #[arg(short = 'k', long, help_heading = OUTPUT)]
     pub si: bool,
     /// Expect SIZE bytes, or lines with -l; @PATH is the size of a file, a device, or a directory's files
@@ -208,7 +214,7 @@ pub struct Display {
     /// Move the cursor, so that several pv in one terminal have a line each
     #[arg(short, long, help_heading = OUTPUT)]
     pub cursor: bool,
-    /// Move at most RATE bytes a second; 0 lifts the limit
+    /// Move at most RATE bytes a second, or lines with -l; 0 lifts the limit
     #[arg(short = 'L', long, value_name = "RATE", value_parser = rate, help_heading = TRANSFER)]
     pub rate_limit: Option<u64>,
 }
@@ -216,6 +222,11 @@ pub struct Display {
 impl Options {
     pub fn counts_lines(&self) -> bool {
         self.line_mode || self.null
+    }
+
+    /// May the display show which part of all has arrived?
+    pub fn shows_share(&self) -> bool {
+        !self.display.quiet || self.stop_at_size || self.extra_display.is_some()
     }
 
     /// The byte that ends a line.
@@ -239,6 +250,37 @@ impl Options {
     }
 }
 
+/// The options of a command line. As with pv, `--si` counts for the sizes behind it: their units are powers of 1000.
+#[derive(Debug)]
+pub struct Ordered(pub Options);
+
+impl FromArgMatches for Ordered {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut options = Options::from_arg_matches(matches)?;
+        let is_given = matches.value_source("si") == Some(ValueSource::CommandLine);
+        let si = matches.index_of("si").filter(|_| is_given);
+        let decimal = |name: &str| {
+            let behind = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
+            let text = matches.get_raw(name).filter(|_| behind)?.next_back()?.to_str()?;
+            // A unit of one letter: `1k`, and not `1KiB`.
+            let is_plain = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
+            is_plain.then(|| size_bytes(&format!("{text}B")).ok())?
+        };
+        let memory = |name| decimal(name).and_then(|bytes| usize::try_from(bytes).ok());
+        let display = &mut options.display;
+        display.size = decimal("size").map(Expected::Number).or(display.size.take());
+        display.rate_limit = decimal("rate_limit").or(display.rate_limit);
+        options.buffer_size = memory("buffer_size").or(options.buffer_size);
+        options.error_skip_block = memory("error_skip_block").or(options.error_skip_block);
+        Ok(Self(options))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
 /// How a bar is drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Style {
@@ -247,6 +289,25 @@ pub enum Style {
     Block,
     Granular,
     Shaded,
+}
+
+/// The sides of a command that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Input,
+    Output,
+    Both,
+}
+
+impl Shown {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        match text {
+            "in" | "0" => Ok(Self::Input),
+            "out" | "1" => Ok(Self::Output),
+            "both" | "2" => Ok(Self::Both),
+            _ => Err("the sides are in, out and both"),
+        }
+    }
 }
 
 /// The value of `--size`.
@@ -291,6 +352,7 @@ pub const PV: &[&str] = &[
     "interval",
     "last-written",
     "line-mode",
+    "monitor",
     "name",
     "no-splice",
     "null",
@@ -328,17 +390,18 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     %a average rate, %b amount, %T how full the pipe at the output is, %nA last n bytes, %nL last line in n columns, %N name, \
     %% percent sign. They have names, too: %{progress}, %{progress-bar-only}, %{progress-amount-only}, %{bar-plain}, \
     %{bar-block}, %{bar-granular}, %{bar-shaded}, %{timer}, %{eta}, %{fineta}, %{rate}, %{average-rate}, %{bytes}, \
-    %{buffer-percent}, %{last-written}, %{previous-line}, %{name}, %{sgr:bold,red}; and gush's own %{sparkline}, the rates of the \
+    %{buffer-percent}, %n{last-written}, %n{previous-line}, %{name}, %{sgr:bold,red}; a number between % and the letter or brace of a bar is its width; and gush's own %{sparkline}, the rates of the \
     last minute, and with CMD %{out-bytes}, %{out-rate} and %{ratio}.\n\n\
     Exit status: 0, or the sum of 2 (a file could not be opened), 4 (an input file is the output), 8 (close failed), \
     16 (reading or writing failed, or another checksum than that of --expect), 32 (ended by a signal); 64 for a wrong command \
     line, 1 where FILE of -P cannot be written or PID of -R and -Q does not answer. With CMD that of the command, unless that is 0 or its output could not be written.\n\n\
     Unlike pv: the size of a partly read input is that of the rest. %T is about the pipe at the output, since nothing stays in a \
-    buffer of gush's. -c needs no reply of the terminal and no shared memory. With -E the status has the 16, since bytes are missing. \
-    -d also ends where nobody has waited for the process yet. -R and -Q reach gush pv only, by a socket instead of a signal that \
+    buffer of gush's; %nA and %nL show what has passed also where nothing was left in a buffer. A line is never wider than the terminal: parts that have no room \
+    are left out. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. With -E the status has the 16, since bytes are missing. \
+    -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
     would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
-    pv does, and -B, too, as the engine's buffer is that of a whole move. -K, -O, -U and -x are those of pv 1.11; a title of the process is as long as the command line \
-    at most, and -x goes with a transfer only. After -- come files where \
+    pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where the transfer began with -l and -L, else one of bytes. A title of the process is as long as the command line \
+    at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. After -- come files where \
     the program is called pv, or POSIXLY_CORRECT is set; else a command.";
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.

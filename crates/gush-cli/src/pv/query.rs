@@ -30,7 +30,8 @@ pub fn change(options: &Options, pid: i32, talker: &Talker) -> Result<Status, St
         Status::MISUSE
     })?;
     display.size = size.map(Expected::Number);
-    match control::ask(pid, &Request::Show(Box::new(display))) {
+    let request = Request::Show(Box::new(display), options.extra_display.clone());
+    match control::ask(pid, &request) {
         Ok(Answer::Done) => Ok(Status::default()),
         Ok(answer) => Err(told(pid, format_args!("unexpected answer: {answer:?}"), talker)),
         Err(error) => Err(told(pid, control::why_unanswered(&error), talker)),

@@ -28,6 +28,8 @@ pub struct Screen {
     way: Way,
     talker: Talker,
     is_terminal: bool,
+    /// Shown even where no terminal is.
+    is_forced: bool,
     /// The columns of the line that is not ended yet.
     open_columns: Option<usize>,
     /// The terminal keeps the title of before.
@@ -59,6 +61,7 @@ impl Screen {
             way,
             talker: talker.clone(),
             is_terminal,
+            is_forced: wishes.force,
             open_columns: None,
             has_title: false,
             block_lines: 0,
@@ -126,10 +129,11 @@ impl Screen {
 
     /// Gives the window a title, which [`Self::close`] takes back (XTWINOPS of xterm's control sequences).
     pub fn show_title(&mut self, text: &str) {
-        if !self.is_terminal || !self.is_ours() {
+        if !(self.is_terminal || self.is_forced) || !self.is_ours() {
             return;
         }
-        let keep = if std::mem::replace(&mut self.has_title, true) { "" } else { "\x1b[22;2t" };
+        let keeps = self.is_terminal && !std::mem::replace(&mut self.has_title, true);
+        let keep = if keeps { "\x1b[22;2t" } else { "" };
         put(format_args!("{keep}\x1b]2;{text}\x1b\\"));
     }
 

@@ -64,7 +64,7 @@ impl Plan {
     pub fn line(&self, look: &Look, reading: &Reading, beside: &Beside, columns: usize) -> String {
         match self.form {
             Form::Line => look.line(reading, beside, columns),
-            Form::Numbers(numeric) => look.numbers(reading, numeric),
+            Form::Numbers(numeric) => look.numbers(reading, beside, numeric, columns),
             Form::Json => {
                 let out_bytes = beside.out.as_ref().map(|out| out.count);
                 json::line(look.name(), reading, look.unit, out_bytes)
@@ -265,8 +265,8 @@ impl Show {
                 expected: self.account.expected(),
                 counts_lines: self.plan.look.unit.lines,
             }),
-            Request::Show(display) => {
-                self.change(*display);
+            Request::Show(display, extra) => {
+                self.change(*display, extra);
                 Answer::Done
             }
         });
@@ -274,7 +274,7 @@ impl Show {
     }
 
     /// Shows progress as another command line wants. Options that it leaves out stay.
-    fn change(&mut self, mut display: Display) {
+    fn change(&mut self, mut display: Display, extra: Option<Extra>) {
         let unit = self.plan.look.unit;
         if let Some(Expected::Number(number)) = display.size {
             self.account.expect(Some(number).filter(|&number| number > 0));
@@ -292,6 +292,10 @@ impl Show {
         (display.bits, display.si) = (display.bits || unit.bits, display.si || unit.decimal);
         let is_sized = self.account.expected().is_some();
         self.plan.look = Look::new(&display, unit.lines, is_sized, self.out.is_some());
+        if let Some(extra) = extra {
+            let look = extra.look(&display, &self.plan.look);
+            self.plan.extra = Some((extra, look));
+        }
     }
 
     fn look_for_a_stall(&mut self, waited: Duration) {

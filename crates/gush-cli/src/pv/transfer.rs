@@ -301,12 +301,19 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
 
 /// The size from the options or the inputs.
 fn expected(options: &Options) -> Result<Option<u64>, String> {
-    // Lines of files are not known without reading them.
-    if options.display.size.is_some() || options.counts_lines() {
+    if options.display.size.is_some() {
         return asked_size(&options.display);
     }
     let stdin = [OsString::from("-")];
     let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
+    if options.counts_lines() {
+        // As pv: the files are read for that, and only where the number is shown.
+        let names = files.iter().map(OsString::as_os_str);
+        return Ok(match options.shows_share() && options.skip.is_none() {
+            true => inputs::total_lines(names, options.separator()),
+            false => None,
+        });
+    }
     let total = inputs::total_bytes(files.iter().map(OsString::as_os_str));
     let skipped = options.skip.unwrap_or(0);
     Ok(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0))

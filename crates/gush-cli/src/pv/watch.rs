@@ -146,12 +146,16 @@ impl Watch<'_> {
         let look = match self.is_single {
             true => look,
             false => {
-                let path = quote::if_needed(&descriptor.path).to_string();
-                let path = fitted(&path, (columns / 2).saturating_sub(6));
-                look.named(match self.has_several {
-                    true => format!("{pid}:{fd}:{path}"),
-                    false => format!("{fd:4}:{path}"),
-                })
+                // As pv shortens paths: those below the working directory are relative.
+                let path = std::env::current_dir().ok();
+                let path = path.and_then(|dir| descriptor.path.strip_prefix(dir).ok());
+                let path = quote::if_needed(path.unwrap_or(&descriptor.path)).to_string();
+                let (number, taken) = match self.has_several {
+                    true => (format!("{pid:8}:"), 15),
+                    false => (String::new(), 6),
+                };
+                let path = fitted(&path, (columns / 2).saturating_sub(taken));
+                look.named(format!("{number}{fd:4}:{path}"))
             }
         };
         let meter = Meter::behind(self.plan.window, position);

@@ -1,4 +1,4 @@
-//! `pv -- CMD`: the input and the output of a command.
+//! `pv -- CMD` and `pv --monitor`: the input and the output of a command.
 
 use std::fs::File;
 use std::io;
@@ -12,12 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
 use super::moving::{Moving, Output};
-use super::options::Options;
-use super::plan;
+use super::options::{Options, Shown};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::Steward;
 use super::transfer::{Setting, Stage, close, open_output};
+use super::{asked_size, plan};
 use crate::talk::{Talker, os_text};
 
 /// Runs the command with the inputs as its standard input, and moves the command's output to the output.
@@ -48,11 +48,22 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
             return Ok(ExitCode::from(if is_missing { 127 } else { 126 }));
         }
     };
-    let look = setting.look(setting.expected, None, true);
+    let side = options.monitor.unwrap_or(Shown::Both);
+    let look = setting.look(setting.expected, None, side == Shown::Both);
     let into = setting.account(setting.expected, &look, Stage::Whole);
     let out = Arc::new(account_of_output(options));
     setting.ending.concerns(&out);
-    let steward = Steward::start(plan(options, look), &into, Some(&out), &setting.screen);
+    let (shown, beside) = match side {
+        Shown::Input => (&into, None),
+        // How much comes out is known from --size alone.
+        Shown::Output => (&out, None),
+        Shown::Both => (&into, Some(&out)),
+    };
+    if side == Shown::Output {
+        out.expect(asked_size(&options.display).unwrap_or_default());
+        out.set_input();
+    }
+    let steward = Steward::start(plan(options, look), shown, beside, &setting.screen);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
     let Moved { ended, output, mut status, is_written } =
         move_both(&setting, child, &into, &out, output);
