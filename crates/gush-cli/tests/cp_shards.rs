@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use common::cp::{fails, names, script, stderr, succeeds};
-use common::{gush, noise};
+use common::{gush, noise, skipped, strace};
 
 /// A tree with each kind of entry that a copy keeps.
 fn tree() -> tempfile::TempDir {
@@ -290,8 +290,9 @@ fn pieces(state: &Path) -> Vec<(String, u64, std::time::SystemTime)> {
     for entry in fs::read_dir(state).unwrap() {
         let entry = entry.unwrap();
         let name = entry.file_name().into_string().unwrap();
-        if name.starts_with("parts-") {
-            let there = entry.metadata().unwrap();
+        let there = entry.metadata().unwrap();
+        // Each has a symbolic link, which names it.
+        if name.starts_with("parts-") && there.is_file() {
             found.push((name, there.len(), there.modified().unwrap()));
         }
     }
@@ -412,4 +413,96 @@ fn a_large_source_that_changes_between_the_ranks_is_copied_whole() {
     assert_eq!(status, Some(0), "{said}");
     assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
     assert_eq!(names(dir.path()), ["a", "d"], "no piece is left");
+}
+
+/// Two ranks one after the other, and what each said.
+fn both(dir: &Path, words: &[&str]) -> [(Option<i32>, String); 2] {
+    ["1/2", "0/2"].map(|rank| end(start(dir, rank, words)))
+}
+
+#[test]
+fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
+    for removed in ["rm -rf d", "rm -rf d .d.gush-shards/parts-*", "rm -f .d.gush-shards/parts-*-*"]
+    {
+        let dir = large_tree();
+        fs::write(dir.path().join("a/obstacle"), "a file").unwrap();
+        fs::create_dir_all(dir.path().join("d/obstacle")).unwrap();
+        let words = ["-a", "-T", "--resume", "a", "d"];
+        let failed = both(dir.path(), &words);
+        assert!(failed.iter().any(|(status, _)| *status == Some(1)), "{failed:?}");
+        let output = script(dir.path(), &format!("{removed}; rm -rf d"));
+        assert!(output.status.success(), "{}", stderr(&output));
+        for (status, said) in both(dir.path(), &words) {
+            assert_eq!(status, Some(0), "{removed}: {said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{removed}");
+        assert_eq!(names(dir.path()), ["a", "d"], "{removed}");
+    }
+}
+
+#[test]
+fn a_large_source_that_becomes_small_between_the_ranks_is_copied() {
+    for order in [["0/2", "1/2"], ["1/2", "0/2"]] {
+        let dir = large_tree();
+        let words = ["-a", "a", "d"];
+        let first = start(dir.path(), order[0], &words);
+        // Rank 0 waits for the other once its share is done.
+        wait_for(&dir.path().join(format!(".d.gush-shards/rank-{}.done", &order[0][..1])));
+        for name in ["holes", "guarded", "sub/data"] {
+            let file =
+                fs::File::options().write(true).open(dir.path().join("a").join(name)).unwrap();
+            file.set_len(10_000_000).unwrap();
+        }
+        for child in [start(dir.path(), order[1], &words), first] {
+            let (status, said) = end(child);
+            assert_eq!(status, Some(0), "{order:?}: {said}");
+        }
+        assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{order:?}");
+        assert_eq!(names(dir.path()), ["a", "d"]);
+    }
+}
+
+#[test]
+fn a_divided_file_below_another_mount_is_copied_whole() {
+    let dir = large_tree();
+    let text = "mkdir -p d/sub store && mount --bind store d/sub && for rank in 1 0; do
+        \"$1\" cp -a -T --shard $rank/2 a d || exit; done; cmp a/sub/data d/sub/data && mountpoint -q d/sub";
+    let output = Command::new("unshare")
+        .args(["-m", "bash", "-c", text, "bash", env!("CARGO_BIN_EXE_gush")])
+        .current_dir(dir.path())
+        .output()
+        .unwrap();
+    if stderr(&output).contains("unshare failed") || stderr(&output).contains("mount: ") {
+        return skipped(&format!("no mounts of this test's own: {}", stderr(&output)));
+    }
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(names(dir.path()), ["a", "d", "store"]);
+    assert_eq!(names(&dir.path().join("store")), names(&dir.path().join("a/sub")));
+}
+
+#[test]
+fn a_divided_file_that_grows_before_it_gets_its_place_is_copied_whole() {
+    let dir = large_tree();
+    let big = dir.path().join("a/sub/data");
+    // The last walk opens the file after a look at the size.
+    let delay = ["-P", "data", "-e", "trace=openat,openat2"];
+    let inject = ["-e", "inject=openat,openat2:delay_enter=3000000"];
+    let mut traced = match strace(&[&delay[..], &inject].concat()) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let words = ["-a", "a", "d"];
+    assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
+    traced.args(["cp", "--shard", "0/2"]).args(words).current_dir(dir.path());
+    let tracer = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+    std::thread::sleep(Duration::from_millis(700));
+    let more = noise(5_000_000, 77);
+    std::io::Write::write_all(&mut fs::File::options().append(true).open(&big).unwrap(), &more)
+        .unwrap();
+    let (status, said) = end(tracer);
+    let copied = fs::read(dir.path().join("d/sub/data")).unwrap();
+    let source = fs::read(&big).unwrap();
+    assert!(source.starts_with(&copied) || copied == source, "bytes that no source had: {said}");
+    assert!(status == Some(0) || !said.is_empty(), "{said}");
 }

@@ -636,6 +636,19 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
 }
 
 #[test]
+fn a_signal_that_the_parent_ignores_ends_no_run() {
+    let dir = TempDir::new().unwrap();
+    let begun = dir.path().join("begun");
+    let text = "trap '' HUP; \"$1\" lab run --no-store --dir \"$2\" -r 2 -w 0 --csv \"touch '$3'; sleep 0.3\" & pid=$!
+        until test -e \"$3\"; do sleep 0.01; done; kill -HUP $pid; wait $pid";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", text, "bash", env!("CARGO_BIN_EXE_gush")]).arg(dir.path()).arg(&begun);
+    let (status, out, said) = ended(&mut shell);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(out.lines().count(), 3, "a heading and two rounds: {out}");
+}
+
+#[test]
 fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
     let dir = TempDir::new().unwrap();
     let mut lab = lab(dir.path());

@@ -139,6 +139,12 @@ impl Error {
         matches!(errno, Some(Errno::MFILE | Errno::NFILE))
     }
 
+    /// Are the two names on two file systems, or below two mounts?
+    pub(crate) fn is_across_devices(&self) -> bool {
+        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
+        errno == Some(Errno::XDEV)
+    }
+
     /// Did the source change?
     pub(crate) fn is_unstable(&self) -> bool {
         self.0.unstable

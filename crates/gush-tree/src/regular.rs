@@ -41,6 +41,12 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         true => stable::when_quiet(job, source.as_fd(), source_stat)?,
         false => source_stat,
     };
+    // The pieces are those of the file that the walk saw.
+    let state = |stat: &Stat| {
+        (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
+    };
+    let is_same = state(&job.source_stat) == state(&source_stat);
+    let job = &Job { assembled: job.assembled.filter(|_| is_same), ..*job };
     let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
     // The ranks that copied the pieces had to write to the file.

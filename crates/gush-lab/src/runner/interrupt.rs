@@ -15,7 +15,18 @@ static REQUESTED: AtomicBool = AtomicBool::new(false);
 /// The first signal; 0 before.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`].
+const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Does this process ignore the signal, as nohup(1) wants of its command? (proc_pid_status(5), "SigIgn")
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+/// From now on the first SIGINT, SIGTERM or SIGHUP ends the children and is kept for [`requested`]. A signal that is ignored stays
+/// ignored.
 ///
 /// A second one ends the program as the default action would. Handlers rather than blocked signals,
 /// because children would inherit the latter.
@@ -29,7 +40,7 @@ static SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn watch() -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut signals = Signals::new(HEEDED.into_iter().filter(|signal| !is_ignored(*signal)))?;
     let wait = move || {
         for signal in signals.forever() {
             if requested() {

@@ -105,17 +105,21 @@ fn state(stat: &Stat) -> Vec<u8> {
     ])
 }
 
-/// One piece of a file that ranks copy together. Ranks on other machines may know the same file by another device number.
-pub(crate) fn piece(path: &Path, source: &Stat, number: u64) -> Fingerprint {
+/// A file that ranks copy together. Ranks on other machines may know the same file by another device number.
+pub(crate) fn divided(path: &Path, source: &Stat) -> Fingerprint {
     let of_source = numbers(&[
         source.st_size as u64,
         source.st_mtime as u64,
         source.st_mtime_nsec,
         source.st_ctime as u64,
         source.st_ctime_nsec,
-        number,
     ]);
-    fingerprint(&[b"piece", path.as_os_str().as_bytes(), &of_source])
+    fingerprint(&[b"divided", path.as_os_str().as_bytes(), &of_source])
+}
+
+/// One piece in the file of pieces with this name.
+pub(crate) fn piece(name: &Path, number: u64) -> Fingerprint {
+    fingerprint(&[b"piece", name.as_os_str().as_bytes(), &number.to_le_bytes()])
 }
 
 fn numbers(numbers: &[u64]) -> Vec<u8> {

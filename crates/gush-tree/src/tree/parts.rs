@@ -1,14 +1,18 @@
 //! Large files in pieces: each rank copies the pieces that are its own, and rank 0 gives the file its place.
 //!
-//! The pieces come together in a file of the ranks' state, whose name is a fingerprint of the path and of the source's size and times:
-//! a source that changes is another file. A piece counts once the journal of its rank says so. Rank 0 places a file only if the
-//! journals have all of its pieces, and else copies the file whole.
+//! The pieces come together in a file of the ranks' state. A symbolic link there names the file, and is named by a fingerprint of the
+//! path and of the source's size and times: a source that changes is another file. The file's own name ends with a random number, and is
+//! part of each line that a journal has of a piece. A line thus counts for the file that got the bytes, and for no later one. Rank 0
+//! removes the link and then places the file, if the journals have all of its pieces, and else copies the file whole.
 
 use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 
 use super::journal::{self, Fingerprint, Journal};
@@ -40,8 +44,16 @@ pub(crate) struct Parts<'a> {
     dir: BorrowedFd<'a>,
     shown: &'a Path,
     journal: &'a Journal,
-    /// The pieces that the journals of all ranks have; empty before the shares are done.
-    done: HashSet<Fingerprint>,
+    after: AfterShares,
+}
+
+/// What rank 0 knows once the shares are done.
+#[derive(Debug, Default)]
+pub(super) struct AfterShares {
+    /// The pieces that the journals of all ranks have.
+    pub(super) done: HashSet<Fingerprint>,
+    /// Some rank has seen a file that is divided.
+    pub(super) has_pieces: bool,
 }
 
 /// One piece: its number, where it begins, and how long it is.
@@ -84,13 +96,67 @@ impl<'a> Parts<'a> {
         shard: Shard,
         (dir, shown): (BorrowedFd<'a>, &'a Path),
         journal: &'a Journal,
-        done: HashSet<Fingerprint>,
+        after: AfterShares,
     ) -> Self {
-        Self { shard, dir, shown, journal, done }
+        Self { shard, dir, shown, journal, after }
     }
 
-    fn name(path: &Path, source: &Stat) -> PathBuf {
-        PathBuf::from(format!("{PREFIX}{:032x}", journal::piece(path, source, u64::MAX)))
+    /// May a file be in no rank's share, because some saw a large file and others a small one?
+    pub(super) fn may_miss_files(&self) -> bool {
+        self.after.has_pieces
+    }
+
+    fn link(path: &Path, source: &Stat) -> PathBuf {
+        PathBuf::from(format!("{PREFIX}{:032x}", journal::divided(path, source)))
+    }
+
+    /// The name of the file of pieces, which `link` has; `None` where there is no link, or the file is gone.
+    fn named(&self, link: &Path) -> Result<Option<PathBuf>, Errno> {
+        let name = match fs::readlinkat(self.dir, link, Vec::new()) {
+            Ok(name) => PathBuf::from(OsStr::from_bytes(name.to_bytes())),
+            Err(Errno::NOENT | Errno::INVAL) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        // Nobody else's link leads to a file outside the state.
+        let is_own = name.as_os_str().as_bytes().starts_with(link.as_os_str().as_bytes())
+            && name.components().count() == 1;
+        match Place::below(self.dir, &name, self.shown).stat(false) {
+            Ok(_) if is_own => Ok(Some(name)),
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn unlink(&self, name: &Path) -> Result<(), Errno> {
+        match retry_on_intr(|| fs::unlinkat(self.dir, name, AtFlags::empty())) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// The file of pieces of `job`, made if no rank has made one yet: first the file, then the link, so that a link without a file is about
+    /// one that was removed, with all that the journals say of its pieces.
+    fn named_or_made(&self, job: &Job<'_>, link: &Path) -> Result<PathBuf, Errno> {
+        loop {
+            if let Some(name) = self.named(link)? {
+                return Ok(name);
+            }
+            let number = RandomState::new().hash_one(std::process::id());
+            let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
+            self.open(job, &name, OFlags::CREATE | OFlags::EXCL)?;
+            match fs::symlinkat(&name, self.dir, link) {
+                Ok(()) => return Ok(name),
+                Err(errno) => {
+                    self.unlink(&name)?;
+                    if errno != Errno::EXIST {
+                        return Err(errno);
+                    }
+                }
+            }
+            if self.named(link)?.is_none() {
+                self.unlink(link)?;
+            }
+        }
     }
 
     /// The bytes of the pieces that are this rank's.
@@ -110,16 +176,16 @@ impl<'a> Parts<'a> {
         path: &Path,
         events: &mut dyn Events,
     ) -> Result<(), Error> {
-        let name = Self::name(path, &job.source_stat);
-        let place = Place::below(self.dir, &name, job.target.shown);
+        let cannot = |errno| Error::os(self.shown, "cannot make the file of pieces in", errno);
+        // A rank without a piece makes the file, too: rank 0 learns from that that the file was divided.
+        let name = self.named_or_made(job, &Self::link(path, &job.source_stat)).map_err(cannot)?;
         let (source, source_stat) = open::source(job)?;
         for piece in self.own(path, &source_stat) {
-            let done = journal::piece(path, &job.source_stat, piece.number);
-            // Without the file, a line of the journal is about one that was removed.
-            if self.journal.is_done(done) && place.stat(false).is_ok() {
+            let done = journal::piece(&name, piece.number);
+            if self.journal.is_done(done) {
                 continue;
             }
-            let target = self.open(job, &place)?;
+            let target = self.open(job, &name, OFlags::empty()).map_err(cannot)?;
             data::move_piece(job, (source.as_fd(), target.as_fd()), piece, events)?;
             if job.options.sync {
                 retry_on_intr(|| fs::fdatasync(&target))
@@ -132,22 +198,22 @@ impl<'a> Parts<'a> {
         Ok(())
     }
 
-    fn open(&self, job: &Job<'_>, place: &Place<'_>) -> Result<OwnedFd, Error> {
+    fn open(&self, job: &Job<'_>, name: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let (bits, _) = metadata::creation_bits(&job.options.preserve, job.source_stat.st_mode);
         // The ranks write to one file, which a source without write permission makes unwritable for all but the first.
         let mode = Mode::from_bits_retain(bits | 0o200);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW;
-        place
-            .open(flags, mode)
-            .map_err(|errno| Error::os(self.shown, "cannot make the file of pieces in", errno))
+        let place = Place::below(self.dir, name, self.shown);
+        place.open(OFlags::WRONLY | OFlags::NOFOLLOW | flags, mode)
     }
 
-    /// The file of all pieces, if the journals have every one of them.
+    /// The file of all pieces, if the journals have every one of them. The file is without a link from then on: it gets its place once.
     pub(crate) fn whole(&self, path: &Path, source: &Stat) -> Option<PathBuf> {
-        let has = |piece: Piece| self.done.contains(&journal::piece(path, source, piece.number));
-        let name = Self::name(path, source);
-        let is_there = || Place::below(self.dir, &name, self.shown).stat(false).is_ok();
-        (pieces(size_of(source)).all(has) && is_there()).then_some(name)
+        let link = Self::link(path, source);
+        let name = self.named(&link).ok()??;
+        let done = &self.after.done;
+        let has = |piece: Piece| done.contains(&journal::piece(&name, piece.number));
+        let is_whole = pieces(size_of(source)).all(has);
+        (is_whole && self.unlink(&link).is_ok()).then_some(name)
     }
 
     /// The place of such a file.

@@ -20,7 +20,7 @@ use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
 
 use super::journal::{self, Fingerprint, Journal};
-use super::parts::{self, Parts};
+use super::parts::{self, AfterShares, Parts};
 use super::{Extent, Operands, Walked, walk_tree};
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -292,15 +292,24 @@ impl<'a> State<'a> {
         Ok(done)
     }
 
-    /// Removes the files of pieces that got no place in the tree.
-    fn remove_pieces(&self) -> Result<(), Error> {
+    /// The names of the files of pieces and of their links.
+    fn files_of_pieces(&self) -> Result<Vec<PathBuf>, Error> {
         let failed = |errno| Error::os(&self.shown, "cannot list", errno);
+        let mut found = Vec::new();
         for entry in fs::Dir::read_from(&self.dir).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
-            if name.as_os_str().as_bytes().starts_with(parts::PREFIX.as_bytes()) {
-                self.unlink(name, &self.shown.join(name))?;
+            let name = entry.file_name().to_bytes();
+            if name.starts_with(parts::PREFIX.as_bytes()) {
+                found.push(PathBuf::from(OsStr::from_bytes(name)));
             }
+        }
+        Ok(found)
+    }
+
+    /// Removes the files of pieces that got no place in the tree.
+    fn remove_pieces(&self) -> Result<(), Error> {
+        for name in self.files_of_pieces()? {
+            self.unlink(&name, &self.shown.join(&name))?;
         }
         Ok(())
     }
@@ -331,7 +340,7 @@ pub(super) fn copy(
     let mut journal = state.journal(common, source_stat)?;
     state.retract(shard.rank)?;
     let there = (state.dir.as_fd(), &*state.shown);
-    let parts = Parts::new(shard, there, &journal, HashSet::new());
+    let parts = Parts::new(shard, there, &journal, AfterShares::default());
     let of_share = Common { journal: Some(&journal), extent: Extent::Share(&parts), ..*common };
     let walked = walk_tree(&of_share, operands, (source, source_stat), target, events);
     let share = match &walked {
@@ -355,7 +364,9 @@ pub(super) fn copy(
         events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
     }
     let others_failed = !(is_each_complete && saw_the_same);
-    let parts = Parts::new(shard, there, &journal, state.pieces()?);
+    let after =
+        AfterShares { done: state.pieces()?, has_pieces: !state.files_of_pieces()?.is_empty() };
+    let parts = Parts::new(shard, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
     let walked = walk_tree(&of_rest, operands, (source, source_stat), target, events)?;

@@ -426,7 +426,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     }
                 }
             }
-            Ok(stat) if !is_last && !self.is_due(&stat) => {
+            Ok(stat) if !is_last && !self.is_due(&stat, &target) => {
                 self.back_to(before);
                 return;
             }
@@ -491,11 +491,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
-    fn is_due(&self, source: &Stat) -> bool {
+    fn is_due(&self, source: &Stat, target: &Place<'_>) -> bool {
         let walk = self.walk;
         let shard = match walk.common.extent {
             Extent::Whole => return true,
-            Extent::Rest { .. } => return self.waits_for_the_others(),
+            Extent::Rest { others_failed, parts } => {
+                // A file that one rank saw large and another small is in nobody's share.
+                let is_missed = !others_failed
+                    && parts.may_miss_files()
+                    && matches!(target.stat(false), Err(Errno::NOENT));
+                return is_missed || self.waits_for_the_others();
+            }
             Extent::Share(_) if self.waits_for_the_others() => return false,
             Extent::Share(parts) => parts.shard,
         };
@@ -561,7 +567,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Some((parts, name)) => {
                 let assembled = Some(parts.place(name, target.shown));
                 let common = Common { assembled, ..walk.common };
-                common.copy_file((source, *stat), to, Some(dir), &mut events).map(Some)
+                let placed = common.copy_file((source, *stat), to, Some(dir), &mut events);
+                // rename(2) answers EXDEV also between two mounts of one file system, and between projects with quotas of their own.
+                match placed {
+                    Err(error) if error.is_across_devices() => {
+                        walk.common.copy_file((source, *stat), to, Some(dir), &mut events)
+                    }
+                    placed => placed,
+                }
+                .map(Some)
             }
         }
     }
