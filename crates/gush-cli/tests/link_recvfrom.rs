@@ -45,6 +45,30 @@ fn each_datagram_is_a_connection_of_its_own() {
     link.says_times("\"ended\":\"closed\"", 8);
 }
 
+/// The socket of the listener holds them all: none is lost on the way to a place.
+#[test]
+fn a_burst_of_new_senders_is_served_whole() {
+    for address in ["udp-listen:127.0.0.1:0,fork", "udp-recvfrom:127.0.0.1:0,fork"] {
+        let echo = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let there = format!("udp:{}", echo.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 64];
+            while let Ok((count, from)) = echo.recv_from(&mut bytes) {
+                let _ = echo.send_to(&bytes[..count], from);
+            }
+        });
+        let link = Running::start(&[address, &there]);
+        let place = link.place();
+        let clients: Vec<UdpSocket> = (0..150).map(|_| client(&place)).collect();
+        for (number, client) in clients.iter().enumerate() {
+            client.send(&number.to_le_bytes()).unwrap();
+        }
+        for (number, client) in clients.iter().enumerate() {
+            assert_eq!(heard(client), number.to_le_bytes(), "{address}");
+        }
+    }
+}
+
 /// The end stands behind each datagram, and an empty one is the end alone.
 #[test]
 fn an_empty_datagram_is_an_end_without_data() {

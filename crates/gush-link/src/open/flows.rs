@@ -26,8 +26,9 @@ use rustix::net::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::throttle::Throttle;
 use crate::watch::watch;
 
 /// The most senders that wait to be served. Datagrams of further ones are dropped, as are those for a full queue.
@@ -35,6 +36,9 @@ const WAITING: usize = 64;
 
 /// The most datagrams that wait with their sender: as many as a socket of the pair holds (max_dgram_qlen, unix(7)).
 const WAITING_DATAGRAMS: usize = 10;
+
+/// How long a new sender waits for a place in that queue. Meanwhile the port's socket keeps what comes.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// How often it is looked for flows that have ended, and for those that shall make room.
 const LOOK: Duration = Duration::from_millis(250);
@@ -197,6 +201,9 @@ async fn sort(
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut has_flows = false;
+    // Whoever takes the senders takes them in time: a wait for one that does not would hold all flows back.
+    let mut is_taken = true;
+    let mut dropped = Throttle::default();
     loop {
         let read = tokio::select! {
             read = receive(&port.socket, &mut buffer) => read,
@@ -220,7 +227,20 @@ async fn sort(
         if port.passes(sender, datagram) || tell.is_closed() || !admits(sender) {
             continue;
         }
-        let Ok(place) = tell.try_reserve() else { continue };
+        let place = match tell.try_reserve() {
+            Ok(place) => Some(place),
+            Err(_) if is_taken => timeout(PATIENCE, tell.reserve()).await.ok().and_then(Result::ok),
+            Err(_) => None,
+        };
+        is_taken = place.is_some();
+        let Some(place) = place else {
+            if let Some(untold) = dropped.passes(Instant::now()) {
+                tracing::warn!(
+                    "a datagram of {sender} was dropped, and {untold} others before: {WAITING} senders wait for a place"
+                );
+            }
+            continue;
+        };
         if !single {
             port.senders().insert(sender, Sender::Waiting(Vec::new()));
             has_flows = true;
