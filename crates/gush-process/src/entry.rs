@@ -42,7 +42,7 @@ fn number_of(code: ExitCode) -> u8 {
 /// Makes a function the program's `main`, run without Rust's start-up code. The program has `#![no_main]`.
 ///
 /// The function answers a [`std::process::ExitCode`]. SIGPIPE is as the parent left it, not ignored; closed standard descriptors are
-/// /dev/null, and [`was_closed`](crate::was_closed) tells; a panic ends with status 101. Only for glibc, whose
+/// /dev/null, and [`was_closed`](crate::was_closed) tells; a panic that unwinds ends with status 101, and one of a program built with `panic = "abort"` by SIGABRT. Only for glibc, whose
 /// programs are given their arguments before `main` (`library/std/src/sys/args/unix.rs`): elsewhere, use Rust's own `main`.
 ///
 /// ```no_run
