@@ -486,6 +486,7 @@ fn a_refused_datagram_ends_the_link() {
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{args:?}: {said}");
         assert!(said.contains("Connection refused"), "{args:?}: {said}");
+        assert!(!said.contains("epoll_wait"), "no such call has failed: {args:?}: {said}");
         drop(stdin);
     }
 }

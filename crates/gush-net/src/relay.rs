@@ -436,7 +436,11 @@ impl Relay {
                 }
                 match ends.take_error(way, side) {
                     Some(errno) => {
-                        self.fail(cx, way, Failure::Call("epoll_wait", side, errno.into()));
+                        self.fail(
+                            cx,
+                            way,
+                            Failure::Call("getsockopt(SO_ERROR)", side, errno.into()),
+                        );
                     }
                     // Somebody else has taken the error.
                     None => cx.waker().wake_by_ref(),
