@@ -33,6 +33,7 @@ mod title;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 #[cfg(all(feature = "start", target_env = "gnu"))]
 pub use entry::enter;
@@ -140,7 +141,7 @@ pub enum Then {
 pub fn on_each_termination(
     respond: impl FnMut(Termination) -> Then + Send + 'static,
 ) -> io::Result<()> {
-    signal::on_termination(respond, None)
+    Signals::new(respond).watch()
 }
 
 /// Shows `text` in the place of the command line, as ps(1) shows that; cut to the length of the command line.
@@ -163,32 +164,62 @@ pub enum Stop {
     Ended,
 }
 
-/// As [`on_each_termination`], and calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From
-/// then on the process may also write to its terminal from the background, where SIGTTOU would stop it.
-///
-/// One thread waits for all of these signals, and calls both. SIGSTOP, which no program can catch, is not told of.
-///
-/// # Errors
-/// `EAGAIN` when no thread could be started.
+/// As [`on_each_termination`], with more for the same thread to do.
 ///
 /// ```
-/// use gush_process::{Stop, Then, on_each_termination_and_stop};
-/// let tell = |stop| match stop {
-///     Stop::Begins => eprintln!("leaving the terminal to others"),
-///     Stop::Ended => eprintln!("back again"),
-/// };
-/// on_each_termination_and_stop(|_| Then::Die, tell)?;
+/// use std::time::Duration;
+/// use gush_process::{Signals, Stop, Then};
+/// Signals::new(|_| Then::Die)
+///     .stops(|stop| match stop {
+///         Stop::Begins => eprintln!("leaving the terminal to others"),
+///         Stop::Ended => eprintln!("back again"),
+///     })
+///     .after(Duration::from_millis(50), || eprintln!("this program takes longer than most"))
+///     .watch()?;
 /// # Ok::<(), gush_process::Errno>(())
 /// ```
-pub fn on_each_termination_and_stop(
-    respond: impl FnMut(Termination) -> Then + Send + 'static,
-    tell: impl FnMut(Stop) + Send + 'static,
-) -> io::Result<()> {
-    signal::on_termination(respond, Some(Box::new(tell)))
+pub struct Signals(signal::Duties);
+
+impl Signals {
+    /// Calls `respond` with each ending signal.
+    pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
+        Self(signal::Duties { respond: Box::new(respond), tell: None, late: None })
+    }
+
+    /// Calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From then on the process may
+    /// also write to its terminal from the background, where SIGTTOU would stop it. SIGSTOP, which no program can catch, is
+    /// not told of.
+    #[must_use]
+    pub fn stops(mut self, tell: impl FnMut(Stop) + Send + 'static) -> Self {
+        self.0.tell = Some(Box::new(tell));
+        self
+    }
+
+    /// Calls `call` once, `delay` after [`Self::watch`], unless the process has ended by then: no signal is answered
+    /// meanwhile. A short program is spared the threads that `call` starts.
+    #[must_use]
+    pub fn after(mut self, delay: Duration, call: impl FnOnce() + Send + 'static) -> Self {
+        self.0.late = Some((delay, Box::new(call)));
+        self
+    }
+
+    /// Starts the thread that waits for signals.
+    ///
+    /// # Errors
+    /// `EAGAIN` when no thread could be started.
+    pub fn watch(self) -> io::Result<()> {
+        signal::watch(self.0)
+    }
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        form.debug_struct("Signals").finish_non_exhaustive()
+    }
 }
 
 /// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], and SIGTSTP and SIGTTOU stop one
-/// started after [`on_each_termination_and_stop`].
+/// started after [`Signals::stops`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");

@@ -2,7 +2,8 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::{mem, ptr, thread};
+use std::time::{Duration, Instant};
+use std::{mem, panic, ptr};
 
 use rustix::io::{self, Errno};
 
@@ -44,19 +45,25 @@ const ENDING: [(libc::c_int, Termination); 3] = [
     (libc::SIGHUP, Termination::HangUp),
 ];
 
-/// Calls `respond` in a thread of its own with each ending signal, and dies of the signal on [`Then::Die`]; calls `tell`
-/// around each stop.
+/// What the thread does that waits for signals.
+pub(crate) struct Duties {
+    /// Called with each ending signal.
+    pub respond: Box<dyn FnMut(Termination) -> Then + Send>,
+    /// Called around each stop.
+    pub tell: Option<stop::Tell>,
+    /// Called once, after so long.
+    pub late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
+}
+
+/// Does the duties in a thread of its own.
 ///
 /// A thread instead of a handler: a handler runs only when the interrupted call returns, and a signal with a
 /// handler does not interrupt a long `copy_file_range`. The thread re-raises the signal with its default
 /// action, which is fatal and does interrupt. A signal that is ignored at the time of the call (nohup) stays
 /// ignored.
-pub(crate) fn on_termination(
-    mut respond: impl FnMut(Termination) -> Then + Send + 'static,
-    mut tell: Option<stop::Tell>,
-) -> io::Result<()> {
+pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();
-    let stopping = if tell.is_some() { &stop::SIGNALS[..] } else { &[] };
+    let stopping = if duties.tell.is_some() { &stop::SIGNALS[..] } else { &[] };
     for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
         if !is_ignored(signal) {
             // SAFETY: `set` was initialised by sigemptyset.
@@ -64,28 +71,106 @@ pub(crate) fn on_termination(
         }
     }
     let before = change_mask(libc::SIG_BLOCK, &set)?;
-    thread::Builder::new()
-        .name("gush-signals".into())
-        .stack_size(64 * 1024)
-        .spawn(move || {
-            let mut signal = 0;
-            // SAFETY: both pointers are to live locals.
-            while unsafe { libc::sigwait(&raw const set, &raw mut signal) } == 0 {
-                if stop::takes(signal, &mut tell) {
-                    continue;
-                }
-                let came = ENDING.iter().find(|(number, _)| *number == signal);
-                if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
-                    return die_of(signal);
+    start_thread(Box::new(Watch { set, duties })).or_else(|errno| {
+        // No thread waits for the signals, so they must end the process as usual.
+        change_mask(libc::SIG_SETMASK, &before)?;
+        Err(errno)
+    })
+}
+
+/// The thread's own state.
+struct Watch {
+    set: libc::sigset_t,
+    duties: Duties,
+}
+
+/// Bytes of the thread's stack.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// Starts the thread by pthread_create(3). A thread of the standard library allocates at once, for which glibc maps a heap
+/// of the thread's own: four system calls in a process that mostly ends before any signal comes.
+fn start_thread(watch: Box<Watch>) -> io::Result<()> {
+    let mut attributes = mem::MaybeUninit::uninit();
+    let mut thread = mem::MaybeUninit::uninit();
+    let watch = Box::into_raw(watch);
+    // SAFETY: the attributes are initialised before their use and destroyed behind it, and `run_thread` takes the box over.
+    let errno = unsafe {
+        libc::pthread_attr_init(attributes.as_mut_ptr());
+        libc::pthread_attr_setstacksize(attributes.as_mut_ptr(), STACK_BYTES);
+        let detached = libc::PTHREAD_CREATE_DETACHED;
+        libc::pthread_attr_setdetachstate(attributes.as_mut_ptr(), detached);
+        let errno = libc::pthread_create(
+            thread.as_mut_ptr(),
+            attributes.as_ptr(),
+            run_thread,
+            watch.cast::<libc::c_void>(),
+        );
+        libc::pthread_attr_destroy(attributes.as_mut_ptr());
+        errno
+    };
+    if errno != 0 {
+        // SAFETY: no thread was started, so the box is still this function's.
+        drop(unsafe { Box::from_raw(watch) });
+        return Err(Errno::from_raw_os_error(errno));
+    }
+    Ok(())
+}
+
+extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: `start_thread` has made the pointer from a box, and leaves the box to this thread.
+    let watch = unsafe { Box::from_raw(watch.cast::<Watch>()) };
+    // SAFETY: the name is a string that ends with a zero, and shorter than 16 bytes.
+    unsafe { libc::pthread_setname_np(libc::pthread_self(), c"gush-signals".as_ptr()) };
+    // A panic, told by its hook, ends this thread alone, as in a thread of the standard library.
+    let _ = panic::catch_unwind(panic::AssertUnwindSafe(|| watch.run()));
+    ptr::null_mut()
+}
+
+impl Watch {
+    fn run(self) {
+        let Self { set, duties: Duties { mut respond, mut tell, mut late } } = self;
+        let began = Instant::now();
+        loop {
+            let left = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
+            let Some(signal) = wait_for(&set, left) else {
+                // Without an end of the time, only a kernel that refuses the call ends a wait.
+                let Some((_, call)) = late.take() else { return };
+                call();
+                continue;
+            };
+            if stop::takes(signal, &mut tell) {
+                continue;
+            }
+            let came = ENDING.iter().find(|(number, _)| *number == signal);
+            if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
+                return die_of(signal);
+            }
+        }
+    }
+}
+
+/// The next of the blocked signals `set`; none where `at_most` is over first.
+fn wait_for(set: &libc::sigset_t, at_most: Option<Duration>) -> Option<libc::c_int> {
+    let until = at_most.map(|at_most| Instant::now() + at_most);
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let left = left.map(|left| libc::timespec {
+            tv_sec: left.as_secs() as libc::time_t,
+            tv_nsec: libc::c_long::from(left.subsec_nanos()),
+        });
+        let left = left.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: `set` is initialised, `left` is null or a live local, and nobody asks for the details of the signal.
+        match unsafe { libc::sigtimedwait(set, ptr::null_mut(), left) } {
+            signal @ 1.. => return Some(signal),
+            _ => {
+                let error = std::io::Error::last_os_error();
+                // The handler of another signal ends no wait.
+                if error.kind() != std::io::ErrorKind::Interrupted {
+                    return None;
                 }
             }
-        })
-        .map(drop)
-        .or_else(|_| {
-            // No thread waits for the signals, so they must end the process as usual.
-            change_mask(libc::SIG_SETMASK, &before)?;
-            Err(Errno::AGAIN)
-        })
+        }
+    }
 }
 
 /// Changes this thread's signal mask and returns the previous mask.

@@ -14,7 +14,12 @@ fn main() {
 #[cfg(target_env = "gnu")]
 mod cases {
     use std::process::{Command, ExitCode, Output};
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
     use std::{env, fs};
+
+    use gush_process::{Signals, Termination, Then};
+    use rustix::process::{Signal, getpid, kill_process};
 
     /// Names the part that a child plays.
     const PART: &str = "GUSH_ENTRY_PART";
@@ -49,7 +54,35 @@ mod cases {
                 println!("{}", ignored >> (libc::SIGPIPE - 1) & 1);
                 ExitCode::SUCCESS
             }
+            Ok("a late call") => {
+                late();
+                ExitCode::SUCCESS
+            }
             Ok(part) => panic!("no such part: {part}"),
+        }
+    }
+
+    /// A late call comes when its time is over, and signals are answered before and behind.
+    fn late() {
+        let (told, heard) = mpsc::channel();
+        let (late, began, delay) = (told.clone(), Instant::now(), Duration::from_millis(20));
+        let respond = move |came| {
+            told.send(Some(came)).unwrap();
+            Then::GoOn
+        };
+        let call = move || {
+            assert!(began.elapsed() >= delay);
+            late.send(None).unwrap();
+        };
+        Signals::new(respond).after(delay, call).watch().unwrap();
+        let send = |signal| kill_process(getpid(), signal).unwrap();
+        send(Signal::TERM);
+        let mut first = [heard.recv().unwrap(), heard.recv().unwrap()];
+        first.sort_by_key(Option::is_some);
+        assert_eq!(first, [None, Some(Termination::Terminate)]);
+        for _ in 0..2 {
+            send(Signal::INT);
+            assert_eq!(heard.recv(), Ok(Some(Termination::Interrupt)));
         }
     }
 
@@ -75,6 +108,9 @@ mod cases {
         assert_eq!(String::from_utf8_lossy(&child("descriptors", "\"$@\" <&- >&-").stderr), null);
         let open = child("descriptors", "\"$@\" </dev/zero >/dev/zero").stderr;
         assert_eq!(String::from_utf8_lossy(&open), "false false; ".repeat(3));
+
+        let late = child("a late call", "\"$@\"");
+        assert!(late.status.success(), "{late:?}");
 
         assert_eq!(child("signals", "\"$@\"").stdout, b"0\n", "SIGPIPE is as the parent left it");
         assert_eq!(child("signals", "trap '' PIPE; \"$@\"").stdout, b"1\n");

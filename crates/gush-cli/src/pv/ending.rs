@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use gush::Errno;
-use gush_process::{Stop, Then as Fate};
+use gush_process::{Signals, Stop, Then as Fate};
 
 use super::account::{Account, Early};
 use super::screen::Screen;
 use super::status::Status;
+use super::steward::{LATE, Late};
 use crate::talk::{Talker, errno_text};
 
 /// How often, and how far apart, an ending process looks whether the file of `-P` is made by now.
@@ -26,25 +27,32 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Waits for signals from now on. No other thread may run yet.
+    /// Waits for signals from now on, and lets the display `late` start its thread when that is due. No other thread may run
+    /// yet.
     ///
     /// # Errors
     /// `EAGAIN` where no thread can be started.
-    pub fn begin(screen: &Arc<Mutex<Screen>>) -> Result<Arc<Self>, Errno> {
+    pub fn begin(
+        screen: &Arc<Mutex<Screen>>,
+        late: Option<&Arc<Late>>,
+    ) -> Result<Arc<Self>, Errno> {
         let ending = Arc::new(Self {
             accounts: Mutex::default(),
             screen: Arc::clone(screen),
             pid_file: Mutex::default(),
         });
         let asked = Arc::clone(&ending);
-        let respond = move |_| asked.end();
+        let mut signals = Signals::new(move |_| asked.end());
         // Without a display nobody has to know of a stop.
         if lock(screen).is_used() {
             let told = Arc::clone(&ending);
-            gush_process::on_each_termination_and_stop(respond, move |stop| told.stop(stop))?;
-        } else {
-            gush_process::on_each_termination(respond)?;
+            signals = signals.stops(move |stop| told.stop(stop));
         }
+        if let Some(late) = late {
+            let late = Arc::clone(late);
+            signals = signals.after(LATE, move || late.begin());
+        }
+        signals.watch()?;
         Ok(ending)
     }
 

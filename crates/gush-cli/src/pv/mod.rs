@@ -1,4 +1,4 @@
-//! `gush pv`: pv's command line. The engine moves the bytes, and a second thread shows the progress.
+//! `gush pv`: pv's command line. The engine moves the bytes, and a thread of its own shows the progress of all but the shortest transfers.
 
 mod account;
 mod bar;

@@ -47,7 +47,7 @@ pub fn run(options: &Options, pid: i32, talker: &Talker) -> Result<Status, Statu
     let mut state = ask(pid).map_err(|why| told(pid, why, talker))?;
     let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
     let account = Arc::new(Account::of_nothing());
-    let ending = Ending::begin(&screen).map_err(|errno| ending::untold(errno, talker))?;
+    let ending = Ending::begin(&screen, None).map_err(|errno| ending::untold(errno, talker))?;
     ending.concerns(&account);
     let look = Look::new(&options.display, state.counts_lines, state.expected.is_some(), false);
     let plan = plan(options, look);

@@ -1,8 +1,11 @@
 //! The thread that shows progress, and answers who asks. Moving never waits for this thread, and this thread never waits
 //! for the moving.
+//!
+//! Most transfers are over before anything is due to be shown, and starting a thread would be a tenth of their time. So the
+//! display waits in [`Late`] at first, and the thread starts from there [`LATE`] after the beginning, if ever.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -78,29 +81,84 @@ pub fn bounded_interval(interval: Duration) -> Duration {
     interval.clamp(Duration::from_millis(100), Duration::from_secs(600))
 }
 
-/// The thread, while running.
+/// How long a transfer may take without a thread for its display: half of the shortest interval.
+pub const LATE: Duration = Duration::from_millis(50);
+
+/// The place where a display waits for the time to start its thread.
+#[derive(Debug, Default)]
+pub struct Late(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Threads are started at once from now on.
+    is_due: bool,
+    show: Option<Box<Show>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Late {
+    /// [`LATE`] is over: starts the thread, if a display waits.
+    pub fn begin(&self) {
+        let mut waiting = self.lock();
+        waiting.is_due = true;
+        // Without a thread the transfer goes on, and its end is shown by the moving thread.
+        let _ = waiting.start();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Starts the thread of the waiting display.
+    fn start(&mut self) -> io::Result<()> {
+        let Some(show) = self.show.take() else { return Ok(()) };
+        // A closure that could not be run is lost, and the display shall stay.
+        let handed = Arc::new(Mutex::new(Some(show)));
+        let taken = Arc::clone(&handed);
+        let take = |shared: &Mutex<Option<Box<Show>>>| {
+            shared.lock().unwrap_or_else(PoisonError::into_inner).take()
+        };
+        let thread = std::thread::Builder::new().name("gush-pv-display".into());
+        match thread.spawn(move || take(&taken).into_iter().for_each(|mut show| show.run())) {
+            Ok(thread) => self.thread = Some(thread),
+            Err(_) => {
+                self.show = take(&handed);
+                return Err(io::Errno::AGAIN);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The display of one transfer.
 #[derive(Debug)]
 pub struct Steward {
     bell: Arc<OwnedFd>,
-    thread: JoinHandle<()>,
+    late: Arc<Late>,
     /// The end is shown, too.
     has_end: bool,
 }
 
 impl Steward {
-    /// Shows the transfer of `account`; `out` is the account of a command's output.
+    /// Shows the transfer of `account`; `out` is the account of a command's output. The thread starts by [`Late::begin`], or
+    /// now if that was called already or a stalled transfer is to be ended.
     ///
     /// # Errors
-    /// That of eventfd(2), or `EAGAIN` where no thread can be started.
+    /// That of eventfd(2), or `EAGAIN` where no thread can be started now.
     pub fn start(
         plan: Plan,
         account: &Arc<Account>,
         out: Option<&Arc<Account>>,
         screen: &Arc<Mutex<Screen>>,
+        late: &Arc<Late>,
     ) -> io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_used = lock(screen).is_used();
-        let mut show = Show {
+        let ends_stalls = plan.stall.is_some();
+        let show = Show {
+            bell: Arc::clone(&bell),
             meter: Meter::new(plan.window),
             out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
             plan,
@@ -112,26 +170,40 @@ impl Steward {
             stalled_for: Duration::ZERO,
         };
         let has_end = show.reads();
-        let heard = Arc::clone(&bell);
-        let thread = std::thread::Builder::new().name("gush-pv-display".into());
-        let thread = thread.spawn(move || show.run(&heard)).map_err(|_| io::Errno::AGAIN)?;
-        Ok(Self { bell, thread, has_end })
+        let mut waiting = late.lock();
+        waiting.show = Some(Box::new(show));
+        if waiting.is_due || ends_stalls {
+            waiting.start()?;
+        }
+        drop(waiting);
+        Ok(Self { bell, late: Arc::clone(late), has_end })
     }
 
-    /// Lets the thread show the end, and waits for that. Where nothing is shown at the end of the process, the thread goes
-    /// with the process: waking the thread and waiting would cost more than starting a thread.
+    /// Shows the end: in this thread where no other was started, or else in that thread, which is waited for. Where nothing
+    /// is shown at the end of the process, the thread goes with the process: waking the thread and waiting would cost more
+    /// than starting a thread.
     pub fn finish(self, is_last: bool) {
+        let (show, thread) = {
+            let mut waiting = self.late.lock();
+            (waiting.show.take(), waiting.thread.take())
+        };
         if is_last && !self.has_end {
             return;
         }
+        if let Some(mut show) = show {
+            show.end();
+        }
+        let Some(thread) = thread else { return };
         // The counter of a new eventfd has room for one.
         let _ = io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes()));
         // Only a panic of the thread is an error here, and the panic hook has printed that.
-        let _ = self.thread.join();
+        let _ = thread.join();
     }
 }
 
+#[derive(Debug)]
 struct Show {
+    bell: Arc<OwnedFd>,
     plan: Plan,
     meter: Meter,
     account: Arc<Account>,
@@ -154,14 +226,14 @@ enum Woken {
 }
 
 impl Show {
-    fn run(&mut self, bell: &OwnedFd) {
+    fn run(&mut self) {
         // Where nothing is shown or measured, the thread sleeps until somebody asks.
         let mut due = if self.reads() { self.plan.interval } else { Duration::MAX };
         loop {
             let slice = self.plan.stall.map_or(Duration::MAX, |limit| SLICE.min(limit));
             let began = Instant::now();
             let at_most = due.saturating_sub(self.account.elapsed()).min(slice);
-            match wait(bell, self.control.as_ref(), at_most) {
+            match wait(&self.bell, self.control.as_ref(), at_most) {
                 Woken::Bell => break,
                 Woken::Asker => {
                     self.answer();

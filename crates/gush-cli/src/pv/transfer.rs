@@ -19,7 +19,7 @@ use super::pipes::Pipes;
 use super::screen::Screen;
 use super::seen::{Observed, Wanted};
 use super::status::Status;
-use super::steward::Steward;
+use super::steward::{Late, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::talk::{Talker, errno_text, os_text};
 
@@ -29,6 +29,7 @@ pub struct Setting<'a> {
     pub talker: &'a Talker,
     pub screen: Arc<Mutex<Screen>>,
     pub ending: Arc<Ending>,
+    pub late: Arc<Late>,
     /// The size of the inputs, known or expected.
     pub expected: Option<u64>,
     /// The output's device has so many bytes, and no more can be written.
@@ -97,12 +98,14 @@ impl<'a> Setting<'a> {
         let expected = expected(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
         let device_bytes = output.and_then(inputs::device_bytes).filter(|_| expected.is_none());
         let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
-        let ending = Ending::begin(&screen).map_err(|errno| ending::untold(errno, talker))?;
+        let late = Arc::new(Late::default());
+        let ending =
+            Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
         let pipes = if options.no_boost { None } else { Some(Pipes::as_they_are()) };
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
         }
-        Ok(Self { options, talker, screen, ending, expected, device_bytes, pipes })
+        Ok(Self { options, talker, screen, ending, late, expected, device_bytes, pipes })
     }
 
     /// An account that signals concern.
@@ -146,7 +149,8 @@ impl<'a> Setting<'a> {
         let name = (stage == Stage::Store).then_some("(input)");
         let look = self.look(expected, name, false);
         let account = self.account(expected, &look, stage);
-        let steward = Steward::start(plan(self.options, look), &account, None, &self.screen);
+        let plan = plan(self.options, look);
+        let steward = Steward::start(plan, &account, None, &self.screen, &self.late);
         let steward = steward.map_err(|errno| self.unshown(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
         let mut moving = self.moving(files, &account, output);

@@ -33,7 +33,7 @@ pub fn run(options: &Options, targets: &[Target], talker: &Talker) -> Result<Sta
     wishes.cursor = false;
     let screen = Arc::new(Mutex::new(Screen::new(wishes, talker)));
     let account = Arc::new(Account::of_nothing());
-    let ending = Ending::begin(&screen).map_err(|errno| ending::untold(errno, talker))?;
+    let ending = Ending::begin(&screen, None).map_err(|errno| ending::untold(errno, talker))?;
     ending.concerns(&account);
     let asked = asked_size(&options.display).map_err(|why| {
         talker.say(why);

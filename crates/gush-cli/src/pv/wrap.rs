@@ -63,7 +63,8 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         out.expect(asked_size(&options.display).unwrap_or_default());
         out.set_input();
     }
-    let steward = Steward::start(plan(options, look), shown, beside, &setting.screen);
+    let plan = plan(options, look);
+    let steward = Steward::start(plan, shown, beside, &setting.screen, &setting.late);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
     let Moved { ended, output, mut status, is_written } =
         move_both(&setting, child, &into, &out, output);
