@@ -442,7 +442,7 @@ fn an_output_that_never_ends_or_that_nobody_writes_is_out() {
         ended(command.args(["--input", "64K", "-r", "2"]).args(words))
     };
     for (command, kind) in
-        [("mkfifo {out}", "a FIFO"), ("ln -s /dev/zero {out}", "a character device")]
+        [("mkfifo {out}", "a FIFO"), ("ln -s /dev/zero {out}", "a symbolic link: nothing")]
     {
         let (status, out, said) = run(&["cp {in} {out}", command]);
         assert_eq!(status, Some(1), "{said}");

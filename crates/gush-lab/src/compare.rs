@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::figures::{self, Speeds};
-use crate::model::Run;
+use crate::model::{Described, Run};
 use crate::stats::{self, Estimate, Verdict};
 
 /// Two runs side by side.
@@ -27,6 +27,8 @@ pub struct Comparison {
     pub cases: Vec<Compared>,
     /// The cases with the same name that are not the same: nothing is said of their figures.
     pub unlike: Vec<Unlike>,
+    /// The cases that are out in one run or both, so that nothing is said of their figures.
+    pub failed: Vec<Failed>,
     /// How many of the compared cases one of the runs does not describe, so that nobody knows whether they are the same.
     pub undescribed: usize,
     /// How many cases only the first run, and only the second run, has figures of.
@@ -51,6 +53,19 @@ pub struct Unlike {
     pub case: String,
     /// The parameters of the case that differ.
     pub differences: Vec<Difference>,
+}
+
+/// A case that is out in a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Failed {
+    /// The run's id.
+    pub run: String,
+    /// The suite's name.
+    pub suite: String,
+    /// The case's name.
+    pub case: String,
+    /// Why, as a sentence.
+    pub error: String,
 }
 
 /// A case in both runs.
@@ -194,8 +209,34 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
         alone: [alone(&first, &second), alone(&second, &first)],
         cases,
         unlike,
+        failed: [before, after].into_iter().flat_map(failed).collect(),
         undescribed,
     }
+}
+
+/// Can the runs have a case in common that measured the same? Of a run that describes no cases nobody knows.
+#[must_use]
+pub fn may_compare(before: &Run, after: &Run) -> bool {
+    let is_undescribed = before.cases.is_empty() || after.cases.is_empty();
+    let is_in = |run: &Run, case: &Described| run.failure_of(&case.suite, &case.case).is_none();
+    is_undescribed
+        || before.cases.iter().filter(|case| is_in(before, case)).any(|case| {
+            let same = |other: &&Described| {
+                (&other.suite, &other.case, &other.identity)
+                    == (&case.suite, &case.case, &case.identity)
+            };
+            after.cases.iter().find(same).is_some_and(|other| is_in(after, other))
+        })
+}
+
+/// The cases of `run` that are out.
+fn failed(run: &Run) -> impl Iterator<Item = Failed> {
+    run.failures.iter().map(|failure| Failed {
+        run: run.id.clone(),
+        suite: failure.suite.clone(),
+        case: failure.case.clone(),
+        error: failure.error.clone(),
+    })
 }
 
 /// The parameters that are not the same in both; one that only one of them has differs, too.
@@ -276,7 +317,7 @@ fn differences(before: &Run, after: &Run) -> Vec<Difference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Described, Measured, Sample};
+    use crate::model::{Measured, Sample};
 
     fn run(speed: f64, others: Option<f64>) -> Run {
         let sample = |round: u32| Sample {

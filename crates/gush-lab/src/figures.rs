@@ -114,12 +114,15 @@ impl Speeds<'_> {
     }
 }
 
-/// The cases that have figures, in the order in which the run describes them, or they were first measured.
+/// The cases that have figures, in the order in which the run describes them, or they were first measured. A case that is
+/// out has none.
 pub(crate) fn cases(run: &Run) -> Vec<Speeds<'_>> {
     let mut found: Vec<Speeds<'_>> = Vec::new();
     let mut places = HashMap::new();
     for Sample { suite, case, round, measured } in &run.samples {
-        let Some(speed) = measured.speed() else { continue };
+        let Some(speed) = measured.speed().filter(|_| run.failure_of(suite, case).is_none()) else {
+            continue;
+        };
         let place = *places.entry((suite.as_str(), case.as_str())).or_insert(found.len());
         if place == found.len() {
             let unit = if measured.gib_per_s.is_some() { "GiB/s" } else { "1/s" };

@@ -330,6 +330,12 @@ impl Run {
         all
     }
 
+    /// Why the case is out, if a round of it failed: such a case has no figures, however fast its other rounds were.
+    #[must_use]
+    pub fn failure_of(&self, suite: &str, case: &str) -> Option<&Failure> {
+        self.failures.iter().find(|failed| (&*failed.suite, &*failed.case) == (suite, case))
+    }
+
     /// Sorts items of cases, whose suite and name `of` tells, as the run describes the cases; items that the run does not
     /// describe come last, in their present order.
     pub(crate) fn sort_as_described<'n, T>(

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
+/// The beginning of the names of directories that hold files of the user's.
+const KEPT_PREFIX: &str = "gush-lab-kept-";
 
 /// The directory, with the lock that shows others that the directory is in use.
 #[derive(Debug)]
@@ -62,6 +64,16 @@ impl Scratch {
     pub(crate) fn device(&self) -> String {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         device_of(&self.path, &mounts).unwrap_or("unknown").to_owned()
+    }
+
+    /// Keeps the directory, under a name that no later run removes; answers the path.
+    pub(crate) fn keep(self) -> io::Result<PathBuf> {
+        let Self { dir, path, _lock } = self;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let kept = path.with_file_name(name.replacen(PREFIX, KEPT_PREFIX, 1));
+        // From here on nobody removes the directory, also where renaming fails.
+        let _ = dir.keep();
+        fs::rename(&path, &kept).map(|()| kept)
     }
 
     /// Removes the directory, and tells if that fails.

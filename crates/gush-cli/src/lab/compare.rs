@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Unlike};
+use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Failed, Unlike};
 use gush_lab::stats::Verdict;
 use gush_lab::store::{Entry, StoreError};
 
@@ -22,10 +22,10 @@ use crate::talk::{Talker, os_text};
                   what other programs on the machine can have made of the difference."
 )]
 pub struct Options {
-    /// The run to compare with [default: the one before the judged one with the same suites, on the same machine]
+    /// The run to compare with [default: the newest one that can be compared with the judged one]
     #[arg(value_name = "RUN")]
     first: Option<String>,
-    /// The run to judge [default: the last one that has samples]
+    /// The run to judge [default: the newest one that has an earlier run to be compared with]
     #[arg(value_name = "RUN")]
     second: Option<String>,
     /// Leave differences up to so many percent undecided [default: 5, and on a virtual machine 5 more]
@@ -114,28 +114,30 @@ fn compared(talker: &Talker, options: &Options) -> Result<Comparison, StoreError
     Ok(compare::runs(&first, &second, options.margin))
 }
 
-/// The newest run with samples, and the newest earlier run, unless `first` is named, of the same machine with a suite in common.
+/// The newest run that some earlier run of the same machine can be compared with, and the newest such run; `first` stands in
+/// the place of the earlier run. Two runs can be compared if a case of both measured the same.
 fn usual(entries: &[Entry], first: Option<String>) -> Result<[String; 2], StoreError> {
     let is_first = |entry: &Entry| first.as_ref() == Some(&entry.run.id);
-    let measured = |entry: &&Entry| entry.samples > 0 && !is_first(entry);
-    let mut newest_first = entries.iter().rev().filter(measured);
-    let judged = newest_first.next();
-    let is_like = |entry: &&Entry| {
-        judged.is_some_and(|judged| {
-            entry.run.machine.id == judged.run.machine.id
-                && entry.suites.iter().any(|suite| judged.suites.contains(suite))
-        })
-    };
-    let like = newest_first.find(is_like).map(|entry| entry.run.id.clone());
-    let before = first.clone().or(like);
-    match (before, judged) {
-        (Some(before), Some(judged)) => Ok([before, judged.run.id.clone()]),
-        _ => Err(StoreError::NoSuchRun(
-            "there are no two runs of one machine with a suite in common: measure again, or name two runs \
-             (gush lab history lists them)"
-                .to_owned(),
-        )),
+    let mut measured: Vec<&Entry> =
+        entries.iter().filter(|entry| entry.samples > 0 && !is_first(entry)).collect();
+    measured.reverse();
+    if let (Some(first), Some(judged)) = (&first, measured.first()) {
+        return Ok([first.clone(), judged.run.id.clone()]);
     }
+    let is_like = |before: &Entry, judged: &Entry| {
+        before.run.machine.id == judged.run.machine.id
+            && before.suites.iter().any(|suite| judged.suites.contains(suite))
+            && compare::may_compare(&before.run, &judged.run)
+    };
+    let found = measured.iter().enumerate().find_map(|(place, judged)| {
+        let before = measured[place + 1..].iter().find(|before| is_like(before, judged))?;
+        Some([before.run.id.clone(), judged.run.id.clone()])
+    });
+    found.ok_or_else(|| StoreError::NoSuchRun(
+        "there are no two runs of one machine with a case in common that measured the same: measure again, or name \
+         two runs (gush lab history lists them)"
+            .to_owned(),
+    ))
 }
 
 /// If other programs took more than this part, the usual margin is wider and the user is told.
@@ -145,8 +147,8 @@ const DISTURBING: f64 = 0.05;
 const MANY: usize = 10;
 
 fn table(comparison: &Comparison) -> String {
-    let Comparison { runs, margin, drift, others, differences, cases, unlike, undescribed, alone } =
-        comparison;
+    let Comparison { runs, margin, drift, others, differences, cases, .. } = comparison;
+    let Comparison { unlike, failed, undescribed, alone, .. } = comparison;
     let mut text = format!("{} is the measure, {} is judged\n", runs[0], runs[1]);
     for difference in differences {
         let [before, after] = &difference.values;
@@ -203,6 +205,9 @@ fn table(comparison: &Comparison) -> String {
             "not compared: {suite} {case} is not the same in both: {}\n",
             told.collect::<Vec<_>>().join("; ")
         );
+    }
+    for Failed { run, suite, case, error } in failed {
+        text += &format!("not compared: {suite} {case} is out in {run}: {error}\n");
     }
     if *undescribed > 0 {
         text += &format!(

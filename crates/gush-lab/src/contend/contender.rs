@@ -35,10 +35,22 @@ pub(super) struct Ring {
     pub(super) baseline: OnceCell<String>,
     /// The right output: as told, or the first one that there was.
     pub(super) expected: RefCell<Option<Expected>>,
+    /// The labels of contenders with one output that was compared, of a run that was not timed.
+    pub(super) seen_once: RefCell<Vec<String>>,
     /// The label and standard output of each contender, where these outputs are only told.
     pub(super) printed: RefCell<Vec<(String, Content)>>,
     /// The contender that changed the input.
     pub(super) spoiler: OnceCell<String>,
+}
+
+impl Ring {
+    /// Does a command beside those of the contenders name the input, which it may make anew then?
+    pub(super) fn names_input(&self) -> bool {
+        let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;
+        let own = entries.iter().filter_map(|entry| entry.prepare.as_ref());
+        let all = [setup, prepare, conclude, cleanup].into_iter().flatten().chain(own);
+        all.into_iter().any(|text| names(text, "in"))
+    }
 }
 
 /// The use of a standard output that the timed runs throw away.
@@ -245,13 +257,23 @@ impl Contender {
         let before = self.ring.place.look();
         let done = self.run();
         if self.ring.place.look() != before {
-            // Empty before: nobody runs after the input was changed.
-            let _ = self.ring.spoiler.set(self.label.clone());
-            return Err(Error::refused(
-                "it changed the input, so nothing after it was measured: let it work on a copy (--prepare 'cp {in} {dir}/x')",
-            ));
+            return Err(self.spoils());
         }
         done
+    }
+
+    /// This contender changed the input: nobody runs after it.
+    fn spoils(&self) -> Error {
+        // Empty before: nobody runs after the input was changed.
+        let _ = self.ring.spoiler.set(self.label.clone());
+        let taken_back = match self.ring.place.take_back() {
+            Ok(true) => ", and was moved back".to_owned(),
+            Ok(false) => String::new(),
+            Err(error) => format!("; {}", error.told()),
+        };
+        Error::refused(format!(
+            "it changed the input{taken_back}, so nothing after it was measured: let it work on a copy (--prepare 'cp -r {{in}} {{dir}}/x')"
+        ))
     }
 
     fn run(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
@@ -283,7 +305,7 @@ impl Contender {
             ),
             None => command.stdin(Stdio::null()),
         };
-        let output = if self.is_looked_at.get() { Output::Check } else { self.rules().output };
+        let output = if self.is_looked_at.get() { Output::Check } else { self.output() };
         match output {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
@@ -299,25 +321,38 @@ impl Contender {
         Ok(said)
     }
 
+    /// Where standard output goes. Beside contenders that write `{out}`, a file gets it in every run: to write into /dev/null is
+    /// less work, and tar(1) and grep(1) see the device and do not even read.
+    fn output(&self) -> Output {
+        match self.rules().output {
+            Output::Null if self.is_beside_writers() => Output::Check,
+            output => output,
+        }
+    }
+
+    /// Does this command name no `{out}`, and another one does?
+    pub(super) fn is_beside_writers(&self) -> bool {
+        let writes = |entry: &Entry| names(&entry.command, "out");
+        !names(&self.command, "out") && self.rules().entries.iter().any(writes)
+    }
+
     /// The path of the output that is compared.
     fn answer_path(&self) -> Option<PathBuf> {
-        let Comparison { ignores_output, output, .. } = *self.rules();
-        if ignores_output {
+        if self.rules().ignores_output {
             None
         } else if names(&self.command, "out") {
             Some(self.ring.place.output())
         } else {
-            (output == Output::Check).then(|| self.ring.place.printed())
+            (self.output() == Output::Check).then(|| self.ring.place.printed())
         }
     }
 
     fn printing(&self) -> Printing {
-        let Comparison { ignores_output, output, .. } = *self.rules();
-        let is_dropped = matches!(output, Output::Null | Output::Pipe) && !ignores_output;
-        let writes = |entry: &Entry| names(&entry.command, "out");
+        let is_dropped =
+            matches!(self.output(), Output::Null | Output::Pipe) && !self.rules().ignores_output;
         if !is_dropped || names(&self.command, "out") {
             Printing::Dropped
-        } else if self.ring.expected.borrow().is_some() || self.rules().entries.iter().any(writes) {
+        } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
             Printing::Judged
         } else if self.ring.place.input().is_some() {
             Printing::Told
@@ -340,6 +375,7 @@ impl Contender {
         let content = Content::of(&self.ring.place.printed())?;
         self.side("conclude", self.sides.conclude.as_ref())?;
         if printing == Printing::Judged {
+            self.ring.seen_once.borrow_mut().push(self.label.clone());
             return self.judge(content).map(drop);
         }
         self.ring.printed.borrow_mut().push((self.label.clone(), content));
@@ -349,7 +385,15 @@ impl Contender {
     /// The output, if it equals the expected output.
     fn answer(&self) -> Result<Option<Content>, Error> {
         let Some(path) = self.answer_path() else { return Ok(None) };
-        self.judge(Content::of(&path)?).map(Some)
+        let is_link = std::fs::symlink_metadata(&path).is_ok_and(|there| there.is_symlink());
+        let what = match () {
+            () if is_link => "a symbolic link",
+            () if self.ring.place.is_input(&path) => "the input itself, by another name",
+            () => return self.judge(Content::of(&path)?).map(Some),
+        };
+        Err(Error::refused(format!(
+            "its {{out}} is {what}: nothing was written (--no-compare measures it nevertheless)"
+        )))
     }
 
     fn judge(&self, content: Content) -> Result<Content, Error> {
@@ -521,7 +565,16 @@ impl Case for Turn {
         if let Some(bytes) = rules.bytes {
             described = described.with("bytes", bytes);
         }
+        if let Some(expected) = &rules.expected {
+            described = described.with("expect", plain_text(expected));
+        }
+        for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
+            described = described.with(&format!("variable {name}"), plain_text(value));
+        }
         described
+            .with("output", self.0.output().name())
+            .with("stdin", rules.is_input_piped)
+            .with("ignore_failure", rules.ignores_failures)
             .with(
                 "shell",
                 ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
@@ -546,9 +599,16 @@ impl Case for Turn {
     }
 
     fn warm_up(&self, _probe: &Probe) -> Result<(), Error> {
-        self.0.look_at_printed()?;
-        let least = u32::from(self.0.sets_the_expected());
-        (0..self.0.rules().warmups.max(least)).try_for_each(|_| self.0.sample().map(drop))
+        let contender = &self.0;
+        let before = contender.ring.place.survey();
+        contender.look_at_printed()?;
+        let least = u32::from(contender.sets_the_expected());
+        (0..contender.rules().warmups.max(least)).try_for_each(|_| contender.sample().map(drop))?;
+        // Of a directory, the look around each run sees only its own entries.
+        if !contender.ring.names_input() && contender.ring.place.survey() != before {
+            return Err(contender.spoils());
+        }
+        Ok(())
     }
 
     fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {

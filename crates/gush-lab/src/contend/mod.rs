@@ -68,6 +68,18 @@ pub enum Output {
     Inherit,
 }
 
+impl Output {
+    /// The word of `--output`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Pipe => "pipe",
+            Self::Check => "check",
+            Self::Inherit => "inherit",
+        }
+    }
+}
+
 /// A command in a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
@@ -217,6 +229,7 @@ impl Comparison {
             rules: self.clone(),
             expected: RefCell::new(self.expectation(&place)?),
             baseline: OnceCell::new(),
+            seen_once: RefCell::default(),
             printed: RefCell::default(),
             spoiler: OnceCell::new(),
             place,
@@ -239,6 +252,12 @@ impl Comparison {
         let case = |one: &Rc<Contender>| Box::new(contender::Turn(Rc::clone(one))) as Box<dyn Case>;
         let cases = contenders.iter().map(case).collect();
         let mut notes = self.notes(&ring);
+        let is_written =
+            |one: &&Rc<Contender>| one.is_beside_writers() && self.output == Output::Null;
+        notes.extend(contenders.iter().filter(is_written).map(|one| {
+            let label = one.label();
+            format!("{label}: its standard output goes into a file, because others write {{out}}")
+        }));
         if let Some(first) = contenders.first().filter(|first| first.label() != measure) {
             let other = first.label();
             notes.push(format!("{measure} is absent: {other} is the measure of the others"));
@@ -383,8 +402,14 @@ impl Comparison {
 }
 
 /// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
-fn printed_sentence(printed: &[(String, Content)]) -> Option<String> {
+fn printed_sentence(printed: &[(String, Content)], output: Output) -> Option<String> {
     let ((_, first), rest) = printed.split_first()?;
+    let timed = match output {
+        Output::Null => {
+            "; the timed runs wrote to /dev/null, where some programs do less (--output pipe)"
+        }
+        _ => "",
+    };
     let differs = rest.iter().find(|(_, content)| content != first);
     match differs {
         Some((label, other)) => Some(format!(
@@ -393,7 +418,7 @@ fn printed_sentence(printed: &[(String, Content)]) -> Option<String> {
         )),
         None if rest.is_empty() => None,
         None => Some(format!(
-            "Standard output was the same, seen once each and not timed: {} bytes",
+            "Standard output was the same, seen once each and not timed: {} bytes{timed}",
             first.bytes
         )),
     }
@@ -411,19 +436,40 @@ impl Contest {
     /// # Errors
     /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
-        if self.ring.rules.ignores_output {
+        let Comparison { ignores_output, output, .. } = self.ring.rules;
+        if self.ring.place.survey() != self.ring.place.first_survey() && !self.ring.names_input() {
+            return Err(Error::refused(
+                "the input changed during the rounds: the figures are of unlike inputs",
+            ));
+        }
+        if ignores_output {
             return Ok(None);
         }
         let expected = self.ring.expected.borrow();
         let Some(Expected { content, .. }) = &*expected else {
-            return Ok(printed_sentence(&self.ring.printed.borrow()));
+            let printed = self.ring.printed.borrow();
+            let is_blind = printed.is_empty() && output != Output::Inherit;
+            let nothing =
+                "No output was compared (--output check compares what the commands print)";
+            return Ok(match is_blind && self.contenders.len() > 1 {
+                true => Some(nothing.to_owned()),
+                false => printed_sentence(&printed, output),
+            });
         };
         let place = &self.ring.place;
         let is_input = place.input_bytes() == Some(content.bytes)
             && place.input_content()?.is_some_and(|input| input == content);
         let equal = if is_input { ", equal to the input" } else { "" };
+        let once = self.ring.seen_once.borrow();
+        let (which, rest) = match &once[..] {
+            [] => ("Every output", String::new()),
+            once if once.len() == self.contenders.len() => {
+                ("Standard output, seen once each and not timed,", String::new())
+            }
+            once => ("Every output", format!("; of {} one, not timed", once.join(", "))),
+        };
         Ok(Some(format!(
-            "Every output was compared: {} bytes, blake3 {}…{equal}",
+            "{which} was compared: {} bytes, blake3 {}…{equal}{rest}",
             content.bytes,
             content.short()
         )))
@@ -439,7 +485,10 @@ impl Contest {
             }
         }
         drop(contenders);
-        let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| ring.place.remove());
+        let removed = Rc::into_inner(ring).map_or(Ok(()), |ring| {
+            let Ring { place, spoiler, .. } = ring;
+            place.remove(spoiler.get().map(String::as_str))
+        });
         if let Err(error) = removed {
             tell(&error);
         }

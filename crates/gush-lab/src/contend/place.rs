@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,9 @@ pub(super) struct Place {
     input_bytes: Option<u64>,
     is_made: bool,
     content: OnceCell<Content>,
+    /// The input as it was at first.
+    first: Option<Look>,
+    first_survey: Option<Survey>,
 }
 
 /// The input as one look finds it: equal looks are of a file that nobody wrote to or replaced. Of a directory, its own entries count.
@@ -38,6 +42,22 @@ pub(super) struct Look {
     bytes: u64,
     modified_ns: i128,
 }
+
+impl Look {
+    fn at(there: &fs::Metadata) -> Self {
+        let modified_ns =
+            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec());
+        Self { device: there.dev(), inode: there.ino(), bytes: there.len(), modified_ns }
+    }
+
+    fn is_of(&self, there: &fs::Metadata) -> bool {
+        (self.device, self.inode) == (there.dev(), there.ino())
+    }
+}
+
+/// The input with everything inside of a directory: a hash of the looks at all of its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Survey(u64);
 
 /// The largest input of the user's that is read only to be told from another.
 const READ_BYTES: u64 = 1 << 30;
@@ -69,7 +89,11 @@ impl Place {
                 (Some(path), bytes)
             }
         };
-        Ok(Self { scratch, input: path, input_bytes, is_made, content: OnceCell::new() })
+        let (content, first, first_survey) = (OnceCell::new(), None, None);
+        let mut place =
+            Self { scratch, input: path, input_bytes, is_made, content, first, first_survey };
+        (place.first, place.first_survey) = (place.look(), place.survey());
+        Ok(place)
     }
 
     pub(super) fn input(&self) -> Option<&Path> {
@@ -96,12 +120,46 @@ impl Place {
     pub(super) fn look(&self) -> Option<Look> {
         let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
         // A look at a file that is gone is another look.
-        let Ok(there) = fs::metadata(path) else {
-            return Some(Look { device: 0, inode: 0, bytes: 0, modified_ns: 0 });
-        };
-        let modified_ns =
-            i128::from(there.mtime()) * 1_000_000_000 + i128::from(there.mtime_nsec());
-        Some(Look { device: there.dev(), inode: there.ino(), bytes: there.len(), modified_ns })
+        let gone = Look { device: 0, inode: 0, bytes: 0, modified_ns: 0 };
+        Some(fs::metadata(path).map_or(gone, |there| Look::at(&there)))
+    }
+
+    /// The input with all that is inside, as it is now. This reads all metadata of a directory, so no timed run comes right after.
+    pub(super) fn survey(&self) -> Option<Survey> {
+        let path = self.input.as_deref().filter(|_| self.input_bytes.is_some())?;
+        let mut hasher = DefaultHasher::new();
+        survey(path, &mut hasher);
+        Some(Survey(hasher.finish()))
+    }
+
+    /// The input with all that is inside, as it was at first.
+    pub(super) fn first_survey(&self) -> Option<Survey> {
+        self.first_survey
+    }
+
+    /// Is the input one of the user's own?
+    pub(super) fn is_own_input(&self) -> bool {
+        self.input.is_some() && !self.is_made
+    }
+
+    /// Moves the user's input back that a command has renamed to `{out}`, which would be removed; answers whether it was there.
+    pub(super) fn take_back(&self) -> Result<bool, Error> {
+        let (Some(path), Some(first)) = (&self.input, &self.first) else { return Ok(false) };
+        let is_gone = fs::symlink_metadata(path).is_err();
+        let out = self.output();
+        let is_it = fs::symlink_metadata(&out).is_ok_and(|there| first.is_of(&there));
+        if !is_gone || !is_it {
+            return Ok(false);
+        }
+        fs::rename(&out, path).map(|()| true).map_err(|error| {
+            Error::failed(format!("cannot move '{}' back to its place", path.display()), error)
+        })
+    }
+
+    /// Is `path` the input's own file, by another name?
+    pub(super) fn is_input(&self, path: &Path) -> bool {
+        let first = self.first.filter(|_| self.input.is_some());
+        first.is_some_and(|first| fs::metadata(path).is_ok_and(|there| first.is_of(&there)))
     }
 
     /// The difference between inputs of the same size, for the identity of a case: one that is made is always the same, one of the user's has its
@@ -140,6 +198,7 @@ impl Place {
 
     /// Removes the files that a command wrote.
     pub(super) fn clear(&self) -> Result<(), Error> {
+        self.take_back()?;
         let out = self.output();
         let removed = match fs::symlink_metadata(&out) {
             Ok(there) if there.is_dir() => fs::remove_dir_all(&out),
@@ -150,11 +209,36 @@ impl Place {
         removed.map_err(|error| Error::failed("cannot remove {out} before the next run", error))
     }
 
-    pub(super) fn remove(self) -> Result<(), Error> {
+    /// Removes all files, unless `spoiler` has changed an input of the user's: parts of that input may be among them.
+    pub(super) fn remove(self, spoiler: Option<&str>) -> Result<(), Error> {
+        if let Some(spoiler) = spoiler.filter(|_| self.is_own_input()) {
+            let kept = self.scratch.keep();
+            let kept = kept.map_err(|error| Error::failed("cannot keep the files", error))?;
+            return Err(Error::refused(format!(
+                "{spoiler} changed the input: its files are kept in '{}'",
+                kept.display()
+            )));
+        }
         let path = self.scratch.path().to_owned();
         self.scratch
             .remove()
             .map_err(|error| Error::failed(format!("cannot remove '{}'", path.display()), error))
+    }
+}
+
+/// Adds the looks at `path` and at everything below to `hasher`; links are not followed.
+fn survey(path: &Path, hasher: &mut impl Hasher) {
+    let Ok(there) = fs::symlink_metadata(path) else { return };
+    let Look { device, inode, bytes, modified_ns } = Look::at(&there);
+    (device, inode, bytes, modified_ns).hash(hasher);
+    if there.is_dir() {
+        let mut paths: Vec<PathBuf> =
+            fs::read_dir(path).into_iter().flatten().flatten().map(|one| one.path()).collect();
+        paths.sort();
+        for path in paths {
+            path.hash(hasher);
+            survey(&path, hasher);
+        }
     }
 }
 

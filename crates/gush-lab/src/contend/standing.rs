@@ -165,13 +165,29 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
         unfailed.into_iter().filter(|one| one.label != fastest.label).collect();
     others.sort_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value));
     let said = others.iter().filter_map(|other| sentence(fastest, other, last_choosing));
+    let unsuccessful = standings.iter().filter_map(unsuccessful);
     let how = choosing.map(|choosing| {
         format!(
             "{} was chosen by the first {choosing} rounds, and is judged by the others",
             fastest.label
         )
     });
-    said.chain(how).collect()
+    said.chain(how).chain(unsuccessful).collect()
+}
+
+/// Tells of the runs that failed, and were measured because failures are to be ignored.
+fn unsuccessful(one: &Standing) -> Option<String> {
+    let mut ends: Vec<String> = Vec::new();
+    let mut failed = 0;
+    for status in one.statuses.iter().filter(|status| **status != Some(0)) {
+        failed += 1;
+        let end = status.map_or("a signal".to_owned(), |status| format!("status {status}"));
+        if !ends.contains(&end) {
+            ends.push(end);
+        }
+    }
+    let (label, runs, ends) = (&one.label, one.statuses.len(), ends.join(", "));
+    (failed > 0).then(|| format!("{label} failed in {failed} of {runs} rounds: {ends}"))
 }
 
 fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {

@@ -132,13 +132,81 @@ pub(super) fn process(
         process.args(&words[1..]);
         return Ok(process);
     };
-    let quoted = |name: &str| {
-        let value = value_of(name)?.into_string().ok()?;
-        shlex::try_quote(&value).ok().map(|value| value.into_owned())
-    };
+    let text_of = |name: &str| value_of(name)?.into_string().ok();
     let mut process = Command::new(&shell[0]);
-    process.args(&shell[1..]).arg("-c").arg(filled(command, quoted));
+    process.args(&shell[1..]).arg("-c").arg(filled_for_shell(command, text_of));
     Ok(process)
+}
+
+/// `command` with the value of each name, written so that a POSIX shell reads that value again, wherever the name stands: bare,
+/// within one or the other kind of quotes, or in a command substitution within these.
+fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
+    let mut done = String::with_capacity(command.len());
+    // Quotes and substitutions around the place, the innermost last.
+    let mut around: Vec<Around> = Vec::new();
+    let mut rest = command;
+    while let Some(letter) = rest.chars().next() {
+        let (inner, depth) = (around.last().copied(), around.len().saturating_sub(1));
+        let named = rest.strip_prefix('{').and_then(|inside| {
+            let close = inside.find('}')?;
+            Some((value_of(&inside[..close])?, &inside[close + 1..]))
+        });
+        if let Some((value, after)) = named {
+            done += &match inner {
+                Some(Around::Single) => value.replace('\'', r"'\''"),
+                Some(Around::Double) => in_double_quotes(&value),
+                None | Some(Around::Substitution | Around::Backticks) => {
+                    shlex::try_quote(&value).map_or_else(|_| value.clone(), |text| text.into())
+                }
+            };
+            rest = after;
+            continue;
+        }
+        let mut taken = letter.len_utf8();
+        match (inner, letter) {
+            (Some(Around::Single), '\'') | (Some(Around::Double), '"') => around.truncate(depth),
+            (Some(Around::Single), _) => {}
+            (_, '\\') => taken += rest.chars().nth(1).map_or(0, char::len_utf8),
+            (Some(Around::Backticks), '`') | (Some(Around::Substitution), ')') => {
+                around.truncate(depth)
+            }
+            (_, '`') => around.push(Around::Backticks),
+            (_, '$') if rest.starts_with("$(") => {
+                around.push(Around::Substitution);
+                taken = 2;
+            }
+            (Some(Around::Substitution), '(') => around.push(Around::Substitution),
+            (_, '"') => around.push(Around::Double),
+            (Some(Around::Double), _) => {}
+            (_, '\'') => around.push(Around::Single),
+            _ => {}
+        }
+        let (own, after) = rest.split_at(taken);
+        done += own;
+        rest = after;
+    }
+    done
+}
+
+/// What a place in a shell's command is within.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Around {
+    Single,
+    Double,
+    Substitution,
+    Backticks,
+}
+
+/// `value` as double quotes need it (POSIX.1-2017, Shell Command Language, 2.2.3).
+fn in_double_quotes(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for letter in value.chars() {
+        if "$`\"\\".contains(letter) {
+            text.push('\\');
+        }
+        text.push(letter);
+    }
+    text
 }
 
 /// The path of the program `name`, looked for as execvp(3) does.
@@ -152,4 +220,40 @@ pub fn found(name: &Path) -> Option<PathBuf> {
     }
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| may_run(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_the_value_wherever_its_name_stands() {
+        const VALUES: [&str; 6] =
+            ["plain", "two words", "it's", "a\"b", "$HOME `id` \\ !", "; rm -rf '\"x"];
+        let places = [
+            "printf '%s|' {in} x{in}y",
+            "printf '%s|' '{in}' 'x{in}y'",
+            "printf '%s|' \"{in}\" \"x{in}y\"",
+            "printf '%s|' \"$(printf '%s' {in})\" \"x$(printf '%s' \"{in}\")y\"",
+            "printf '%s|' \"$( (printf '%s' '{in}') )\" \\'x >/dev/null; printf '%s|' {in} x{in}y",
+        ];
+        for value in VALUES {
+            for (at, place) in places.iter().enumerate() {
+                let value_of = |name: &str| (name == "in").then(|| value.into());
+                let shell = ["sh".to_owned()];
+                let output = process(place, Some(&shell), value_of).unwrap().output().unwrap();
+                let expected = format!("{value}|x{value}y|");
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{at}: {said}");
+            }
+        }
+    }
+
+    #[test]
+    fn other_braces_stay() {
+        let none = |_: &str| None;
+        for text in ["awk '{print $1}' x", "echo ${HOME} {a,b}", "echo {", "echo \"{\" '", "\\"] {
+            assert_eq!(filled_for_shell(text, none), text);
+        }
+    }
 }

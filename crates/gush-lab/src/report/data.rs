@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::bars::Limit;
 use super::estimate::{Estimate, Times};
-use crate::model::{Described, Machine, Measured, Run, Sample};
+use crate::model::{Described, Failure, Machine, Measured, Run, Sample};
 use crate::{figures, stats};
 
 /// All runs, oldest first.
@@ -95,7 +95,8 @@ impl<'a> Data<'a> {
 fn suites(run: &Run) -> Vec<Suite<'_>> {
     let mut suites: Vec<Suite<'_>> = Vec::new();
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
-    for sample in &run.samples {
+    let is_in = |sample: &&Sample| run.failure_of(&sample.suite, &sample.case).is_none();
+    for sample in run.samples.iter().filter(is_in) {
         let key = (sample.suite.as_str(), sample.case.as_str());
         let &mut (suite, case) = places.entry(key).or_insert_with(|| {
             let suite = suites.iter().position(|suite| suite.name == sample.suite);
@@ -131,6 +132,12 @@ impl<'a> Suite<'a> {
     /// The throughput of a case.
     pub fn speed(&self, name: &str) -> Option<&Estimate> {
         self.case(name)?.speed()
+    }
+
+    /// The cases that are out.
+    pub fn failures(&self) -> impl Iterator<Item = &'a Failure> {
+        let name = self.name;
+        self.run.failures.iter().filter(move |failure| failure.suite == name)
     }
 
     /// Has any case a throughput?

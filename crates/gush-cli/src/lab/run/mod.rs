@@ -137,7 +137,7 @@ fn measure(
     match agreement {
         Ok(Some(line)) if options.shows_tables() => screen.show(&line),
         Ok(_) => {}
-        Err(error) => talker.say(error.told()),
+        Err(error) => session.leave_out(&comparison.suite, &error),
     }
     standings
 }

@@ -24,8 +24,10 @@ use crate::time::time;
     max_term_width = 100,
     after_help = "In a COMMAND {in} is the input, {out} a path for the output, {dir} a directory for whatever --setup \
                   makes, {gush} this program, and {NAME} a parameter. A shell starts the commands only if one of them needs one. Every {out} is compared: a contender that \
-                  writes something else than the first is out. Of a command without {out}, the standard output of one untimed run is compared: \
-                  with the others' {out}, or, where no command names {out}, only to tell of a difference. A contender that changes {in} is out.\n\n\
+                  writes something else than the first is out, and so is one that makes a link. Beside commands that write {out}, standard output \
+                  goes into a file and is compared with theirs. Where no command names {out} and some name {in}, the standard output of one \
+                  untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
+                  changes {in} is out; files of yours that it moved are kept.\n\n\
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
                   gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
                   gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\

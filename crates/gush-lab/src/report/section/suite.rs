@@ -36,7 +36,7 @@ pub fn section(data: &Data<'_>, suite: &'static suite::Suite) -> Option<Section>
     Some(Section {
         id: suite.name,
         title: suite.title.to_owned(),
-        said: said(taken, suite.axis),
+        said: said(taken, suite.axis).into_iter().chain(out(taken)).collect(),
         figures,
         notes,
     })
@@ -45,20 +45,46 @@ pub fn section(data: &Data<'_>, suite: &'static suite::Suite) -> Option<Section>
 /// The suites that this gush does not know: those of a newer one, or of somebody's own.
 pub fn others(data: &Data<'_>) -> Option<Section> {
     let unknown = data.suites().into_iter().filter(|name| suite::named(name).is_none());
-    let figures: Vec<Figure> = unknown
-        .filter_map(|name| data.suite(name))
-        .flat_map(|taken| {
-            groups(data, taken, &THROUGHPUT).into_iter().map(|figure| Figure {
+    let (mut figures, mut said) = (Vec::new(), Vec::new());
+    for taken in unknown.filter_map(|name| data.suite(name)) {
+        let quantities: &[Quantity] = if taken.has_speeds() { &[THROUGHPUT] } else { &TIMES };
+        for quantity in quantities {
+            figures.extend(groups(data, taken, quantity).into_iter().map(|figure| Figure {
                 caption: format!("{}: {}", code(taken.name), figure.caption),
                 ..figure
-            })
-        })
-        .collect();
+            }));
+        }
+        said.extend(out(taken));
+    }
     (!figures.is_empty()).then(|| Section {
         id: "other",
         title: "Other suites".to_owned(),
+        said,
         figures,
         ..Section::default()
+    })
+}
+
+/// The times of commands that move no bytes anybody knows of.
+const TIMES: [Quantity; 2] = [
+    Quantity {
+        caption: "Time of a run, less is better",
+        unit: "s",
+        of: |measured| measured.wall_s,
+        less_is_better: true,
+    },
+    Quantity {
+        caption: "Processor time of a run, less is better",
+        unit: "cpu s",
+        of: |measured| Some(measured.user_s? + measured.system_s?),
+        less_is_better: true,
+    },
+];
+
+/// The cases that are out, and why.
+fn out(taken: &Suite<'_>) -> impl Iterator<Item = String> {
+    taken.failures().map(|failure| {
+        format!("{} is out: {}.", code(&failure.case), failure.error.replace(['`', '*'], ""))
     })
 }
 
