@@ -1,6 +1,6 @@
 //! One command as a case.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::MemfdFlags;
 
+use super::label::plain;
 use super::parameter::Values;
-use super::place::Place;
+use super::ring::Ring;
 use super::template::{filled, names};
 use super::{Comparison, Content, Entry, Output, start};
 use crate::case::Case;
@@ -24,34 +25,6 @@ use crate::model::{Described, Measured};
 use crate::probe::Probe;
 use crate::runner::{Usage, children, start_bytes};
 use crate::{Error, count, once};
-
-/// State that all contenders of a comparison share.
-#[derive(Debug)]
-pub(super) struct Ring {
-    pub(super) rules: Comparison,
-    pub(super) shell: Option<Vec<String>>,
-    pub(super) place: Place,
-    /// The first contender's label, once known.
-    pub(super) baseline: OnceCell<String>,
-    /// The right output: as told, or the first one that there was.
-    pub(super) expected: RefCell<Option<Expected>>,
-    /// The labels of contenders with one output that was compared, of a run that was not timed.
-    pub(super) seen_once: RefCell<Vec<String>>,
-    /// The label and standard output of each contender, where these outputs are only told.
-    pub(super) printed: RefCell<Vec<(String, Content)>>,
-    /// The contender that changed the input.
-    pub(super) spoiler: OnceCell<String>,
-}
-
-impl Ring {
-    /// Does a command beside those of the contenders name the input, which it may make anew then?
-    pub(super) fn names_input(&self) -> bool {
-        let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;
-        let own = entries.iter().filter_map(|entry| entry.prepare.as_ref());
-        let all = [setup, prepare, conclude, cleanup].into_iter().flatten().chain(own);
-        all.into_iter().any(|text| names(text, "in"))
-    }
-}
 
 /// The use of a standard output that the timed runs throw away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,14 +35,6 @@ enum Printing {
     Told,
     /// Looked at once, untimed: it has to equal the outputs of the contenders that write `{out}`.
     Judged,
-}
-
-/// An output that all others have to equal.
-#[derive(Debug)]
-pub(super) struct Expected {
-    /// Whose output, or which file.
-    pub(super) from: String,
-    pub(super) content: Content,
 }
 
 /// The commands around a contender's own.
@@ -91,39 +56,6 @@ impl Sides {
         let all = [&self.setup, &self.prepare, &self.conclude, &self.cleanup];
         all.into_iter().flatten().any(|text| names(text, name))
     }
-}
-
-/// The longest name of a case in an export.
-const LONGEST_LABEL: usize = 120;
-
-/// The label of an entry with these values: its name, or its command.
-pub(super) fn label(entry: &Entry, values: &Values) -> String {
-    let value_of =
-        |name: &str| values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-    let Some(name) = &entry.name else { return plain(&filled(&entry.command, value_of)) };
-    let mut label = filled(name, value_of);
-    for (parameter, value) in values.iter().filter(|(parameter, _)| !names(name, parameter)) {
-        label += &format!(", {parameter}={value}");
-    }
-    plain(&label)
-}
-
-/// One line without control characters, shortened in the middle.
-fn plain(text: &str) -> String {
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
-    let line = words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
-    let letters: Vec<char> = line.chars().collect();
-    if letters.len() <= LONGEST_LABEL {
-        return line;
-    }
-    let kept = LONGEST_LABEL / 2 - 1;
-    let [start, end] = [&letters[..kept], &letters[letters.len() - kept..]];
-    start.iter().chain(['…'].iter()).chain(end).collect()
-}
-
-/// The label of one more contender that would have the same.
-pub(super) fn numbered(label: &str, number: u32) -> String {
-    format!("{label} ({number})")
 }
 
 /// A command with its values.
@@ -376,7 +308,7 @@ impl Contender {
         self.side("conclude", self.sides.conclude.as_ref())?;
         if printing == Printing::Judged {
             self.ring.seen_once.borrow_mut().push(self.label.clone());
-            return self.judge(content).map(drop);
+            return self.ring.judge(&self.label, content).map(drop);
         }
         self.ring.printed.borrow_mut().push((self.label.clone(), content));
         Ok(())
@@ -389,37 +321,11 @@ impl Contender {
         let what = match () {
             () if is_link => "a symbolic link",
             () if self.ring.place.is_input(&path) => "the input itself, by another name",
-            () => return self.judge(Content::of(&path)?).map(Some),
+            () => return self.ring.judge(&self.label, Content::of(&path)?).map(Some),
         };
         Err(Error::refused(format!(
             "its {{out}} is {what}: nothing was written (--no-compare measures it nevertheless)"
         )))
-    }
-
-    fn judge(&self, content: Content) -> Result<Content, Error> {
-        let mut expected = self.ring.expected.borrow_mut();
-        match &*expected {
-            None => {
-                *expected = Some(Expected { from: self.label.clone(), content: content.clone() });
-            }
-            Some(Expected { content: right, .. }) if *right == content => {}
-            Some(Expected { from, .. }) if *from == self.label => {
-                return Err(Error::refused(
-                    "its output changes from run to run (--no-compare measures it nevertheless)",
-                ));
-            }
-            Some(Expected { from, content: right }) => {
-                let how = if right.bytes == content.bytes {
-                    format!("{} bytes, and not the same", content.bytes)
-                } else {
-                    format!("{} bytes instead of {}", content.bytes, right.bytes)
-                };
-                return Err(Error::refused(format!(
-                    "wrong output: it differs from that of {from}: {how} (--no-compare measures it nevertheless)"
-                )));
-            }
-        }
-        Ok(content)
     }
 
     /// Will this contender's output be the one that all others have to equal? The answer is fixed before the rounds, whose order changes:
@@ -658,28 +564,4 @@ fn last_line(mut said: &File) -> Option<String> {
 /// `text` without the characters that an export refuses.
 fn plain_text(text: &str) -> String {
     text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(command: &str, name: Option<&str>) -> Entry {
-        Entry { command: command.into(), name: name.map(Into::into), ..Entry::default() }
-    }
-
-    #[test]
-    fn labels_tell_the_values() {
-        let values: Values = vec![("n".into(), "4".into()), ("m".into(), "x".into())];
-        assert_eq!(label(&entry("a {n} {in}", None), &values), "a 4 {in}");
-        assert_eq!(label(&entry("a {n}", Some("it")), &values), "it, n=4, m=x");
-        assert_eq!(label(&entry("a {n}", Some("it {n}")), &values), "it 4, m=x");
-    }
-
-    #[test]
-    fn labels_are_one_short_line() {
-        assert_eq!(plain("a\n  b\x1b[31m\tc"), "a b [31m c");
-        let long = plain(&"é".repeat(1000));
-        assert!(long.chars().count() < LONGEST_LABEL && long.contains('…'));
-    }
 }

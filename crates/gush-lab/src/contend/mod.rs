@@ -5,7 +5,8 @@
 //! | `template`, `parameter` | `{in}`, `{out}` and the user's own names in a command; their values |
 //! | `start` | which commands need a shell; processes of both kinds |
 //! | `place`, `content` | the input and the outputs; the digest of an output |
-//! | `contender` | one command as a [`Case`]: prepared, timed, counted, the output compared |
+//! | `contender`, `label` | one command as a [`Case`]: prepared, timed, counted; its name |
+//! | `ring` | the output that all contenders have to write, and who changed the input |
 //! | `pace` | how many rounds, and about how long they take |
 //! | `standing` | who is faster than whom, how surely, and who is out |
 //! | `file` | comparisons written down as TOML, with their aims |
@@ -19,9 +20,11 @@ mod contender;
 mod content;
 pub mod export;
 mod file;
+mod label;
 mod pace;
 mod parameter;
 mod place;
+mod ring;
 pub mod show;
 mod standing;
 mod start;
@@ -43,8 +46,9 @@ pub use place::Input;
 pub use standing::{Standing, of as standings, regressions, sentences};
 pub use start::{Shell, found, needs_shell};
 
-use contender::{Contender, Expected, Ring, Sides};
+use contender::{Contender, Sides};
 use place::Place;
+use ring::{Expected, Ring};
 
 /// Names that people write for ours; a shell would take them as plain words.
 const NEAR_MISSES: [(&str, &[&str]); 4] = [
@@ -377,11 +381,11 @@ impl Comparison {
                 })
                 .collect();
             for values in parameter::choices(&named) {
-                let mut label = contender::label(entry, &values);
+                let mut label = label::of(entry, &values);
                 let mut copies = 1;
                 while !labels.insert(label.clone()) {
                     copies += 1;
-                    label = contender::numbered(&contender::label(entry, &values), copies);
+                    label = label::numbered(&label::of(entry, &values), copies);
                 }
                 found.push(Contender::new(entry, label, &sides, values, Rc::clone(ring)));
             }

@@ -1,0 +1,71 @@
+//! State that the contenders of a comparison share, and the output that all of them have to write.
+
+use std::cell::{OnceCell, RefCell};
+
+use super::place::Place;
+use super::template::names;
+use super::{Comparison, Content};
+use crate::Error;
+
+/// State that all contenders of a comparison share.
+#[derive(Debug)]
+pub(super) struct Ring {
+    pub(super) rules: Comparison,
+    pub(super) shell: Option<Vec<String>>,
+    pub(super) place: Place,
+    /// The first contender's label, once known.
+    pub(super) baseline: OnceCell<String>,
+    /// The right output: as told, or the first one that there was.
+    pub(super) expected: RefCell<Option<Expected>>,
+    /// The labels of contenders with one output that was compared, of a run that was not timed.
+    pub(super) seen_once: RefCell<Vec<String>>,
+    /// The label and standard output of each contender, where these outputs are only told.
+    pub(super) printed: RefCell<Vec<(String, Content)>>,
+    /// The contender that changed the input.
+    pub(super) spoiler: OnceCell<String>,
+}
+
+impl Ring {
+    /// Does a command beside those of the contenders name the input, which it may make anew then?
+    pub(super) fn names_input(&self) -> bool {
+        let Comparison { setup, prepare, conclude, cleanup, entries, .. } = &self.rules;
+        let own = entries.iter().filter_map(|entry| entry.prepare.as_ref());
+        let all = [setup, prepare, conclude, cleanup].into_iter().flatten().chain(own);
+        all.into_iter().any(|text| names(text, "in"))
+    }
+
+    /// The `content` of the contender `label`, if it equals the expected content; the first one is the expected one.
+    pub(super) fn judge(&self, label: &str, content: Content) -> Result<Content, Error> {
+        let mut expected = self.expected.borrow_mut();
+        match &*expected {
+            None => {
+                *expected = Some(Expected { from: label.to_owned(), content: content.clone() });
+            }
+            Some(Expected { content: right, .. }) if *right == content => {}
+            Some(Expected { from, .. }) if from == label => {
+                return Err(Error::refused(
+                    "its output changes from run to run (--no-compare measures it nevertheless)",
+                ));
+            }
+            Some(Expected { from, content: right }) => {
+                let how = if right.bytes == content.bytes {
+                    format!("{} bytes, and not the same", content.bytes)
+                } else {
+                    format!("{} bytes instead of {}", content.bytes, right.bytes)
+                };
+                return Err(Error::refused(format!(
+                    "wrong output: it differs from that of {from}: {how} (--no-compare measures it nevertheless)"
+                )));
+            }
+        }
+        Ok(content)
+    }
+}
+
+/// An output that all others have to equal.
+#[derive(Debug)]
+pub(super) struct Expected {
+    /// Whose output, or which file.
+    pub(super) from: String,
+    pub(super) content: Content,
+}
