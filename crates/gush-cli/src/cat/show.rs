@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gush::{Choice, Mover, Profile, Rate, Refusals, Report, Side, Tuning};
+use gush::{Choice, Errno, Mover, Pages, Profile, Rate, Refusals, Report, Side, Tuning};
 
 use super::options::Options;
 use super::source::Source;
 use super::stream::{self, End, Output};
 use super::text::Formatter;
 use crate::profile;
-use crate::talk::os_text;
+use crate::talk::{errno_text, os_text};
 
 /// Bytes of text read at a time, unless the user gives a size.
 const TEXT_BUFFER_BYTES: usize = 128 << 10;
@@ -147,25 +147,28 @@ fn copy_of(error: &io::Error) -> io::Error {
 pub struct Text<'a> {
     formatter: Formatter,
     output: Output<'a>,
-    buffer: Vec<u8>,
+    buffer: Pages,
+    buffer_bytes: usize,
 }
 
 impl<'a> Text<'a> {
     fn new(options: &'a Options, target: BorrowedFd<'a>) -> Result<Self, String> {
+        let no_memory = |errno: Errno| format!("no memory for a buffer: {}", errno_text(errno));
         let buffer_bytes = options.buffer_size.unwrap_or(TEXT_BUFFER_BYTES);
         let buffer_bytes = buffer_bytes.min(Tuning::MOST_BUFFER_BYTES);
         Ok(Self {
             formatter: Formatter::new(options.style()),
             output: Output::new(target, options.limit),
-            buffer: vec![0; buffer_bytes],
+            buffer: Pages::new(buffer_bytes).map_err(no_memory)?,
+            buffer_bytes,
         })
     }
 
     fn one(&mut self, source: &Source) -> Result<Shown, Trouble> {
         let start = Instant::now();
         let before_bytes = self.output.delivered_bytes();
-        let ended =
-            stream::format(source.as_fd(), &mut self.formatter, &mut self.output, &mut self.buffer);
+        let Self { formatter, output, buffer, buffer_bytes } = self;
+        let ended = stream::format(source.as_fd(), formatter, output, buffer, *buffer_bytes);
         let bytes = self.output.delivered_bytes() - before_bytes;
         match ended {
             Ok(()) => Ok(Shown { bytes, elapsed: start.elapsed(), report: None }),

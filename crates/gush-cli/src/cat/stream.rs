@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gush::{Kind, Port};
+use gush::{Kind, Pages, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -107,12 +107,14 @@ impl Pace {
 /// Formats all of `source` into `output`.
 ///
 /// # Errors
-/// The end that failed. Bytes formatted before a failure of the source are still written. `buffer` grows for a longer datagram.
+/// The end that failed. Bytes formatted before a failure of the source are still written. Read are `buffer_bytes` at a time; a longer buffer takes the
+/// place of `buffer` for a longer datagram.
 pub fn format(
     source: BorrowedFd<'_>,
     formatter: &mut Formatter,
     output: &mut Output<'_>,
-    buffer: &mut Vec<u8>,
+    buffer: &mut Pages,
+    buffer_bytes: usize,
 ) -> Result<(), End> {
     let mut port = Port::of(&source).map_err(|errno| End::Source(errno.into()))?;
     loop {
@@ -122,7 +124,7 @@ pub fn format(
         let read = match port.kind() {
             Kind::Datagram => port.read_whole(buffer, usize::MAX),
             // A plain read waits by itself, which saves a call.
-            _ => rustix::io::read(source, &mut buffer[..]),
+            _ => rustix::io::read(source, &mut buffer.as_mut_slice()[..buffer_bytes]),
         };
         let read_bytes = match read {
             Ok(0) => return output.flush().map_err(End::Target),
@@ -139,7 +141,7 @@ pub fn format(
         };
         let mut used_bytes = 0;
         while used_bytes < read_bytes {
-            let rest = &buffer[used_bytes..read_bytes];
+            let rest = &buffer.as_slice()[used_bytes..read_bytes];
             used_bytes += formatter.feed(rest, &mut output.waiting, ENOUGH_BYTES);
             if output.waiting.len() >= ENOUGH_BYTES {
                 output.flush().map_err(End::Target)?;

@@ -1,6 +1,6 @@
 //! `-l` with `-S` or `-L`: lines are counted before they are delivered, so that no byte behind the last of them passes.
 
-use gush::{Port, Side};
+use gush::{Pages, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
@@ -17,11 +17,11 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
     let mut source = Port::of(input).map_err(halted(Side::Source))?;
     let mut target = Port::of(&moving.output).map_err(halted(Side::Target))?;
     let mut pace = Pace::of(&moving.account);
-    let mut buffer = vec![0; moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20)];
+    let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
+    let mut buffer = Pages::new(buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_lines = most_lines;
     while left_lines > 0 {
-        let most = buffer.len();
-        let read = |source: &mut Port<'_>| source.read_whole(&mut buffer, most);
+        let read = |source: &mut Port<'_>| source.read_whole(&mut buffer, buffer_bytes);
         let got = unless_cancelled(&moving.account, &mut source, PollFlags::IN, input, read)
             .map_err(halted(Side::Source))?;
         if got == 0 {
@@ -33,7 +33,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             let lost = |halt| Halt { lost_bytes: (got - done) as u64, ..halt };
             let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
             let now = pace.allowance(now).map_err(lost)?;
-            let rest = &buffer[done..got];
+            let rest = &buffer.as_slice()[done..got];
             let lines = &rest[..end_of(rest, now, moving.options.separator())];
             let write = |target: &mut Port<'_>| target.write(lines);
             let account = &moving.account;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use gush::{Endpoint, Errno, Kind};
+use gush::{Endpoint, Errno, Kind, Pages};
 use rustix::fs::{FileType, fstat};
 use rustix::io::{pread, retry_on_intr};
 
@@ -69,17 +69,18 @@ pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
 /// The lines in all the files together, which are read for that; none where one of them is no regular file, or cannot be read.
 pub fn total_lines<'a>(names: impl Iterator<Item = &'a OsStr>, separator: u8) -> Option<u64> {
     let mut total = 0_u64;
-    let mut buffer = vec![0; BUFFER_BYTES];
+    // Pages: the kernel fills a buffer of the heap at a quarter of the speed (`Port::read_whole`).
+    let mut buffer = Pages::new(BUFFER_BYTES).ok()?;
     for name in names {
         let input = Input::open(name).ok()?;
         let mut at =
             Endpoint::of(&input).ok().filter(|end| end.kind() == Kind::File)?.position()?;
         loop {
-            let got = retry_on_intr(|| pread(&input, &mut buffer[..], at)).ok()?;
+            let got = retry_on_intr(|| pread(&input, buffer.as_mut_slice(), at)).ok()?;
             if got == 0 {
                 break;
             }
-            total += memchr::memchr_iter(separator, &buffer[..got]).count() as u64;
+            total += memchr::memchr_iter(separator, &buffer.as_slice()[..got]).count() as u64;
             at += got as u64;
         }
     }

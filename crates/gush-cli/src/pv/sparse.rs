@@ -1,6 +1,6 @@
 //! `-O`: blocks of zeros become holes of the output, for every kind of input.
 
-use gush::{Errno, Port, Side};
+use gush::{Errno, Pages, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
@@ -24,10 +24,11 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
     let old_bytes = u64::try_from(fstat(output).map_err(at_target)?.st_size).unwrap_or(0);
     let mut at_bytes = rustix::fs::tell(output).map_err(at_target)?;
     let mut pace = Pace::of(account);
-    let mut buffer = vec![0; moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20)];
+    let buffer_bytes = moving.options.buffer_size.unwrap_or(BUFFER_BYTES).min(4 << 20);
+    let mut buffer = Pages::new(buffer_bytes).map_err(halted(Side::Source))?;
     let mut left_bytes = most_bytes.unwrap_or(u64::MAX);
     while left_bytes > 0 {
-        let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer.len());
+        let wanted = usize::try_from(left_bytes).unwrap_or(usize::MAX).min(buffer_bytes);
         let most = pace.allowance(wanted)?;
         let read = |source: &mut Port<'_>| match source.next_datagram_bytes() {
             // As the engine says where a datagram is longer than the rest of the length.
@@ -41,9 +42,9 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
         }
         let mut done = 0;
         while done < got {
-            let run = first_run(&buffer[done..got], at_bytes);
+            let run = first_run(&buffer.as_slice()[done..got], at_bytes);
             let is_hole = run.is_hole && at_bytes >= old_bytes;
-            let bytes = &buffer[done..done + run.bytes];
+            let bytes = &buffer.as_slice()[done..done + run.bytes];
             let write = |target: &mut Port<'_>| target.write(bytes);
             let put = match is_hole {
                 true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
@@ -53,7 +54,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
                 lost_bytes: (got - done) as u64,
                 ..Halt::by(Side::Target, errno)
             })?;
-            account.observed.show(&buffer[done..done + put]);
+            account.observed.show(&buffer.as_slice()[done..done + put]);
             account.set_bytes(account.bytes() + put as u64);
             pace.spend(put);
             (done, at_bytes) = (done + put, at_bytes + put as u64);

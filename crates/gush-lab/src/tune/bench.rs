@@ -277,10 +277,10 @@ fn tcp() -> io::Result<(TcpStream, TcpStream)> {
 
 fn drain(from: OwnedFd) -> io::Result<u64> {
     let mut from = File::from(from);
-    let mut buffer = vec![0; FAR_BYTES];
+    let mut buffer = gush::Pages::new(FAR_BYTES)?;
     let mut all = 0;
     loop {
-        match from.read(&mut buffer) {
+        match from.read(buffer.as_mut_slice()) {
             Ok(0) => return Ok(all),
             Ok(bytes) => all += bytes as u64,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

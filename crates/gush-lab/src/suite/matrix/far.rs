@@ -125,7 +125,8 @@ pub(super) fn drain(
 ) -> Helper {
     let work = move |far: &OwnedFd, told: &AtomicU8| {
         let (mut got, mut kept) = (0_u64, Vec::new());
-        let mut buf = vec![0; 256 << 10];
+        // Without memory nobody reads, and the case tells that no byte arrived.
+        let Ok(mut buf) = gush::Pages::new(256 << 10) else { return (0, Vec::new()) };
         let mut idle_slices = 0;
         loop {
             if !tells_the_end && got >= bytes && !is_ready(far.as_fd(), PollFlags::IN, 0) {
@@ -147,12 +148,12 @@ pub(super) fn drain(
                 continue;
             }
             idle_slices = 0;
-            match rustix::io::read(far, &mut buf) {
+            match rustix::io::read(far, buf.as_mut_slice()) {
                 Ok(0) if tells_the_end => break,
                 Ok(len) => {
                     got += len as u64;
                     if keeps {
-                        kept.extend_from_slice(&buf[..len]);
+                        kept.extend_from_slice(&buf.as_slice()[..len]);
                     }
                 }
                 Err(Errno::INTR | Errno::AGAIN) => {}
