@@ -353,6 +353,12 @@ impl<'fd> Endpoint<'fd> {
     }
 
     /// The magic number of the file system (statfs(2)).
+    /// Was this pipe made by pipe2(2), and not opened by the path of a FIFO?
+    pub(crate) fn is_nameless_pipe(&self) -> bool {
+        const PIPEFS: u64 = 0x5049_5045;
+        self.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
+    }
+
     fn file_system(&self) -> Option<u64> {
         sys::file::file_system(self.fd).ok()
     }

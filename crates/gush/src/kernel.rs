@@ -4,9 +4,10 @@
 //! future change answers the probe, not the version in `uname`.
 
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::pages::Pages;
@@ -42,6 +43,7 @@ pub enum Vmsplice {
 #[derive(Debug)]
 pub struct Kernel {
     vmsplice: OnceLock<Vmsplice>,
+    vmsplice_into_fifo: OnceLock<Vmsplice>,
     pipe_max_bytes: OnceLock<usize>,
     pipe_user_bytes: OnceLock<Option<usize>>,
     processors: OnceLock<usize>,
@@ -49,6 +51,7 @@ pub struct Kernel {
 
 static KERNEL: Kernel = Kernel {
     vmsplice: OnceLock::new(),
+    vmsplice_into_fifo: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     pipe_user_bytes: OnceLock::new(),
     processors: OnceLock::new(),
@@ -63,7 +66,20 @@ impl Kernel {
 
     /// Does vmsplice(2) work, and does a later store show through the pipe?
     pub fn vmsplice(&self) -> Vmsplice {
-        *self.vmsplice.get_or_init(|| probe_vmsplice().unwrap_or_else(Vmsplice::Absent))
+        kept(&self.vmsplice, probe_vmsplice)
+    }
+
+    /// As [`Kernel::vmsplice`], into a FIFO: a pipe that was opened by a path, which the kernel may refuse where it takes a pipe
+    /// of pipe2(2). The question needs /proc; without it the answer is that of [`Kernel::vmsplice`].
+    ///
+    /// ```
+    /// use gush::{Kernel, Vmsplice};
+    /// if let Vmsplice::Absent(errno) = Kernel::get().vmsplice_into_fifo() {
+    ///     println!("FIFOs are written: {errno}");
+    /// }
+    /// ```
+    pub fn vmsplice_into_fifo(&self) -> Vmsplice {
+        kept(&self.vmsplice_into_fifo, || self.probe_vmsplice_into_fifo())
     }
 
     /// The largest pipe in bytes that a process without privilege may ask for
@@ -87,6 +103,19 @@ impl Kernel {
         })
     }
 
+    /// An end opened by its path in /proc is opened as a FIFO (`fifo_open` of `fs/pipe.c`), and needs no directory.
+    fn probe_vmsplice_into_fifo(&self) -> Result<Vmsplice, Errno> {
+        let (read_end, write_end) = sys::pipe::pipe()?;
+        match sys::file::reopen(write_end.as_fd(), OFlags::WRONLY) {
+            Ok(opened) => ask_vmsplice(opened.as_fd(), read_end.as_fd()),
+            Err(errno) if is_passing(errno) => Err(errno),
+            Err(_) => match self.vmsplice() {
+                Vmsplice::Absent(errno) => Err(errno),
+                answer => Ok(answer),
+            },
+        }
+    }
+
     /// How many processors this process may use (affinity and cgroup quota included).
     pub fn processors(&self) -> usize {
         *self
@@ -95,12 +124,32 @@ impl Kernel {
     }
 }
 
-/// The store after the lending happens in [`Pages::shows_later_store`], the one place that may.
+/// The answer of `probe`, remembered unless it was a shortage that may pass.
+fn kept(known: &OnceLock<Vmsplice>, probe: impl FnOnce() -> Result<Vmsplice, Errno>) -> Vmsplice {
+    if let Some(&answer) = known.get() {
+        return answer;
+    }
+    match probe() {
+        Err(errno) if is_passing(errno) => Vmsplice::Absent(errno),
+        answer => *known.get_or_init(|| answer.unwrap_or_else(Vmsplice::Absent)),
+    }
+}
+
+/// Does the error say that something ran out, and nothing of the call in question?
+fn is_passing(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN)
+}
+
 fn probe_vmsplice() -> Result<Vmsplice, Errno> {
     let (read_end, write_end) = sys::pipe::pipe()?;
-    let shows = Pages::shows_later_store(write_end.as_fd(), |byte| {
+    ask_vmsplice(write_end.as_fd(), read_end.as_fd())
+}
+
+/// The store after the lending happens in [`Pages::shows_later_store`], the one place that may.
+fn ask_vmsplice(write_end: BorrowedFd<'_>, read_end: BorrowedFd<'_>) -> Result<Vmsplice, Errno> {
+    let shows = Pages::shows_later_store(write_end, |byte| {
         loop {
-            match sys::data::read(read_end.as_fd(), std::slice::from_mut(byte)) {
+            match sys::data::read(read_end, std::slice::from_mut(byte)) {
                 Err(Errno::INTR) => {}
                 answer => return answer.map(drop),
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 #[cfg(feature = "digest")]
 use crate::digest::Digest;
+use crate::kernel::{Kernel, Vmsplice};
 use crate::method::{MethodName, Refusal};
 use crate::sys::Counts;
 
@@ -133,6 +134,11 @@ impl fmt::Display for Explanation<'_> {
                 write!(f, " {call}={count}")?;
             }
             writeln!(f)?;
+        }
+        if report.methods.iter().any(|used| used.name == MethodName::Vmsplice)
+            && Kernel::get().vmsplice() == Vmsplice::Copies
+        {
+            writeln!(f, "vmsplice copies on this kernel: no gain over read-write")?;
         }
         if report.hole_bytes > 0 {
             writeln!(f, "holes kept: {} bytes", report.hole_bytes)?;

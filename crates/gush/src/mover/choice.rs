@@ -6,7 +6,7 @@ use super::ends::Ends;
 use super::request::Request;
 use super::{Choice, Holes};
 use crate::endpoint::Kind;
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Vmsplice};
 use crate::method::{MethodName, Refusal};
 use crate::plan;
 use crate::profile::Rule;
@@ -82,6 +82,11 @@ impl Choosing<'_, '_> {
             "it can leave holes, and every byte is to be written"
         } else if !named && request.shows_bytes() && !traits.sees_bytes {
             "the bytes are to be looked at, and it does not see them"
+        } else if !named
+            && name == MethodName::Vmsplice
+            && Kernel::get().vmsplice() == Vmsplice::Copies
+        {
+            "it copies on this kernel: read-write does the same in fewer calls"
         } else if !named
             && let Some(memory) = request.refusals
             && memory.knows(name, source, target)

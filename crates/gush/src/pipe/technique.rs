@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::socket::Fattener;
+use crate::endpoint::{Endpoint, Kind};
 use crate::kernel::{Kernel, Vmsplice};
 
 /// The way that a [`super::Writer`] hands bytes over; each is sound for every reader.
@@ -29,13 +30,35 @@ impl Technique {
     /// The best that this kernel and process allow for a pipe.
     #[must_use]
     pub fn probe() -> Self {
-        if Kernel::get().vmsplice() == Vmsplice::ZeroCopy && huge_pages_may_come() {
+        Self::where_vmsplice(Kernel::get().vmsplice())
+    }
+
+    /// The best for this target, where a FIFO can differ from other pipes.
+    pub(super) fn of(target: &Endpoint<'_>) -> Self {
+        match target.kind() {
+            Kind::Pipe => Self::where_vmsplice(lending_into(target)),
+            _ => Technique::Write,
+        }
+    }
+
+    /// Lent pages pay only as huge ones, and only if the kernel does not copy them after all.
+    fn where_vmsplice(vmsplice: Vmsplice) -> Self {
+        if vmsplice == Vmsplice::ZeroCopy && huge_pages_may_come() {
             Technique::Fresh
         } else if Fattener::new().is_ok() {
             Technique::Socket
         } else {
             Technique::Write
         }
+    }
+}
+
+/// What vmsplice(2) does with this pipe, as far as its kind tells.
+pub(super) fn lending_into(pipe: &Endpoint<'_>) -> Vmsplice {
+    if pipe.is_nameless_pipe() {
+        Kernel::get().vmsplice()
+    } else {
+        Kernel::get().vmsplice_into_fifo()
     }
 }
 

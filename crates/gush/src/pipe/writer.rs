@@ -15,9 +15,10 @@ use std::time::{Duration, Instant};
 use rustix::io::{self, Errno};
 
 use super::socket::Fattener;
+use super::technique::lending_into;
 use super::{Buffer, Technique, USUAL_BYTES, asked_bytes, grow};
 use crate::endpoint::{Endpoint, Kind};
-use crate::kernel::{Kernel, Vmsplice};
+use crate::kernel::Vmsplice;
 use crate::method::errno_name;
 use crate::pages::{HUGE_PAGE_BYTES, Pages, Strip};
 use crate::port::Side;
@@ -130,8 +131,7 @@ impl<P: AsFd> Writer<P> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new(pipe: P) -> io::Result<Self> {
-        let is_pipe = look(pipe.as_fd())?.kind() == Kind::Pipe;
-        let technique = if is_pipe { Technique::probe() } else { Technique::Write };
+        let technique = Technique::of(&look(pipe.as_fd())?);
         Self::with(pipe, technique)
             .or_else(|refused| Self::with(refused.pipe, Technique::Write))
             .map_err(|refused| refused.errno)
@@ -163,14 +163,14 @@ impl<P: AsFd> Writer<P> {
         pipe: BorrowedFd<'_>,
         technique: Technique,
     ) -> io::Result<(Option<Fattener>, Pages)> {
-        let is_pipe = look(pipe)?.kind() == Kind::Pipe;
-        if is_pipe {
+        let target = look(pipe)?;
+        if target.kind() == Kind::Pipe {
             grow(pipe, asked_bytes(None, USUAL_BYTES))?;
         } else if technique != Technique::Write {
             return Err(Errno::INVAL);
         }
         match technique {
-            Technique::Fresh => match Kernel::get().vmsplice() {
+            Technique::Fresh => match lending_into(&target) {
                 Vmsplice::Absent(errno) => Err(errno),
                 _ => Ok((Fattener::new().ok(), Pages::huge(HUGE_PAGE_BYTES)?)),
             },
@@ -211,7 +211,7 @@ impl<P: AsFd> Writer<P> {
         self
     }
 
-    /// The technique in use.
+    /// The technique in use. [`Technique::Fresh`] ends where vmsplice(2) is denied later.
     pub fn technique(&self) -> Technique {
         self.technique
     }
@@ -356,8 +356,11 @@ impl<P: AsFd> Writer<P> {
                 Ok(put) => rest.start += put,
                 Err(Errno::AGAIN) => self.wait_for_room()?,
                 Err(Errno::INTR) => {}
-                // Denied after all (a filter came later): the bytes that are left can still be written.
-                Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                // Denied after all (a filter came later, or /dev/stdout opened a pipe as a FIFO): the bytes that
+                // are left can still be written.
+                Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                    let has_socket = self.socket.is_some();
+                    self.technique = if has_socket { Technique::Socket } else { Technique::Write };
                     return self.write_all_of(&strip.lent()[rest]);
                 }
                 Err(errno) => return Err(errno),

@@ -5,7 +5,7 @@
 //! Tests therefore run side by side without seeing each other's faults. Whether a call was missed is
 //! counted: [`unplanned_calls`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,6 +26,9 @@ pub enum Verdict {
     Zero,
     /// Answer this error without asking the kernel.
     Fail(Errno),
+    /// Of vmsplice(2): do what one development tree of 2026 does, which is an ordinary write(2), and `EOPNOTSUPP` where a FIFO is
+    /// asked not to wait. Any other call is made.
+    Copy,
 }
 
 type Judge = dyn FnMut(Call, u64) -> Verdict + Send;
@@ -59,6 +62,8 @@ struct State {
 
 thread_local! {
     static ACTIVE: RefCell<Option<Plan>> = const { RefCell::new(None) };
+    /// The last verdict was [`Verdict::Copy`].
+    static COPIES: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Present plans, on all threads; and calls seen by none of them.
@@ -124,7 +129,18 @@ pub(crate) fn active() -> Option<Plan> {
     ACTIVE.with_borrow(Clone::clone)
 }
 
+/// Is the call that was asked about last to copy?
+pub(super) fn copies() -> bool {
+    COPIES.get()
+}
+
 pub(super) fn ask(call: Call) -> Verdict {
+    let verdict = judged(call);
+    COPIES.set(verdict == Verdict::Copy);
+    verdict
+}
+
+fn judged(call: Call) -> Verdict {
     let Some(plan) = active() else {
         if REIGNING.load(Ordering::Relaxed) > 0 {
             UNPLANNED.fetch_add(1, Ordering::Relaxed);

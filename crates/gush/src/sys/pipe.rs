@@ -4,6 +4,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io;
+#[cfg(feature = "faults")]
+use rustix::io::ReadWriteFlags;
 use rustix::net::SocketType;
 use rustix::pipe::{self, IoSliceRaw, PipeFlags, SpliceFlags};
 
@@ -54,6 +56,12 @@ pub(crate) unsafe fn vmsplice(
     sized(Call::Vmsplice, len, |len| {
         // SAFETY: the slice only names the pages for the kernel, and the caller keeps them as lent.
         let slice = unsafe { std::slice::from_raw_parts(from, len) };
+        #[cfg(feature = "faults")]
+        if super::faults::copies() {
+            let nowait = flags.contains(SpliceFlags::NONBLOCK);
+            let flags = if nowait { ReadWriteFlags::NOWAIT } else { ReadWriteFlags::empty() };
+            return io::pwritev2(to, &[std::io::IoSlice::new(slice)], u64::MAX, flags);
+        }
         // SAFETY: promised by the caller.
         unsafe { pipe::vmsplice(to, &[IoSliceRaw::from_slice(slice)], flags) }
     })

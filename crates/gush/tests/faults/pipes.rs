@@ -4,7 +4,7 @@ use std::io::Read;
 
 use gush::faults::{Plan, Verdict};
 use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
-use gush::{Call, Errno, Kernel, Vmsplice};
+use gush::{Call, Choice, Errno, Host, Kernel, MethodName, Mover, Profile, Vmsplice};
 
 use crate::common::{child, noise, round_trip, within};
 
@@ -63,6 +63,184 @@ fn a_writer_where_vmsplice_is_denied() {
     let (_from, to) = std::io::pipe().expect("pipe");
     let refused = Writer::with(to, Technique::Fresh).map(drop).map_err(|refused| refused.errno);
     assert_eq!(refused, Err(errno), "what is asked for by name is used or refused");
+}
+
+/// A FIFO in a directory of its own, open for reading and for writing.
+fn fifo() -> (tempfile::TempDir, std::fs::File, std::fs::File) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("fifo");
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a FIFO");
+    let both = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("both ends");
+    let writer = std::fs::OpenOptions::new().write(true).open(&path).expect("an end for writing");
+    let reader = std::fs::File::open(&path).expect("an end for reading");
+    drop(both);
+    (dir, reader, writer)
+}
+
+#[test]
+fn a_vmsplice_that_copies_is_no_better_than_write() {
+    let (passed, said) = child(&[], "pipes::where_vmsplice_copies", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_vmsplice_that_copies_is_no_better_than_write"]
+fn where_vmsplice_copies() {
+    let copy = |call, _| match call {
+        Call::Vmsplice => Verdict::Copy,
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(copy).install();
+    assert_eq!(Kernel::get().vmsplice(), Vmsplice::Copies);
+    assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(Errno::OPNOTSUPP));
+    assert_eq!(round_trip(5 << 20), Technique::Socket);
+
+    let (_dir, _reader, fifo) = fifo();
+    let refused = Writer::with(fifo, Technique::Fresh).map(drop).map_err(|refused| refused.errno);
+    assert_eq!(refused, Err(Errno::OPNOTSUPP), "a FIFO is asked about by itself");
+    let (_reader, pipe) = std::io::pipe().expect("pipe");
+    let fresh = Writer::with(pipe, Technique::Fresh).expect("the call is there, and sound");
+    assert_eq!(fresh.technique(), Technique::Fresh, "a technique asked for by name is used");
+
+    let moved = |choice: Choice, profile: Option<&Profile>| {
+        let mut source = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut source, &noise(5, 40_000)).expect("content");
+        std::io::Seek::rewind(&mut source).expect("the start");
+        let (mut reader, pipe) = std::io::pipe().expect("pipe");
+        let mover = Mover::new(&source, &pipe).method(choice);
+        let mover = match profile {
+            Some(profile) => mover.profile(profile),
+            None => mover,
+        };
+        let report = mover.run().expect("a move");
+        drop(pipe);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).expect("the bytes");
+        assert!(got == noise(5, 40_000), "{}", report.explain());
+        (report.main_method(), report.explain().to_string())
+    };
+    let (method, told) = moved(Choice::Only(MethodName::Vmsplice), None);
+    assert_eq!(method, Some(MethodName::Vmsplice), "a method asked for by name is used: {told}");
+    assert!(told.contains("vmsplice copies on this kernel: no gain over read-write"), "{told}");
+
+    let host = Host::here();
+    let profile: Profile = format!(
+        "format = 1\n[machine]\nkernel = {:?}\nprocessor = {:?}\nprocessors = {}\n\
+         [[rule]]\nsource = 'file'\ntarget = 'pipe'\nmethods = ['vmsplice', 'read-write']\n",
+        host.kernel, host.processor, host.processors
+    )
+    .parse()
+    .expect("a profile for here");
+    let (method, told) = moved(Choice::Auto, Some(&profile));
+    assert_eq!(method, Some(MethodName::ReadWrite), "{told}");
+    assert!(told.contains("refused vmsplice: it copies on this kernel"), "{told}");
+}
+
+#[test]
+fn a_fifo_that_takes_no_lent_pages_changes_nothing_for_pipes() {
+    let (passed, said) = child(&[], "pipes::where_a_fifo_takes_no_lent_pages", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_fifo_that_takes_no_lent_pages_changes_nothing_for_pipes"]
+fn where_a_fifo_takes_no_lent_pages() {
+    if Kernel::get().vmsplice() != Vmsplice::ZeroCopy {
+        skip!("no vmsplice by reference on this kernel");
+    }
+    let for_pipes = round_trip(5 << 20);
+    let copy = |call, _| match call {
+        Call::Vmsplice => Verdict::Copy,
+        _ => Verdict::Go,
+    };
+    let guard = Plan::new(copy).install();
+    assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(Errno::OPNOTSUPP));
+    drop(guard);
+    let (_dir, _reader, fifo) = fifo();
+    let writer = Writer::new(fifo).expect("a writer");
+    assert_eq!(writer.technique(), Technique::Socket);
+    assert_eq!(round_trip(5 << 20), for_pipes);
+}
+
+#[test]
+fn a_shortage_during_the_question_is_no_answer_for_good() {
+    let (passed, said) = child(&[], "pipes::where_descriptors_run_out_for_a_moment", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_shortage_during_the_question_is_no_answer_for_good"]
+fn where_descriptors_run_out_for_a_moment() {
+    for call in [Call::Pipe, Call::Mmap, Call::Open] {
+        let errno = if call == Call::Mmap { Errno::NOMEM } else { Errno::MFILE };
+        let short = move |made, _| if made == call { Verdict::Fail(errno) } else { Verdict::Go };
+        let guard = Plan::new(short).install();
+        assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(errno), "{call}");
+        if call != Call::Open {
+            assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno), "{call}");
+        }
+        drop(guard);
+    }
+    for answer in [Kernel::get().vmsplice_into_fifo(), Kernel::get().vmsplice()] {
+        let short = [Errno::MFILE, Errno::NOMEM].map(Vmsplice::Absent);
+        assert!(!short.contains(&answer), "{answer:?}");
+    }
+}
+
+#[test]
+fn without_proc_a_fifo_is_taken_for_a_pipe() {
+    let (passed, said) = child(&[], "pipes::where_there_is_no_proc", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by without_proc_a_fifo_is_taken_for_a_pipe"]
+fn where_there_is_no_proc() {
+    let of_pipes = Kernel::get().vmsplice();
+    let missing = |call, _| match call {
+        Call::Open => Verdict::Fail(Errno::NOENT),
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(missing).install();
+    assert_eq!(Kernel::get().vmsplice_into_fifo(), of_pipes);
+}
+
+#[test]
+fn a_writer_that_is_denied_vmsplice_tells_another_technique_and_does_not_ask_again() {
+    if Kernel::get().vmsplice() != Vmsplice::ZeroCopy {
+        skip!("no vmsplice by reference on this kernel");
+    }
+    within(SECONDS, "a writer", || {
+        let (mut from, to) = std::io::pipe().expect("pipe");
+        let reader = std::thread::spawn(move || {
+            let mut got = Vec::new();
+            from.read_to_end(&mut got).map(|_| got)
+        });
+        let asked = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let count = std::sync::Arc::clone(&asked);
+        let _guard = Plan::new(move |call, _| match call {
+            Call::Vmsplice => {
+                count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                Verdict::Fail(Errno::OPNOTSUPP)
+            }
+            _ => Verdict::Go,
+        })
+        .install();
+        let mut writer = Writer::with(to, Technique::Fresh).expect("a writer");
+        let mut sent = Vec::new();
+        for seed in 1..9 {
+            let mut buffer = writer.buffer().expect("buffer");
+            let bytes = noise(seed, buffer.len());
+            buffer.copy_from_slice(&bytes);
+            writer.commit(buffer, bytes.len()).expect("commit");
+            sent.extend(bytes);
+        }
+        assert_eq!(writer.technique(), Technique::Socket);
+        drop(writer);
+        assert!(reader.join().expect("reader").expect("read") == sent);
+        assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 1);
+    });
 }
 
 #[test]
