@@ -144,9 +144,19 @@ fn without_paths_it_looks_at_the_current_directory() {
     let output = gush().arg("doctor").current_dir(dir.path()).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     let said = text(&output.stdout);
-    for topic in
-        ["pipe-pages", "huge-pages", "vmsplice", "seccomp", "perf", "\n.\n", "direct", "holes"]
-    {
+    for topic in [
+        "pipe-pages",
+        "huge-pages",
+        "vmsplice",
+        "vmsplice-fifo",
+        "pipe-output",
+        "seccomp",
+        "perf",
+        "\n.\n",
+        "file-pages",
+        "direct",
+        "holes",
+    ] {
         assert!(said.contains(topic), "{topic}: {said}");
     }
     assert!(said.lines().all(|line| line.chars().count() <= 100), "{said}");

@@ -20,6 +20,7 @@ mod paths;
 mod perf;
 mod place;
 mod profile;
+mod sharing;
 mod status;
 
 use std::path::PathBuf;
@@ -77,6 +78,8 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     let mut findings = Vec::new();
     findings.extend(limits::pipes());
     findings.push(memory::huge_pages(probe));
+    findings.extend(sharing::of_memory(&status));
+    findings.push(sharing::speed());
     findings.extend(calls::all(&status));
     findings.push(memory::locked());
     findings.push(limits::descriptors());

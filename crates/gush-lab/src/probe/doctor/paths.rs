@@ -14,6 +14,7 @@ use super::PathFindings;
 use super::finding::{Finding, size, words};
 use super::pairs;
 use super::place::{Found, Place, Sort};
+use super::sharing;
 use crate::os_words;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
@@ -76,6 +77,7 @@ fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
         return findings;
     }
     findings.extend(pairs::within(path, found));
+    findings.push(sharing::of_files(found));
     findings.push(direct(path, found));
     findings.push(holes(found));
     findings
@@ -289,7 +291,16 @@ mod tests {
         let topics: Vec<_> = findings.findings.iter().map(|finding| finding.topic).collect();
         assert_eq!(
             topics,
-            ["access", "file-system", "space", "reflink", "copy-file-range", "direct", "holes"]
+            [
+                "access",
+                "file-system",
+                "space",
+                "reflink",
+                "copy-file-range",
+                "file-pages",
+                "direct",
+                "holes"
+            ]
         );
     }
 }

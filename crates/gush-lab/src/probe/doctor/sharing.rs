@@ -1,0 +1,246 @@
+//! Do bytes travel by reference? Asked by a store after the bytes were handed over, and by the speed into a pipe.
+
+use std::fs::File;
+use std::io::PipeWriter;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use gush::pipe::{Technique, Writer};
+use gush::{Errno, Kernel, Mover, Vmsplice};
+use rustix::fs::{CWD, Mode, OFlags};
+use rustix::pipe::{PipeFlags, SpliceFlags};
+
+use super::calls::lacking;
+use super::finding::{Finding, words};
+use super::place::Found;
+use super::status::Status;
+use crate::os_words;
+
+/// One page and one block, so that O_DIRECT serves too.
+const PAGE_BYTES: usize = 4096;
+
+/// vmsplice into a pipe and into a FIFO.
+pub(super) fn of_memory(status: &Status) -> [Finding; 2] {
+    let kernel = Kernel::get();
+    [
+        vmsplice("vmsplice", "the pipe", kernel.vmsplice(), status),
+        vmsplice("vmsplice-fifo", "a FIFO", kernel.vmsplice_into_fifo(), status),
+    ]
+}
+
+fn vmsplice(topic: &'static str, into: &str, answer: Vmsplice, status: &Status) -> Finding {
+    match answer {
+        Vmsplice::ZeroCopy => Finding::fine(
+            topic,
+            format!("vmsplice hands pages over: a later store shows through {into}"),
+            "output needs no copy; gush never writes a page again that it has lent",
+        ),
+        Vmsplice::Copies => Finding::limited(
+            topic,
+            format!("vmsplice copies into {into}"),
+            "it is safe here whatever the writer does, and no faster than write; gush prefers other ways",
+        ),
+        Vmsplice::Absent(errno) => lacking(
+            topic,
+            "vmsplice",
+            errno,
+            "output goes through a unix socket's large slots, or by write",
+            status,
+        ),
+    }
+}
+
+/// Splices out of a file of this place, one that may be written and one that may only be read.
+pub(super) fn of_files(found: &Found) -> Finding {
+    const TOPIC: &str = "file-pages";
+    let file = match found.filled_scratch() {
+        Ok(file) => file,
+        Err(error) => {
+            return Finding::unknown(
+                TOPIC,
+                format!(
+                    "splicing cannot be tried: no file can be made there: {}",
+                    os_words(&error)
+                ),
+                "gush takes it that a later write to a file can show in bytes already sent",
+            );
+        }
+    };
+    let own = shows_later_write(&file, file.as_fd());
+    let read_only = rustix::fs::fchmod(&file, Mode::RUSR)
+        .and_then(|()| reopened(&file, OFlags::RDONLY))
+        .and_then(|source| shows_later_write(&file, source.as_fd()));
+    told(TOPIC, own, read_only)
+}
+
+fn told(topic: &'static str, own: Result<bool, Errno>, read_only: Result<bool, Errno>) -> Finding {
+    let shares = "without a copy; bytes already sent can still change with the file (--isolated reads instead)";
+    match (own, read_only) {
+        (Ok(true), Ok(true)) => Finding::fine(
+            topic,
+            "a splice from a file shares its pages, also where the file may only be read",
+            format!("files go into pipes and sockets {shares}"),
+        ),
+        (Ok(false), Ok(false)) => Finding::limited(
+            topic,
+            "a splice from a file copies",
+            "bytes already sent stay as they were; splicing still copies once less than reading and writing",
+        ),
+        (Ok(true), Ok(false)) => Finding::limited(
+            topic,
+            "a splice shares the pages of a file that may be written, and copies from one that may only be read",
+            format!("only own files go into pipes and sockets {shares}"),
+        ),
+        (Ok(false), Ok(true)) => Finding::limited(
+            topic,
+            "a splice copies from a file that may be written, and shares the pages of one that may only be read",
+            format!("only files of others go into pipes and sockets {shares}"),
+        ),
+        (Err(errno), _) | (_, Err(errno)) => Finding::absent(
+            topic,
+            format!("nothing can be spliced from a file here: {}", words(errno)),
+            "gush reads and writes instead: one copy more each way",
+        ),
+    }
+}
+
+fn reopened(file: &File, flags: OFlags) -> Result<File, Errno> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// Splices the first page of `source` into a pipe, changes the same file, and answers whether the pipe shows the change.
+fn shows_later_write(file: &File, source: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let (reader, writer) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
+    rustix::io::pwrite(file, &[b'x'; PAGE_BYTES], 0)?;
+    let mut from = 0;
+    let flags = SpliceFlags::NONBLOCK;
+    rustix::pipe::splice(source, Some(&mut from), &writer, None, PAGE_BYTES, flags)?;
+    rustix::io::pwrite(file, b"y", 0)?;
+    // Nothing in the pipe would be waited for, if this were the last end for writing.
+    drop(writer);
+    let mut first = [0];
+    match rustix::io::read(&reader, &mut first)? {
+        1 => Ok(first == *b"y"),
+        _ => Err(Errno::IO),
+    }
+}
+
+/// The bytes of one round, and the rounds of each technique: some hundredths of a second in all.
+const ROUND_BYTES: usize = 8 << 20;
+const ROUNDS: usize = 3;
+
+/// Is lending faster than a copy, for bytes that are made anew each time?
+pub(super) fn speed() -> Finding {
+    const TOPIC: &str = "pipe-output";
+    let names = [
+        (Technique::Fresh, "lent pages"),
+        (Technique::Socket, "a socket's slots"),
+        (Technique::Write, "write"),
+    ];
+    let mut best = names.map(|_| None::<Duration>);
+    for _ in 0..ROUNDS {
+        for (best, (technique, _)) in best.iter_mut().zip(names) {
+            // A technique that is denied has no figure.
+            if let Ok(took) = round(technique) {
+                *best = Some(best.map_or(took, |least| least.min(took)));
+            }
+        }
+    }
+    let figure = |took: Duration| {
+        ROUND_BYTES as f64 / took.as_secs_f64().max(f64::MIN_POSITIVE) / f64::from(1 << 30)
+    };
+    let figures: Vec<String> = names
+        .iter()
+        .zip(best)
+        .filter_map(|((_, name), took)| Some(format!("{name} {:.1}", figure(took?))))
+        .collect();
+    if figures.is_empty() {
+        return Finding::unknown(TOPIC, "no pipe could be filled", "gush pipe write tells why");
+    }
+    let chosen = Technique::probe();
+    let chosen =
+        names.iter().find(|(technique, _)| *technique == chosen).map_or("write", |of| of.1);
+    Finding::fine(
+        TOPIC,
+        format!("new bytes go into a pipe by {} GiB/s", figures.join(", by ")),
+        format!("programs that use gush's writer get {chosen}; 'gush lab pipe' measures at length"),
+    )
+}
+
+/// The time of one round into a reader that drops the bytes.
+fn round(technique: Technique) -> Result<Duration, Errno> {
+    let (reader, pipe) = std::io::pipe().map_err(|error| errno_of(&error))?;
+    let sink = File::options().write(true).open("/dev/null").map_err(|error| errno_of(&error))?;
+    let mut writer = Writer::with(pipe, technique).map_err(|refused| refused.errno)?;
+    let drain = thread::Builder::new()
+        .spawn(move || Mover::new(&reader, &sink).run().map(drop))
+        .map_err(|error| errno_of(&error))?;
+    let start = Instant::now();
+    let filled = fill(&mut writer);
+    drop(writer);
+    let drained = drain.join().is_ok_and(|moved| moved.is_ok());
+    filled?;
+    if drained { Ok(start.elapsed()) } else { Err(Errno::IO) }
+}
+
+fn fill(writer: &mut Writer<PipeWriter>) -> Result<(), Errno> {
+    let mut left = ROUND_BYTES;
+    while left > 0 {
+        let mut buffer = writer.buffer()?;
+        let len = buffer.len().min(left);
+        buffer[..len].fill(left as u8);
+        writer.commit(buffer, len)?;
+        left -= len;
+    }
+    Ok(())
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::doctor::State;
+
+    #[test]
+    fn the_answers_for_both_files_decide() {
+        let state = |own, read_only| told("x", own, read_only).state;
+        assert_eq!(state(Ok(true), Ok(true)), State::Fine);
+        for (own, read_only) in [(false, false), (true, false), (false, true)] {
+            assert_eq!(state(Ok(own), Ok(read_only)), State::Limited, "{own} {read_only}");
+        }
+        assert_eq!(state(Err(Errno::PERM), Ok(true)), State::Absent);
+        assert_eq!(state(Ok(true), Err(Errno::PERM)), State::Absent);
+        let facts = [true, false].map(|own| told("x", Ok(own), Ok(!own)).fact);
+        assert_ne!(facts[0], facts[1]);
+    }
+
+    /// splice(2) copies from a file that is open with O_DIRECT (`copy_splice_read` of `fs/splice.c`).
+    #[test]
+    fn a_splice_that_copies_is_told_from_one_that_shares() {
+        let file = tempfile::tempfile().expect("a file");
+        rustix::io::pwrite(&file, &[b'x'; PAGE_BYTES], 0).expect("its content");
+        let direct = match reopened(&file, OFlags::RDONLY | OFlags::DIRECT) {
+            Ok(direct) => direct,
+            Err(errno) => return gush_test::skipped(&format!("no O_DIRECT: {errno}")),
+        };
+        let direct = match shows_later_write(&file, direct.as_fd()) {
+            Ok(shows) => shows,
+            Err(errno) => return gush_test::skipped(&format!("no splice with O_DIRECT: {errno}")),
+        };
+        assert!(!direct, "O_DIRECT copies");
+        if shows_later_write(&file, file.as_fd()) == Ok(false) {
+            gush_test::skipped("a splice from any file copies on this kernel");
+        }
+    }
+
+    #[test]
+    fn each_technique_that_is_there_has_a_figure() {
+        let speed = speed();
+        assert!(speed.fact.contains("write "), "{speed:?}");
+    }
+}
