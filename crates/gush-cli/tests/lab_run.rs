@@ -369,6 +369,9 @@ fn a_sample_tells_what_its_command_used() {
         );
         let processor_s = sample["user_s"].as_f64().unwrap() + sample["system_s"].as_f64().unwrap();
         assert!(processor_s > 0.0, "the process and its execve take time: {sample}");
+        // One program on one processor at a time, and the kernel's rounding.
+        let wall_s = sample["wall_s"].as_f64().unwrap();
+        assert!(processor_s < 1.5 * wall_s + 0.004, "of one run, not of three: {sample}");
         let facts = &sample["facts"];
         assert!(facts["peak_bytes"].is_u64() || facts["peak_at_most_bytes"].is_u64(), "{facts}");
         assert!(facts["minor_faults"].as_u64().unwrap() > 0);

@@ -64,7 +64,7 @@ fn parts_of_an_input_that_a_command_moves_away_are_kept() {
     let (status, _, said) = lab(dir.path(), &words);
     assert_eq!(status, Some(1), "{said}");
     let kept = names(dir.path()).into_iter().find(|name| name.starts_with("gush-lab-kept-"));
-    let part = dir.path().join(kept.expect("files are kept")).join("dir/sub/part");
+    let part = dir.path().join(kept.expect("files are kept")).join("dir-2/sub/part");
     assert_eq!(fs::read(part).unwrap(), b"precious\n");
 }
 
@@ -297,5 +297,156 @@ fn a_page_shows_commands_without_bytes_by_their_time() {
     let page = fs::read_to_string(dir.path().join("page.html")).unwrap();
     for caption in ["Time of a run, less is better", "Processor time of a run, less is better"] {
         assert!(page.contains(caption), "{caption}");
+    }
+}
+
+#[test]
+fn a_setup_makes_files_for_its_own_contender() {
+    let dir = TempDir::new().unwrap();
+    let setup = "echo 'echo {x}' >{dir}/program";
+    let words = ["-r", "2", "-L", "x", "1,22", "-s", setup, "--output", "check", "--no-compare"];
+    let json = dir.path().join("all.json");
+    let (status, out, said) =
+        lab(dir.path(), &[&words[..], &["--export-json", "all.json", "sh {dir}/program"]].concat());
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        out.contains("sh {dir}/program, x=1 ") && out.contains("sh {dir}/program, x=22 "),
+        "{out}"
+    );
+    assert!(json.exists());
+    let words = [
+        "-r",
+        "2",
+        "-w",
+        "0",
+        "-L",
+        "x",
+        "1,22",
+        "-s",
+        setup,
+        "sh -c 'test $(sh {dir}/program) = {x}'",
+    ];
+    let (status, _, said) = lab(dir.path(), &words);
+    assert_eq!(status, Some(0), "each contender finds the program of its own setup: {said}");
+}
+
+#[test]
+fn a_cleanup_that_fails_is_a_failure() {
+    let dir = TempDir::new().unwrap();
+    let (status, _, said) = lab(dir.path(), &["-r", "1", "-c", "false", "true"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("cleanup 'false' ended with status 1"), "{said}");
+}
+
+#[test]
+fn who_changes_the_input_while_calls_are_counted_is_named() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("mine"), "precious\n").unwrap();
+    let words = ["-r", "2", "--count-calls", "--input", "./mine", "cat {in}", "truncate -s 0 {in}"];
+    let (status, _, said) = lab(dir.path(), &words);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("truncate -s 0 {in}: it changed the input"), "{said}");
+}
+
+#[test]
+fn a_fifo_is_no_standard_input() {
+    let dir = TempDir::new().unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.path().join("fifo"),
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    let (status, _, said) = lab(dir.path(), &["-r", "1", "--stdin", "--input", "./fifo", "cat"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("the input is a FIFO, which holds whoever opens it"), "{said}");
+}
+
+#[test]
+fn a_command_that_asks_the_terminal_is_out() {
+    let dir = TempDir::new().unwrap();
+    let ask = "sh -c 'read answer </dev/tty'";
+    // script(1) gives the program a terminal of its own.
+    for words in [format!("\"{ask}\" true"), format!("--prepare \"{ask}\" true")] {
+        let gush = env!("CARGO_BIN_EXE_gush");
+        let line = format!("{gush} lab run --no-store --dir . -r 1 -w 0 {words}");
+        let Output { stdout, .. } = Command::new("timeout")
+            .args(["60", "script", "-qec", &line, "/dev/null"])
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&stdout);
+        assert!(said.contains("it was stopped, because it asks the terminal"), "{said}");
+    }
+}
+
+#[test]
+fn a_directory_of_the_users_is_not_taken_for_one_that_was_left() {
+    let dir = TempDir::new().unwrap();
+    let [mine, left] = [".gush-lab-notes", ".gush-lab-abcdef"].map(|name| dir.path().join(name));
+    for path in [&mine, &left] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join("file"), "text").unwrap();
+    }
+    fs::write(left.join(".made-by-gush-lab"), "").unwrap();
+    for path in [&mine, &left] {
+        let long_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(300);
+        fs::File::open(path).unwrap().set_modified(long_ago).unwrap();
+    }
+    let (status, _, said) = lab(dir.path(), &["-r", "1", "-w", "0", "true"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(mine.join("file").exists() && !left.exists());
+}
+
+#[test]
+fn the_page_follows_the_same_case_only() {
+    let dir = TempDir::new().unwrap();
+    let run = |size: &str| {
+        let words = [
+            "run",
+            "--dir",
+            ".",
+            "-r",
+            "2",
+            "--input",
+            size,
+            "--report",
+            "page.html",
+            "cp {in} {out}",
+            "dd if={in} of={out}",
+        ];
+        let (status, _, said) = stored(dir.path(), &words);
+        assert_eq!(status, Some(0), "{said}");
+        fs::read_to_string(dir.path().join("page.html")).unwrap()
+    };
+    run("64K");
+    assert!(!run("128K").contains("run by run"), "two sizes are two cases");
+    assert!(run("64K").contains("run by run"));
+}
+
+#[test]
+fn standard_output_goes_where_it_was_told() {
+    let dir = TempDir::new().unwrap();
+    let looks = "sh -c 'to=$(readlink /proc/$$/fd/1); echo $to >kinds'";
+    for (word, kind) in [("null", "/dev/null"), ("pipe", "pipe:"), ("check", "/.gush-lab-")] {
+        let words = ["-r", "1", "-w", "0", "--no-compare", "--output", word, looks];
+        let (status, _, said) = lab(dir.path(), &words);
+        assert_eq!(status, Some(0), "{said}");
+        let kinds = fs::read_to_string(dir.path().join("kinds")).unwrap();
+        assert!(kinds.lines().all(|one| one.contains(kind)), "{word}: {kinds}");
+    }
+}
+
+#[test]
+fn an_output_that_is_kept_is_there_in_the_next_run() {
+    let dir = TempDir::new().unwrap();
+    let counts = "sh -c 'echo run >>{out}; wc -l <{out} >count'";
+    for (words, runs) in [(&["--keep-out"][..], "3"), (&[], "1")] {
+        let all = [&["-r", "3", "-w", "0", "--no-compare"], words, &[counts]].concat();
+        let (status, _, said) = lab(dir.path(), &all);
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(fs::read_to_string(dir.path().join("count")).unwrap().trim(), runs);
     }
 }

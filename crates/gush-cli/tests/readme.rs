@@ -218,10 +218,37 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
                         "{says}: {heading} does not say '{row}'"
                     );
                 }
+                let stored: Vec<f64> = rows
+                    .iter()
+                    .flat_map(|row| numbers(row))
+                    .filter_map(|n| n.parse().ok())
+                    .collect();
+                for printed in numbers(says) {
+                    assert!(has(&stored, &printed), "{says}: {printed} is in none of {rows:?}");
+                }
             }
             _ => panic!("{says}: a run and its case, or a section of bench/RESULTS.md"),
         }
     }
+}
+
+/// The numbers in `text`; of a fraction, such as 1/7, the denominator.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_ascii_digit() && !".,/".contains(c));
+    let number = |word: &str| {
+        let word = word.rsplit('/').next()?.trim_matches(['.', ',']).replace(',', "");
+        word.parse::<f64>().is_ok().then_some(word)
+    };
+    words.filter_map(number).collect()
+}
+
+/// Is `printed` one of the numbers, a number's reciprocal, or a quotient of two, rounded to as many digits?
+fn has(stored: &[f64], printed: &str) -> bool {
+    let digits = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+    let is_it = |number: f64| format!("{number:.digits$}") == printed;
+    let quotients = stored.iter().flat_map(|one| stored.iter().map(move |other| one / other));
+    stored.iter().any(|&number| is_it(number) || is_it(number.recip()))
+        || quotients.into_iter().any(is_it)
 }
 
 /// Is there something that the command runs?

@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
+/// An empty file in each directory, so that no directory of the user's is taken for one.
+const MARK: &str = ".made-by-gush-lab";
 /// The beginning of the names of directories that hold files of the user's.
 const KEPT_PREFIX: &str = "gush-lab-kept-";
 
@@ -32,6 +34,7 @@ impl Scratch {
         remove_left_ones(dir);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir)?;
         let path = made.path().canonicalize()?;
+        File::create_new(path.join(MARK))?;
         let lock = File::open(&path)?;
         // Refused where the file system has no locks: then nothing of anybody is removed there.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
@@ -108,7 +111,9 @@ fn remove_left_ones(dir: &Path) {
             let lock = File::open(entry.path()).ok()?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()
         };
-        if is_old && is_free().is_some() {
+        let is_marked =
+            || fs::symlink_metadata(entry.path().join(MARK)).is_ok_and(|it| it.is_file());
+        if is_old && is_marked() && is_free().is_some() {
             // Somebody else's may not be removed, and is in nobody's way.
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -167,6 +172,7 @@ mod tests {
         for path in [&left, &new, &foreign] {
             fs::create_dir(path).expect("made");
             fs::write(path.join("source-1"), "x").expect("written");
+            fs::write(path.join(MARK), "").expect("written");
         }
         let long_ago = SystemTime::now() - Duration::from_secs(3600);
         for path in [&left, &foreign, &running.path] {

@@ -207,7 +207,7 @@ pub fn of_samples(samples: &[Sample]) -> Vec<Warning> {
                 cases.len(),
                 stats::FEWEST_SAMPLES
             ),
-            format!("measure more rounds: --rounds {}", stats::FEWEST_SAMPLES),
+            format!("measure more rounds: --rounds {}, of fewer cases where time is short", stats::FEWEST_SAMPLES),
         ));
     }
     let named = |all: &[String]| {

@@ -181,7 +181,9 @@ fn table(comparison: &Comparison) -> String {
     let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
     let drift = match drift * 100.0 {
         0.0 => String::new(),
-        drift => format!(", and {drift:.0} % more, by which whole runs differ here"),
+        drift => format!(
+            ", and {drift:.0} % more, which other programs or machines beside this one can have made,"
+        ),
     };
     text += &format!(
         "{} faster, {} slower, {} cannot tell (differences up to {:.0} %{drift} are left undecided)\n",

@@ -68,6 +68,10 @@ impl<'a> Screen<'a> {
             ));
         }
         let rules = match changes {
+            0 if findings.had_no_time() => {
+                "no rule: there was too little time to answer any question (more --seconds)"
+                    .to_owned()
+            }
             0 => "no rule: nothing is surely faster here than the table".to_owned(),
             1 => "1 rule".to_owned(),
             _ => format!("{changes} rules"),

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
@@ -67,6 +68,8 @@ pub(super) struct Contender {
     values: Values,
     needs: Vec<String>,
     is_optional: bool,
+    /// The directory that `{dir}` stands for: the contender's own, because all setups run before all rounds.
+    dir: PathBuf,
     ring: Rc<Ring>,
     is_set_up: Cell<bool>,
     /// Standard output goes into a file now, whatever the rules say.
@@ -80,6 +83,7 @@ impl Contender {
         label: String,
         sides: &Sides,
         values: Values,
+        dir: PathBuf,
         ring: Rc<Ring>,
     ) -> Self {
         let fill = |text: &str| {
@@ -98,6 +102,7 @@ impl Contender {
             needs: entry.needs.iter().map(|program| fill(program)).collect(),
             is_optional: entry.is_optional,
             values,
+            dir,
             ring,
             is_set_up: Cell::new(false),
             is_looked_at: Cell::new(false),
@@ -141,7 +146,7 @@ impl Contender {
         match name {
             "in" => place.input().map(Into::into),
             "out" => Some(place.output().into()),
-            "dir" => Some(place.own_dir().into()),
+            "dir" => Some(self.dir.clone().into()),
             name => {
                 let variable = self.rules().variables.get(name).map(OsString::from);
                 let own = || self.rules().gush.clone().filter(|_| name == "gush");
@@ -232,9 +237,7 @@ impl Contender {
         let said = scrap()?;
         let input = self.ring.place.input().filter(|_| self.rules().is_input_piped);
         match input {
-            Some(path) => command.stdin(
-                File::open(path).map_err(|error| Error::failed("cannot open the input", error))?,
-            ),
+            Some(path) => command.stdin(opened(path)?),
             None => command.stdin(Stdio::null()),
         };
         let output = if self.is_looked_at.get() { Output::Check } else { self.output() };
@@ -417,7 +420,11 @@ impl Contender {
             command.stdout(Stdio::null());
         }
         self.freshen()?;
+        let before = self.ring.place.look();
         let (status, calls) = count::of_tree(command)?;
+        if self.ring.place.look() != before {
+            return Err(self.spoils());
+        }
         self.side("conclude", self.sides.conclude.as_ref())?;
         if !self.rules().ignores_failures {
             succeeded(status, &said)
@@ -520,6 +527,17 @@ impl Case for Turn {
     fn measure(&self, _probe: &Probe) -> Result<Measured, Error> {
         self.0.sample()
     }
+}
+
+/// The input for standard input. A FIFO without a writer would hold this process, which nobody could interrupt.
+fn opened(path: &Path) -> Result<File, Error> {
+    let cannot = |error| Error::failed("cannot open the input", error);
+    if std::fs::metadata(path).map_err(cannot)?.file_type().is_fifo() {
+        return Err(Error::refused(
+            "the input is a FIFO, which holds whoever opens it: let the commands open {in} themselves",
+        ));
+    }
+    File::open(path).map_err(cannot)
 }
 
 /// A file without a name, in memory, for the messages of a process.

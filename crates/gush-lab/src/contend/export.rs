@@ -163,6 +163,51 @@ mod tests {
     }
 
     #[test]
+    fn each_figure_is_under_its_own_name() {
+        let all = [
+            samples("a", &[0.2, 0.22, 0.18, 0.2, 0.21]),
+            samples("b", &[0.1, 0.13, 0.09, 0.12, 0.08]),
+        ];
+        let mut standings = of("run", &[], &all.concat(), &[]);
+        (standings[1].user_s, standings[1].system_s) = (0.25, 0.5);
+        let one = &standings[1];
+        let times = one.times_first.unwrap();
+        assert!(times.low < times.high);
+        let json: Value = serde_json::from_str(&json(&standings)).unwrap();
+        let csv = csv(&standings);
+        let (header, row) = (csv.lines().next().unwrap(), csv.lines().nth(2).unwrap());
+        let field = |name: &str| -> f64 {
+            let place = header.split(',').position(|own| own == name).expect("a column");
+            row.split(',').nth(place).unwrap().parse().unwrap()
+        };
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-8;
+        let known = [
+            ("user", 0.25),
+            ("system", 0.5),
+            ("min", 0.08),
+            ("max", 0.13),
+            ("median", 0.1),
+            ("mean", 0.104),
+        ];
+        for (name, value) in known {
+            assert!(near(field(name), value), "{name}: {}", field(name));
+            assert!(near(json["results"][1][name].as_f64().unwrap(), value), "{name}");
+        }
+        let intervals = [
+            ("median", [one.median_s.low, one.median_s.high]),
+            ("times_first", [times.low, times.high]),
+        ];
+        for (name, [low, high]) in intervals {
+            assert!(near(field(&format!("{name}_low")), low), "{name}");
+            assert!(near(field(&format!("{name}_high")), high), "{name}");
+            assert_eq!(
+                json["results"][1][format!("{name}_interval")],
+                serde_json::json!([low, high])
+            );
+        }
+    }
+
+    #[test]
     fn hyperfines_fields_are_there() {
         let all = [samples("a", &[0.2; 5]), samples("b", &[0.1; 5])].concat();
         let json: Value = serde_json::from_str(&json(&of("run", &[], &all, &[]))).unwrap();

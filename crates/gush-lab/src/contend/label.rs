@@ -11,7 +11,7 @@ const LONGEST_LABEL: usize = 120;
 pub(super) fn of(entry: &Entry, values: &Values) -> String {
     let value_of =
         |name: &str| values.iter().find(|(own, _)| own == name).map(|(_, value)| value.clone());
-    let Some(name) = &entry.name else { return plain(&filled(&entry.command, value_of)) };
+    let name = entry.name.as_ref().unwrap_or(&entry.command);
     let mut label = filled(name, value_of);
     for (parameter, value) in values.iter().filter(|(parameter, _)| !names(name, parameter)) {
         label += &format!(", {parameter}={value}");
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn labels_tell_the_values() {
         let values: Values = vec![("n".into(), "4".into()), ("m".into(), "x".into())];
-        assert_eq!(of(&entry("a {n} {in}", None), &values), "a 4 {in}");
+        assert_eq!(of(&entry("a {n} {in}", None), &values), "a 4 {in}, m=x", "m is the setup's");
         assert_eq!(of(&entry("a {n}", Some("it")), &values), "it, n=4, m=x");
         assert_eq!(of(&entry("a {n}", Some("it {n}")), &values), "it 4, m=x");
     }

@@ -239,7 +239,7 @@ impl Comparison {
             place,
         });
         let (mut contenders, mut absent) = (Vec::new(), Vec::new());
-        let all = self.contenders(&ring);
+        let all = self.contenders(&ring)?;
         let measure = all.first().map_or_else(String::new, |first| first.label().to_owned());
         for contender in all {
             match contender.missing_program() {
@@ -363,7 +363,7 @@ impl Comparison {
     }
 
     /// Every entry with every choice of the parameters that the entry names, under labels that differ.
-    fn contenders(&self, ring: &Rc<Ring>) -> Vec<Contender> {
+    fn contenders(&self, ring: &Rc<Ring>) -> Result<Vec<Contender>, Error> {
         let mut labels = BTreeSet::new();
         let mut found = Vec::new();
         for entry in &self.entries {
@@ -387,10 +387,11 @@ impl Comparison {
                     copies += 1;
                     label = label::numbered(&label::of(entry, &values), copies);
                 }
-                found.push(Contender::new(entry, label, &sides, values, Rc::clone(ring)));
+                let dir = ring.place.own_dir(found.len() + 1)?;
+                found.push(Contender::new(entry, label, &sides, values, dir, Rc::clone(ring)));
             }
         }
-        found
+        Ok(found)
     }
 
     fn notes(&self, ring: &Ring) -> Vec<String> {

@@ -79,7 +79,6 @@ impl Place {
                 dir.display()
             )));
         }
-        fs::create_dir(scratch.path().join("dir")).map_err(cannot)?;
         let is_made = matches!(input, Some(Input::Bytes(_)));
         let (path, input_bytes) = match input {
             None => (None, None),
@@ -176,9 +175,15 @@ impl Place {
         self.scratch.path().join("out")
     }
 
-    /// A directory for files of a setup, there until the end.
-    pub(super) fn own_dir(&self) -> PathBuf {
-        self.scratch.path().join("dir")
+    /// A directory for files of the setup of the contender number `number`, there until the end.
+    pub(super) fn own_dir(&self, number: usize) -> Result<PathBuf, Error> {
+        let path = self.scratch.path().join(format!("dir-{number}"));
+        match fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Error::failed(format!("cannot make '{}'", path.display()), error))
+            }
+            _ => Ok(path),
+        }
     }
 
     /// The kind of file system that the files are on.

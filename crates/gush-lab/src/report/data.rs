@@ -129,9 +129,9 @@ impl<'a> Suite<'a> {
         self.cases.iter().find(|case| case.name == name)
     }
 
-    /// The throughput of a case.
-    pub fn speed(&self, name: &str) -> Option<&Estimate> {
-        self.case(name)?.speed()
+    /// The throughput of the case that measured the same as `like`.
+    pub fn speed_like(&self, like: &Case<'_>) -> Option<&Estimate> {
+        self.case(like.name).filter(|own| own.is_same(like))?.speed()
     }
 
     /// The cases that are out.
@@ -152,16 +152,31 @@ pub struct Case<'a> {
     pub name: &'a str,
     pub described: Described,
     pub samples: Vec<&'a Sample>,
+    /// The machine's id.
+    machine: &'a str,
     /// Drawing ten thousand times for an interval is done once.
     speed: OnceCell<Option<Estimate>>,
 }
 
 impl<'a> Case<'a> {
-    fn new(run: &Run, sample: &'a Sample) -> Self {
+    fn new(run: &'a Run, sample: &'a Sample) -> Self {
         let Sample { suite, case, .. } = sample;
         let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
         let described = known.cloned().unwrap_or_else(|| Described::new(suite, case));
-        Self { name: case, described, samples: Vec::new(), speed: OnceCell::new() }
+        let machine = run.machine.id.as_str();
+        Self { name: case, described, samples: Vec::new(), machine, speed: OnceCell::new() }
+    }
+
+    /// Did both measure the same? Of a run without descriptions nobody knows. Devices have other names on other machines.
+    fn is_same(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|case| {
+            let mut identity = case.described.identity.clone();
+            if self.machine != other.machine {
+                identity.remove("device");
+            }
+            identity
+        });
+        own.is_empty() || others.is_empty() || own == others
     }
 
     /// The baseline of this case, and the ratio of speeds, where the two can be told apart.

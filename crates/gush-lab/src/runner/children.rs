@@ -134,9 +134,14 @@ impl Running {
         let number = self.child().id();
         // Taken away here, and not by whoever drops the child.
         drop(self.child.take());
-        let used = ended.and_then(|()| foreign::wait4(number));
-        let (status, usage) =
+        let used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
+        let (by_itself, (status, usage)) =
             used.map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))?;
+        if !by_itself {
+            return Err(Error::refused(
+                "it was stopped, because it asks the terminal, which no command here gets: answer beforehand (sudo -v, ssh-add)",
+            ));
+        }
         Ok((ended_at, status, usage))
     }
 
@@ -145,12 +150,26 @@ impl Running {
         i32::try_from(child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Waits, and leaves the ended process as a zombie: the kernel reuses no zombie's number.
-    fn wait_for_end(&self) -> std::io::Result<()> {
-        let Some(pid) = self.pid() else { return Ok(()) };
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options))?;
-        Ok(())
+    /// Waits, and leaves the ended process as a zombie: the kernel reuses no zombie's number. Answers whether the process ended by
+    /// itself: one that the kernel stops because it asks the terminal from the background (SIGTTIN, termios(3)) would wait for
+    /// ever, and is killed with its group.
+    fn wait_for_end(&self) -> std::io::Result<bool> {
+        let Some(pid) = self.pid() else { return Ok(true) };
+        let (ended, stopped) = (WaitIdOptions::EXITED, WaitIdOptions::STOPPED);
+        let wait = |options| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
+        let mut by_itself = true;
+        loop {
+            let change = wait(ended | stopped | WaitIdOptions::NOWAIT)?;
+            let Some(signal) = change.and_then(|change| change.stopping_signal()) else {
+                return Ok(by_itself);
+            };
+            // The stop is taken note of; the end, which may have come meanwhile, is left.
+            wait(stopped | WaitIdOptions::NOHANG)?;
+            if [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal) {
+                self.end_group();
+                by_itself = false;
+            }
+        }
     }
 
     /// Kills the group of a leader that nobody has waited for yet, so the kernel has not reused the group's number.

@@ -60,6 +60,12 @@ impl Findings {
         small::threshold_bytes(&self.messages)
     }
 
+    /// Was there too little time to answer any question?
+    #[must_use]
+    pub fn had_no_time(&self) -> bool {
+        self.answers.iter().all(|answer| answer.had_no_time())
+    }
+
     /// The profile that follows, as text.
     ///
     /// # Errors

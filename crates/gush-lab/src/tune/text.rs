@@ -70,8 +70,12 @@ pub(super) fn of(findings: &Findings) -> String {
         );
     }
     if changes == 0 {
-        text +=
-            "\n# No rule: nothing that was tried is surely faster here than the engine's table.\n";
+        text += match findings.had_no_time() {
+            true => "\n# No rule: there was too little time to answer any question.\n",
+            false => {
+                "\n# No rule: nothing that was tried is surely faster here than the engine's table.\n"
+            }
+        };
     }
     text += "\n# Measured, and left to the table:\n";
     for answer in findings.answers.iter().filter(|answer| answer.change().is_none()) {

@@ -122,7 +122,7 @@ fn measure(
     });
     let agreement = contest.agreement();
     let measure = contest.baseline().to_owned();
-    contest.end(|error| talker.say(error.told()));
+    contest.end(|error| session.leave_out(&comparison.suite, error));
     let Run { cases, samples, failures, .. } = session.run();
     let standings = contend::standings(&comparison.suite, cases, samples, failures);
     if options.shows_tables() && !standings.is_empty() {

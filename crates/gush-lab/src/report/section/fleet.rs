@@ -2,7 +2,7 @@
 
 use super::machine::name;
 use crate::model::Machine;
-use crate::report::data::{Data, Suite};
+use crate::report::data::{Case, Data, Suite};
 use crate::report::dots;
 use crate::report::estimate::Estimate;
 use crate::report::number::{figure, plural, range, times};
@@ -36,13 +36,13 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
     if taken.len() < 2 {
         return None;
     }
-    let cases: Vec<&str> = taken[0].1.cases.iter().map(|case| case.name).collect();
+    let cases: Vec<&Case<'_>> = taken[0].1.cases.iter().collect();
     let names: Vec<String> = taken.iter().map(|(machine, _)| name(machine)).collect();
     let rows: Vec<_> = cases
         .iter()
         .map(|case| {
-            let speeds = taken.iter().map(|(_, suite)| suite.speed(case).cloned());
-            ((*case).to_owned(), speeds.collect::<Vec<Option<Estimate>>>())
+            let speeds = taken.iter().map(|(_, suite)| suite.speed_like(case).cloned());
+            (case.name.to_owned(), speeds.collect::<Vec<Option<Estimate>>>())
         })
         .filter(|(_, speeds)| speeds.iter().flatten().count() > 1)
         .collect();
@@ -57,15 +57,15 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
     )
 }
 
-fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&str]) -> Table {
+fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&Case<'_>]) -> Table {
     let mut columns = vec![words("Case")];
     columns.extend(taken.iter().map(|(machine, _)| numbers(name(machine))));
     let mut table = Table::new(format!("Medians of {suite} by machine, GiB/s"), &columns);
     for case in cases {
-        let first = taken[0].1.speed(case);
-        let mut row = vec![Cell::code(*case)];
+        let first = case.speed();
+        let mut row = vec![Cell::code(case.name)];
         row.extend(taken.iter().enumerate().map(|(place, (_, suite))| {
-            let Some(speed) = suite.speed(case) else { return Cell::absent() };
+            let Some(speed) = suite.speed_like(case) else { return Cell::absent() };
             let beside = match first {
                 Some(first) if place > 0 => match speed.times(first) {
                     Some(ratio) => format!("{} the first", times(ratio.value)),

@@ -47,7 +47,7 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
         .iter()
         .map(|case| Course {
             case: case.name,
-            estimates: taken.iter().map(|suite| suite.speed(case.name)).collect(),
+            estimates: taken.iter().map(|suite| suite.speed_like(case)).collect(),
         })
         .filter(|course| course.estimates.iter().flatten().count() > 1)
         .collect();
