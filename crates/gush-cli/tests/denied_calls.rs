@@ -81,12 +81,14 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                 "set -o pipefail; D='{} {errno} {calls}'
                  rm -rf tree out; mkdir -p tree/sub out; cp source tree/sub/file; ln -s sub/file tree/link
                  $D $G cp --explain source out/cp 2>said-cp &&
-                 $D $G cp -r tree out/tree && [ \"$(readlink out/tree/link)\" = sub/file ] &&
+                 $D $G cp -r --explain tree out/tree 2>said-tree && [ \"$(readlink out/tree/link)\" = sub/file ] &&
                  $D $G cat --explain source 2>said-cat | cat >out/cat &&
                  cat source | $D $G cat --explain 2>said-pipe | cat >out/pipe &&
                  cat source | $D $G pv -q | cat >out/pv &&
                  cat source | $D $G tee out/tee | cat >out/teed &&
-                 cat source | $D $G link -u - file:out/link,create &&
+                 cat source | $D $G link -u --explain - file:out/link,create 2>said-link &&
+                 {{ $D $G pipe write --quiet --technique fresh --bytes 1M 2>said-fresh | cat >out/fresh; :; }} &&
+                 {{ $D $G pipe write --quiet --technique reservoir --bytes 1M 2>said-reservoir | cat >out/reservoir; :; }} &&
                  $D $G pipe write --quiet --pattern counter --bytes 3M |
                      $D $G pipe read --quiet --pattern counter --verify --bytes 3M &&
                  {{ $D $G yes | head -c 1000000 >out/yes; :; }}",
@@ -111,8 +113,37 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
             // copy_file_range comes second.
             let said_cp = fs::read_to_string(dir.path().join("said-cp")).unwrap();
             let shares = said_cp.contains("picked reflink");
-            let told = is_told("said-cp", "copy_file_range");
-            assert_eq!(told, is_denied(COPY_FILE_RANGE) && !shares, "{case}: {said_cp}");
+            for file in ["said-cp", "said-tree"] {
+                let told = is_told(file, "copy_file_range");
+                assert_eq!(
+                    told,
+                    is_denied(COPY_FILE_RANGE) && !shares,
+                    "{case}: {file}: {said_cp}"
+                );
+            }
+            let said_link = fs::read_to_string(dir.path().join("said-link")).unwrap();
+            let method = if is_denied(SPLICE) { "read-write" } else { "splice" };
+            assert!(
+                said_link.contains(&format!("{} bytes by {method}", bytes.len())),
+                "{case}: {said_link}"
+            );
+            // A technique asked for by name is used or refused, with the call that it lacks.
+            for (technique, call, number) in
+                [("fresh", "vmsplice", VMSPLICE), ("reservoir", "tee", TEE)]
+            {
+                let said =
+                    fs::read_to_string(dir.path().join(format!("said-{technique}"))).unwrap();
+                let arrived = fs::metadata(dir.path().join("out").join(technique)).unwrap().len();
+                if is_denied(number) {
+                    assert!(
+                        said.contains(call) && said.contains("use --technique"),
+                        "{case}: {said}"
+                    );
+                    assert_eq!(arrived, 0, "{case}: {technique}");
+                } else if technique == "fresh" || !is_denied(SPLICE) {
+                    assert_eq!((said.as_str(), arrived), ("", 1 << 20), "{case}: {technique}");
+                }
+            }
             for file in ["said-cat", "said-pipe"] {
                 assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
             }

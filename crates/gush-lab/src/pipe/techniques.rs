@@ -193,7 +193,13 @@ impl<'a> Job<'a> {
         let pipe_bytes = rustix::pipe::fcntl_getpipe_size(self.to)
             .map_err(|errno| self.failed("fcntl", errno))?;
         let mut reservoir = Reservoir::of(&[CONSTANT], pipe_bytes).map_err(|errno| {
-            Error::failed("a reservoir cannot be filled here: use --technique write", errno)
+            let why = match errno {
+                Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP => {
+                    "tee is denied or missing here, and reservoir needs it: use --technique write"
+                }
+                _ => "a reservoir cannot be filled here: use --technique write",
+            };
+            Error::failed(why, errno)
         })?;
         // tee(2) never sleeps here, so sleeping is done in poll(2).
         let waiting = match self.options.waiting {
