@@ -3,7 +3,7 @@
 #
 #   docs/picture.sh [RUN|FILE…]     as gush lab report takes them; docs/report.json unless some are named
 #
-# GUSH is the program (cargo run --release unless given), PICTURE where the picture goes (docs/report.png).
+# GUSH is the program (cargo gush unless given), PICTURE where the picture goes (docs/report.png).
 # Of the machine at hand, when it is quiet:
 #
 #   gush lab pipe && gush lab memory && gush lab export last last~1 --json >docs/report.json && docs/picture.sh
@@ -33,7 +33,7 @@ fi
 if [[ -n ${GUSH:-} ]]; then
     gush=("$GUSH")
 else
-    gush=(cargo run --quiet --release --manifest-path "$here/../Cargo.toml" --)
+    gush=(cargo run --quiet --release --features full --manifest-path "$here/../Cargo.toml" --)
 fi
 "${gush[@]}" lab report "$@" --report "$scratch/report.html" >/dev/null
 

@@ -79,7 +79,9 @@ pub fn left_out(name: &str) -> ExitCode {
 
 /// How to get the commands of `feature`.
 pub fn why_left_out(feature: &str) -> String {
-    format!("built without the feature '{feature}': cargo build --release --features {feature}")
+    format!(
+        "built without the feature '{feature}': build or install gush-cli with --features {feature}"
+    )
 }
 
 /// For manual pages: `gush help` has none.

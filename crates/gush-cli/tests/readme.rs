@@ -14,6 +14,8 @@ use serde::Deserialize;
 use tempfile::TempDir;
 
 const RUN: &str = "cargo run --release --";
+/// The alias of `.cargo/config.toml` for the program with every command.
+const RUN_FULL: &str = "cargo gush";
 const TEST: &str = "cargo test --workspace --no-fail-fast";
 
 fn repository() -> PathBuf {
@@ -73,7 +75,7 @@ fn the_commands_of_the_readme_work() {
         let script: String = block
             .lines()
             .filter(|line| !line.starts_with(TEST))
-            .map(|line| with_free_ports(line.replace(RUN, "gush") + "\n"))
+            .map(|line| with_free_ports(line.replace(RUN, "gush").replace(RUN_FULL, "gush") + "\n"))
             .collect();
         // What a failing block leaves in the background would hold its output open.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
@@ -111,6 +113,10 @@ fn the_readme_names_the_two_commands_that_do_everything() {
     };
     assert!(has(&format!("{RUN} cp ")), "no block has `{RUN} cp SRC DST`");
     assert!(has(TEST), "no block has `{TEST}`");
+    assert!(has(RUN_FULL), "no block has `{RUN_FULL}`");
+    let aliases = fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
+    let full = "\n[alias]\ngush = \"run --release --features full --\"\n";
+    assert!(aliases.contains(full), "`{RUN_FULL}` is no alias for the program with every command");
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
     if cfg!(debug_assertions) {
         found.push(Warning::new(
             "this gush was built without optimisation",
-            "measure with a release build: cargo build --release",
+            "measure with a release build: cargo build --release --features full",
         ));
     }
     if let Some(governor) = fact("governor").filter(|&name| name != "performance") {

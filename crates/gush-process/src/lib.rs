@@ -17,6 +17,7 @@ use gush_test as _;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod clock;
 mod closed;
 #[cfg(all(feature = "start", target_env = "gnu"))]
 mod entry;
@@ -33,7 +34,7 @@ mod title;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 #[cfg(all(feature = "start", target_env = "gnu"))]
 pub use entry::enter;
@@ -336,4 +337,36 @@ pub fn raise_descriptor_limit() {
 /// ```
 pub fn with_given_descriptor_limit(command: &mut Command) {
     limits::give_back_descriptors(command);
+}
+
+/// A time of the wall, as a calendar and a clock show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalTime {
+    /// The year of the calendar, such as 2026.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: u8,
+    /// 1 to 31.
+    pub day: u8,
+    /// 0 to 23.
+    pub hour: u8,
+    /// 0 to 59.
+    pub minute: u8,
+    /// 0 to 60, since a leap second is the 60th.
+    pub second: u8,
+}
+
+/// The time `at` in the time zone of the process (the variable `TZ`, or /etc/localtime), by localtime_r(3).
+///
+/// None for a time whose year the C library cannot tell.
+///
+/// ```
+/// use std::time::SystemTime;
+///
+/// let now = gush_process::local_time(SystemTime::now()).unwrap();
+/// assert!(now.year >= 2026 && now.hour < 24);
+/// ```
+#[must_use]
+pub fn local_time(at: SystemTime) -> Option<LocalTime> {
+    clock::local(at)
 }

@@ -147,3 +147,18 @@ fn in_a_child_hangup_and_interrupt_are_ignored() {
     assert_eq!(signals("SigIgn:") & ENDING, ignored);
     assert_eq!(signals("SigBlk:") & ENDING, ENDING & !ignored);
 }
+
+#[test]
+fn the_local_time_is_that_of_the_time_zone() {
+    child("\"$@\"", "in_a_child_of_another_time_zone");
+}
+
+#[test]
+#[ignore = "run by the_local_time_is_that_of_the_time_zone"]
+#[allow(unsafe_code)]
+fn in_a_child_of_another_time_zone() {
+    // SAFETY: this test is the only one of its process, and no other thread reads the environment.
+    unsafe { std::env::set_var("TZ", "XYZ-5:30") };
+    let time = gush_process::local_time(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!((time.year, time.hour, time.minute), (1970, 5, 30));
+}

@@ -1,8 +1,8 @@
 //! One line of progress: the parts of a format, filled in and fitted into the columns.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use jiff::{ToSpan, Zoned};
+use gush_process::{LocalTime, local_time};
 
 use super::bar::{self, Progress};
 use super::figures::{Unit, clock};
@@ -315,13 +315,17 @@ fn eta_clock(reading: &Reading) -> String {
     if reading.expected.is_none() {
         return String::new();
     }
-    let now = Zoned::now();
-    let Some(left) = reading.left() else { return "FIN --:--:--".to_owned() };
-    let seconds = i64::try_from(left.as_secs()).unwrap_or(i64::MAX);
-    let Ok(then) = now.checked_add(seconds.seconds()) else { return "FIN --:--:--".to_owned() };
+    let then = reading.left().and_then(|left| SystemTime::now().checked_add(left));
+    // A year of five digits would move everything behind.
+    let then = then.and_then(local_time).filter(|then| then.year <= 9999);
+    let (Some(left), Some(then)) = (reading.left(), then) else {
+        return "FIN --:--:--".to_owned();
+    };
+    let LocalTime { year, month, day, hour, minute, second } = then;
+    let clock = format!("{hour:02}:{minute:02}:{second:02}");
     match left > Duration::from_secs(6 * 3600) {
-        true => then.strftime("FIN %Y-%m-%d %H:%M:%S").to_string(),
-        false => then.strftime("FIN %H:%M:%S").to_string(),
+        true => format!("FIN {year}-{month:02}-{day:02} {clock}"),
+        false => format!("FIN {clock}"),
     }
 }
 
