@@ -130,7 +130,7 @@ fn what_went_wrong_is_in_the_status_and_told() {
         ("cat source | $G pv >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l >/dev/full", 16, "No space left on device"),
         ("cat source | $G pv -l -S -s 5 >/dev/full", 16, "No space left on device"),
-        ("$G pv source >&-", 16, "write failed: Bad file descriptor"),
+        ("$G pv source >&-", 2, "failed to stat output file: Bad file descriptor"),
         ("$G pv <&-", 2, "(stdin): open failed: Bad file descriptor"),
         ("$G pv -o nodir/x source", 2, "nodir/x: No such file or directory"),
         ("$G pv nofile source >>source", 6, "nofile"),
@@ -266,6 +266,64 @@ fn a_transfer_that_stalls_ends_with_an_error() {
     let words = format!("no byte has moved for 0.3 s after {arrived} bytes (--stall-timeout)\n");
     assert!(said(&output).ends_with(&words), "{}", said(&output));
     drop(input);
+}
+
+#[test]
+fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
+    let dir = TempDir::new().unwrap();
+    // The command has read its input, and hangs.
+    let line =
+        "echo bytes | $G pv -q --stall-timeout 0.3 -- sh -c 'cat >/dev/null; exec sleep 600'";
+    for side in ["", "-M in", "-M out"] {
+        let output = shell(dir.path(), &line.replace("-q", &format!("-q {side}")));
+        assert_eq!(output.status.code(), Some(16), "{side}: {}", said(&output));
+        let words = "no byte has moved for 0.3 s after 0 bytes (--stall-timeout)\n";
+        assert!(said(&output).ends_with(words), "{side}: {}", said(&output));
+        assert_eq!(said(&output).lines().count(), 1, "told once: {}", said(&output));
+    }
+    // No input comes, and the output moves all the time, for several times the limit.
+    let line = "sleep 4 | $G pv -q --stall-timeout 2 -- sh -c 'for at in $(seq 40); do echo x; sleep 0.1; done'";
+    let output = shell(dir.path(), line);
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert_eq!(output.stdout, "x\n".repeat(40).as_bytes());
+}
+
+#[test]
+fn bytes_that_went_with_the_store_are_counted() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), vec![b'x'; 300_000]).unwrap();
+    let output = shell(dir.path(), "cat source | $G pv -q -U - >/dev/full");
+    assert_eq!(output.status.code(), Some(16));
+    let words = "\ngush: pv: 300000 bytes were stored and not delivered\n";
+    assert!(said(&output).ends_with(words), "{}", said(&output));
+    // A file with a name stays, with all of them.
+    let output = shell(dir.path(), "cat source | $G pv -q -U store >/dev/full; wc -c <store");
+    assert!(!said(&output).contains("stored") && output.stdout == b"300000\n", "{}", said(&output));
+    // A signal while bytes are stored.
+    let line = "mkfifo f; (cat source; exec sleep 600) >f & pid=$!; exec 3<f
+        $G pv -q -U - <&3 & sleep 0.5; while kill -TERM $! 2>/dev/null; do sleep 0.05; done; wait $!; echo $?; kill $pid";
+    let output = shell(dir.path(), line);
+    assert_eq!(output.stdout, b"32\n", "{}", said(&output));
+    assert!(said(&output).contains(" bytes were stored and not delivered"), "{}", said(&output));
+}
+
+#[test]
+fn sizes_and_a_closed_output_are_as_with_pv() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), vec![b'x'; 4096]).unwrap();
+    for (size, bytes) in
+        [("1,5k", 1536), ("1.5", 1), ("5.", 5), ("1.k", 1024), ("99999999999999999999", 4096)]
+    {
+        let output = shell(dir.path(), &format!("$G pv -q -S -s {size} source | wc -c"));
+        assert_eq!(output.stdout, format!("{bytes}\n").as_bytes(), "{size}: {}", said(&output));
+    }
+    for wrong in ["", "1.5.5", "1,5,5", "x"] {
+        let output = shell(dir.path(), &format!("$G pv -q -s '{wrong}' source"));
+        assert_eq!(output.status.code(), Some(64), "{wrong}: {}", said(&output));
+    }
+    let output = shell(dir.path(), "$G pv -q source >&-");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(said(&output), "gush: pv: failed to stat output file: Bad file descriptor\n");
 }
 
 #[test]

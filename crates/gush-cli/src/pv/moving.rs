@@ -39,6 +39,8 @@ pub struct Moving<'a> {
     pub is_cut: bool,
     /// End once as much as is expected has arrived.
     pub stops_at_size: bool,
+    /// The output is the file of `--store-and-forward`.
+    pub is_store: bool,
     /// Called by pv's own name: messages are pv's.
     pub is_familiar: bool,
 }
@@ -175,7 +177,9 @@ impl Moving<'_> {
                 // A reader that has enough ends a pipeline without a word.
                 Side::Target if halt.errno == Some(Errno::PIPE) => return Then::End,
                 Side::Target => {
-                    self.tell_failure("write failed", &halt);
+                    let is_told = self.is_store && !self.is_familiar;
+                    let what = if is_told { "-U: the file's write failed" } else { "write failed" };
+                    self.tell_failure(what, &halt);
                     return Then::End;
                 }
             }

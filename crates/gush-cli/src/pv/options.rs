@@ -322,8 +322,24 @@ impl Expected {
     fn parse(text: &str) -> Result<Self, SizeError> {
         match text.strip_prefix('@') {
             Some(path) if !path.is_empty() => Ok(Self::AsLargeAs(path.to_owned())),
-            _ => size_bytes(text).map(Self::Number),
+            _ => as_pv_reads(text).map(Self::Number),
         }
+    }
+}
+
+/// A size as pv reads one: a comma is a point, a fraction of a byte is dropped, and a larger number than any is the largest.
+fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
+    let pointed = text.replacen(',', ".", 1);
+    let (whole, fraction) = pointed.split_once('.').unwrap_or((&pointed, ""));
+    let has_no_digits = !fraction.starts_with(|c: char| c.is_ascii_digit());
+    let read = match has_no_digits {
+        true => size_bytes(&format!("{whole}{fraction}")),
+        false => size_bytes(&pointed),
+    };
+    match read {
+        Err(SizeError::Fraction) => size_bytes(whole),
+        Err(SizeError::TooLarge) => Ok(u64::MAX),
+        answer => answer,
     }
 }
 
@@ -429,5 +445,5 @@ fn hex(text: &str) -> Result<String, &'static str> {
 }
 
 fn rate(text: &str) -> Result<u64, SizeError> {
-    size_bytes(text.strip_suffix("/s").unwrap_or(text))
+    as_pv_reads(text.strip_suffix("/s").unwrap_or(text))
 }

@@ -142,7 +142,8 @@ pub struct Steward {
 }
 
 impl Steward {
-    /// Shows the transfer of `account`; `out` is the account of a command's output. The thread starts by [`Late::begin`], or
+    /// Shows the transfer of `account`; `out` is the account of a command's output. Ended once it stalls is that of all `watched`
+    /// together, whose last tells so. The thread starts by [`Late::begin`], or
     /// now if that was called already or a stalled transfer is to be ended.
     ///
     /// # Errors
@@ -151,6 +152,7 @@ impl Steward {
         plan: Plan,
         account: &Arc<Account>,
         out: Option<&Arc<Account>>,
+        watched: &[&Arc<Account>],
         screen: &Arc<Mutex<Screen>>,
         late: &Arc<Late>,
     ) -> io::Result<Self> {
@@ -161,6 +163,7 @@ impl Steward {
             bell: Arc::clone(&bell),
             meter: Meter::new(plan.window),
             out: out.map(|out| (Arc::clone(out), Meter::new(plan.window))),
+            watched: watched.iter().map(|one| Arc::clone(one)).collect(),
             plan,
             account: Arc::clone(account),
             screen: Arc::clone(screen),
@@ -194,8 +197,10 @@ impl Steward {
             show.end();
         }
         let Some(thread) = thread else { return };
-        // The counter of a new eventfd has room for one.
-        let _ = io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes()));
+        // The counter of a new eventfd has room for one. Who was not woken is not waited for.
+        if io::retry_on_intr(|| io::write(&*self.bell, &1_u64.to_ne_bytes())).is_err() {
+            return;
+        }
         // Only a panic of the thread is an error here, and the panic hook has printed that.
         let _ = thread.join();
     }
@@ -208,6 +213,8 @@ struct Show {
     meter: Meter,
     account: Arc<Account>,
     out: Option<(Arc<Account>, Meter)>,
+    /// The accounts in which nothing moves when a transfer stalls.
+    watched: Vec<Arc<Account>>,
     screen: Arc<Mutex<Screen>>,
     is_used: bool,
     control: Option<Control>,
@@ -372,14 +379,17 @@ impl Show {
 
     fn look_for_a_stall(&mut self, waited: Duration) {
         let Some(limit) = self.plan.stall else { return };
-        let bytes = self.account.stirred_bytes();
-        if bytes != self.stalled_bytes || self.account.is_limited() {
+        let bytes =
+            self.watched.iter().fold(0_u64, |all, one| all.wrapping_add(one.stirred_bytes()));
+        if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
             (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
             return;
         }
         self.stalled_for += waited;
         if self.stalled_for >= limit {
-            self.account.end_early(Early::Stall);
+            let Some((last, others)) = self.watched.split_last() else { return };
+            last.end_early(Early::Stall);
+            others.iter().for_each(|one| one.end_early(Early::Reader));
         }
     }
 }

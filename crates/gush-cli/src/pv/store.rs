@@ -5,6 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
+use super::ending::lock;
 use super::moving::{Output, shown};
 use super::status::Status;
 use super::transfer::{Moved, Setting, Stage, close, refuse_input};
@@ -35,11 +36,23 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     let closed = close(stored.output, setting.talker);
     let mut status = stored.status;
     status.add(closed);
+    // A file without a name goes with the process, and so do the bytes there that are not passed on.
+    let tell_loss = |stored_bytes: u64, passed_bytes: u64| {
+        let lost_bytes = stored_bytes.saturating_sub(passed_bytes);
+        if name.as_encoded_bytes() == b"-" && lost_bytes > 0 {
+            lock(&setting.screen)
+                .say(format_args!("{lost_bytes} bytes were stored and not delivered"));
+        }
+    };
     if stored.is_cut || closed != Status::default() {
-        return Ok(Moved { status, output, is_cut: true });
+        tell_loss(stored.bytes, 0);
+        return Ok(Moved { status, output, is_cut: true, bytes: 0 });
     }
     let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
     let mut forwarded = setting.transfer(&[path], bytes, output, Stage::Forward)?;
+    if forwarded.status != Status::default() {
+        tell_loss(bytes.unwrap_or(0), forwarded.bytes);
+    }
     forwarded.status.add(status);
     Ok(forwarded)
 }

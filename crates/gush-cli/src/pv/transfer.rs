@@ -54,6 +54,8 @@ pub struct Moved {
     pub output: Output,
     /// The output has failed, or somebody has ended the transfer.
     pub is_cut: bool,
+    /// Bytes that have arrived.
+    pub bytes: u64,
 }
 
 /// Moves the inputs to the output.
@@ -150,10 +152,11 @@ impl<'a> Setting<'a> {
         let look = self.look(expected, name, false);
         let account = self.account(expected, &look, stage);
         let plan = plan(self.options, look);
-        let steward = Steward::start(plan, &account, None, &self.screen, &self.late);
+        let steward = Steward::start(plan, &account, None, &[&account], &self.screen, &self.late);
         let steward = steward.map_err(|errno| self.unshown(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
         let mut moving = self.moving(files, &account, output);
+        moving.is_store = stage == Stage::Store;
         if stage == Stage::Forward {
             // What is to be left out is not in the file, nor what is behind the size.
             (moving.left_out_bytes, moving.stops_at_size) = (0, false);
@@ -163,7 +166,7 @@ impl<'a> Setting<'a> {
         steward.finish(stage != Stage::Store);
         let Moving { output, mut status, is_cut, .. } = moving;
         status.add(self.tell_checksum(&account));
-        Ok(Moved { status, output, is_cut })
+        Ok(Moved { status, output, is_cut, bytes: account.bytes() })
     }
 
     pub fn moving<'b>(
@@ -182,6 +185,7 @@ impl<'a> Setting<'a> {
             status: Status::default(),
             is_cut: false,
             stops_at_size: self.options.stop_at_size || self.device_bytes.is_some(),
+            is_store: false,
             is_familiar: self.talker.is_familiar(),
         }
     }
@@ -234,7 +238,7 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
         (Some(name), false) => name,
         (None, false) if gush_process::was_closed(1) => {
             let why = errno_text(Errno::BADF);
-            return Err(fail(Status::TRANSFER, format!("write failed: {why}")));
+            return Err(fail(Status::UNOPENED, format!("failed to stat output file: {why}")));
         }
         (None, false) => {
             let output = Output::Stdout;

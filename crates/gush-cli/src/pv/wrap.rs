@@ -64,7 +64,8 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         out.set_input();
     }
     let plan = plan(options, look);
-    let steward = Steward::start(plan, shown, beside, &setting.screen, &setting.late);
+    let watched = [&into, &out];
+    let steward = Steward::start(plan, shown, beside, &watched, &setting.screen, &setting.late);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
     let Moved { ended, output, mut status, is_written } =
         move_both(&setting, child, &into, &out, output);
@@ -129,7 +130,7 @@ fn move_both(
         }
         // A command whose output nobody takes is to see that.
         drop(stdout);
-        if out.ended_early() == Some(Early::Signal) {
+        if matches!(out.ended_early(), Some(Early::Signal | Early::Stall)) {
             // The child is not reaped yet, so nobody else has its number. A set-user-ID program may be
             // out of reach (EPERM, kill(2)): then the wait below lasts until the program ends by itself.
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);

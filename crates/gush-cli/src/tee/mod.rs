@@ -156,7 +156,8 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         tee = tee.pipe_bytes(bytes);
     }
     if let Some(bytes) = options.buffer {
-        tee = tee.backlog_bytes(bytes);
+        // Less than a page would be moved in as many calls.
+        tee = tee.backlog_bytes(bytes.max(rustix::param::page_size()));
     }
     if let Some(time) = options.drop_slow {
         tee = tee.most_stall(time);

@@ -26,7 +26,8 @@ use crate::time::time;
                   Without -p and --output-error, tee ends when the reader of a pipe has left, and diagnoses errors \
                   writing to other outputs.\n\n\
                   The slowest output holds the others back: they are ahead by at most one pipe or one buffer, or by SIZE bytes \
-                  with --buffer. With --drop-slow as well, an output is dropped only once its SIZE bytes are full.\n\
+                  with --buffer. With --drop-slow as well, an output is dropped only once its SIZE bytes are full. The last output is never \
+                  dropped: it holds nobody back but the source.\n\
                   TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h."
 )]
 pub struct Options {
@@ -55,7 +56,7 @@ pub struct Options {
     #[arg(long, value_name = "TIME", value_parser = time, num_args = 0..=1, require_equals = true,
         default_missing_value = "1", help_heading = BEYOND)]
     pub drop_slow: Option<Duration>,
-    /// Let a slow output lag up to SIZE bytes behind the others, which are kept in memory
+    /// Let a slow output lag up to SIZE bytes (a page at least) behind the others, which are kept in memory
     #[arg(long, value_name = "SIZE", value_parser = memory_bytes, help_heading = BEYOND)]
     pub buffer: Option<usize>,
     /// Move by NAME or fail; auto picks the fastest sound method
