@@ -68,6 +68,22 @@ fn every_published_crate_says_what_a_registry_asks_for() {
     }
 }
 
+/// The address that cargo-binstall downloads ends with the name that `.ci/dist` gives a program.
+#[test]
+fn binstall_looks_for_the_programs_that_are_made_for_a_release() {
+    let published = published();
+    let Some(program) = published.iter().find(|one| one["name"] == "gush-cli") else { return };
+    let binstall = &program["metadata"]["binstall"];
+    assert_eq!(binstall["pkg-fmt"], "bin");
+    let address = binstall["pkg-url"].as_str().unwrap();
+    let script = fs::read_to_string(repository().join(".ci/dist")).unwrap();
+    let made = "$dist/gush-$version-$target\"";
+    assert!(script.contains(made) && script.contains("target=$1-unknown-linux-musl"));
+    let made = made.replace("$target", "{ target-arch }-unknown-linux-musl");
+    let file = made.replace("$dist", "").replace("$version", "{ version }").replace('"', "");
+    assert!(address.starts_with("{ repo }/") && address.ends_with(&file), "{address}");
+}
+
 /// `.ci/packages` looks into the packages themselves.
 #[test]
 fn every_crate_brings_its_licences_and_its_readme_and_leaves_its_tests_out() {
