@@ -82,6 +82,7 @@ impl Holder<'_> {
 /// A list is a version of four bytes and entries of eight: tag, permissions, id, little-endian
 /// (`struct posix_acl_xattr_entry`, include/uapi/linux/posix_acl_xattr.h).
 pub(crate) fn group_bits(acl: &[u8]) -> Option<u32> {
+    // Of include/uapi/linux/posix_acl.h.
     const ACL_GROUP_OBJ: u16 = 0x04;
     let entries = acl.get(4..)?.chunks_exact(8);
     let mut pairs = entries.map(|e| [[e[0], e[1]], [e[2], e[3]]].map(u16::from_le_bytes));

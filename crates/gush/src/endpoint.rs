@@ -352,13 +352,14 @@ impl<'fd> Endpoint<'fd> {
                 .is_some_and(|magic| spans(magic) && other.file_system() == Some(magic))
     }
 
-    /// The magic number of the file system (statfs(2)).
     /// Was this pipe made by pipe2(2), and not opened by the path of a FIFO?
     pub(crate) fn is_nameless_pipe(&self) -> bool {
+        // `PIPEFS_MAGIC` of `include/uapi/linux/magic.h`. A FIFO has the number of the file system that holds its name.
         const PIPEFS: u64 = 0x5049_5045;
         self.kind == Kind::Pipe && self.file_system() == Some(PIPEFS)
     }
 
+    /// The magic number of the file system (statfs(2)).
     fn file_system(&self) -> Option<u64> {
         sys::file::file_system(self.fd).ok()
     }

@@ -11,6 +11,7 @@ use crate::address::{Opt, Options, Through};
 use crate::open::proxied::{self, Credentials, Language, Talk, broken};
 use crate::open::{How, OpenError, Opened};
 
+// Numbers of RFC 1928, section 3.
 const VERSION: u8 = 5;
 const NO_PASSWORD: u8 = 0;
 const PASSWORD: u8 = 2;

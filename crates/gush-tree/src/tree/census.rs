@@ -73,6 +73,7 @@ impl Census {
         let mut count = Count { census: self, options, known: HashSet::new(), listed };
         let is_possible = options.dereference != Dereference::Always || !options.recursive;
         let is_complete = is_possible && sources.iter().all(|source| count.add(source).is_ok());
+        // Whoever sees the flag sees the whole counts, too.
         self.is_complete.store(is_complete, Ordering::Release);
     }
 }

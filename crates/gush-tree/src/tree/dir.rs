@@ -330,6 +330,7 @@ impl Dir {
 
     /// One of the things waited for is done; `true` if that was the last.
     pub(crate) fn is_complete_now(&self) -> bool {
+        // Whoever does the last thing sees all that other threads did here before.
         self.waits_for.fetch_sub(1, Ordering::AcqRel) == 1
     }
 

@@ -526,6 +526,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Is this file copied in pieces? All ranks must say the same: nothing is at the target before rank 0 puts it there. A directory that gives
     /// its files a group or an access control list must be the one in which they are made.
     fn is_divided(&self, dir: &Dir, source: &Stat, target: &Place<'_>) -> bool {
+        // `S_ISGID` of a directory: a new file gets the group of the directory it is made in (inode(7)).
         const SET_GROUP: u32 = 0o2000;
         !matches!(self.walk.common.extent, Extent::Whole)
             && parts::is_divided(self.walk.common.options, source)

@@ -86,6 +86,7 @@ impl<'fd> Shared<'fd> {
         let mut work = Work::default();
         let mut start = None;
         while work.halt.is_none() {
+            // Relaxed: the number alone says whose piece this is, and no memory is passed on with a piece.
             let begin = self.next.fetch_add(PIECE_BYTES, Ordering::Relaxed);
             if begin >= self.length.min(self.limit.load(Ordering::Relaxed)) {
                 break;

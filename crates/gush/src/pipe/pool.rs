@@ -114,6 +114,7 @@ impl Pool {
     #[must_use]
     pub fn take(&self) -> Option<PipeLoan> {
         // Counted before the pipe is there: two threads must not both take the last one.
+        // The orderings are relaxed: a count stands for nothing else, and pipes change hands under the lock of `idle`.
         let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
         let used =
             self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
