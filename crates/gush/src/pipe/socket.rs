@@ -25,12 +25,34 @@ pub(crate) struct Fattener {
 
 impl Fattener {
     /// # Errors
-    /// `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied.
+    /// `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied; the answer of splice(2) where that is.
     pub(crate) fn new() -> io::Result<Self> {
         let (into, out_of) = sys::socket::pair()?;
         // Capped by net.core.wmem_max; less room only means more calls.
         let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
-        Ok(Self { into, out_of, held_bytes: 0 })
+        let mut fattener = Self { into, out_of, held_bytes: 0 };
+        fattener.try_splice()?;
+        Ok(fattener)
+    }
+
+    /// Passes one byte on, into a pipe that nobody reads: a filter may let sockets be and deny splice(2).
+    fn try_splice(&mut self) -> io::Result<()> {
+        let (_read_end, write_end) = sys::pipe::pipe()?;
+        self.take(b"?")?;
+        loop {
+            match self.pass_on(write_end.as_fd()) {
+                Err(Errno::INTR) => {}
+                answer => return answer.map(drop),
+            }
+        }
+    }
+
+    /// Takes bytes out again by a read, where they cannot be spliced any more.
+    pub(crate) fn take_back(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = bytes.len().min(self.held_bytes);
+        let back = sys::data::read(self.out_of.as_fd(), &mut bytes[..most])?;
+        self.held_bytes -= back;
+        Ok(back)
     }
 
     /// Bytes taken in and not yet passed on.

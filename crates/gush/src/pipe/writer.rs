@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 
-use super::socket::Fattener;
+use super::socket::{FAT_SLOT_BYTES, Fattener};
 use super::technique::lending_into;
 use super::{Buffer, Technique, USUAL_BYTES, asked_bytes, grow};
 use crate::endpoint::{Endpoint, Kind};
@@ -211,7 +211,7 @@ impl<P: AsFd> Writer<P> {
         self
     }
 
-    /// The technique in use. [`Technique::Fresh`] ends where vmsplice(2) is denied later.
+    /// The technique in use. [`Technique::Fresh`] and [`Technique::Socket`] end where their calls are denied later.
     pub fn technique(&self) -> Technique {
         self.technique
     }
@@ -358,7 +358,7 @@ impl<P: AsFd> Writer<P> {
                 Err(Errno::INTR) => {}
                 // Denied after all (a filter came later, or /dev/stdout opened a pipe as a FIFO): the bytes that
                 // are left can still be written.
-                Err(Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP) => {
+                Err(errno) if is_denial(errno) => {
                     let has_socket = self.socket.is_some();
                     self.technique = if has_socket { Technique::Socket } else { Technique::Write };
                     return self.write_all_of(&strip.lent()[rest]);
@@ -379,6 +379,27 @@ impl<P: AsFd> Writer<P> {
                 Err(Errno::AGAIN) => {
                     wait_for_room(&mut self.waiter, self.pipe.as_fd(), &mut self.asked)?;
                 }
+                Err(errno) if is_denial(errno) => {
+                    self.give_up_socket()?;
+                    return self.write_all_of(&bytes[taken..]);
+                }
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the bytes in the socket, which splice(2) passes on no more.
+    fn give_up_socket(&mut self) -> io::Result<()> {
+        let Some(mut socket) = self.socket.take() else { return Ok(()) };
+        if self.technique == Technique::Socket {
+            self.technique = Technique::Write;
+        }
+        let mut held = vec![0; FAT_SLOT_BYTES];
+        while socket.held_bytes() > 0 {
+            match socket.take_back(&mut held) {
+                Ok(back) => self.write_all_of(&held[..back])?,
+                Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -408,6 +429,11 @@ impl<P: AsFd> Writer<P> {
         self.collected = collected;
         sent
     }
+}
+
+/// Is the call itself denied, by a filter, or missing?
+fn is_denial(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 /// Waits for room, a slice at most where somebody is asked.

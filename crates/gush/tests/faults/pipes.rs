@@ -244,6 +244,73 @@ fn a_writer_that_is_denied_vmsplice_tells_another_technique_and_does_not_ask_aga
 }
 
 #[test]
+fn a_writer_without_any_splice_writes() {
+    for errno in ["EPERM", "ENOSYS", "EOPNOTSUPP"] {
+        let (passed, said) =
+            child(&[], "pipes::where_every_splice_is_denied", &[("GUSH_TEST_ERRNO", errno)]);
+        assert!(passed, "{errno}: {said}");
+    }
+}
+
+#[test]
+#[ignore = "run by a_writer_without_any_splice_writes"]
+fn where_every_splice_is_denied() {
+    let errno = errno_of_this_process();
+    let deny = move |call, _| match call {
+        Call::Splice | Call::Vmsplice => Verdict::Fail(errno),
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(deny).install();
+    let (mut from, to) = std::io::pipe().expect("pipe");
+    let reader = std::thread::spawn(move || {
+        let mut got = Vec::new();
+        from.read_to_end(&mut got).map(|_| got)
+    });
+    let mut writer = Writer::new(to).expect("a writer");
+    assert_eq!(writer.technique(), Technique::Write);
+    std::io::Write::write_all(&mut writer, &noise(9, 3 << 20)).expect("room");
+    std::io::Write::flush(&mut writer).expect("room");
+    drop(writer);
+    assert!(reader.join().expect("reader").expect("read") == noise(9, 3 << 20));
+    for technique in [Technique::Fresh, Technique::Socket] {
+        let (_from, to) = std::io::pipe().expect("pipe");
+        let refused = Writer::with(to, technique).map(drop).map_err(|refused| refused.errno);
+        assert_eq!(refused, Err(errno), "{technique:?} is used or refused");
+    }
+}
+
+#[test]
+fn splice_denied_in_the_middle_loses_nothing() {
+    for errno in [Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP] {
+        within(SECONDS, "a writer", move || {
+            let (mut from, to) = std::io::pipe().expect("pipe");
+            let reader = std::thread::spawn(move || {
+                let mut got = Vec::new();
+                from.read_to_end(&mut got).map(|_| got)
+            });
+            let mut writer = Writer::with(to, Technique::Socket).expect("a writer");
+            let _guard = Plan::new(move |call, nth| match call {
+                Call::Splice if nth == 0 => Verdict::Short(50_000),
+                Call::Splice => Verdict::Fail(errno),
+                _ => Verdict::Go,
+            })
+            .install();
+            let mut sent = Vec::new();
+            for seed in 1..4 {
+                let mut buffer = writer.buffer().expect("buffer");
+                let bytes = noise(seed, buffer.len());
+                buffer.copy_from_slice(&bytes);
+                writer.commit(buffer, bytes.len()).expect("commit");
+                sent.extend(bytes);
+            }
+            assert_eq!(writer.technique(), Technique::Write);
+            drop(writer);
+            assert!(reader.join().expect("reader").expect("read") == sent, "{errno}");
+        });
+    }
+}
+
+#[test]
 fn vmsplice_denied_in_the_middle_loses_nothing() {
     if Kernel::get().vmsplice() != Vmsplice::ZeroCopy {
         skip!("no vmsplice by reference on this kernel");
