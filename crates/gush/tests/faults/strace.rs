@@ -157,9 +157,14 @@ fn straced(trace: &str, nth: usize) -> Tally {
     let end = format!("/counted {nth} ends\"");
     let mut lines = trace.lines().skip_while(|line| !line.contains(&begin));
     let thread = lines.next().and_then(|line| line.split(' ').next()).expect("a mark");
+    let mut repeats = false;
     let own = lines.take_while(|line| !line.contains(&end)).filter_map(|line| {
         let rest = line.strip_prefix(thread)?.trim_start();
-        (!rest.starts_with("<...") && !rest.starts_with("---")).then(|| name_of(rest))?
+        // The kernel makes such a call again by itself, after work that no program sees: one call, shown twice.
+        let begins = !rest.starts_with("<...") && !rest.starts_with("---");
+        let is_repeated = begins && std::mem::take(&mut repeats);
+        repeats |= rest.contains("= ? ERESTART");
+        (begins && !is_repeated).then(|| name_of(rest))?
     });
     own.fold(Tally::new(), |mut tally, name| {
         *tally.entry(name).or_default() += 1;
