@@ -339,14 +339,15 @@ fn pipe_ends() -> usize {
 #[test]
 #[ignore = "run by a_move_that_waits_for_long_holds_no_pipe, in a process of its own"]
 fn in_a_child_a_move_that_waits_for_long_holds_no_pipe() {
-    for method in [MethodName::Splice, MethodName::Vmsplice, MethodName::ReadWrite] {
+    let methods = [MethodName::Splice, MethodName::Vmsplice, MethodName::ReadWrite];
+    for method in common::served_here(&methods.map(Choice::Only)) {
         for watched in [false, true] {
             let before = pipe_ends();
             let (mut feeder, source) = std::os::unix::net::UnixStream::pair().unwrap();
             let (target, mut reader) = std::os::unix::net::UnixStream::pair().unwrap();
             let cancel = Cancel::new();
             let report = std::thread::scope(|scope| {
-                let mover = Mover::new(&source, &target).method(Choice::Only(method));
+                let mover = Mover::new(&source, &target).method(method);
                 let mover = if watched { mover.cancelled_by(&cancel) } else { mover };
                 let mover = scope.spawn(|| mover.run());
                 let mut word = [0; 5];
