@@ -20,7 +20,7 @@ pub enum Shell {
 }
 
 impl Shell {
-    /// The words of a shell, `none` for no shell.
+    /// The words of a shell, `none` for no shell, and `default` for sh, as with hyperfine.
     ///
     /// # Errors
     /// [`Error::Refused`] for no word, or a quote that does not end.
@@ -28,6 +28,7 @@ impl Shell {
     /// ```
     /// use gush_lab::contend::Shell;
     /// assert_eq!(Shell::read("none")?, Shell::None);
+    /// assert_eq!(Shell::read("default")?, Shell::Words(vec!["sh".into()]));
     /// assert_eq!(Shell::read("bash --norc")?, Shell::Words(vec!["bash".into(), "--norc".into()]));
     /// assert!(Shell::read("").is_err());
     /// # Ok::<(), gush_lab::Error>(())
@@ -35,6 +36,7 @@ impl Shell {
     pub fn read(text: &str) -> Result<Self, Error> {
         match shlex::split(text).filter(|words| !words.is_empty()) {
             _ if text == "none" => Ok(Self::None),
+            _ if text == "default" => Ok(Self::Words(vec!["sh".to_owned()])),
             Some(words) => Ok(Self::Words(words)),
             None => Err(Error::refused(format!("'{text}' is no shell"))),
         }
