@@ -282,10 +282,10 @@ fn a_command_that_stalls_is_ended_and_one_that_writes_is_not() {
         assert_eq!(said(&output).lines().count(), 1, "told once: {}", said(&output));
     }
     // No input comes, and the output moves all the time, for several times the limit.
-    let line = "sleep 4 | $G pv -q --stall-timeout 2 -- sh -c 'for at in $(seq 40); do echo x; sleep 0.1; done'";
+    let line = "sleep 7 | $G pv -q --stall-timeout 3 -- sh -c 'for at in $(seq 60); do echo x; sleep 0.1; done'";
     let output = shell(dir.path(), line);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-    assert_eq!(output.stdout, "x\n".repeat(40).as_bytes());
+    assert_eq!(output.stdout, "x\n".repeat(60).as_bytes());
 }
 
 #[test]
@@ -299,9 +299,10 @@ fn bytes_that_went_with_the_store_are_counted() {
     // A file with a name stays, with all of them.
     let output = shell(dir.path(), "cat source | $G pv -q -U store >/dev/full; wc -c <store");
     assert!(!said(&output).contains("stored") && output.stdout == b"300000\n", "{}", said(&output));
-    // A signal while bytes are stored.
-    let line = "mkfifo f; (cat source; exec sleep 600) >f & pid=$!; exec 3<f
-        $G pv -q -U - <&3 & sleep 0.5; while kill -TERM $! 2>/dev/null; do sleep 0.05; done; wait $!; echo $?; kill $pid";
+    // A signal while bytes are stored: more than a pipe holds are there once the writer has written them all.
+    let line = "mkfifo f; (cat source; : >written; exec sleep 600) >f & pid=$!; exec 3<f
+        $G pv -q -U - <&3 & until [ -e written ]; do sleep 0.05; done
+        while kill -TERM $! 2>/dev/null; do sleep 0.05; done; wait $!; echo $?; kill $pid";
     let output = shell(dir.path(), line);
     assert_eq!(output.stdout, b"32\n", "{}", said(&output));
     assert!(said(&output).contains(" bytes were stored and not delivered"), "{}", said(&output));
