@@ -54,8 +54,16 @@ fn everything() -> clap::Command {
         all.subcommands([pipe::command(), lab::command(), tune::command(), doctor::command()]);
     #[cfg(feature = "link")]
     let all = all.subcommand(crate::link::command());
-    all
+    let left_out: Vec<&str> =
+        BY_FEATURE.iter().filter(|(.., built)| !built).map(|&(name, ..)| name).collect();
+    match left_out.join(", ") {
+        names if names.is_empty() => all,
+        names => all.after_help(format!("Not in this build: {names}. {WHOLE}")),
+    }
 }
+
+/// How to get every command.
+const WHOLE: &str = "cargo build --release --features full builds every command.";
 
 /// The commands that a feature of the build brings, each with this feature.
 const BY_FEATURE: [(&str, &str, bool); 5] = [
@@ -79,9 +87,7 @@ pub fn left_out(name: &str) -> ExitCode {
 
 /// How to get the commands of `feature`.
 pub fn why_left_out(feature: &str) -> String {
-    format!(
-        "built without the feature '{feature}': build or install gush-cli with --features {feature}"
-    )
+    format!("built without the feature '{feature}'. {WHOLE}")
 }
 
 /// For manual pages: `gush help` has none.
