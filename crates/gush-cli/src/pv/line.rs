@@ -123,7 +123,8 @@ impl Look {
             Part::Rate => format!("{:.4}", reading.rate * bits as f64),
             Part::Average => format!("{:.4}", reading.average * bits as f64),
             Part::Percent => match self.progress(reading) {
-                Progress::Percent(percent) => format!("{percent:.0}"),
+                // As pv, no more than so many.
+                Progress::Percent(percent) => format!("{:.0}", percent.min(100_000.0)),
                 Progress::Swing(at) => at.to_string(),
             },
             _ => return None,
@@ -152,9 +153,12 @@ impl Look {
         for part in &self.parts {
             let piece = piece_of(part);
             if let Piece::Fixed(_, width) = piece {
-                // A part that has no room ends the line.
+                // A part that has no room ends the line; a name or other text is left out alone, so that the figures stay.
                 if used + width > columns {
-                    break;
+                    match part {
+                        Part::Text(_) | Part::Name => continue,
+                        _ => break,
+                    }
                 }
                 used += width;
             }
@@ -401,6 +405,9 @@ mod tests {
         let half = reading(1 << 20, Some(3 << 20));
         assert_eq!(line(&[], &half, 20), "1.00MiB 0:00:02 ");
         assert_eq!(line(&[], &half, 1), "");
+        // A name hides no figure.
+        let named = line(&["-b", "-N", "a name that is wide"], &reading(42, None), 12);
+        assert_eq!(named.trim(), "42.0  B");
     }
 
     #[test]
