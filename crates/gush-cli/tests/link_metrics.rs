@@ -4,7 +4,8 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::time::Instant;
 
 use common::link::{PATIENCE, Running, ask, echo, eventually};
 use gush_test::Port;
@@ -206,4 +207,64 @@ fn a_port_that_the_link_itself_wants_twice_is_told_as_that() {
     let (status, _, said) = Running::start(&["--metrics", &place, &listen, "null:"]).finish();
     assert_eq!(status.code(), Some(1));
     assert!(said.contains("this process itself"), "{said}");
+}
+
+/// Their connections are numbered and counted like all; of the warnings one a second is enough.
+#[test]
+fn clients_that_fail_before_the_other_end_opens_are_told_a_few_times_and_counted() {
+    let link = Running::start(&[
+        "--metrics",
+        "127.0.0.1:0",
+        "--proxy-protocol",
+        "accept",
+        LISTEN,
+        "null:",
+    ]);
+    let began = Instant::now();
+    for _ in 0..200 {
+        let mut client = link.client();
+        client.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        assert!(!matches!(client.read(&mut [0]), Ok(1..)));
+    }
+    let failed = "gush_link_connections_failed_total{reason=\"proxy-header\"}";
+    eventually("all are counted", || scrape(&place_of_metrics(&link))[failed] == 200.0);
+    let said = link.said();
+    let told = said.matches("PROXY header").count();
+    let most = began.elapsed().as_secs() as usize + 1;
+    assert!(0 < told && told <= most, "{told} warnings of 200 clients, not {most}: {said}");
+}
+
+/// Nine small ones behind the first wait with their sender, and of large ones no more than 1 MiB with all senders.
+#[test]
+fn datagrams_that_wait_for_a_place_are_bounded_and_the_others_are_counted() {
+    for (senders, each, bytes, dropped) in [(1, 30, 1, 20.0), (3, 10, 60_000, 10.0)] {
+        let listen = "udp-listen:127.0.0.1:0,fork,max-children=1";
+        let link = Running::start(&["--metrics", "127.0.0.1:0", listen, "null:"]);
+        let (at, place) = (place_of_metrics(&link), link.place().to_owned());
+        let port: u16 = place.rsplit(':').next().unwrap().parse().unwrap();
+        let send = |client: &UdpSocket, datagram: &[u8]| {
+            client.send_to(datagram, &place).unwrap();
+            // One by one: the kernel drops nothing, then.
+            eventually("it is taken", || queue_bytes(port) == 0);
+        };
+        let served = UdpSocket::bind("127.0.0.1:0").unwrap();
+        send(&served, b"first");
+        link.says(": connected");
+        for _ in 0..senders {
+            let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+            (0..each).for_each(|_| send(&client, &vec![0; bytes]));
+        }
+        let counter = "gush_link_datagrams_dropped_total";
+        eventually("they are counted", || scrape(&at)[counter] >= dropped);
+        assert_eq!(scrape(&at)[counter], dropped, "{senders} senders, {each} of {bytes} bytes");
+    }
+}
+
+/// The bytes that wait in the kernel for the socket at a UDP port of 127.0.0.1 (proc_net_udp(5)).
+fn queue_bytes(port: u16) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+    let local = format!("0100007F:{port:04X}");
+    let line = table.lines().find(|line| line.contains(&local)).expect("the socket is there");
+    let queues = line.split_whitespace().nth(4).expect("tx_queue:rx_queue");
+    u64::from_str_radix(queues.split(':').nth(1).unwrap(), 16).unwrap()
 }

@@ -60,6 +60,8 @@ pub struct Ledger {
     pipes: [IntGauge; 4],
     strangers: Arc<AtomicU64>,
     descriptor_waits: Arc<AtomicU64>,
+    dropped: IntCounter,
+    dropped_datagrams: Arc<AtomicU64>,
     last_id: AtomicU64,
     open: Mutex<Open>,
     scrape: Mutex<()>,
@@ -124,6 +126,11 @@ impl Ledger {
             ],
             strangers: Arc::default(),
             descriptor_waits: Arc::default(),
+            dropped: IntCounter::new(
+                "gush_link_datagrams_dropped_total",
+                "Datagrams that were received and had no room with their sender's flow.",
+            )?,
+            dropped_datagrams: Arc::default(),
             last_id: AtomicU64::new(0),
             open: Mutex::default(),
             scrape: Mutex::default(),
@@ -142,6 +149,7 @@ impl Ledger {
         }
         ledger.registry.register(Box::new(ledger.active.clone()))?;
         ledger.registry.register(Box::new(ledger.accepted.clone()))?;
+        ledger.registry.register(Box::new(ledger.dropped.clone()))?;
         for series in [&ledger.refused, &ledger.waits, &ledger.ended, &ledger.failed, &ledger.bytes]
         {
             ledger.registry.register(Box::new(series.clone()))?;
@@ -188,6 +196,11 @@ impl Ledger {
     /// The counter of waits for descriptors.
     pub(crate) fn descriptor_waits(&self) -> &Arc<AtomicU64> {
         &self.descriptor_waits
+    }
+
+    /// The counter of datagrams that were received and had no room.
+    pub(crate) fn dropped_datagrams(&self) -> &Arc<AtomicU64> {
+        &self.dropped_datagrams
     }
 
     /// Counts a wait, because all places are taken. Is this the first wait?
@@ -244,6 +257,8 @@ impl Ledger {
         refused.inc_by(self.strangers.load(Ordering::Relaxed).saturating_sub(refused.get()));
         let waits = self.waits.with_label_values(&[Limit::Descriptors.as_str()]);
         waits.inc_by(self.descriptor_waits.load(Ordering::Relaxed).saturating_sub(waits.get()));
+        let dropped = self.dropped_datagrams.load(Ordering::Relaxed);
+        self.dropped.inc_by(dropped.saturating_sub(self.dropped.get()));
         let usage = Pool::shared().usage();
         for (gauge, value) in
             self.pipes.iter().zip([usage.in_use, usage.idle, usage.bytes, usage.budget_bytes])

@@ -63,6 +63,7 @@ async fn connect(
         other,
         flipped,
         forks: roles.forks(),
+        told: Default::default(),
     };
     let (Some(server), Some(other)) = (&roles.server, roles.other()) else {
         let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
@@ -94,6 +95,7 @@ async fn connect(
     };
     listener.count_strangers_in(ledger.strangers());
     listener.count_waits_in(ledger.descriptor_waits());
+    listener.count_drops_in(ledger.dropped_datagrams());
     let other = match other.kind().listens() {
         false => Other::Address(other.clone()),
         true => match until(stop.draining(), listen(other, &how_other)).await {
@@ -234,6 +236,7 @@ mod tests {
             other: Other::Address(address("null:")),
             flipped: false,
             forks: true,
+            told: Default::default(),
         }
     }
 

@@ -1,20 +1,20 @@
 //! One connection, from arrival to account.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use gush_net::{Counts, Error, Way};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::sleep;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::address::{Address, Kind};
 use crate::ends;
 use crate::ledger::Ledger;
 use crate::life::Life;
-use crate::open::{End, How, Listener};
+use crate::open::{End, How, Listener, Throttle};
 use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
 use crate::stop::Stop;
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub flipped: bool,
     /// Does the link go on, so that a failure goes into the log?
     pub forks: bool,
+    /// Of warnings about clients that never got as far as the other end: strangers can cause any number.
+    pub told: StdMutex<Throttle>,
 }
 
 /// The address at the other end of each client.
@@ -227,7 +229,13 @@ impl Shared {
         match &record.failure {
             // Silent clients are too common for a warning.
             Some(failure) if self.forks && record.ending != Ending::Idle => {
-                warn!(id = record.id, client, "{failure}")
+                match self.untold(record.ending) {
+                    Some(0) => warn!(id = record.id, client, "{failure}"),
+                    Some(untold) => {
+                        warn!(id = record.id, client, "{failure}, and {untold} others before")
+                    }
+                    None => debug!(id = record.id, client, "{failure}"),
+                }
             }
             _ => info!(
                 id = record.id,
@@ -237,6 +245,16 @@ impl Shared {
                 ending = record.ending.as_str(),
                 "ended"
             ),
+        }
+    }
+
+    /// The number of warnings kept back before this one; `None` where this one is to be kept back.
+    fn untold(&self, ending: Ending) -> Option<u64> {
+        match ending {
+            Ending::HandshakeFailed | Ending::ProxyHeader => {
+                self.told.lock().unwrap_or_else(PoisonError::into_inner).passes(Instant::now())
+            }
+            _ => Some(0),
         }
     }
 }

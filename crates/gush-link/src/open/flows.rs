@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,9 @@ const WAITING: usize = 64;
 
 /// The most datagrams that wait with their sender: as many as a socket of the pair holds (max_dgram_qlen, unix(7)).
 const WAITING_DATAGRAMS: usize = 10;
+
+/// The most bytes of datagrams behind the first that wait with all senders together: 64 times ten of the largest would be 41 MB.
+const WAITING_BYTES: usize = 1 << 20;
 
 /// How long a new sender waits for a place in that queue. Meanwhile the port's socket keeps what comes.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -84,7 +87,17 @@ impl Served {
 #[derive(Debug)]
 struct Port {
     socket: AsyncFd<OwnedFd>,
-    senders: Mutex<HashMap<SocketAddr, Sender>>,
+    senders: Mutex<Senders>,
+    /// Counts datagrams that were taken from the port and given to nobody for want of room.
+    dropped: Arc<AtomicU64>,
+}
+
+/// Those whose datagrams come, by their addresses.
+#[derive(Debug, Default)]
+struct Senders {
+    by_address: HashMap<SocketAddr, Sender>,
+    /// Of all datagrams in `Sender::Waiting`.
+    waiting_bytes: usize,
 }
 
 /// Somebody whose datagrams come.
@@ -97,15 +110,16 @@ enum Sender {
 
 impl Flows {
     /// Starts to read `socket`; `admits` decides whose datagrams are taken. With `single` each datagram is a flow. While
-    /// places are `short`, flows make room.
+    /// places are `short`, flows make room. Datagrams without room are counted in `dropped`.
     pub fn start(
         socket: OwnedFd,
         single: bool,
         admits: impl FnMut(SocketAddr) -> bool + Send + 'static,
         short: Arc<AtomicBool>,
+        dropped: Arc<AtomicU64>,
     ) -> io::Result<Self> {
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
-        let port = Arc::new(Port { socket, senders: Mutex::default() });
+        let port = Arc::new(Port { socket, senders: Mutex::default(), dropped });
         let (tell, coming) = mpsc::channel(WAITING);
         tokio::spawn(sort(Arc::clone(&port), single, admits, tell, short));
         Ok(Self { port, single, coming, next: None })
@@ -121,7 +135,7 @@ impl Flows {
         }
         let Some((sender, first)) = &self.next else { return Ok(None) };
         let (flow, far, served) = Flow::begin(&self.port, *sender, self.single)?;
-        flow.passes(first);
+        self.port.gives(&flow, first);
         let sender = *sender;
         self.next = None;
         if self.single {
@@ -129,36 +143,64 @@ impl Flows {
             return Ok(Some((far, sender, served)));
         }
         let mut senders = self.port.senders();
-        if let Some(Sender::Waiting(more)) = senders.remove(&sender) {
-            for datagram in more {
-                flow.passes(&datagram);
-            }
+        for datagram in senders.take_waiting(sender) {
+            self.port.gives(&flow, &datagram);
         }
-        senders.insert(sender, Sender::Served(flow));
+        senders.by_address.insert(sender, Sender::Served(flow));
         Ok(Some((far, sender, served)))
     }
 }
 
+impl Senders {
+    /// The datagrams that wait with `sender`, who is forgotten.
+    fn take_waiting(&mut self, sender: SocketAddr) -> Vec<Vec<u8>> {
+        let Some(Sender::Waiting(more)) = self.by_address.remove(&sender) else {
+            return Vec::new();
+        };
+        self.waiting_bytes -= more.iter().map(Vec::len).sum::<usize>();
+        more
+    }
+}
+
 impl Port {
-    fn senders(&self) -> MutexGuard<'_, HashMap<SocketAddr, Sender>> {
+    fn senders(&self) -> MutexGuard<'_, Senders> {
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives `datagram` to a flow; `false` if the flow has ended.
+    fn gives(&self, flow: &Flow, datagram: &[u8]) -> bool {
+        match flow.passes(datagram) {
+            Passing::Passed => true,
+            Passing::NoRoom => {
+                self.drops();
+                true
+            }
+            Passing::Ended => false,
+        }
+    }
+
+    fn drops(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Forgets flows that have ended, and of a port that admits nobody new those that wait. Are any left?
     fn has_flows(&self, is_closed: bool) -> bool {
         let mut senders = self.senders();
-        senders.retain(|_, sender| match sender {
+        senders.by_address.retain(|_, sender| match sender {
             Sender::Waiting(_) => !is_closed,
             Sender::Served(flow) => !flow.has_ended(),
         });
-        !senders.is_empty()
+        if is_closed {
+            senders.waiting_bytes = 0;
+        }
+        !senders.by_address.is_empty()
     }
 
     /// As many flows as there are senders that wait make room, those that have been silent longest.
     fn make_room(&self) {
         let senders = self.senders();
         let (mut silent, mut waiting) = (Vec::new(), 0);
-        for sender in senders.values() {
+        for sender in senders.by_address.values() {
             match sender {
                 Sender::Waiting(_) => waiting += 1,
                 Sender::Served(flow) => silent.push((flow.silence(), flow)),
@@ -172,18 +214,24 @@ impl Port {
     /// Gives a datagram to the flow of its sender, if there is one.
     fn passes(&self, sender: SocketAddr, datagram: &[u8]) -> bool {
         let mut senders = self.senders();
-        match senders.get_mut(&sender) {
+        let Senders { by_address, waiting_bytes } = &mut *senders;
+        match by_address.get_mut(&sender) {
             None => return false,
             Some(Sender::Waiting(more)) => {
-                if more.len() + 1 < WAITING_DATAGRAMS {
+                if more.len() + 1 < WAITING_DATAGRAMS
+                    && *waiting_bytes + datagram.len() <= WAITING_BYTES
+                {
+                    *waiting_bytes += datagram.len();
                     more.push(datagram.to_vec());
+                } else {
+                    self.drops();
                 }
                 return true;
             }
-            Some(Sender::Served(flow)) if flow.passes(datagram) => return true,
+            Some(Sender::Served(flow)) if self.gives(flow, datagram) => return true,
             Some(Sender::Served(_)) => {}
         }
-        senders.remove(&sender);
+        by_address.remove(&sender);
         false
     }
 }
@@ -203,7 +251,7 @@ async fn sort(
     let mut has_flows = false;
     // Whoever takes the senders takes them in time: a wait for one that does not would hold all flows back.
     let mut is_taken = true;
-    let mut dropped = Throttle::default();
+    let mut told = Throttle::default();
     loop {
         let read = tokio::select! {
             read = receive(&port.socket, &mut buffer) => read,
@@ -234,7 +282,8 @@ async fn sort(
         };
         is_taken = place.is_some();
         let Some(place) = place else {
-            if let Some(untold) = dropped.passes(Instant::now()) {
+            port.drops();
+            if let Some(untold) = told.passes(Instant::now()) {
                 tracing::warn!(
                     "a datagram of {sender} was dropped, and {untold} others before: {WAITING} senders wait for a place"
                 );
@@ -242,11 +291,20 @@ async fn sort(
             continue;
         };
         if !single {
-            port.senders().insert(sender, Sender::Waiting(Vec::new()));
+            port.senders().by_address.insert(sender, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
         place.send((sender, datagram.to_vec()));
     }
+}
+
+/// What became of a datagram for a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    Passed,
+    /// The relay has not taken those before: this one is dropped, as UDP does.
+    NoRoom,
+    Ended,
 }
 
 /// A sender's flow, for as long as its task holds our end.
@@ -299,15 +357,17 @@ impl Flow {
         near.passed.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 
-    /// Gives a datagram to the relay; `false` if the flow has ended. A datagram without room is dropped, as
-    /// UDP does.
-    fn passes(&self, datagram: &[u8]) -> bool {
-        let Some(near) = self.near.upgrade() else { return false };
+    /// Gives a datagram to the relay.
+    fn passes(&self, datagram: &[u8]) -> Passing {
+        let Some(near) = self.near.upgrade() else { return Passing::Ended };
         near.has_passed();
-        !matches!(
-            rustix::net::send(near.socket.get_ref(), datagram, SendFlags::NOSIGNAL),
-            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED)
-        )
+        match rustix::net::send(near.socket.get_ref(), datagram, SendFlags::NOSIGNAL) {
+            Ok(_) => Passing::Passed,
+            Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED) => {
+                Passing::Ended
+            }
+            Err(_) => Passing::NoRoom,
+        }
     }
 
     /// No datagram follows: the relay sees the end of data.

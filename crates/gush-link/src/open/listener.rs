@@ -53,6 +53,8 @@ pub struct Listener {
     /// Is every datagram the beginning and the end of a peer's data?
     has_single_datagrams: bool,
     waits: Arc<AtomicU64>,
+    /// Counts datagrams dropped for want of room.
+    dropped: Arc<AtomicU64>,
     /// Are places short for want of descriptors?
     short: Arc<AtomicBool>,
     /// The name that clients know, if the socket has another one.
@@ -97,6 +99,7 @@ impl Listener {
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
             has_single_datagrams: false,
             waits: Arc::default(),
+            dropped: Arc::default(),
             short: Arc::default(),
             name: None,
             handshake: None,
@@ -162,6 +165,11 @@ impl Listener {
     /// Counts waits for descriptors in `counter` from now on.
     pub(crate) fn count_waits_in(&mut self, counter: &Arc<AtomicU64>) {
         self.waits = Arc::clone(counter);
+    }
+
+    /// Counts datagrams that are dropped for want of room in `counter` from now on.
+    pub(crate) fn count_drops_in(&mut self, counter: &Arc<AtomicU64>) {
+        self.dropped = Arc::clone(counter);
     }
 
     /// While `short` is true, senders who have been silent for some time make room for others.
@@ -280,7 +288,8 @@ impl Listener {
                 let mut gate = self.gate.clone();
                 let admits = move |sender| !gate.is_stranger(&Peer::from(sender));
                 let single = self.has_single_datagrams;
-                let flows = Flows::start(fd, single, admits, Arc::clone(&self.short));
+                let (short, dropped) = (Arc::clone(&self.short), Arc::clone(&self.dropped));
+                let flows = Flows::start(fd, single, admits, short, dropped);
                 Socket::Sorted(flows.map_err(fail)?)
             }
             socket => socket,

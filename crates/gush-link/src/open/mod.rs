@@ -54,6 +54,7 @@ pub(crate) use inherit::give_up_standard;
 pub use keeper::Keeper;
 pub use listener::Listener;
 pub use peer::Peer;
+pub(crate) use throttle::Throttle;
 
 use crate::address::{Address, Opt, Options};
 use crate::proxy::{self, Header, Version};

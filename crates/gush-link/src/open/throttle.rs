@@ -7,7 +7,7 @@ const APART: Duration = Duration::from_secs(1);
 
 /// Lets one warning a second pass, and counts the others.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Throttle {
+pub(crate) struct Throttle {
     told: Option<Instant>,
     untold: u64,
 }
