@@ -11,10 +11,10 @@ use crate::ends::{accept, listen, open_one};
 use crate::exporter;
 use crate::ledger::Ledger;
 use crate::limits::Places;
-use crate::open::{Listener, reaper};
+use crate::open::{Listener, Throttle, reaper};
 use crate::record::{Failure, Record};
 use crate::roles::Roles;
-use crate::session::{Other, Shared};
+use crate::session::{EARLY_WARNINGS, Other, Shared};
 use crate::settings::Settings;
 use crate::stop::Stop;
 use crate::workers::{self, Workers};
@@ -63,7 +63,7 @@ async fn connect(
         other,
         flipped,
         forks: roles.forks(),
-        told: Default::default(),
+        told: Throttle::allowing(EARLY_WARNINGS).into(),
     };
     let (Some(server), Some(other)) = (&roles.server, roles.other()) else {
         let (Some(first), Some(second)) = (&roles.first, &roles.second) else {
@@ -236,7 +236,7 @@ mod tests {
             other: Other::Address(address("null:")),
             flipped: false,
             forks: true,
-            told: Default::default(),
+            told: Throttle::allowing(EARLY_WARNINGS).into(),
         }
     }
 

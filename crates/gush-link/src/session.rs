@@ -19,6 +19,9 @@ use crate::record::{Ending, Failure, Record};
 use crate::settings::Settings;
 use crate::stop::Stop;
 
+/// Warnings a second about clients that never got as far as the other end.
+pub(crate) const EARLY_WARNINGS: u32 = 5;
+
 /// How long a client waits for descriptors in use by others, and how often it tries.
 const DESCRIPTORS_WAIT: Duration = Duration::from_secs(10);
 const DESCRIPTORS_LOOK: Duration = Duration::from_millis(50);
