@@ -62,9 +62,11 @@ impl Glyphs {
         let mut shown = [0; (BLOCK_BYTES + 1) * MOST_GLYPH_BYTES];
         let mut shown_bytes = 0;
         for &byte in block {
-            let place = &mut shown[shown_bytes..shown_bytes + MOST_GLYPH_BYTES];
-            // All four bytes, regardless of the length: the next glyph overwrites the surplus.
-            place.copy_from_slice(&self.shapes[usize::from(byte)]);
+            // All four bytes, regardless of the length: the next glyph overwrites the surplus. As an array, because a slice
+            // of four bytes is copied by a call of memmove in some divisions of the crate for the compiler.
+            if let Some(place) = shown[shown_bytes..].first_chunk_mut() {
+                *place = self.shapes[usize::from(byte)];
+            }
             shown_bytes += usize::from(self.lengths[usize::from(byte)]);
         }
         out.extend_from_slice(&shown[..shown_bytes]);
