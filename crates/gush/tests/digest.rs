@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
-use common::{file_of, noise, read_all};
+use common::{file_of, methods_served_here, noise, read_all};
 use gush::{Choice, MethodName, Mover};
 
 /// Enough for several threads.
@@ -34,7 +34,8 @@ fn a_digest_is_made_on_one_thread_however_many_are_asked_for() {
 /// A method that was named is used (invariant 6); bytes that the method did not see are not hashed.
 #[test]
 fn a_named_method_that_does_not_see_the_bytes_leaves_no_digest() {
-    for method in [MethodName::Splice, MethodName::CopyFileRange, MethodName::Sendfile] {
+    let methods = [MethodName::Splice, MethodName::CopyFileRange, MethodName::Sendfile];
+    for method in methods_served_here(&methods) {
         let by_name = Choice::Only(method);
         let (source, target) = (file_of(&noise(1, 50_000)), file_of(b""));
         let report = Mover::new(&source, &target).method(by_name).digest(true).run();

@@ -5,9 +5,9 @@ mod common;
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
-use common::{child, is_root, round_trip, runs, skipped, within};
+use common::{child, is_root, round_trip, runs, techniques_served_here, within};
 use gush::pipe::{Pipe, PipeLoan, Pool, Technique, Writer};
-use gush::{Errno, Kernel, Vmsplice};
+use gush::{Errno, Kernel};
 
 const SECONDS: u64 = 60;
 
@@ -67,12 +67,7 @@ fn many_pipes_of_an_unprivileged_user() {
 
 #[test]
 fn a_gone_reader_is_epipe_while_the_writer_waits() {
-    let lends = Kernel::get().vmsplice() == Vmsplice::ZeroCopy;
-    if !lends {
-        skipped("Fresh: no vmsplice by reference on this kernel");
-    }
-    let techniques = [Technique::Fresh, Technique::Socket, Technique::Write];
-    for technique in techniques.into_iter().filter(|one| lends || *one != Technique::Fresh) {
+    for technique in techniques_served_here() {
         let answer = within(SECONDS, "a blocked writer", move || {
             let (from, to) = std::io::pipe().expect("pipe");
             let writer = Writer::with(to, technique).map_err(|refused| refused.errno);

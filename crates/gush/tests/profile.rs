@@ -7,6 +7,9 @@ use std::thread;
 
 use gush::{Choice, Host, MethodName, Mover, Profile, Report, Tuning};
 
+#[macro_use]
+mod common;
+
 const LEN: usize = 300_000;
 
 fn bytes() -> Vec<u8> {
@@ -87,6 +90,7 @@ fn a_profile_does_not_undo_isolation() {
 
 #[test]
 fn a_profile_says_nothing_about_a_method_that_was_named() {
+    needs_splice!();
     let profile = profile("[[rule]]\nsource = 'file'\ntarget = 'pipe'\nmethods = ['sendfile']\n");
     let splice = Choice::Only(MethodName::Splice);
     let (report, _) = into_pipe(&profile, |mover| mover.method(splice));
@@ -146,6 +150,7 @@ fn made_up_files_are_read_whatever_the_profile_says() {
 
 #[test]
 fn a_profile_for_another_machine_is_told_and_the_table_used() {
+    needs_splice!();
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("profile.toml");
     let text = "format = 1\n[machine]\nkernel = '2.4.1'\nprocessor = 'x'\nprocessors = 1\n\

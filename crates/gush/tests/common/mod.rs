@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use gush::{Choice, Errno, MethodName, Wait};
+use gush::pipe::Technique;
+use gush::{Choice, Errno, Kernel, MethodName, Vmsplice, Wait};
 
 mod bytes;
 mod drain;
@@ -36,20 +37,64 @@ pub const STREAMS: [Choice; 4] = [
     Choice::Only(MethodName::ReadWrite),
 ];
 
-/// The choices without those that need splice(2), where the kernel or a filter refuses this call.
-pub fn served_here(choices: &[Choice]) -> Vec<Choice> {
+/// Why the kernel or a filter refuses splice(2); `None` where the call works.
+pub fn splice_refused() -> Option<String> {
     let (empty, _keeps_open) = rustix::pipe::pipe().expect("a pipe");
     let (_keeps_open_too, target) = rustix::pipe::pipe().expect("a pipe");
     let flags = rustix::pipe::SpliceFlags::NONBLOCK;
-    let answer = rustix::pipe::splice(&empty, None, &target, None, 1, flags);
-    if answer == Err(Errno::AGAIN) {
-        return choices.to_vec();
+    match rustix::pipe::splice(&empty, None, &target, None, 1, flags) {
+        Err(Errno::AGAIN) => None,
+        Err(errno) => Some(format!("splice(2): {errno}")),
+        Ok(bytes) => Some(format!("splice(2) of an empty pipe: {bytes} bytes")),
     }
-    let why = answer.map_or_else(|errno| errno.to_string(), |bytes| format!("{bytes} bytes"));
-    gush_test::not_applicable(&format!("splice(2): {why}: no method that needs this call"));
-    let needs =
-        |choice: &Choice| matches!(choice, Choice::Only(MethodName::Splice | MethodName::Vmsplice));
-    choices.iter().copied().filter(|choice| !needs(choice)).collect()
+}
+
+/// The methods without those that need splice(2), where this call is refused.
+pub fn methods_served_here(methods: &[MethodName]) -> Vec<MethodName> {
+    let Some(why) = splice_refused() else { return methods.to_vec() };
+    not_applicable(&format!("{why}: no method that needs this call"));
+    let needs = |method: &MethodName| matches!(method, MethodName::Splice | MethodName::Vmsplice);
+    methods.iter().copied().filter(|method| !needs(method)).collect()
+}
+
+/// The choices without those that need splice(2), where this call is refused.
+pub fn served_here(choices: &[Choice]) -> Vec<Choice> {
+    let served = methods_served_here(MethodName::ALL);
+    let can = |choice: &Choice| match choice {
+        Choice::Only(method) => served.contains(method),
+        _ => true,
+    };
+    choices.iter().copied().filter(can).collect()
+}
+
+/// The techniques of a [`gush::pipe::Writer`] without those whose calls are refused.
+pub fn techniques_served_here() -> Vec<Technique> {
+    let refused = |technique: &Technique| match technique {
+        Technique::Fresh => (Kernel::get().vmsplice() != Vmsplice::ZeroCopy)
+            .then(|| "vmsplice(2) by reference: not here".to_owned()),
+        Technique::Socket => splice_refused(),
+        _ => None,
+    };
+    let mut techniques = vec![Technique::Fresh, Technique::Socket, Technique::Write];
+    techniques.retain(|technique| match refused(technique) {
+        Some(why) => {
+            not_applicable(&format!("{technique:?}: {why}"));
+            false
+        }
+        None => true,
+    });
+    techniques
+}
+
+/// Ends the test visibly where splice(2), which the test is about, is refused.
+#[macro_export]
+macro_rules! needs_splice {
+    () => {
+        if let Some(why) = $crate::common::splice_refused() {
+            gush_test::not_applicable(&why);
+            return;
+        }
+    };
 }
 
 /// Every way to wait.
@@ -99,7 +144,7 @@ pub fn ends_within<T: Send + 'static>(
 
 /// The methods that move plain files on one ext4 or tmpfs.
 pub fn file_methods() -> impl Iterator<Item = MethodName> {
-    MethodName::ALL.iter().copied().filter(|&name| name != MethodName::Reflink)
+    methods_served_here(MethodName::ALL).into_iter().filter(|&name| name != MethodName::Reflink)
 }
 
 /// A temporary file with this content, at position 0.

@@ -149,6 +149,7 @@ fn narrow_pipe() -> (OwnedFd, Box<dyn FnOnce(OwnedFd) -> Vec<u8>>) {
 
 #[test]
 fn every_set_of_targets_gets_every_byte_in_order() {
+    needs_splice!();
     let data = pattern(BYTES);
     let sets: [&[&str]; 11] = [
         &["pipe"],
@@ -202,6 +203,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
 /// Between pipes no byte is copied: tee(2) for all but one, splice(2) for the last, which leaves the pipe empty.
 #[test]
 fn pipes_are_teed_and_the_last_one_is_spliced() {
+    needs_splice!();
     let data = pattern(60_000);
     let (near, feed) = source("pipe", &data);
     feed.expect("a feeder").join().expect("there is room for all");
@@ -222,6 +224,7 @@ fn pipes_are_teed_and_the_last_one_is_spliced() {
 /// The file gets the intake's own pipe: one splice more for the file, and no copy in between.
 #[test]
 fn the_one_target_that_is_no_pipe_costs_one_splice() {
+    needs_splice!();
     for order in [["pipe", "file"], ["file", "pipe"]] {
         let data = pattern(60_000);
         let (near, feed) = source("pipe", &data);
@@ -391,6 +394,7 @@ fn a_reader_that_leaves_is_seen_while_the_source_idles() {
 
 #[test]
 fn without_a_target_left_nothing_more_is_taken() {
+    needs_splice!();
     let (near, mut feeder) = std::io::pipe().expect("a pipe");
     let (reader, out) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -410,6 +414,7 @@ fn without_a_target_left_nothing_more_is_taken() {
 /// one read for both is cheaper than a pipe for each.
 #[test]
 fn targets_that_begin_to_refuse_splices_get_the_rest_out_of_one_buffer() {
+    needs_splice!();
     let (near, mut feeder) = std::io::pipe().expect("a pipe");
     let (outs, arrived): (Vec<_>, Vec<_>) = ["file", "file"].iter().map(|to| target(to)).unzip();
     let targets: Vec<_> = outs.iter().map(AsFd::as_fd).collect();
@@ -455,6 +460,7 @@ impl Lender for Scant {
 
 #[test]
 fn where_no_pipe_can_be_had_memory_serves_until_one_can() {
+    needs_splice!();
     let (near, mut feeder) = std::io::pipe().expect("a pipe");
     let (outs, arrived): (Vec<_>, Vec<_>) = ["file", "file"].iter().map(|to| target(to)).unzip();
     let targets: Vec<_> = outs.iter().map(AsFd::as_fd).collect();

@@ -1,7 +1,9 @@
 //! The flow without a kernel: a script answers each call, and a model of the bytes that left the source, that the
 //! pipe and the buffer hold and that arrived says which call may come next.
 
-use gush_test as _;
+#[macro_use]
+#[path = "../common/mod.rs"]
+mod common;
 
 mod answers;
 mod fan;

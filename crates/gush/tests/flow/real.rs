@@ -11,6 +11,8 @@ use gush::pipe::Pool;
 use gush::{Choice, Errno, MethodName, Side};
 use rustix::event::{PollFd, PollFlags, poll};
 
+use crate::common::{methods_served_here, served_here};
+
 /// Not a multiple of any buffer here.
 pub const BYTES: usize = 300_007;
 
@@ -127,13 +129,12 @@ pub fn target(kind: &str) -> (OwnedFd, Arrived) {
 fn every_pair_delivers_every_byte_in_order() {
     let data = pattern(BYTES);
     let mut by_method = std::collections::BTreeMap::new();
+    let choices = [MethodName::Splice, MethodName::ReadWrite].map(Choice::Only);
+    let choices = served_here(&[&[Choice::Auto][..], &choices].concat());
     for from in ["file", "pipe", "stream", "blocking stream"] {
         for to in ["file", "append", "pipe", "stream", "blocking stream"] {
-            for (name, choice) in [
-                ("auto", Choice::Auto),
-                ("splice", Choice::Only(MethodName::Splice)),
-                ("read-write", Choice::Only(MethodName::ReadWrite)),
-            ] {
+            for choice in &choices {
+                let (name, choice) = (choice.to_string(), *choice);
                 for step in [u64::MAX, 1 << 20, 4099] {
                     let ((near, feed), (out, arrived)) = (source(from, &data), target(to));
                     // As a relay does, which asks no kernel that answers only once bytes are in a pipe.
@@ -158,15 +159,14 @@ fn every_pair_delivers_every_byte_in_order() {
                         feed.join().expect("all was sent");
                     }
                     assert!(arrived(out) == data, "{context}: other bytes arrived");
-                    *by_method.entry(name).or_insert(0) += 1;
+                    *by_method.entry(name.clone()).or_insert(0) += 1;
                 }
             }
         }
     }
-    assert_eq!(
-        by_method.into_iter().collect::<Vec<_>>(),
-        [("auto", 60), ("read-write", 60), ("splice", 48)]
-    );
+    let expected = |choice: &Choice| if choice.to_string() == "splice" { 48 } else { 60 };
+    let expected = choices.iter().map(|choice| (choice.to_string(), expected(choice)));
+    assert_eq!(by_method, expected.collect());
 }
 
 #[test]
@@ -226,6 +226,7 @@ fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
 /// A reset peer is the source's fault also where its bytes go straight into a pipe.
 #[test]
 fn a_reset_is_blamed_on_the_peer_that_sent_it() {
+    needs_splice!();
     for to in ["file", "pipe", "stream"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).expect("a peer");
@@ -296,6 +297,7 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
 /// `/dev/full` answers EINVAL to a splice; the true error comes from `write` (`full_ops` of `drivers/char/mem.c`).
 #[test]
 fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
+    needs_splice!();
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let (near, feed) = source("stream", b"taken");
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
@@ -403,7 +405,7 @@ fn runs_of_zeros_become_holes_whatever_the_buffer() {
 /// A log that grows at the end while being spliced: each read that looks for the end finds some more.
 #[test]
 fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
-    for method in [MethodName::Splice, MethodName::Sendfile] {
+    for method in methods_served_here(&[MethodName::Splice, MethodName::Sendfile]) {
         let source = tempfile::tempfile().expect("a file");
         (&source).write_all(&[1; 1000]).expect("room");
         let (_reader, writer) = std::io::pipe().expect("a pipe");
@@ -436,7 +438,8 @@ fn a_file_that_grows_at_its_end_a_few_times_is_no_false_end() {
 /// The means of a flow are idle between two messages, and held for the next one, until the flow rests.
 #[test]
 fn idle_means_are_held_until_the_flow_rests() {
-    for choice in [Choice::Only(MethodName::ReadWrite), Choice::Only(MethodName::Splice)] {
+    let choices = [MethodName::ReadWrite, MethodName::Splice].map(Choice::Only);
+    for choice in served_here(&choices) {
         let (mut feeder, near) = UnixStream::pair().expect("a pair");
         let target = tempfile::tempfile().expect("a file");
         near.set_nonblocking(true).expect("a flag");
@@ -461,6 +464,7 @@ fn idle_means_are_held_until_the_flow_rests() {
 /// would go on through memory.
 #[test]
 fn a_full_pipe_is_told_from_an_empty_one_without_a_read() {
+    needs_splice!();
     let ((source, mut feeder), (_reader, mut target)) =
         (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
     feeder.write_all(b"waits").expect("room");

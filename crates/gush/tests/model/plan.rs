@@ -3,7 +3,7 @@
 use gush::{Choice, Holes, MethodName};
 use proptest::prelude::*;
 
-use crate::common::{SourceKind, TargetKind};
+use crate::common::{SourceKind, TargetKind, methods_served_here};
 
 /// A place in a file: its own position, or an offset that is named while the position is elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ fn place() -> impl Strategy<Value = Place> {
 }
 
 fn choice() -> impl Strategy<Value = Choice> {
-    let named = prop::sample::select(MethodName::ALL).prop_map(Choice::Only);
+    let named = prop::sample::select(methods_served_here(MethodName::ALL)).prop_map(Choice::Only);
     prop_oneof![1 => Just(Choice::Auto), 6 => named]
 }
 

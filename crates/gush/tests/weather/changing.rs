@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gush::{Call, Choice, Error, MethodName, Mover};
 
-use crate::common::{child, file_of, noise, read_all};
+use crate::common::{child, file_of, methods_served_here, noise, read_all};
 
 const LEN: usize = 13_001;
 
@@ -74,9 +74,10 @@ fn child_survives_truncations() {
 #[test]
 fn truncation_while_mapped_is_an_error_and_never_sigbus() {
     let mut wrong = Vec::new();
-    for method in ["mmap-write", "mmap-copy", "read-mmap", "read-write", "splice"] {
+    use MethodName::{MmapCopy, MmapWrite, ReadMmap, ReadWrite, Splice};
+    for method in methods_served_here(&[MmapWrite, MmapCopy, ReadMmap, ReadWrite, Splice]) {
         for cut in ["source", "target"] {
-            let env = [("METHOD", method), ("CUT", cut)];
+            let env = [("METHOD", method.as_str()), ("CUT", cut)];
             let (survived, said) = child(&[], "changing::child_survives_truncations", &env);
             if !survived {
                 wrong.push(format!("{method}, {cut} truncated: {said}"));

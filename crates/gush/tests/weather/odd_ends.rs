@@ -7,12 +7,12 @@ use gush::{Choice, Control, Errno, MethodName, Mover};
 use rustix::fs::{OFlags, SeekFrom};
 
 use crate::common::{
-    Drainer, Ending, Source, SourceKind, Target, TargetKind, file_methods, file_of, noise,
-    open_target, read_all, within,
+    Drainer, Ending, Source, SourceKind, Target, TargetKind, file_methods, file_of,
+    methods_served_here, noise, open_target, read_all, served_here, within,
 };
 
 fn choices() -> impl Iterator<Item = Choice> {
-    MethodName::ALL.iter().copied().map(Choice::Only).chain([Choice::Auto])
+    methods_served_here(MethodName::ALL).into_iter().map(Choice::Only).chain([Choice::Auto])
 }
 
 fn errno_of(error: &gush::Error) -> Option<Errno> {
@@ -254,7 +254,7 @@ fn a_file_copied_behind_its_own_end_does_not_feed_on_itself() {
 #[test]
 fn an_empty_datagram_loses_nothing_that_follows() {
     for from in [SourceKind::UnixDatagram, SourceKind::Seqpacket] {
-        for choice in [Choice::Only(MethodName::Splice), Choice::Auto] {
+        for choice in served_here(&[Choice::Only(MethodName::Splice), Choice::Auto]) {
             let name = format!("{choice} from {from:?}");
             let (delivered, arrived) = within(30, &name, move || {
                 let (source, far) = crate::common::open_source(from).expect("sockets");

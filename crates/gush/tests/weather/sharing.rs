@@ -8,7 +8,7 @@ use gush::{Choice, MethodName, Mover, Tuning};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 use crate::common::{TargetKind, noise, open_target, within};
-use crate::common::{file_methods, file_of};
+use crate::common::{file_methods, file_of, methods_served_here};
 
 const LEN: usize = 32_768;
 
@@ -55,7 +55,7 @@ fn serves_files_only(choice: Choice) -> bool {
 #[test]
 fn without_isolation_a_spliced_file_shows_a_later_write() {
     let shows = |choice, to| within(30, "a splice", move || later_write_shows(choice, to, false));
-    for method in [MethodName::Splice, MethodName::Sendfile] {
+    for method in methods_served_here(&[MethodName::Splice, MethodName::Sendfile]) {
         assert_eq!(shows(Choice::Only(method), TargetKind::Pipe), Some(true), "{method}");
         assert!(method.shares_source());
     }
@@ -66,6 +66,7 @@ fn without_isolation_a_spliced_file_shows_a_later_write() {
 /// Invariant 4: whoever holds the pages that vmsplice lent keeps their content.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
+    needs_splice!();
     for gift in [true, false] {
         for buffer_bytes in [4096, 16 << 10, 256 << 10] {
             let name = format!("gift {gift}, {buffer_bytes}");
@@ -116,6 +117,7 @@ fn read_to_end(fd: OwnedFd) -> Vec<u8> {
 
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_socket() {
+    needs_splice!();
     for to in [TargetKind::UnixStream, TargetKind::Tcp] {
         for gift in [true, false] {
             let name = format!("gift {gift}, {to:?}");
@@ -140,6 +142,7 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_socket() {
 /// Spliced on into another pipe, the pages are never known to be free.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_second_pipe() {
+    needs_splice!();
     within(60, "a second pipe", || {
         let content = noise(5, 400_000);
         let source = file_of(&content);
