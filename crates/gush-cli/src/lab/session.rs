@@ -167,12 +167,14 @@ impl Session {
         &mut self,
         cases: &[Box<dyn Case>],
         course: &mut dyn Course,
+        limits: Limits,
         screen: &mut Screen,
         show: impl FnMut(&mut Screen, &Sample),
     ) {
         self.store();
         let probe = self.probe.clone();
-        let runner = Runner { probe: &probe, rounds: u32::MAX, time: None, end: None };
+        let Limits { time, end } = limits;
+        let runner = Runner { probe: &probe, rounds: u32::MAX, time, end };
         self.take(cases, |tell| runner.run_on(course, cases, tell), screen, show);
     }
 

@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use gush_lab::model::Sample;
+use gush_lab::case::Case;
+use gush_lab::model::{Run, Sample};
 use gush_lab::probe::Probe;
+use gush_lab::runner::Course;
 use gush_lab::suite::{Asked, Cases, Given, SUITES};
 use gush_lab::{report, table, transfer};
 use gush_tree::quote;
@@ -41,10 +43,77 @@ pub struct Options {
     keep: Keep,
 }
 
+/// In place of conclusions.
+const INCONCLUSIVE: &str = "Nothing can be concluded: no case is told from the case beside it by these rounds. On a quieter machine, \
+     or one suite at a time (gush lab pipe), there are more.";
 /// After this time no case is measured again.
 const ENOUGH: Duration = Duration::from_secs(40);
 /// After this time no measurement begins, which keeps the tour within a minute on a busy machine, too.
 const LATE: Duration = Duration::from_secs(50);
+
+/// Rounds of all cases while there is time, and then of those that the conclusions will be about.
+struct Narrowing {
+    rounds: u32,
+    time: Duration,
+    cases: usize,
+    /// With the cases of this run, and the samples so far.
+    run: Run,
+    begun: Instant,
+    first_round: Option<Instant>,
+    /// The round from which on only these cases, named by suite and case, are measured.
+    narrowed: Option<(u32, Vec<(String, String)>)>,
+}
+
+impl Narrowing {
+    /// Of each suite; those of the first rounds choose between them, and the other rounds judge.
+    const AHEAD: usize = 2;
+    /// Enough for that choice and for an interval.
+    const ROUNDS_AHEAD: u32 = 7;
+
+    fn new(rounds: u32, time: Duration, cases: usize, run: Run) -> Self {
+        Self { rounds, time, cases, run, begun: Instant::now(), first_round: None, narrowed: None }
+    }
+
+    /// Is the time too short for one more round of all, and behind it the rounds of those ahead?
+    fn is_short(&self, round: u32, ahead: usize, rounds_took: Duration) -> bool {
+        let one = rounds_took / (round - 1);
+        let share = ahead as f64 / self.cases.max(1) as f64;
+        let more = Self::ROUNDS_AHEAD.min(self.rounds).saturating_sub(round);
+        self.begun.elapsed() + one + one.mul_f64(share).saturating_mul(more) > self.time
+    }
+
+    fn told(&self) -> Option<String> {
+        let (round, ahead) = self.narrowed.as_ref()?;
+        let (left, cases) = (ahead.len(), self.cases);
+        Some(format!(
+            "the time was short: from round {round} on only {left} of {cases} cases were measured, which the sentences \
+             below are about (gush lab SUITE measures all of a suite)"
+        ))
+    }
+}
+
+impl Course for Narrowing {
+    fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
+        let first_round = *self.first_round.get_or_insert_with(Instant::now);
+        if round > 1 && round <= self.rounds && self.narrowed.is_none() {
+            self.run.samples = samples.to_vec();
+            let mut ahead = report::ahead(std::slice::from_ref(&self.run), Self::AHEAD);
+            ahead.sort_unstable();
+            ahead.dedup();
+            if self.is_short(round, ahead.len(), first_round.elapsed()) && ahead.len() < self.cases
+            {
+                self.narrowed = Some((round, ahead));
+            }
+        }
+        round <= self.rounds
+    }
+
+    fn takes(&self, case: &dyn Case) -> bool {
+        let is_ahead =
+            |(suite, name): &(String, String)| suite == case.suite() && name == case.name();
+        self.narrowed.as_ref().is_none_or(|(_, ahead)| ahead.iter().any(is_ahead))
+    }
+}
 
 fn suites() -> PossibleValuesParser {
     PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name))
@@ -89,8 +158,13 @@ pub fn run(options: &Options) -> ExitCode {
     }
     let end = Some(begun + LATE);
     // In rounds of all suites: a disturbance of the machine shows in the interval of each case.
-    let time = Some(ENOUGH.saturating_sub(begun.elapsed()));
-    session.measure(&repeated, options.rounds, Limits { time, end }, &mut screen, |_, _| ());
+    let time = ENOUGH.saturating_sub(begun.elapsed());
+    let mut course = Narrowing::new(options.rounds, time, repeated.len(), session.run().clone());
+    let limits = Limits { time: Some(time), end };
+    session.measure_on(&repeated, &mut course, limits, &mut screen, |_, _| ());
+    if let Some(note) = course.told() {
+        talker.say(note);
+    }
     session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
     let left = session.not_reached();
     if left > 0 && !session.is_interrupted() {
@@ -116,12 +190,12 @@ pub fn run(options: &Options) -> ExitCode {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
     // What a person can act on comes last, where it is still on the screen.
-    for sentence in
-        report::conclusions(std::slice::from_ref(&ended.run)).iter().filter(|_| !options.json)
-    {
-        screen.print(sentence);
-    }
     if !options.json {
+        let sentences = report::conclusions(std::slice::from_ref(&ended.run));
+        sentences.iter().for_each(|sentence| screen.print(sentence));
+        if sentences.is_empty() {
+            screen.print(INCONCLUSIVE);
+        }
         screen.print(
             "gush tune measures what cp, cat and link should do here, and makes them do it.",
         );
@@ -141,4 +215,76 @@ pub fn run(options: &Options) -> ExitCode {
     };
     let status = ended.last_words(screen);
     if status == ExitCode::SUCCESS { told } else { status }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gush_lab::Error;
+    use gush_lab::model::{Described, Measured};
+
+    struct Named(&'static str);
+
+    impl Case for Named {
+        fn suite(&self) -> &str {
+            "pipe"
+        }
+
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn measure(&self, _: &Probe) -> Result<Measured, Error> {
+            Ok(Measured::default())
+        }
+    }
+
+    /// Speeds in GiB/s, beside the first; as many samples of each as there are rounds.
+    const SPEEDS: [(&str, f64); 5] =
+        [("base", 1.0), ("slow", 0.5), ("first", 9.0), ("third", 2.0), ("second", 4.0)];
+
+    fn samples(rounds: u32) -> Vec<Sample> {
+        let of = |round| {
+            SPEEDS.map(|(case, speed)| Sample {
+                suite: "pipe".into(),
+                case: case.into(),
+                round,
+                measured: Measured { gib_per_s: Some(speed), ..Measured::default() },
+            })
+        };
+        (1..=rounds).flat_map(of).collect()
+    }
+
+    fn course(time: Duration) -> Narrowing {
+        let described = |(case, _): &(&str, f64)| Described {
+            baseline: (*case != "base").then(|| "base".into()),
+            ..Described::new("pipe", *case)
+        };
+        let run = Run { cases: SPEEDS.iter().map(described).collect(), ..Run::default() };
+        Narrowing::new(9, time, SPEEDS.len(), run)
+    }
+
+    fn taken(course: &Narrowing) -> Vec<&'static str> {
+        let names = SPEEDS.iter().map(|(case, _)| *case);
+        names.filter(|case| course.takes(&Named(case))).collect()
+    }
+
+    #[test]
+    fn a_short_time_is_spent_on_the_cases_ahead() {
+        let mut course = course(Duration::ZERO);
+        assert!(course.goes_on(1, &[]));
+        assert_eq!(taken(&course).len(), 5, "everything once");
+        assert!(course.goes_on(2, &samples(1)));
+        assert_eq!(taken(&course), ["base", "first", "second"]);
+        assert!(course.told().unwrap().contains("from round 2 on only 3 of 5 cases"));
+        assert!(course.goes_on(9, &samples(8)) && !course.goes_on(10, &samples(9)));
+    }
+
+    #[test]
+    fn with_time_enough_every_round_has_all_cases() {
+        let mut course = course(Duration::MAX / 4);
+        assert!((1..=9).all(|round| course.goes_on(round, &samples(round - 1))));
+        assert_eq!((taken(&course).len(), course.told()), (5, None));
+        assert!(!course.goes_on(10, &samples(9)));
+    }
 }

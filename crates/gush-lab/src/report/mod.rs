@@ -48,6 +48,17 @@ pub fn conclusions(runs: &[Run]) -> Vec<String> {
     said.into_iter().map(|sentence| sentence.replace(['`', '*'], "")).collect()
 }
 
+/// The cases that [`conclusions`] will most probably be about, each as suite and case: of each suite the `most` cases with
+/// the largest gain so far, and the cases that these are measured against. Where the time is short, they deserve the rounds.
+///
+/// ```
+/// assert!(gush_lab::report::ahead(&[], 2).is_empty());
+/// ```
+#[must_use]
+pub fn ahead(runs: &[Run], most: usize) -> Vec<(String, String)> {
+    section::ahead(&data::Data::of(runs), most)
+}
+
 /// Writes the page for `runs` to `path`; an older file is replaced only by a whole page.
 ///
 /// # Errors

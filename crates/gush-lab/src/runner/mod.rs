@@ -60,6 +60,11 @@ pub struct Outcome {
 pub trait Course {
     /// Shall `round` begin, after `samples`?
     fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool;
+
+    /// Is `case` measured in the round that was begun last?
+    fn takes(&self, _case: &dyn Case) -> bool {
+        true
+    }
 }
 
 /// All rounds.
@@ -133,7 +138,7 @@ impl Runner<'_> {
             if round > 0 && !course.goes_on(round, &pass.outcome.samples) {
                 break;
             }
-            if let Err(end) = pass.round(&mut left, round) {
+            if let Err(end) = pass.round(course, &mut left, round) {
                 pass.outcome.end = end;
                 break;
             }
@@ -150,11 +155,17 @@ struct Pass<'a, T> {
 }
 
 impl<T: FnMut(Event<'_>)> Pass<'_, T> {
-    /// Takes every case once, and out of `left` those that fail.
-    fn round(&mut self, left: &mut Vec<&dyn Case>, round: u32) -> Result<(), Stop> {
+    /// Takes every case of the course once, and out of `left` those that fail.
+    fn round(
+        &mut self,
+        course: &dyn Course,
+        left: &mut Vec<&dyn Case>,
+        round: u32,
+    ) -> Result<(), Stop> {
         let mut failed = Vec::new();
         let mut stopped = Ok(());
-        let mut order: Vec<usize> = (0..left.len()).collect();
+        let mut order: Vec<usize> =
+            (0..left.len()).filter(|&index| course.takes(left[index])).collect();
         // A case that always ran behind the same other one would have its heat and its caches in every sample.
         if round > 0 {
             fastrand::shuffle(&mut order);

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::reporting;
 use super::screen::{Outlook, Screen};
-use super::session::{Ended, Session};
+use super::session::{Ended, Limits, Session};
 use crate::files::takes_text_in_its_directory;
 use crate::talk::{Talker, os_text};
 pub use options::Options;
@@ -115,7 +115,7 @@ fn measure(
     screen.set_outlook(outlook(pace));
     let mut course = Paced::new(pace, contest.baseline());
     session.expect(&contest.cases);
-    session.measure_on(&contest.cases, &mut course, screen, |screen, sample| {
+    session.measure_on(&contest.cases, &mut course, Limits::default(), screen, |screen, sample| {
         if options.csv {
             screen.print(&csv_row(sample));
         }

@@ -14,7 +14,7 @@ use super::page::{Fact, Page, Section, Warning};
 use super::render;
 use crate::model::{self, Run};
 use crate::suite::SUITES;
-pub use suite::conclusions;
+pub use suite::{ahead, conclusions};
 
 /// The sections below the suites, in the order of the page; a section without anything to show is none.
 const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[

@@ -224,6 +224,22 @@ struct Gained<'s, 'a> {
     is_confirmed: bool,
 }
 
+/// The cases that have a baseline, each with the baseline.
+fn beside_baselines<'s, 'a>(
+    taken: &'s Suite<'a>,
+    cases: impl Iterator<Item = &'s Case<'a>>,
+) -> Vec<(&'s Case<'a>, &'s Case<'a>)> {
+    cases.filter_map(|case| Some((case, case.baseline(taken)?))).collect()
+}
+
+/// The largest gain in the wanted rounds first.
+fn sort_by_gain(pairs: &mut [(&Case<'_>, &Case<'_>)], is_wanted: impl Fn(u32) -> bool) {
+    let gain = |(case, baseline): &(&Case<'_>, &Case<'_>)| {
+        case.paired(baseline, &is_wanted).map_or(0.0, |(times, _)| times.value)
+    };
+    pairs.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
+}
+
 /// The one with the most gain among `cases`; those that are not sound, or all others. The first rounds choose, and the others
 /// tell: a case chosen by figures owes a part of those figures to luck.
 fn most_gained<'s, 'a>(
@@ -235,16 +251,15 @@ fn most_gained<'s, 'a>(
         Some(false) => case.is("sound") == Some(false),
         _ => case.fact("sound").is_none_or(|fact| *fact == serde_json::Value::Bool(true)),
     };
-    let mut candidates: Vec<(&Case<'a>, &Case<'a>)> =
-        cases.filter(is_wanted).filter_map(|case| Some((case, case.baseline(taken)?))).collect();
-    let rounds = candidates.iter().map(|(case, _)| case.samples.len()).min()?;
+    let mut candidates = beside_baselines(taken, cases.filter(is_wanted));
+    let measured = |(case, _): &(&Case<'_>, &Case<'_>)| case.samples.len();
+    // Where the time was short, the rounds went on with those that were ahead.
+    let most = candidates.iter().map(measured).max()?;
+    candidates.retain(|pair| 2 * measured(pair) > most);
+    let rounds = candidates.iter().map(measured).min()?;
     let choosing = stats::choosing_rounds(rounds).filter(|_| candidates.len() > 1);
     let choosing = choosing.and_then(|rounds| u32::try_from(rounds).ok());
-    let gain = |(case, baseline): &(&Case<'_>, &Case<'_>)| {
-        let chosen = case.paired(baseline, |round| choosing.is_none_or(|last| round <= last));
-        chosen.map_or(0.0, |(times, _)| times.value)
-    };
-    candidates.sort_by(|one, other| gain(other).total_cmp(&gain(one)));
+    sort_by_gain(&mut candidates, |round| choosing.is_none_or(|last| round <= last));
     candidates.into_iter().find_map(|(case, baseline)| {
         let judged = case.paired(baseline, |round| choosing.is_none_or(|last| round > last))?;
         let (times, _) = Some(judged).filter(|(_, verdict)| *verdict == stats::Verdict::Faster)?;
@@ -284,14 +299,35 @@ pub fn lead(data: &Data<'_>) -> Option<String> {
     conclusions(data).into_iter().next()
 }
 
-/// The largest gain of a case over a baseline of the same group.
-fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
-    let same_group = of_largest(taken, suite.axis).filter(|case| {
+/// The cases whose baseline is of the same group, at the largest size.
+fn like_over_like<'s, 'a>(
+    taken: &'s Suite<'a>,
+    suite: &suite::Suite,
+) -> impl Iterator<Item = &'s Case<'a>> {
+    of_largest(taken, suite.axis).filter(|case| {
         let baseline = case.described.baseline.as_deref();
         let other = baseline.and_then(|name| taken.case(name));
         other.is_some_and(|other| other.described.group == case.described.group)
+    })
+}
+
+/// Of each suite the `most` cases with the largest gain of like over like, and their baselines: suite and case.
+pub fn ahead(data: &Data<'_>, most: usize) -> Vec<(String, String)> {
+    let suites = suite::SUITES.iter().filter_map(|suite| Some((data.suite(suite.name)?, suite)));
+    let names = suites.flat_map(|(taken, suite)| {
+        let is_sound = |case: &&Case<'_>| case.is("sound") != Some(false);
+        let mut pairs = beside_baselines(taken, like_over_like(taken, suite).filter(is_sound));
+        sort_by_gain(&mut pairs, |_| true);
+        pairs.truncate(most);
+        let both = pairs.into_iter().flat_map(|(case, baseline)| [case.name, baseline.name]);
+        both.map(|case| (suite.name.to_owned(), case.to_owned())).collect::<Vec<_>>()
     });
-    let gained = most_gained(taken, same_group, Some(true))?;
+    names.collect()
+}
+
+/// The largest gain of a case over a baseline of the same group.
+fn headline(taken: &Suite<'_>, suite: &suite::Suite) -> Option<String> {
+    let gained = most_gained(taken, like_over_like(taken, suite), Some(true))?;
     let group = gained.case.described.group.replace(['`', '*'], "");
     let place = if group.is_empty() { suite.title.to_owned() } else { group };
     Some(format!("{place}: {}", gained.told()))
