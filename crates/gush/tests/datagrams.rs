@@ -1,5 +1,6 @@
 //! Datagrams arrive whole: empty ones end nothing, and no buffer, budget or length cuts one.
 
+#[macro_use]
 mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -378,6 +379,7 @@ fn an_empty_datagram_is_passed_on_by_every_method_that_keeps_boundaries() {
 /// the bytes, and the receiver drops the datagram.
 #[test]
 fn the_last_datagram_of_a_file_that_is_sent_from_an_odd_place_arrives() {
+    needs!(sendfile);
     for (size, from) in [(4097, 511), (60_000, 4095), (4097, 512)] {
         let content = noise(7, size);
         let mut file = tempfile::tempfile().expect("a file");

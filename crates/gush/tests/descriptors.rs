@@ -150,7 +150,7 @@ fn a_socket_has_its_flags_back_when_a_move_is_cancelled() {
 
 #[test]
 fn a_pipe_is_grown_to_1_mib_and_stays_so_unless_another_size_is_asked_for() {
-    needs_splice!();
+    needs!(splice);
     let born = fcntl_getpipe_size(std::io::pipe().unwrap().1).unwrap();
     let grown = |tuning: Tuning| {
         let (mut reader, writer) = std::io::pipe().unwrap();
@@ -175,7 +175,7 @@ fn a_pipe_is_grown_to_1_mib_and_stays_so_unless_another_size_is_asked_for() {
 
 #[test]
 fn the_pipe_of_a_splices_source_and_that_of_a_repeat_are_grown() {
-    needs_splice!();
+    needs!(splice);
     let size = |pipe: &dyn AsFd| fcntl_getpipe_size(pipe.as_fd()).unwrap();
     let born = size(&std::io::pipe().unwrap().1);
     for (asked, expected) in [(Some(1), born), (Some(2 * born), 2 * born), (None, 1 << 20)] {
@@ -205,7 +205,7 @@ fn the_pipe_of_a_splices_source_and_that_of_a_repeat_are_grown() {
 
 #[test]
 fn a_pipe_is_grown_to_a_sixteenth_of_the_users_pages_at_most() {
-    needs_splice!();
+    needs!(splice);
     let test = "in_a_child_pipes_stay_modest";
     // 1024 pages: a sixteenth is 256 KiB. With 64 pages a pipe is born larger than its share.
     for (pages, expected) in [("1024", 256 << 10), ("64", 64 << 10), ("0", 1 << 20)] {

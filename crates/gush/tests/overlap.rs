@@ -31,7 +31,7 @@ fn pipe_with(bytes: usize) -> PipeReader {
 /// pipe before the writer is even woken.
 #[test]
 fn the_writer_can_go_on_before_its_pipe_is_empty() {
-    needs_splice!();
+    needs!(splice);
     let (reader, writer) = std::io::pipe().expect("a pipe");
     fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
     let full = vec![0; PIPE_BYTES];
@@ -49,7 +49,7 @@ fn the_writer_can_go_on_before_its_pipe_is_empty() {
 /// As the reader is woken once, at the end.
 #[test]
 fn the_reader_can_begin_before_its_pipe_is_full() {
-    needs_splice!();
+    needs!(splice);
     let file = tempfile::tempfile().expect("a file");
     file.set_len(PIPE_BYTES as u64).expect("a MiB");
     let (_reader, writer) = std::io::pipe().expect("a pipe");
@@ -81,7 +81,7 @@ fn ends_of_pipes() -> usize {
 /// A reader that copies out of the pipe holds the pipe's lock meanwhile: the next bytes are looked up at the same time.
 #[test]
 fn a_long_file_goes_into_a_pipe_through_another_one() {
-    needs_splice!();
+    needs!(splice);
     let (passed, said) = common::child(&[], "in_a_child_another_pipe_is_there", &[]);
     assert!(passed, "{said}");
 }
@@ -115,7 +115,7 @@ fn in_a_child_another_pipe_is_there() {
 
 #[test]
 fn without_a_descriptor_for_another_pipe_a_long_file_is_spliced_all_the_same() {
-    needs_splice!();
+    needs!(splice);
     let (passed, said) = common::child(&[], "in_a_child_no_pipe_can_be_had", &[]);
     assert!(passed, "{said}");
 }
@@ -162,7 +162,7 @@ fn what_waits_in_the_pipe_of_our_own_is_not_lost() {
 /// References change hands there, in any number.
 #[test]
 fn from_pipe_to_pipe_all_goes_at_once() {
-    needs_splice!();
+    needs!(splice);
     let (_reader, writer) = std::io::pipe().expect("a pipe");
     fcntl_setpipe_size(&writer, PIPE_BYTES).expect("a pipe of 1 MiB");
     let full = pipe_with(PIPE_BYTES);
@@ -172,7 +172,7 @@ fn from_pipe_to_pipe_all_goes_at_once() {
 
 #[test]
 fn a_small_pipe_is_emptied_at_once() {
-    needs_splice!();
+    needs!(splice);
     let (reader, writer) = std::io::pipe().expect("a pipe");
     fcntl_setpipe_size(&writer, 4096).expect("a pipe of a page");
     assert_eq!(rustix::io::write(&writer, &[7; 4096]), Ok(4096));

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::Duration;
 
-use common::{methods_served_here, noise, techniques_served_here, within};
+use common::{noise, techniques_served_here, within};
 use gush::pipe::{PipeLoan, Pool, Reservoir, Writer};
-use gush::{Errno, MethodName, Wait};
+use gush::{Errno, Wait};
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
 /// Three huge pages, an odd rest, and bytes written in small pieces.
@@ -38,10 +38,16 @@ const READERS: [Reader; 5] = [
     Reader::TeesAndHolds,
 ];
 
-/// Without splice(2) there is one reader, who reads.
-fn readers() -> &'static [Reader] {
-    let served = methods_served_here(&[MethodName::Splice]);
-    if served.is_empty() { &READERS[..1] } else { &READERS }
+/// Without splice(2) there is one reader, who reads; without tee(2) nobody tees.
+fn readers() -> Vec<Reader> {
+    let refused = |reader: &Reader| match reader {
+        Reader::Reads => None,
+        Reader::TeesAndHolds => common::refused::tee().or_else(common::refused::splice),
+        _ => common::refused::splice(),
+    };
+    let mut readers = READERS.to_vec();
+    readers.retain(|reader| refused(reader).inspect(|why| common::not_applicable(why)).is_none());
+    readers
 }
 
 fn splice(from: impl AsFd, to: impl AsFd, len: usize) -> Result<usize, Errno> {
@@ -136,7 +142,7 @@ fn send(writer: &mut Writer<std::io::PipeWriter>, mut bytes: &[u8]) {
 #[test]
 fn invariant_4_what_was_committed_arrives_whatever_the_reader_does() {
     for technique in techniques_served_here() {
-        for &reader in readers() {
+        for reader in readers() {
             for wait in [Wait::Auto, Wait::Block, Wait::Hybrid(Duration::from_micros(20))] {
                 let what = format!("{technique:?} {reader:?} {wait:?}");
                 let (got, sent) = within(SECONDS, &what, move || {
@@ -155,7 +161,8 @@ fn invariant_4_what_was_committed_arrives_whatever_the_reader_does() {
 
 #[test]
 fn what_was_poured_stays_after_the_reservoir_is_gone() {
-    for &reader in readers() {
+    needs!(tee);
+    for reader in readers() {
         let (got, sent) = within(SECONDS, &format!("{reader:?}"), move || {
             let (from, to) = std::io::pipe().expect("pipe");
             let taker = thread::spawn(move || take(reader, from.into()));
@@ -179,7 +186,7 @@ fn what_was_poured_stays_after_the_reservoir_is_gone() {
 
 #[test]
 fn a_pipe_that_holds_bytes_is_nobody_elses() {
-    needs_splice!();
+    needs!(splice);
     let pool = Pool::of(1 << 20, 4, 64 << 10);
     let mut pipes: Vec<PipeLoan> = std::iter::from_fn(|| pool.take()).take(3).collect();
     let (mut writer, reader) = std::os::unix::net::UnixStream::pair().expect("a pair");

@@ -65,6 +65,7 @@ fn every_method_a_profile_can_name_leaves_the_bytes_right() {
 
 #[test]
 fn only_what_the_table_permits_is_chosen() {
+    needs!(sendfile);
     let chosen = |name: MethodName| {
         let profile = profile(&format!(
             "[[rule]]\nsource = 'file'\ntarget = 'pipe'\nmethods = ['{name}', 'read-write']\n"
@@ -90,7 +91,7 @@ fn a_profile_does_not_undo_isolation() {
 
 #[test]
 fn a_profile_says_nothing_about_a_method_that_was_named() {
-    needs_splice!();
+    needs!(splice);
     let profile = profile("[[rule]]\nsource = 'file'\ntarget = 'pipe'\nmethods = ['sendfile']\n");
     let splice = Choice::Only(MethodName::Splice);
     let (report, _) = into_pipe(&profile, |mover| mover.method(splice));
@@ -150,7 +151,7 @@ fn made_up_files_are_read_whatever_the_profile_says() {
 
 #[test]
 fn a_profile_for_another_machine_is_told_and_the_table_used() {
-    needs_splice!();
+    needs!(splice);
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("profile.toml");
     let text = "format = 1\n[machine]\nkernel = '2.4.1'\nprocessor = 'x'\nprocessors = 1\n\

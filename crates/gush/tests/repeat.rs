@@ -111,7 +111,7 @@ fn a_file_gets_it_too_from_its_own_position_on_and_at_its_end() {
 /// Pages in a pipe are the reservoir's own: a reader that keeps them by reference sees the pattern for ever.
 #[test]
 fn a_reader_that_splices_on_keeps_what_it_took() {
-    needs_splice!();
+    needs!(splice);
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let (mut kept, keeper) = std::io::pipe().expect("a pipe");
     let writing = thread::spawn(move || Repeat::new(b"first\n").length_bytes(40_000).run(&writer));

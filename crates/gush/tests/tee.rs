@@ -176,7 +176,7 @@ fn a_source_that_fails_is_an_error_with_the_count_that_everyone_has() {
 
 #[test]
 fn a_method_by_name_is_used_or_refused() {
-    needs_splice!();
+    needs!(splice);
     let (source, _feeder) = fed(b"bytes");
     let file = tempfile::NamedTempFile::new().expect("a file");
     let append = File::options().append(true).open(file.path()).expect("a file");

@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -166,13 +167,20 @@ impl Marks {
 
 /// The byte at an offset of all streams: lines of lower-case letters, which pass through terminals unchanged. Lines differ,
 /// so that no piece is another's.
-pub fn byte_at(offset: usize) -> u8 {
+fn byte_at(offset: usize) -> u8 {
     let (line, column) = (offset / 64, offset % 64);
     if column == 63 { b'\n' } else { b'a' + ((column + line * 7 + (line / 26) * 3) % 26) as u8 }
 }
 
 pub fn bytes(from: usize, count: usize) -> Vec<u8> {
-    (from..from + count).map(byte_at).collect()
+    // 26 times 26 lines later the stream begins anew: one of these periods is made, and copied ever after.
+    static PERIOD: LazyLock<Vec<u8>> = LazyLock::new(|| (0..26 * 26 * 64).map(byte_at).collect());
+    let mut all = Vec::with_capacity(count);
+    while all.len() < count {
+        let rest = &PERIOD[(from + all.len()) % PERIOD.len()..];
+        all.extend_from_slice(&rest[..rest.len().min(count - all.len())]);
+    }
+    all
 }
 
 /// Plays one script at one port.

@@ -31,7 +31,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend(dice.roll().to_le_bytes().map(|byte| byte | 1));
+        bytes.extend_from_slice(&(dice.roll() | u64::from_ne_bytes([1; 8])).to_le_bytes());
     }
     bytes.truncate(len);
     bytes

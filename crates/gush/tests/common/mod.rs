@@ -8,14 +8,15 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use gush::pipe::Technique;
-use gush::{Choice, Errno, Kernel, MethodName, Vmsplice, Wait};
+use gush::{Choice, Errno, MethodName, Wait};
 
 mod bytes;
 mod drain;
 mod feed;
 mod loopdev;
 mod pipe;
+#[macro_use]
+pub mod refused;
 mod source;
 mod target;
 
@@ -26,6 +27,7 @@ pub use drain::{Drainer, Ending};
 pub use feed::{Feed, feed};
 pub use loopdev::LoopDevice;
 pub use pipe::round_trip;
+pub use refused::{methods_served_here, served_here, techniques_served_here};
 pub use source::{Source, SourceKind, append_file, open_source, terminal};
 pub use target::{Target, TargetKind, open_target, read_all};
 
@@ -36,66 +38,6 @@ pub const STREAMS: [Choice; 4] = [
     Choice::Only(MethodName::Vmsplice),
     Choice::Only(MethodName::ReadWrite),
 ];
-
-/// Why the kernel or a filter refuses splice(2); `None` where the call works.
-pub fn splice_refused() -> Option<String> {
-    let (empty, _keeps_open) = rustix::pipe::pipe().expect("a pipe");
-    let (_keeps_open_too, target) = rustix::pipe::pipe().expect("a pipe");
-    let flags = rustix::pipe::SpliceFlags::NONBLOCK;
-    match rustix::pipe::splice(&empty, None, &target, None, 1, flags) {
-        Err(Errno::AGAIN) => None,
-        Err(errno) => Some(format!("splice(2): {errno}")),
-        Ok(bytes) => Some(format!("splice(2) of an empty pipe: {bytes} bytes")),
-    }
-}
-
-/// The methods without those that need splice(2), where this call is refused.
-pub fn methods_served_here(methods: &[MethodName]) -> Vec<MethodName> {
-    let Some(why) = splice_refused() else { return methods.to_vec() };
-    not_applicable(&format!("{why}: no method that needs this call"));
-    let needs = |method: &MethodName| matches!(method, MethodName::Splice | MethodName::Vmsplice);
-    methods.iter().copied().filter(|method| !needs(method)).collect()
-}
-
-/// The choices without those that need splice(2), where this call is refused.
-pub fn served_here(choices: &[Choice]) -> Vec<Choice> {
-    let served = methods_served_here(MethodName::ALL);
-    let can = |choice: &Choice| match choice {
-        Choice::Only(method) => served.contains(method),
-        _ => true,
-    };
-    choices.iter().copied().filter(can).collect()
-}
-
-/// The techniques of a [`gush::pipe::Writer`] without those whose calls are refused.
-pub fn techniques_served_here() -> Vec<Technique> {
-    let refused = |technique: &Technique| match technique {
-        Technique::Fresh => (Kernel::get().vmsplice() != Vmsplice::ZeroCopy)
-            .then(|| "vmsplice(2) by reference: not here".to_owned()),
-        Technique::Socket => splice_refused(),
-        _ => None,
-    };
-    let mut techniques = vec![Technique::Fresh, Technique::Socket, Technique::Write];
-    techniques.retain(|technique| match refused(technique) {
-        Some(why) => {
-            not_applicable(&format!("{technique:?}: {why}"));
-            false
-        }
-        None => true,
-    });
-    techniques
-}
-
-/// Ends the test visibly where splice(2), which the test is about, is refused.
-#[macro_export]
-macro_rules! needs_splice {
-    () => {
-        if let Some(why) = $crate::common::splice_refused() {
-            gush_test::not_applicable(&why);
-            return;
-        }
-    };
-}
 
 /// Every way to wait.
 pub const WAITS: [Wait; 4] =

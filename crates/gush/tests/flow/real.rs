@@ -226,7 +226,7 @@ fn a_stream_becomes_datagrams_of_a_size_that_every_socket_takes() {
 /// A reset peer is the source's fault also where its bytes go straight into a pipe.
 #[test]
 fn a_reset_is_blamed_on_the_peer_that_sent_it() {
-    needs_splice!();
+    needs!(splice);
     for to in ["file", "pipe", "stream"] {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).expect("a peer");
@@ -297,7 +297,7 @@ fn a_flow_that_waits_for_its_target_holds_what_is_in_flight_and_no_more() {
 /// `/dev/full` answers EINVAL to a splice; the true error comes from `write` (`full_ops` of `drivers/char/mem.c`).
 #[test]
 fn bytes_in_a_refused_pipe_meet_the_true_error_of_a_write() {
-    needs_splice!();
+    needs!(splice);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let (near, feed) = source("stream", b"taken");
     let terms = Terms { choice: Choice::Only(MethodName::Splice), ..Terms::default() };
@@ -464,7 +464,7 @@ fn idle_means_are_held_until_the_flow_rests() {
 /// would go on through memory.
 #[test]
 fn a_full_pipe_is_told_from_an_empty_one_without_a_read() {
-    needs_splice!();
+    needs!(splice);
     let ((source, mut feeder), (_reader, mut target)) =
         (std::io::pipe().expect("a pipe"), std::io::pipe().expect("a pipe"));
     feeder.write_all(b"waits").expect("room");

@@ -209,6 +209,7 @@ fn child_clones_between_subvolumes() {
 
 #[test]
 fn files_of_two_subvolumes_share_their_blocks() {
+    needs!(copy_file_range);
     if !knows("btrfs") {
         return not_applicable("the kernel has no btrfs");
     }
@@ -254,6 +255,7 @@ fn holes_are_made_where_st_blksize_is_larger_than_they_are() {
 
 #[test]
 fn reflink_clones_files_and_parts_on_xfs() {
+    needs!(copy_file_range);
     if !knows("xfs") {
         return not_applicable("the kernel has no xfs");
     }
@@ -267,6 +269,7 @@ fn reflink_clones_files_and_parts_on_xfs() {
 
 #[test]
 fn reflink_clones_files_and_parts_on_btrfs() {
+    needs!(copy_file_range);
     if !knows("btrfs") {
         return not_applicable("the kernel has no btrfs");
     }

@@ -66,7 +66,9 @@ fn without_isolation_a_spliced_file_shows_a_later_write() {
 /// Invariant 4: whoever holds the pages that vmsplice lent keeps their content.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_tee() {
-    needs_splice!();
+    needs!(splice);
+    needs!(vmsplice);
+    needs!(tee);
     for gift in [true, false] {
         for buffer_bytes in [4096, 16 << 10, 256 << 10] {
             let name = format!("gift {gift}, {buffer_bytes}");
@@ -117,7 +119,8 @@ fn read_to_end(fd: OwnedFd) -> Vec<u8> {
 
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_socket() {
-    needs_splice!();
+    needs!(splice);
+    needs!(vmsplice);
     for to in [TargetKind::UnixStream, TargetKind::Tcp] {
         for gift in [true, false] {
             let name = format!("gift {gift}, {to:?}");
@@ -142,7 +145,8 @@ fn invariant_4_lent_pages_stay_as_they_were_in_a_socket() {
 /// Spliced on into another pipe, the pages are never known to be free.
 #[test]
 fn invariant_4_lent_pages_stay_as_they_were_in_a_second_pipe() {
-    needs_splice!();
+    needs!(splice);
+    needs!(vmsplice);
     within(60, "a second pipe", || {
         let content = noise(5, 400_000);
         let source = file_of(&content);
