@@ -258,7 +258,7 @@ mod tests {
     fn course(time: Duration) -> Narrowing {
         let described = |(case, _): &(&str, f64)| Described {
             baseline: (*case != "base").then(|| "base".into()),
-            ..Described::new("pipe", *case)
+            ..Described::new("pipe", case)
         };
         let run = Run { cases: SPEEDS.iter().map(described).collect(), ..Run::default() };
         Narrowing::new(9, time, SPEEDS.len(), run)
