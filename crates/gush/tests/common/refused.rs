@@ -12,8 +12,10 @@ use super::not_applicable;
 /// Why a call is refused; `None` where the call works.
 pub type Refused = Option<String>;
 
+type Probe = fn() -> Refused;
+
 /// The calls that a method needs, each with its probe.
-const NEEDS: [(MethodName, &[fn() -> Refused]); 4] = [
+const NEEDS: [(MethodName, &[Probe]); 4] = [
     (MethodName::Splice, &[splice]),
     (MethodName::Vmsplice, &[vmsplice, splice]),
     (MethodName::Sendfile, &[sendfile]),
