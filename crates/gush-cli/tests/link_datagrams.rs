@@ -54,7 +54,7 @@ fn every_sender_has_its_own_answers() {
             assert!(answer[..count] == *question, "round {round}: {count} bytes");
         }
     }
-    assert_eq!(link.said().matches(": connected").count(), 5, "{}", link.said());
+    link.says_just(": connected", 5);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn strangers_have_no_flow() {
     friend.set_read_timeout(Some(PATIENCE)).unwrap();
     friend.connect(link.place()).unwrap();
     assert_eq!(ask(&friend, b"friend"), b"friend");
-    assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
+    link.says_just(": connected", 1);
 }
 
 /// A read of an empty datagram answers 0, as at the end of data.
@@ -139,7 +139,7 @@ fn an_empty_datagram_passes_both_ways_and_ends_no_flow() {
     for question in [&b""[..], b"one", b"", b"", b"two"] {
         assert_eq!(ask(&client, question), question);
     }
-    assert_eq!(link.said().matches(": connected").count(), 1, "{}", link.said());
+    link.says_just(": connected", 1);
     assert!(!link.said().contains(": ended"), "{}", link.said());
 }
 
@@ -170,8 +170,8 @@ fn a_flood_of_senders_disturbs_no_flow_and_is_served_as_far_as_there_are_places(
         }
         assert_eq!(ask(&first, &[round]), [round]);
     }
-    assert!(link.said().contains("all 3 places of max-children= are taken"), "{}", link.said());
-    assert_eq!(link.said().matches(": connected").count(), 3, "{}", link.said());
+    link.says("all 3 places of max-children= are taken");
+    link.says_just(": connected", 3);
     // Those that wait have no descriptors; two more are served than at first.
     assert!(link.descriptors() < descriptors + 20, "{} descriptors", link.descriptors());
 }

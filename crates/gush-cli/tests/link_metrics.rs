@@ -181,7 +181,7 @@ fn a_limit_that_is_reached_is_told_once_and_counted() {
         assert_eq!(ask(second, b"?"), b"?");
     }
     eventually("it is counted", || scrape(&place_of_metrics(&link))[waits] >= 1.0);
-    assert_eq!(link.said().matches("are taken").count(), 1, "{}", link.said());
+    link.says_just("are taken", 1);
 }
 
 #[test]
@@ -228,10 +228,11 @@ fn clients_that_fail_before_the_other_end_opens_are_told_a_few_times_and_counted
     }
     let failed = "gush_link_connections_failed_total{reason=\"proxy-header\"}";
     eventually("all are counted", || scrape(&place_of_metrics(&link))[failed] == 200.0);
+    link.says("PROXY header");
     let said = link.said();
     let told = said.matches("PROXY header").count();
     let most = 5 * (began.elapsed().as_secs() as usize + 1);
-    assert!(0 < told && told <= most, "{told} warnings of 200 clients, not {most}: {said}");
+    assert!(told <= most, "{told} warnings of 200 clients, not {most}: {said}");
 }
 
 /// Nine small ones behind the first wait with their sender, and of large ones no more than 1 MiB with all senders.

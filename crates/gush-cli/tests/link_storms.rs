@@ -117,7 +117,7 @@ fn a_flood_of_strangers_starves_no_client() {
         // Who comes amid the flood is served, too.
         assert_eq!(ask(link.client(), b"new"), b"new");
     });
-    assert_eq!(link.said().matches(": connected").count(), 2, "{}", link.said());
+    link.says_just(": connected", 2);
 }
 
 #[test]

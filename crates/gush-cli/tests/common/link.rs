@@ -68,6 +68,14 @@ impl Running {
         }
     }
 
+    /// Waits until `count` lines have `words`, and sees to it that no more have: the link writes its lines
+    /// beside its work, so that an answer may be here before the line about it.
+    pub fn says_just(&self, words: &str, count: usize) {
+        self.says_times(words, count);
+        let said = self.said();
+        assert_eq!(said.matches(words).count(), count, "'{words}':\n{said}");
+    }
+
     /// The address of the listening link, once known: `127.0.0.1:PORT`.
     pub fn place(&self) -> String {
         let line = self.says("listening on ");
