@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -81,8 +81,44 @@ fn a_reset_of_the_half_that_is_written_fails_the_link() {
             let (status, _, said) = link.finish();
             assert_eq!(status.code(), Some(1), "{source}{option}: {said}");
             assert!(said.contains("\"ended\":\"relay-failed\""), "{source}{option}: {said}");
+            assert!(!said.contains("os error"), "{source}{option}: {said}");
             drop(stdin);
         }
+    }
+}
+
+/// A server that waits, and the error that ends its connection.
+fn waiter() -> (String, std::sync::mpsc::Receiver<Option<ErrorKind>>) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let place = server(move |mut stream| {
+        tell.send(stream.read(&mut [0]).err().map(|error| error.kind())).unwrap();
+    });
+    (place, told)
+}
+
+#[test]
+fn both_halves_are_reset_where_the_link_fails() {
+    let refuses = Port::reserve();
+    let refusing = format!("tcp:{}", refuses.place());
+    let silent = format!("tcp:{}", server(|mut stream| drop(stream.read(&mut [0]))));
+    let leaves = format!("tcp:{}", server(|mut stream| stream.read_exact(&mut [0]).unwrap()));
+    let cases: [(&[&str], &str, &str, bool); 4] = [
+        (&[], "", &refusing, false),
+        (&["-T", "1"], "", &silent, false),
+        (&["-T", "1"], ",crlf", &silent, false),
+        (&[], "", &leaves, true),
+    ];
+    for (words, option, target, asks) in cases {
+        let (place, told) = waiter();
+        let other = format!("tcp:{place}{option}!!{target}");
+        let link = Running::start(&[words, &["tcp-listen:127.0.0.1:0", &other]].concat());
+        let mut client = link.client();
+        // Who has left is found out by the bytes behind.
+        while asks && client.write_all(b"?").is_ok() {}
+        let heard = told.recv().unwrap();
+        let (status, _, said) = link.finish();
+        assert_eq!(status.code(), Some(1), "{words:?} {other}: {said}");
+        assert_eq!(heard, Some(ErrorKind::ConnectionReset), "{words:?} {other}: {said}");
     }
 }
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -83,6 +84,49 @@ fn ask_as_far_as(mut client: TcpStream, question: &[u8]) -> Vec<u8> {
     let asked = client.write_all(question).and_then(|()| client.read(&mut answer));
     answer.truncate(asked.unwrap_or(0));
     answer
+}
+
+#[test]
+fn a_file_at_the_limit_of_files_fails_its_client_alone() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("file").display().to_string();
+    let link = after("ulimit -f 100", &["--json", "-u", LISTEN, &format!("file:{path},create")]);
+    let mut client = link.client();
+    // The link resets the connection where the file is full, perhaps while the client still sends.
+    let _ = client.write_all(&vec![7; 1 << 20]);
+    link.says("File too large");
+    drop(client);
+    let mut client = link.client();
+    client.write_all(b"a small one").unwrap();
+    drop(client);
+    link.says("\"ended\":\"closed\"");
+    link.signal(Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert_eq!(&std::fs::read(&path).unwrap()[..11], b"a small one");
+}
+
+#[test]
+fn a_copy_at_the_limit_of_files_ends_and_the_link_goes_on() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("copy").display().to_string();
+    let program = "shell:'ulimit -f unlimited; head -c 1000000 /dev/zero'";
+    let words = ["--json", "-u", "--tee", &path, program, "null:"];
+    let (status, _, said) = after("ulimit -S -f 100", &words).finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("File too large") && said.contains("\"forward_bytes\":1000000"),
+        "{said}"
+    );
+}
+
+/// The link itself is not ended by SIGXFSZ.
+#[test]
+fn a_program_is_ended_at_the_limit_of_files_as_ever() {
+    let words = ["-u", "null:", "exec:'sh -c \"kill -XFSZ \\$\\$\"'"];
+    let (status, _, said) = Running::start(&words).finish();
+    assert_eq!(status.code(), Some(1), "{said}");
+    assert!(said.contains("SIGXFSZ"), "{said}");
 }
 
 #[test]
@@ -220,6 +264,22 @@ fn a_copy_whose_reader_is_slow_loses_nothing_and_keeps_no_other_client_waiting()
     link.signal(Signal::TERM);
     let (status, _, said) = link.finish();
     assert!(status.success(), "{said}");
+}
+
+#[test]
+fn a_copy_that_the_end_of_the_link_cuts_is_told() {
+    let dir = TempDir::new().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let _unread = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
+    let source = "shell:'head -c 500000 /dev/zero'";
+    let link = Running::start(&["-u", "--tee", &fifo.display().to_string(), source, "null:"]);
+    link.says("ending=\"closed\"");
+    link.signal(Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "{said}");
+    assert!(said.contains("the copy is not whole"), "{said}");
+    assert!(!said.contains("the link goes on"), "{said}");
 }
 
 #[test]

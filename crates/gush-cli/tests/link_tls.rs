@@ -531,6 +531,21 @@ fn every_proper_end_is_said_in_tls() {
     }
 }
 
+/// Datagrams have no end: draining is what ends their flows, and no data is cut then.
+#[test]
+fn the_end_of_drained_datagrams_is_said_in_tls() {
+    let pki = Pki::new();
+    let (place, served) = pki.server(&[], |mut stream| read_all(&mut stream));
+    let link = Running::start(&["udp-listen:127.0.0.1:0,fork", &pki.connect(&place, "")]);
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(b"datagram", link.place()).unwrap();
+    link.says("connected");
+    link.signal(rustix::process::Signal::TERM);
+    let (status, _, said) = link.finish();
+    assert!(status.success(), "{said}");
+    assert_eq!(served.join().unwrap(), (8, None), "{said}");
+}
+
 #[test]
 fn a_client_of_tls_that_resets_after_its_end_is_seen_while_the_server_is_silent() {
     let pki = Pki::new();

@@ -319,14 +319,18 @@ impl<'a> Life<'a> {
         };
         let gone = match relayed {
             Err(left) => Err(self.left(left)),
-            Ok(Err(ending)) => Ok(Course::of(ending)),
+            // The time for a peer's answers has passed.
+            Ok(Err(ending)) => {
+                self.linger(&mut first, &mut second, ways, ending, Patience::none()).await
+            }
             Ok(Ok(Ok(totals))) => match self.cut_short(&totals, datagrams) {
                 None => {
-                    let seen_off = self.linger(&mut first, &mut second, ways, totals.ended).await;
-                    if seen_off.is_ok() {
-                        farewell([&mut first, &mut second]);
-                    }
-                    seen_off
+                    let patience = match totals.ended {
+                        Ended::Closed => Patience::of(settings.linger),
+                        _ => Patience::none(),
+                    };
+                    let ending = totals.ended.into();
+                    self.linger(&mut first, &mut second, ways, ending, patience).await
                 }
                 Some(failure) => Err(Course::failed(totals.ended.into(), failure)),
             },
@@ -400,32 +404,33 @@ impl<'a> Life<'a> {
         Some(Failure::new(why, None))
     }
 
-    /// Waits until all that was sent has arrived, at both ends at once. Bytes that are not acknowledged in time are no reason
-    /// to reset their connection: the kernel goes on sending them.
+    /// Waits until all that was sent has arrived, at both ends at once, and then says the end where it was not said. Bytes that
+    /// are not acknowledged in time are no reason to reset their connection: the kernel goes on sending them.
     async fn linger(
         &self,
         first: &mut End,
         second: &mut End,
         ways: Ways,
-        ended: Ended,
+        ending: Ending,
+        patience: Patience,
     ) -> Result<Course, Course> {
-        let patience = match ended {
-            Ended::Closed => Patience::of(self.shared.settings.linger),
-            // That time has passed.
-            _ => Patience::none(),
-        };
         let a = first.conduit.see_off(ways.back, ways.forward, patience);
         let b = second.conduit.see_off(ways.forward, ways.back, patience);
         let seen_off = self.phase(Phase::Linger, None, async { tokio::join!(a, b) }).await;
         let (a, b) = seen_off.map_err(|left| self.left(left))?;
         let (a_name, b_name) = self.names();
+        let mut course = Course::of(ending);
         for (seen_off, name) in [(a, a_name), (b, b_name)] {
             if let Err(unsent) = seen_off {
-                let course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));
-                return if matches!(unsent, Unsent::Late(_)) { Ok(course) } else { Err(course) };
+                course = Course::failed(Ending::RelayFailed, unsent_failure(&unsent, name));
+                if !matches!(unsent, Unsent::Late(_)) {
+                    return Err(course);
+                }
+                break;
             }
         }
-        Ok(Course::of(ended.into()))
+        farewell([first, second]);
+        Ok(course)
     }
 
     /// Waits until the programs of both ends have done their work: their exit statuses count.
@@ -462,7 +467,13 @@ impl<'a> Life<'a> {
 
 fn unsent_failure(unsent: &Unsent, name: &str) -> Failure {
     match unsent {
-        Unsent::Failed(error) => Failure::new(format!("{name}: {unsent}"), error.raw_os_error()),
+        Unsent::Failed(error) => {
+            let why = os_words(error);
+            let why = format!(
+                "{name}: after the last byte: {why} (it may not have read all that was sent)"
+            );
+            Failure::new(why, error.raw_os_error())
+        }
         _ => Failure::new(format!("{name}: {unsent} (-t TIME waits longer)"), None),
     }
 }
@@ -480,7 +491,7 @@ impl Ways {
     }
 }
 
-/// Says the end, at the proper end of a life, to peers of TLS that were not told of one: where the linger limit ended the
+/// Says the end, at the proper end of a life, to peers of TLS that were not told of one: where a limit or draining ended the
 /// connection, where the data went one way only, with `shut-none`. Nobody waits for one that takes nothing any more.
 fn farewell(ends: [&mut End; 2]) {
     for end in ends {

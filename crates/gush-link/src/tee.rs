@@ -125,7 +125,9 @@ impl Tee {
                 let left = state.waiting_bytes;
                 let why =
                     format!("the link had to end before its reader took the last {left} bytes");
-                return self.0.fail(&mut state, io::Error::new(io::ErrorKind::TimedOut, why));
+                let error = io::Error::new(io::ErrorKind::TimedOut, why);
+                error!(path = %self.0.path.display(), %error, "the copy is not whole");
+                return self.0.give_up(&mut state, error);
             }
             let waited = self.0.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -147,6 +149,10 @@ impl Copying {
 
     fn fail(&self, state: &mut State, error: io::Error) {
         error!(path = %self.path.display(), error = %os_words(&error), "the copy ends here, the link goes on");
+        self.give_up(state, error);
+    }
+
+    fn give_up(&self, state: &mut State, error: io::Error) {
         state.pieces.clear();
         state.waiting_bytes = 0;
         state.failed = Some(error);

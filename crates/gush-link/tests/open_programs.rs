@@ -2,6 +2,7 @@
 
 mod open_common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
@@ -157,6 +158,14 @@ fn what_cannot_be_started_says_why() {
         );
         assert!(error.hint().unwrap().contains("in PATH"), "{error}");
         assert!(!error.passes());
+        let error = one("exec:/no/such/program").await.unwrap_err();
+        assert!(error.hint().unwrap().contains("no such file"), "{error}");
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("script");
+        std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = one(&format!("exec:{}", script.display())).await.unwrap_err();
+        assert!(error.hint().unwrap().contains("interpreter"), "{error}");
         let error = one("exec:/etc/passwd").await.unwrap_err();
         assert!(error.hint().unwrap().contains("not executable"), "{error}");
         let error = one("exec:pwd,cwd=/no/such/place").await.unwrap_err();

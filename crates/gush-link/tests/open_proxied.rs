@@ -129,6 +129,43 @@ fn an_http_proxy_connects_and_what_follows_its_answer_is_the_targets() {
 }
 
 #[test]
+fn an_http_proxy_may_answer_in_part_and_end_its_lines_by_lf() {
+    let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
+    for answer in [
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nA: b\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello",
+        "HTTP/1.0 200 OK\nVia: x\n\nhello",
+        "HTTP/1.0 200 OK\n\r\nhello",
+    ] {
+        let (place, thread) = proxy(vec![(request.into(), answer.into())]);
+        run(async {
+            let address = format!("http-connect:{place}:a:1,connect-timeout=20");
+            let mut end = one(&address).await.unwrap();
+            assert_eq!(talk(&mut end.conduit, b"question").await, b"hello", "{answer}");
+        });
+        assert_eq!(thread.join().unwrap(), b"question");
+    }
+}
+
+/// The other proxies of these tests go on to read: here the end of the answer is the proxy's last word.
+#[test]
+fn a_proxy_that_leaves_within_its_answer_is_told() {
+    for (kind, answer) in [("http-connect", &b"HTTP/1.1 200 OK\r\n"[..]), ("socks5", b"\x05")] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = listener.local_addr().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut client = listener.accept().unwrap().0;
+            // The request is taken, so that the close is no reset.
+            let mut heard = [0; 99];
+            assert!(client.read(&mut heard).unwrap() > 0);
+            client.write_all(answer).unwrap();
+        });
+        let error = refused(&format!("{kind}:{place}:a:1"));
+        assert!(error.to_string().contains("before its answer was whole"), "{error}");
+        thread.join().unwrap();
+    }
+}
+
+#[test]
 fn what_an_http_proxy_answers_is_told() {
     let request = "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n";
     for (answer, why, passes) in [

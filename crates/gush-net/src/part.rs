@@ -139,9 +139,9 @@ impl Conduit {
     }
 
     /// Lets the socket be reset on close(2) (SO_LINGER, socket(7)), so that the peer does not take the bytes received for all
-    /// of them. A socket that has no reset is closed as ever.
+    /// of them; of two sockets, one read and the other written, both. A socket that has no reset is closed as ever.
     pub fn reset_on_close(&self) {
-        if let Some(socket) = self.stream_socket() {
+        for socket in self.stream_sockets().into_iter().flatten() {
             // One that is dead already needs none.
             let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
         }

@@ -128,6 +128,11 @@ pub(crate) trait Both: Send + Sync {
         None
     }
 
+    /// The sockets that are read and written, where these are two.
+    fn sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [self.socket(), None]
+    }
+
     /// The socket whose pending error is one of this side.
     fn error_socket(&self, _: Side) -> Option<BorrowedFd<'_>> {
         self.socket()
@@ -344,6 +349,10 @@ impl Both for Apart {
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.target.stream_socket()
+    }
+
+    fn sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        [self.source.stream_socket(), self.target.stream_socket()]
     }
 
     fn error_socket(&self, side: Side) -> Option<BorrowedFd<'_>> {

@@ -219,8 +219,8 @@ impl std::fmt::Debug for Signals {
     }
 }
 
-/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], and SIGTSTP and SIGTTOU stop one
-/// started after [`Signals::stops`].
+/// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], SIGXFSZ one started after
+/// [`fail_beyond_file_size_limit`], and SIGTSTP and SIGTTOU stop one started after [`Signals::stops`].
 ///
 /// ```
 /// let mut command = std::process::Command::new("true");
@@ -240,6 +240,21 @@ pub fn unblocked(command: &mut Command) {
 /// ```
 pub fn ignore_sigpipe() {
     signal::ignore_sigpipe();
+}
+
+/// Makes a write beyond the limit on file sizes (RLIMIT_FSIZE) fail with `EFBIG` instead of ending the process by SIGXFSZ, in
+/// this thread and in those that it starts: for a program that serves more than the one who wrote too much.
+/// [`unblocked`] gives the signal back to a child program.
+///
+/// # Errors
+/// The error of pthread_sigmask(3).
+///
+/// ```
+/// gush_process::fail_beyond_file_size_limit()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn fail_beyond_file_size_limit() -> io::Result<()> {
+    signal::block_file_size_signal()
 }
 
 /// Was SIGPIPE ignored when the process started? Then a reader that leaves ends no program of the pipeline.

@@ -25,6 +25,14 @@ pub(crate) fn ignore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
+/// Blocks SIGXFSZ in this thread and in those that it starts.
+pub(crate) fn block_file_size_signal() -> io::Result<()> {
+    let mut set = empty_set();
+    // SAFETY: `set` was initialised by sigemptyset.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGXFSZ) };
+    change_mask(libc::SIG_BLOCK, &set).map(drop)
+}
+
 /// Ignores SIGINT.
 pub(crate) fn ignore_interrupts() {
     // SAFETY: SIG_IGN is a valid disposition and no handler of ours is replaced.
@@ -183,13 +191,13 @@ pub(crate) fn change_mask(how: libc::c_int, set: &libc::sigset_t) -> io::Result<
     }
 }
 
-/// Unblocks the ending signals in a child, and those that stop: a child inherits the signal mask (signal(7)), and this
-/// process blocks them.
+/// Unblocks the ending signals in a child, SIGXFSZ, and those that stop: a child inherits the signal mask (signal(7)), and
+/// this process blocks them.
 pub(crate) fn unblocked(command: &mut Command) {
     let unblock = || {
         let mut set = empty_set();
         let ending = ENDING.map(|(signal, _)| signal);
-        for signal in ending.into_iter().chain([libc::SIGTSTP, libc::SIGTTOU]) {
+        for signal in ending.into_iter().chain([libc::SIGTSTP, libc::SIGTTOU, libc::SIGXFSZ]) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }

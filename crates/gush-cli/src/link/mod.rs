@@ -55,6 +55,10 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
     };
     // A client that has gone is one connection's failure.
     gush_process::ignore_sigpipe();
+    // So is a file that has grown to the limit of files (ulimit -f).
+    if let Err(errno) = gush_process::fail_beyond_file_size_limit() {
+        return talker.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
+    }
     let stop = Stop::new();
     let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
         Ok(watch) => watch,

@@ -56,34 +56,48 @@ impl Language for HttpConnect {
             request += &format!("Proxy-Authorization: Basic {code}\r\n");
         }
         talk.say((request + "\r\n").as_bytes()).await.map_err(broken)?;
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            if head.len() == HEAD_BYTES {
-                return Err(OpenError::said("", "its answer does not end"));
-            }
-            // What follows the head is the target's: it is taken byte by byte.
-            head.extend(talk.hear::<1>().await.map_err(broken)?);
+        // Answers of 1xx come before the final one (RFC 9110, 15.2).
+        loop {
+            let (code, reason) = answer(&head(talk).await?)?;
+            let refused = || OpenError::said("", format!("the proxy answers {code} {reason}"));
+            return match code {
+                100..200 => continue,
+                200..300 => Ok(()),
+                407 if credentials.is_none() => {
+                    Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
+                }
+                502..=504 => Err(refused().passing(true)),
+                _ => Err(refused()),
+            };
         }
-        let mut headers = [httparse::EMPTY_HEADER; 64];
-        let mut answer = httparse::Response::new(&mut headers);
-        let code = match answer.parse(&head) {
-            Ok(_) => answer.code.unwrap_or(0),
-            Err(error) => {
-                return Err(OpenError::said(
-                    "",
-                    format!("the proxy does not answer as an HTTP proxy does: {error}"),
-                ));
-            }
-        };
-        let reason = answer.reason.unwrap_or_default().escape_debug();
-        let refused = || OpenError::said("", format!("the proxy answers {code} {reason}"));
-        match code {
-            200..300 => Ok(()),
-            407 if credentials.is_none() => {
-                Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
-            }
-            502..=504 => Err(refused().passing(true)),
-            _ => Err(refused()),
+    }
+}
+
+/// Takes the head of an answer, up to an empty line, whose end may be LF alone (RFC 9112, 2.2). The bytes behind are the
+/// target's, and so the head is taken byte by byte.
+async fn head(talk: &Talk<'_>) -> Result<Vec<u8>, OpenError> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {
+        if head.len() == HEAD_BYTES {
+            return Err(OpenError::said("", "its answer does not end"));
+        }
+        head.extend(talk.hear::<1>().await.map_err(broken)?);
+    }
+    Ok(head)
+}
+
+/// The status code of an answer, and the reason in words.
+fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut answer = httparse::Response::new(&mut headers);
+    match answer.parse(head) {
+        Ok(_) => {
+            let reason = answer.reason.unwrap_or_default().escape_debug().to_string();
+            Ok((answer.code.unwrap_or(0), reason))
+        }
+        Err(error) => {
+            let why = format!("the proxy does not answer as an HTTP proxy does: {error}");
+            Err(OpenError::said("", why))
         }
     }
 }

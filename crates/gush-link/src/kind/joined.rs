@@ -41,11 +41,12 @@ impl Entry for Joined {
             (true, false) => Some(open_one(read, how).await?),
             (false, _) => None,
         };
+        let mut source = Alone(source);
         let target = match how.writes() {
             true => Some(open_one(written, &how.clone().write_only()).await?),
             false => None,
         };
-        let (source, target) = match (source, target) {
+        let (source, target) = match (source.0.take(), target) {
             (Some(source), Some(target)) => (source, target),
             (Some(one), None) | (None, Some(one)) => return Ok(Opened::One(one)),
             (None, None) => return Err(OpenError::said("open", "it is neither read nor written")),
@@ -55,5 +56,16 @@ impl Entry for Joined {
         end.keeper = source.keeper.and(target.keeper);
         end.is_introduced = target.is_introduced;
         Ok(Opened::One(end))
+    }
+}
+
+/// The first part while the second is not open: its peer sees a reset if the second is never opened.
+struct Alone(Option<End>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        if let Some(end) = &self.0 {
+            end.conduit.reset_on_close();
+        }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -70,9 +71,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         let kind = error.kind();
         let error = OpenError::new(format!("start {name}"), error).passing(false);
         match kind {
-            io::ErrorKind::NotFound => {
-                error.hinted("no such program is in PATH; pipes and other shell words need shell:")
-            }
+            io::ErrorKind::NotFound => error.hinted(not_found(name)),
             io::ErrorKind::PermissionDenied => error.hinted("the file is not executable"),
             _ => error,
         }
@@ -92,6 +91,17 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
         end.keeper.untold = copy.map_err(plumbing)?;
     }
     Ok(end)
+}
+
+/// What to do about a program that was not found: the kernel says so of the interpreter that it needs, too (execve(2)).
+fn not_found(name: &str) -> &'static str {
+    if !name.contains('/') {
+        "no such program is in PATH; pipes and other shell words need shell:"
+    } else if Path::new(name).exists() {
+        "the file is there, but not the interpreter that its first line names, or its loader"
+    } else {
+        "there is no such file; pipes and other shell words need shell:"
+    }
 }
 
 struct Ends {

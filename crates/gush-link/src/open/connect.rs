@@ -39,7 +39,9 @@ pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, Open
             Some(libc::ENOENT) if retried => Some("start the server first"),
             Some(libc::ENOENT) => Some("start the server first, or wait for it with retry=N"),
             Some(libc::EACCES) => Some("connecting needs permission to write to the socket"),
-            Some(libc::EPROTOTYPE) => Some("it is a datagram socket; streams cannot connect to it"),
+            Some(libc::EPROTOTYPE) => {
+                Some("it is a socket of datagrams or packets; streams cannot connect to it")
+            }
             Some(libc::EAGAIN) if retried => {
                 Some("its queue is full: the server accepts too slowly")
             }

@@ -121,7 +121,7 @@ impl Talk<'_> {
 pub(crate) fn broken(error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => {
-            OpenError::said("", "the proxy closed the connection without an answer")
+            OpenError::said("", "the proxy closed the connection before its answer was whole")
                 .hinted("is it a proxy of this kind?")
         }
         _ => OpenError::new("", error),

@@ -304,8 +304,21 @@ impl Conduit {
         if let Means::Stream(stream) = &self.0 {
             return stream.both.socket();
         }
-        let found = self.any()?;
-        (found.kind() == Kind::Stream).then(|| found.fd())
+        self.any().and_then(stream_socket_of)
+    }
+
+    /// The stream sockets that are read and written, where these are two; else the one of [`Conduit::stream_socket`].
+    pub(crate) fn stream_sockets(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        match &self.0 {
+            Means::Stream(stream) => stream.both.sockets(),
+            Means::Descriptors { read, write } => {
+                let own = match write {
+                    Writer::Same => None,
+                    Writer::Own(own) => own.as_ref(),
+                };
+                [read.as_ref(), own].map(|found| found.and_then(stream_socket_of))
+            }
+        }
     }
 
     /// The socket of this conduit, of a stream or of datagrams, or the one known to be under its stream: the socket's pending
@@ -523,6 +536,10 @@ impl Writer {
         let is_kept = write.is_socket();
         Ok(if is_kept { own.as_ref().map(Tap::lent) } else { Tap::slot(own) })
     }
+}
+
+fn stream_socket_of(found: &Descriptor) -> Option<BorrowedFd<'_>> {
+    (found.kind() == Kind::Stream).then(|| found.fd())
 }
 
 /// On files O_NONBLOCK means nothing (open(2)), so nobody need be asked.

@@ -1,0 +1,203 @@
+//! Parting from a socket, or from the stream over one: all that was sent has arrived, or the socket is reset.
+
+mod common;
+#[path = "common/halting.rs"]
+mod halting;
+
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use common::{Wire, numbered, pair, run};
+use gush_net::{Conduit, Layer, Patience};
+use halting::Halting;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+/// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
+#[test]
+fn both_sockets_of_an_end_are_reset() {
+    run(async {
+        let end = |socket| Conduit::new(OwnedFd::from(socket)).expect("an end");
+        // As descriptors, and as streams over them.
+        for wrap in
+            [std::convert::identity, |end| Conduit::of_stream_over(end, Conduit::stream_socket)]
+        {
+            let ((source, sender), (target, receiver)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+            let joined = Conduit::joined(wrap(end(source)), wrap(end(target)));
+            joined.reset_on_close();
+            drop(joined);
+            for (far, name) in [(sender, "the sender"), (receiver, "the receiver")] {
+                let cut = end(far).read(&mut [0]).await.expect_err("a reset");
+                assert_eq!(cut.kind(), ErrorKind::ConnectionReset, "{name}");
+            }
+        }
+    });
+}
+
+/// A layer that has its own message for the end: the peer has all data though it never acknowledges that word.
+#[test]
+fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
+    struct Worded(Conduit, u64);
+    impl AsyncRead for Worded {
+        fn poll_read(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            buf: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_read(cx, buf)
+        }
+    }
+    impl AsyncWrite for Worded {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Pin::new(&mut self.0).poll_write(cx, bytes)
+        }
+        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Pin::new(&mut self.0).poll_flush(cx)
+        }
+        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            let written = std::task::ready!(Pin::new(&mut self.0).poll_write(cx, b"good bye"))?;
+            self.1 = written as u64;
+            Pin::new(&mut self.0).poll_shutdown(cx)
+        }
+    }
+    impl Layer for Worded {
+        fn socket(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.0.stream_socket()
+        }
+        fn end_bytes(&self) -> u64 {
+            self.1
+        }
+    }
+    run(async {
+        for (data_bytes, arrives) in [(0, true), (5, false)] {
+            let (near, far) = pair(Wire::Tcp);
+            let near = Conduit::new(near.into()).expect("an end");
+            let mut near = Conduit::of_layer(Worded(near, 0));
+            // The peer has closed: it answers what comes by a reset, and acknowledges none of it.
+            drop(far);
+            near.write_all(numbered(0, data_bytes)).await.expect("room");
+            // The reset of the data may have come already.
+            let _ = near.shutdown().await;
+            let patience = Patience::of(Some(Duration::from_millis(100)));
+            let seen_off = near.see_off(true, true, patience).await;
+            assert_eq!(seen_off.is_ok(), arrives, "{data_bytes} bytes: {seen_off:?}");
+        }
+    });
+}
+
+/// The socket under a stream has bytes nobody has read: a close would reset the connection before the last bytes are sent.
+#[test]
+fn a_stream_over_a_socket_is_seen_off_through_the_stream() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let conduit = Conduit::new(near.into()).expect("an end");
+        let stream = Halting::keeping(conduit, 3000, 16 << 10);
+        let mut near = Conduit::of_stream_over(stream, |_| None);
+        assert!(near.stream_socket().is_none());
+        let far = OwnedFd::from(far);
+        let mut far = Conduit::new(far).expect("an end");
+
+        far.write_all(b"nobody wants this").await.expect("room");
+        near.write_all(b"the last bytes").await.expect("room");
+        near.flush().await.expect("room");
+        near.shutdown().await.expect("open");
+        let patience = Patience::of(Some(Duration::from_secs(60)));
+        let (seen_off, heard) = tokio::join!(near.see_off(true, false, patience), async {
+            let mut heard = String::new();
+            far.read_to_string(&mut heard).await.expect("no reset");
+            far.shutdown().await.expect("open");
+            heard
+        });
+        seen_off.expect("all has arrived");
+        assert_eq!(heard, "the last bytes");
+    });
+}
+
+#[test]
+fn a_stream_that_names_its_socket_is_parted_from_like_the_socket() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let conduit = Conduit::new(near.into()).expect("an end");
+        // The reader does nothing: the kernel on the other side acknowledges what it has room for.
+        let mut near = Conduit::of_stream_over(conduit, Conduit::stream_socket);
+        assert!(near.read_fd().is_none() && near.write_fd().is_none());
+        near.write_all(numbered(0, 50_000)).await.expect("room");
+        near.arrived(Duration::from_secs(60)).await;
+        let socket = near.stream_socket().expect("a socket");
+        assert_eq!(gush::unacknowledged_bytes(&socket).expect("a socket"), 0);
+
+        // More than the two sockets hold is never acknowledged, and a patience of nothing says so.
+        let piece = vec![7; 256 << 10];
+        let mut full = false;
+        while !full {
+            let written = tokio::time::timeout(Duration::from_millis(50), near.write_all(&piece));
+            full = written.await.is_err();
+        }
+        let late = near.see_off(true, true, Patience::none()).await.expect_err("unread bytes");
+        assert!(matches!(late, gush_net::Unsent::Late(_)), "{late}");
+
+        near.reset_on_close();
+        drop(near);
+        let mut far = Conduit::new(far.into()).expect("an end");
+        let cut = tokio::io::copy(&mut far, &mut tokio::io::sink()).await.expect_err("a reset");
+        assert_eq!(cut.kind(), ErrorKind::ConnectionReset);
+    });
+}
+
+/// The clock stands still, and goes to the next timer when there is nothing else to do.
+#[tokio::test]
+async fn a_peer_has_half_a_minute_to_acknowledge_and_a_second_to_end_unless_told_otherwise() {
+    for (is_read, seconds) in [(false, 30), (true, 1)] {
+        let (near, mut far) = pair(Wire::Tcp);
+        let mut near = Conduit::new(near.into()).expect("an end");
+        let piece = vec![7; 256 << 10];
+        if !is_read {
+            let filled = tokio::time::timeout(Duration::from_millis(50), async {
+                while near.write(&piece).await.is_ok() {}
+            });
+            filled.await.expect_err("the peer reads nothing");
+        }
+        near.shutdown().await.expect("open");
+        let reader = std::thread::spawn(move || {
+            // Its own end never comes.
+            is_read.then(|| io::Read::read_to_end(&mut far, &mut Vec::new()).expect("open"));
+            far
+        });
+        let far = reader.join().expect("no panic");
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let seen_off = near.see_off(true, false, Patience::of(None)).await;
+        let waited = began.elapsed();
+        tokio::time::resume();
+        assert_eq!(waited.as_secs(), seconds, "{seen_off:?}");
+        assert_eq!(matches!(seen_off, Err(gush_net::Unsent::Late(1..))), !is_read, "{seen_off:?}");
+        assert_eq!(seen_off.is_ok(), is_read);
+        drop(far);
+    }
+}
+
+/// A socket that was reset keeps the count of bytes that nobody will acknowledge any more.
+#[test]
+fn nobody_waits_for_what_a_reset_socket_has_sent() {
+    run(async {
+        let (near, far) = pair(Wire::Tcp);
+        let mut near = Conduit::new(near.into()).expect("an end");
+        let piece = vec![7; 256 << 10];
+        let written = tokio::time::timeout(Duration::from_millis(50), async {
+            while near.write_all(&piece).await.is_ok() {}
+        });
+        written.await.expect_err("the peer reads nothing");
+        far.reset();
+        // As a relay's write or read does, this takes the error (SO_ERROR).
+        while near.write(&piece).await.is_ok() {}
+        let unacknowledged = gush::unacknowledged_bytes(&near.stream_socket().expect("a socket"));
+        assert!(unacknowledged.expect("a socket") > 0);
+        near.arrived(Duration::from_secs(24 * 60 * 60)).await;
+    });
+}
