@@ -115,6 +115,34 @@ fn a_rank_that_starts_late_goes_to_the_directory_that_another_made() {
 }
 
 #[test]
+fn ranks_look_at_a_small_file_once_each_and_its_own_at_the_target() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("a/sub")).unwrap();
+    for number in 0..50 {
+        fs::write(dir.path().join(format!("a/sub/f{number}")), "some bytes").unwrap();
+    }
+    let mut looks: BTreeMap<String, usize> = BTreeMap::new();
+    for rank in [1, 0] {
+        let mut traced = match strace(&["-o", "looks", "-e", "trace=newfstatat,statx"]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["cp", "-a", "--threads=1", &format!("--shard={rank}/2"), "a", "d"]);
+        let output = traced.current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        for line in fs::read_to_string(dir.path().join("looks")).unwrap().lines() {
+            if let Some(name) = line.split('"').nth(1).filter(|name| name.starts_with('f')) {
+                *looks.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+    }
+    // The rank that comes second finds the directories made, and looks whether a name is taken.
+    assert_eq!(looks.len(), 50);
+    assert!(looks.values().all(|looks| [2, 3].contains(looks)), "{looks:?}");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+}
+
+#[test]
 fn modes_without_a_are_those_of_one_process() {
     let dir = tree();
     fs::set_permissions(
@@ -167,6 +195,50 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
         assert_eq!(names(dir.path()), ["a", "d"]);
         fs::remove_dir_all(dir.path().join("d")).unwrap();
     }
+}
+
+/// Listing is all that is left of a file after the shares: rank 0 gives attributes to directories alone.
+#[test]
+fn rank_0_looks_at_each_file_of_another_once() {
+    let dir = tree();
+    fs::create_dir(dir.path().join("a/unique")).unwrap();
+    (0..20).for_each(|file| {
+        fs::write(dir.path().join(format!("a/unique/only-here-{file}")), "here").unwrap();
+    });
+    let log = dir.path().join("calls");
+    let words = ["-a", "a", "d"];
+    let other = start(dir.path(), "1/2", &words);
+    let traced = strace(&[
+        "-o",
+        log.to_str().unwrap(),
+        "-e",
+        "trace=newfstatat,fstatat64,statx,openat,openat2",
+    ]);
+    let mut traced = match traced {
+        Ok(traced) => traced,
+        Err(reason) => {
+            // Nobody else lets the other rank end.
+            assert_eq!(end(start(dir.path(), "0/2", &words)).0, Some(0));
+            assert_eq!(end(other).0, Some(0));
+            return skipped(&reason);
+        }
+    };
+    let output =
+        traced.args(["cp", "--shard=0/2"]).args(words).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(end(other).0, Some(0));
+    let calls = fs::read_to_string(&log).unwrap();
+    let calls_about = |name: &str| -> Vec<&str> {
+        calls.lines().filter(|line| line.contains(&format!("\"{name}\""))).collect()
+    };
+    let of_files: Vec<_> = (0..20).map(|file| calls_about(&format!("only-here-{file}"))).collect();
+    let of_others: Vec<_> = of_files
+        .iter()
+        .filter(|calls| !calls.iter().any(|call| call.contains("O_CREAT")))
+        .collect();
+    assert!(!of_others.is_empty() && of_others.len() < of_files.len(), "{of_files:?}");
+    assert!(of_others.iter().all(|calls| calls.len() == 1), "{of_others:?}");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
 }
 
 #[test]
@@ -438,6 +510,32 @@ fn pieces_count_for_the_file_that_got_them_and_for_no_later_one() {
         assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")), "{removed}");
         assert_eq!(names(dir.path()), ["a", "d"], "{removed}");
     }
+}
+
+#[test]
+fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
+    let dir = large_tree();
+    let shards = dir.path().join(".d.gush-shards");
+    let first = start(dir.path(), "0/2", &["-a", "a", "d"]);
+    wait_for(&shards.join("rank-0.done"));
+    let told = fs::read_to_string(shards.join("rank-0.done")).unwrap();
+    let words: Vec<&str> = told.split(' ').collect();
+    let ["share", "0", "2", "5", "3", files, _, "1", "end\n"] = words[..] else {
+        panic!("{told}");
+    };
+    let others = 5 - files.parse::<u64>().unwrap();
+    // The other rank reports, and nothing of any piece is left.
+    for (name, _, _) in pieces(&shards) {
+        let link = name.rsplit_once('-').unwrap().0;
+        fs::remove_file(shards.join(link)).unwrap();
+        fs::remove_file(shards.join(&name)).unwrap();
+    }
+    fs::write(shards.join("new"), format!("share 1 2 5 3 {others} 0 1 end\n")).unwrap();
+    fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
+    let (status, said) = end(first);
+    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(state(&dir.path().join("d")), state(&dir.path().join("a")));
+    assert_eq!(names(dir.path()), ["a", "d"]);
 }
 
 #[test]

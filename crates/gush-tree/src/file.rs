@@ -64,6 +64,8 @@ pub struct Done {
     pub unmoved_bytes: Option<u64>,
     /// The file made or written, for later names of the same source.
     pub(crate) made: Option<FileId>,
+    /// The copy's last state, seen by its descriptor, where a journal has a line about it.
+    pub(crate) last_state: Option<Stat>,
 }
 
 /// How the target was made.
@@ -94,6 +96,7 @@ impl Done {
             complete: true,
             unmoved_bytes: None,
             made: None,
+            last_state: None,
         }
     }
 }
@@ -116,6 +119,8 @@ pub(crate) struct Job<'a> {
     pub(crate) refusals: &'a Refusals,
     /// The target's directory may give a new file an access control list.
     pub(crate) may_inherit_acl: bool,
+    /// A journal has a line about the copy.
+    pub(crate) is_noted: bool,
     /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
     pub(crate) assembled: Option<Place<'a>>,
 }
@@ -286,6 +291,7 @@ impl<'a> Common<'a> {
             displaces: false,
             refusals: self.refusals,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
+            is_noted: self.journal.is_some() && dir.is_some(),
             assembled: self.assembled,
         }
     }
@@ -402,7 +408,7 @@ impl<'a> Common<'a> {
                     self.copied.remember_link(file);
                 }
                 if let (Some(journal), Some(above), true) = (self.journal, dir, done.complete)
-                    && let Ok(there) = target.stat(false)
+                    && let Some(there) = done.last_state.or_else(|| target.stat(false).ok())
                     && let Err(error) = journal.add_done(done_as(above, job, &there))
                 {
                     events.warns(&error);
@@ -491,6 +497,7 @@ fn make(job: &Job<'_>, follow: bool, events: &mut dyn Events) -> Result<Done, Er
             digest: copied.digest,
             complete: copied.complete,
             made: copied.made,
+            last_state: copied.last_state,
             ..Done::new(Action::Copied)
         });
     }

@@ -28,6 +28,8 @@ pub(crate) struct Copied {
     pub(crate) complete: bool,
     /// The target's identity, for `--preserve=links`.
     pub(crate) made: Option<FileId>,
+    /// The target after the last change, where a journal has a line about it.
+    pub(crate) last_state: Option<Stat>,
 }
 
 /// Copies the source's data and the requested metadata.
@@ -110,6 +112,7 @@ impl File<'_> {
         });
         let mut copied = filled?;
         copied.complete = self.finish(&target, is_new, events)?;
+        copied.last_state = self.last_state(fd.as_fd());
         open::close(self.job, fd)?;
         if self.job.options.sync {
             open::sync_directory(self.job)?;
@@ -193,6 +196,8 @@ impl File<'_> {
             kept.map_err(|errno| Error::os(job.target.shown, "cannot back up", errno))?;
         }
         let fd = staged.commit(replaces).map_err(|errno| open::cannot_replace(job, errno))?;
+        // A rename changes the file's ctime, too.
+        copied.last_state = self.last_state(fd.as_fd());
         open::close(job, fd)?;
         if job.options.sync {
             open::sync_directory(job)?;
@@ -210,7 +215,8 @@ impl File<'_> {
     ) -> Result<Copied, Error> {
         let job = self.job;
         let made = Some(FileId::of(&target.stat));
-        let mut copied = Copied { report: None, digest: None, complete: true, made };
+        let mut copied =
+            Copied { report: None, digest: None, complete: true, made, last_state: None };
         if !job.options.data {
             return Ok(copied);
         }
@@ -254,6 +260,10 @@ impl File<'_> {
         let from = Endpoint::of_opened_file(&self.source, &self.source_stat, OFlags::RDONLY)?;
         let to = Endpoint::of_opened_file(&target.fd, &target.stat, open::NEW)?;
         Some((from, to))
+    }
+
+    fn last_state(&self, target: BorrowedFd<'_>) -> Option<Stat> {
+        self.job.is_noted.then(|| retry_on_intr(|| fs::fstat(target)).ok()).flatten()
     }
 
     fn inherit(&self, target: BorrowedFd<'_>, old: &Stat) -> Result<(), Error> {

@@ -8,6 +8,8 @@ use rustix::fs::{FileType, RawDir};
 use rustix::io::{self, Errno};
 
 use super::dir::Pair;
+use super::shard::Shard;
+use crate::options::Dereference;
 
 /// What one getdents64(2) may return: some 1,000 entries.
 const LISTED_BYTES: usize = 32 << 10;
@@ -41,6 +43,16 @@ impl Batch {
         Some(OsStr::from_bytes(&rest[..length]))
     }
 
+    /// The same names, beginning with the one after the first `names`. None has been taken yet.
+    fn begin_after(&mut self, names: usize) {
+        let mut from = 0;
+        for _ in 0..names {
+            let [low, high, ..] = self.bytes[from..] else { break };
+            from += 2 + usize::from(u16::from_ne_bytes([low, high]));
+        }
+        self.bytes.rotate_left(from);
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.left
     }
@@ -59,6 +71,26 @@ pub(crate) struct Part {
     pub(crate) files: Batch,
 }
 
+/// The entries that a listing is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    /// The directories, and all that may prove to be one.
+    Directories(Dereference),
+}
+
+impl Wanted {
+    fn has(self, kind: FileType) -> bool {
+        match (self, kind) {
+            (Self::All, _) | (_, FileType::Directory | FileType::Unknown) => true,
+            (Self::Directories(dereference), FileType::Symlink) => {
+                dereference == Dereference::Always
+            }
+            (Self::Directories(_), _) => false,
+        }
+    }
+}
+
 /// Is there another part?
 pub(crate) enum End {
     More,
@@ -71,6 +103,7 @@ impl Part {
         &mut self,
         pair: &Pair,
         listed: &mut Vec<u8>,
+        wanted: Wanted,
         in_batches: bool,
         to_the_end: bool,
     ) -> io::Result<End> {
@@ -85,6 +118,7 @@ impl Part {
             let name = entry.file_name().to_bytes();
             match entry.file_type() {
                 _ if matches!(name, b"." | b"..") => continue,
+                kind if !wanted.has(kind) => {}
                 FileType::Directory => self.directories.add(name),
                 _ => self.files.add(name),
             }
@@ -97,6 +131,11 @@ impl Part {
             }
         }
         Ok(End::Done)
+    }
+
+    /// Has each of several ranks begin with other subdirectories. Ranks that make files in one directory at the same time wait for each other.
+    pub(crate) fn begin_as(&mut self, shard: Shard) {
+        self.directories.begin_after(shard.begins_at(self.directories.len()));
     }
 }
 
@@ -118,5 +157,33 @@ mod tests {
         }
         assert_eq!(batch.take(), None);
         assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn ranks_begin_at_different_names_and_take_all() {
+        let names: Vec<String> = (0..10).map(|number| "n".repeat(1 + number)).collect();
+        let mut firsts = Vec::new();
+        for rank in 0..4 {
+            let mut part = Part::default();
+            names.iter().for_each(|name| part.directories.add(name.as_bytes()));
+            part.begin_as(Shard::new(rank, 4).unwrap());
+            let taken = || part.directories.take().map(|name| name.to_str().unwrap().to_owned());
+            let mut taken: Vec<String> = std::iter::from_fn(taken).collect();
+            firsts.push(taken[0].len());
+            taken.sort();
+            assert_eq!(taken, names);
+        }
+        assert_eq!(firsts, [1, 3, 6, 8]);
+        Part::default().begin_as(Shard::new(1, 4).unwrap());
+    }
+
+    #[test]
+    fn a_listing_of_directories_keeps_what_may_be_one() {
+        let kinds = [FileType::RegularFile, FileType::Fifo, FileType::Symlink, FileType::Unknown];
+        let kept = |wanted: Wanted| kinds.map(|kind| wanted.has(kind));
+        let directories = Wanted::Directories;
+        assert_eq!(kept(directories(Dereference::Never)), [false, false, false, true]);
+        assert_eq!(kept(directories(Dereference::Always)), [false, false, true, true]);
+        assert_eq!(kept(Wanted::All), [true; 4]);
     }
 }

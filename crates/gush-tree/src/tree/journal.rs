@@ -1,6 +1,7 @@
 //! The journal of a tree's copy, beside the target: what is done already, should the copy be killed.
 //!
-//! A line is added when a file is whole and has its metadata, and before a directory is made. A line names neither path
+//! A line is added when a file is whole and has its metadata, and before a directory is made. Lines of files wait for some others, and for a
+//! tenth of a second at most: one write(2) takes many, and a kill costs the copy of these few files again. A line names neither path
 //! nor content: it is a fingerprint of where the file is and what both sides look like, so that a file that changed since,
 //! on either side, is copied again. Each line has a checksum; one that a kill has torn counts for nothing.
 
@@ -10,6 +11,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{self, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
@@ -22,6 +25,10 @@ use crate::place::{Place, kind, same_file};
 
 /// The beginning and the end of the journal's name, with the target's name between.
 const NAME: (&str, &str) = (".", ".gush-journal");
+
+/// The most lines that wait to be written together, and the longest time after the last write.
+const WAITING_LINES: usize = 8;
+const WAITING_TIME: Duration = Duration::from_millis(100);
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +77,16 @@ pub(crate) struct Journal {
     done: HashSet<Fingerprint>,
     makes: HashSet<Fingerprint>,
     goes_on: bool,
+    waiting: Mutex<Waiting>,
+}
+
+/// Lines that are not written yet.
+#[derive(Debug)]
+struct Waiting {
+    text: String,
+    lines: usize,
+    /// When the last ones were written.
+    written: Instant,
 }
 
 /// An entry of a directory of the target.
@@ -217,8 +234,16 @@ impl Journal {
         if !is_file || stat.st_uid != process::geteuid().as_raw() {
             return Err(Error::refusal(&shown, "no journal: not a file of this user"));
         }
-        let mut journal =
-            Self { file, shown, name, done: HashSet::new(), makes: HashSet::new(), goes_on: false };
+        let waiting = Waiting { text: String::new(), lines: 0, written: Instant::now() };
+        let mut journal = Self {
+            file,
+            shown,
+            name,
+            done: HashSet::new(),
+            makes: HashSet::new(),
+            goes_on: false,
+            waiting: Mutex::new(waiting),
+        };
         match journal.read(this) {
             Ok(true) => {
                 journal.goes_on = !(journal.done.is_empty() && journal.makes.is_empty());
@@ -288,25 +313,61 @@ impl Journal {
         self.makes.contains(&directory)
     }
 
+    /// Adds a file that is done. Its line may wait for others.
     pub(crate) fn add_done(&self, file: Fingerprint) -> Result<(), Error> {
-        self.add(Word::Done, file)
+        let mut waiting = self.waiting();
+        waiting.add(Word::Done, file);
+        match waiting.lines >= WAITING_LINES || waiting.written.elapsed() >= WAITING_TIME {
+            true => self.write(&mut waiting),
+            false => Ok(()),
+        }
     }
 
+    /// Adds a directory before it is made, and writes all that waits.
     pub(crate) fn add_makes(&self, directory: Fingerprint) -> Result<(), Error> {
-        self.add(Word::Makes, directory)
+        let mut waiting = self.waiting();
+        waiting.add(Word::Makes, directory);
+        self.write(&mut waiting)
     }
 
-    /// One write(2), which with O_APPEND needs no lock.
-    fn add(&self, word: Word, of: Fingerprint) -> Result<(), Error> {
-        (&self.file)
-            .write_all(line(word, of).as_bytes())
-            .map_err(|error| Error::io(&self.shown, "cannot write", error))
+    /// Writes the lines that wait.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        self.write(&mut self.waiting())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lines that cannot be written are forgotten: each failure is told once, and later lines do not suffer.
+    fn write(&self, waiting: &mut Waiting) -> Result<(), Error> {
+        if waiting.text.is_empty() {
+            return Ok(());
+        }
+        let written = (&self.file).write_all(waiting.text.as_bytes());
+        waiting.text.clear();
+        (waiting.lines, waiting.written) = (0, Instant::now());
+        written.map_err(|error| Error::io(&self.shown, "cannot write", error))
     }
 
     /// The whole copy is done: nobody needs the journal any more.
     pub(crate) fn remove(&self, target: &Place<'_>) -> Result<(), Error> {
         let place = Place { name: Path::new(&self.name), shown: &self.shown, ..*target };
         place.unlink().map_err(|errno| Error::os(&self.shown, "cannot remove", errno))
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, word: Word, of: Fingerprint) {
+        self.text.push_str(&line(word, of));
+        self.lines += 1;
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Whoever must know of a failure has called `flush`.
+        let _ = self.flush();
     }
 }
 
@@ -322,6 +383,35 @@ pub(crate) fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_of_files_wait_until_a_directory_is_made_there_are_many_or_the_journal_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("copy");
+        let source = Place::here(dir.path()).stat(false).unwrap();
+        let open = || Journal::open(&Options::default(), &source, &Place::here(&target)).unwrap();
+        let written = || std::fs::read_to_string(journal_beside(&target).unwrap()).unwrap();
+        let journal = open();
+        // Nothing is late while the test runs.
+        journal.waiting().written = Instant::now() + Duration::from_secs(3600);
+        journal.add_done(1).unwrap();
+        assert_eq!(done_files(&written()).count(), 0);
+        journal.add_makes(2).unwrap();
+        assert_eq!(done_files(&written()).collect::<Vec<_>>(), [1]);
+        assert_eq!(made_directories(&written()).collect::<Vec<_>>(), [2]);
+        journal.waiting().written = Instant::now() + Duration::from_secs(3600);
+        (10..9 + WAITING_LINES as u128).for_each(|file| journal.add_done(file).unwrap());
+        assert_eq!(done_files(&written()).count(), 1);
+        journal.add_done(99).unwrap();
+        assert_eq!(done_files(&written()).count(), 1 + WAITING_LINES);
+        journal.waiting().written = Instant::now().checked_sub(WAITING_TIME).unwrap();
+        journal.add_done(100).unwrap();
+        assert_eq!(done_files(&written()).count(), 2 + WAITING_LINES);
+        journal.add_done(101).unwrap();
+        drop(journal);
+        let again = open();
+        assert!(again.goes_on() && [1, 99, 100, 101].iter().all(|file| again.is_done(*file)));
+    }
 
     #[test]
     fn a_line_is_read_as_written_and_no_other() {

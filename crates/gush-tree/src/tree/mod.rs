@@ -123,8 +123,10 @@ pub(crate) fn copy(
     let with_journal = Common { journal: journal.as_ref(), ..*common };
     let walked = walk_tree(&with_journal, operands, (source, source_stat), target, events)?;
     let Some(Walked { complete, .. }) = walked else { return Ok(Done::new(Action::Skipped)) };
-    if let (Some(journal), true) = (journal, complete) {
-        journal.remove(&target)?;
+    match journal {
+        Some(journal) if complete => journal.remove(&target)?,
+        Some(journal) => journal.flush()?,
+        None => {}
     }
     Ok(Done { complete, ..Done::new(Action::Directory) })
 }

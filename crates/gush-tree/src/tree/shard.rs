@@ -78,6 +78,11 @@ impl Shard {
         self.owns(&key)
     }
 
+    /// With which of so many things this rank begins, so that ranks are at different ones.
+    pub(super) fn begins_at(self, things: usize) -> usize {
+        (things as u128 * u128::from(self.rank) / u128::from(self.ranks)) as usize
+    }
+
     fn owns(self, key: &[u8]) -> bool {
         let hash = blake3::hash(key);
         let bits =
@@ -98,14 +103,16 @@ pub struct Share {
     pub is_complete: bool,
     /// The files of all ranks, as this rank saw the tree.
     pub(crate) seen_files: u64,
+    /// Those of them that are divided.
+    pub(crate) divided_files: u64,
 }
 
 impl Share {
     fn text(&self, shard: Shard) -> String {
-        let Self { files, bytes, seen_files, is_complete } = self;
+        let Self { files, bytes, seen_files, divided_files, is_complete } = self;
         let complete = u8::from(*is_complete);
         format!(
-            "share {} {} {seen_files} {files} {bytes} {complete} end\n",
+            "share {} {} {seen_files} {divided_files} {files} {bytes} {complete} end\n",
             shard.rank, shard.ranks
         )
     }
@@ -114,10 +121,10 @@ impl Share {
         let text = text.strip_prefix("share ")?.strip_suffix(" end\n")?;
         let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
         match *numbers?.as_slice() {
-            [rank, ranks, seen_files, files, bytes, complete]
+            [rank, ranks, seen_files, divided_files, files, bytes, complete]
                 if (rank, ranks) == (shard.rank.into(), shard.ranks.into()) =>
             {
-                Some(Self { files, bytes, is_complete: complete == 1, seen_files })
+                Some(Self { files, bytes, is_complete: complete == 1, seen_files, divided_files })
             }
             _ => None,
         }
@@ -345,8 +352,12 @@ pub(super) fn copy(
     let walked = walk_tree(&of_share, operands, (source, source_stat), target, events);
     let share = match &walked {
         Ok(Some(Walked { complete, share })) => Share { is_complete: *complete, ..*share },
-        Ok(None) | Err(_) => Share { files: 0, bytes: 0, is_complete: false, seen_files: 0 },
+        Ok(None) | Err(_) => {
+            Share { files: 0, bytes: 0, is_complete: false, seen_files: 0, divided_files: 0 }
+        }
     };
+    // Rank 0 reads which pieces are done.
+    journal.flush()?;
     state.report(&share)?;
     walked?;
     let done = |complete| Done { complete, ..Done::new(Action::Directory) };
@@ -364,8 +375,12 @@ pub(super) fn copy(
         events.warns(&Error::refusal(source.shown, text).hinting("copy again, with --resume"));
     }
     let others_failed = !(is_each_complete && saw_the_same);
-    let after =
-        AfterShares { done: state.pieces()?, has_pieces: !state.files_of_pieces()?.is_empty() };
+    // A report tells of a divided file also where somebody has removed the file of pieces.
+    let some_divided = shares.iter().any(|share| share.divided_files > 0);
+    let after = AfterShares {
+        done: state.pieces()?,
+        has_pieces: some_divided || !state.files_of_pieces()?.is_empty(),
+    };
     let parts = Parts::new(shard, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
@@ -387,7 +402,8 @@ mod tests {
     #[test]
     fn a_report_is_read_as_written_and_no_other() {
         let shard = Shard { rank: 2, ranks: 3 };
-        let share = Share { files: 4, bytes: u64::MAX, is_complete: true, seen_files: 9 };
+        let (is_complete, bytes) = (true, u64::MAX);
+        let share = Share { files: 4, bytes, is_complete, seen_files: 9, divided_files: 1 };
         let text = share.text(shard);
         assert_eq!(Share::read(&text, shard), Some(share));
         assert_eq!(Share::read(&text[..text.len() - 1], shard), None);

@@ -14,7 +14,7 @@ use std::thread::{self, Scope};
 use rustix::fs::{self, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno, retry_on_intr};
 
-use super::batch::{Batch, End, Part};
+use super::batch::{Batch, End, Part, Wanted};
 use super::budget::{Budget, Share};
 use super::dir::{Dir, Pair, Start};
 use super::entering::{Entrance, Existing};
@@ -62,10 +62,11 @@ pub(crate) struct Walk<'a> {
     counts: Counts,
 }
 
-/// Of a share: the files of all ranks, this rank's, and the sizes of these.
+/// Of a share: the files of all ranks, those of them that are divided, this rank's, and the sizes of these.
 #[derive(Default)]
 struct Counts {
     seen: AtomicU64,
+    divided: AtomicU64,
     files: AtomicU64,
     bytes: AtomicU64,
 }
@@ -114,10 +115,12 @@ impl<'a> Walk<'a> {
     pub(crate) fn run(self) -> Walked {
         thread::scope(|scope| Worker::new(&self, scope).work());
         let complete = !self.is_incomplete.into_inner();
-        let Counts { seen, files, bytes } = self.counts;
+        let Counts { seen, divided, files, bytes } = self.counts;
         let (files, bytes) = (files.into_inner(), bytes.into_inner());
-        let seen_files = seen.into_inner();
-        Walked { complete, share: shard::Share { files, bytes, is_complete: complete, seen_files } }
+        let (seen_files, divided_files) = (seen.into_inner(), divided.into_inner());
+        let is_complete = complete;
+        let share = shard::Share { files, bytes, is_complete, seen_files, divided_files };
+        Walked { complete, share }
     }
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
@@ -196,6 +199,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let walk = self.walk;
         // A mirror removes nothing before the names of the source are known to their end.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
+        let wanted = self.wanted();
         self.go_to(&dir);
         if pair.is_none()
             && let Err(error) = self.learn_ignored(&dir)
@@ -207,7 +211,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
             let (in_batches, to_the_end) =
                 (walk.most_threads > 1, is_mirrored || walk.budget.is_short());
-            let end = part.read(&pair, &mut self.listed, in_batches, to_the_end)?;
+            let end = part.read(&pair, &mut self.listed, wanted, in_batches, to_the_end)?;
+            if let Extent::Share(parts) = walk.common.extent {
+                part.begin_as(parts.shard);
+            }
             Ok((pair, end))
         });
         let listed = match listed {
@@ -246,6 +253,17 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         match part.files.is_empty() {
             true => self.one_done(dir),
             false => self.files(dir, part.files),
+        }
+    }
+
+    /// The entries that this walk has something to do with: after the shares, files only where some come last or may be in nobody's share.
+    fn wanted(&self) -> Wanted {
+        let Common { options, extent, .. } = self.walk.common;
+        match extent {
+            Extent::Rest { parts, .. } if options.last.is_none() && !parts.may_miss_files() => {
+                Wanted::Directories(options.dereference)
+            }
+            _ => Wanted::All,
         }
     }
 
@@ -505,7 +523,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Extent::Share(_) if self.waits_for_the_others() => return false,
             Extent::Share(parts) => parts.shard,
         };
-        let Counts { seen, files, bytes } = &walk.counts;
+        let Counts { seen, files, bytes, .. } = &walk.counts;
         seen.fetch_add(1, Ordering::Relaxed);
         let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
         let is_due = match has_names {
@@ -549,8 +567,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let whole = match walk.common.extent {
             Extent::Whole => return Ok(None),
             Extent::Share(parts) => {
-                let Counts { seen, files, bytes } = &walk.counts;
+                let Counts { seen, divided, files, bytes } = &walk.counts;
                 seen.fetch_add(1, Ordering::Relaxed);
+                divided.fetch_add(1, Ordering::Relaxed);
                 files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);
                 bytes.fetch_add(parts.own_bytes(path, stat), Ordering::Relaxed);
                 let job = walk.common.job((source, *stat), target, Some(dir));
