@@ -569,6 +569,70 @@ fn exports_are_written_for_other_programs() {
 }
 
 #[test]
+fn options_of_hyperfine_mean_the_same() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let (adoc, org, printed) = (path("a"), path("o"), path("printed"));
+    let written = ["--export-asciidoc", &adoc, "--export-orgmode", &org, "-u", "second"];
+    let conclude = format!("echo x >>{}", path("concluded"));
+    let (csv, sorted) = (path("csv"), ["--sort", "mean-time"]);
+    let others = ["-C", &conclude, "-r", "2", "-w", "0", "--export-csv", &csv];
+    let commands = ["--no-compare", "--output", &printed, "sleep 0.5", "echo hello"];
+    let (status, out, said) =
+        ended(lab(dir.path()).args(written).args(sorted).args(others).args(commands));
+    assert_eq!(status, Some(0), "{said}");
+    let csv = fs::read_to_string(csv).unwrap();
+    let rows = csv.lines().skip(1).map(|row| row.split(',').collect::<Vec<&str>>());
+    let rows: Vec<(&str, f64)> = rows.map(|row| (row[0], row[1].parse().unwrap())).collect();
+    let [(fast, least), (slow, most)] = rows[..] else { panic!("{csv}") };
+    assert!(least <= most, "{csv}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[1].starts_with(fast) && lines[2].starts_with(slow), "{out}");
+    assert!(lines[1..3].iter().all(|line| line.contains(" s  ") && !line.contains(" ms")), "{out}");
+    let (adoc, org) = (fs::read_to_string(adoc).unwrap(), fs::read_to_string(org).unwrap());
+    let place = |text: &str, of: &str| text.find(of).unwrap_or_else(|| panic!("{of}: {text}"));
+    let [first, second] = [fast, slow].map(|name| place(&adoc, &format!("|`+{name}+`\n|")));
+    assert!(first < second && adoc.ends_with("|===\n") && !adoc.contains(" ms"), "{adoc}");
+    let [first, second] = [fast, slow].map(|name| place(&org, &format!("| ={name}= | ")));
+    assert!(first < second && !org.contains(" ms"), "{org}");
+    let text = fs::read_to_string(printed).unwrap();
+    assert!(["", "hello\n"].contains(&text.as_str()), "of the last run alone: {text}");
+    assert_eq!(fs::read_to_string(path("concluded")).unwrap(), "x\n".repeat(4));
+}
+
+#[test]
+fn the_style_decides_about_progress_and_tables() {
+    let dir = TempDir::new().unwrap();
+    for (style, progress, table) in [
+        ("auto", false, true),
+        ("full", true, true),
+        ("basic", false, true),
+        ("none", false, false),
+    ] {
+        let (status, out, said) =
+            ended(lab(dir.path()).args(["-r", "1", "--style", style, "true"]));
+        assert_eq!(status, Some(0), "{said}");
+        assert_eq!(said.contains("round 1 of 1: true"), progress, "{style}: {said}");
+        assert_eq!(out.contains("contender"), table, "{style}: {out}");
+        assert!(table || out.is_empty(), "{out}");
+    }
+}
+
+#[test]
+fn an_option_of_hyperfine_with_another_name_here_is_told() {
+    let dir = TempDir::new().unwrap();
+    let told = |words: &[&str]| {
+        let (status, out, said) = ended(lab(dir.path()).args(words).arg("true"));
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{said}");
+        said
+    };
+    assert!(told(&["--min-benchmarking-time", "5"]).contains("--min-runs N"));
+    assert!(told(&["--input", "null"]).contains("without --input the commands read /dev/null"));
+    assert!(told(&["--input", "./file"]).contains("say --stdin"));
+    assert!(told(&["--output", "nul"]).contains("./nul is a file"));
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_runs() {
     let dir = TempDir::new().unwrap();
     let witness = dir.path().join("ran");
@@ -636,6 +700,42 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
         !status.contains("\nState:") || status.contains("\nState:\tZ")
     });
     assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
+}
+
+#[test]
+fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
+    let sleeper = "echo $$ >pid.new; mv pid.new pid; exec sleep 100000";
+    let awaited = format!("setsid -w sh -c '{sleeper}'");
+    let daemon = format!("(setsid sh -c '{sleeper}' &); sleep 100000");
+    let left = "setsid sh -c 'echo $$ >left.new; mv left.new left; exec sleep 100000' &";
+    for endless in [awaited, daemon] {
+        let dir = TempDir::new().unwrap();
+        let pid_of = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+        let is_alive = |pid: &str| {
+            let status = fs::read_to_string(format!("/proc/{}/status", pid.trim()));
+            let status = status.unwrap_or_default();
+            status.contains("\nState:") && !status.contains("\nState:\tZ")
+        };
+        let mut lab = lab(dir.path());
+        lab.current_dir(dir.path()).args(["-r", "3", "-w", "0", "--setup", left]);
+        lab.args([
+            "--cleanup",
+            "test -d /proc/$(cat left) && touch seen; kill $(cat left)",
+            &endless,
+        ]);
+        let mut lab = lab.stderr(Stdio::piped()).spawn().unwrap();
+        for name in ["pid", "left"] {
+            wait_until("both have started", || dir.path().join(name).exists());
+        }
+        let (sleeper, server) = (pid_of("pid"), pid_of("left"));
+        kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
+        assert!(!is_alive(&sleeper), "{endless}: {said}");
+        assert!(dir.path().join("seen").exists(), "the setup's is ended by the cleanup alone");
+        wait_until("the setup's program has ended", || !is_alive(&server));
+    }
 }
 
 #[test]

@@ -176,10 +176,9 @@ impl Comparison {
 pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (first, second) = (figures::cases(before), figures::cases(after));
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
-    let usual_drift = if margin.is_none() && is_virtual(before, after) { NEIGHBOURS } else { 0.0 };
-    let drift = usual_drift.max(slowing(others[0].max(others[1])));
+    let drift = drift(before, after, margin.is_none());
     let margin = margin.unwrap_or(stats::MARGIN);
-    let undecided = (1.0 + margin) * (1.0 + drift) - 1.0;
+    let undecided = beyond(margin, drift);
     let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
@@ -257,6 +256,22 @@ fn retold_otherwise(
             values: [text(told.get(name)), text(retold.get(name))],
         })
         .collect()
+}
+
+/// The part up to which a difference between cases of these two runs counts as none, in `gush lab compare` and on the page.
+pub(crate) fn undecided(before: &Run, after: &Run) -> f64 {
+    beyond(stats::MARGIN, drift(before, after, true))
+}
+
+fn beyond(margin: f64, drift: f64) -> f64 {
+    (1.0 + margin) * (1.0 + drift) - 1.0
+}
+
+/// By which part these whole runs may differ; neighbours count where nobody has named a margin.
+fn drift(before: &Run, after: &Run, with_neighbours: bool) -> f64 {
+    let others = [before, after].map(|run| run.others.unwrap_or(0.0));
+    let neighbours = if with_neighbours && is_virtual(before, after) { NEIGHBOURS } else { 0.0 };
+    neighbours.max(slowing(others[0].max(others[1])))
 }
 
 /// By which part the neighbours of a virtual machine move a whole run: they share the caches, the memory and the clock,

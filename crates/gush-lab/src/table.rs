@@ -114,6 +114,9 @@ fn rows<'a>(run: &'a Run, suite: &Suite) -> Vec<Row<'a>> {
             described,
         });
     }
+    // Cases of a group stand together, whatever stands between them in the suite.
+    let headings: Vec<String> = rows.iter().map(|row| row.heading.clone()).collect();
+    rows.sort_by_key(|row| headings.iter().position(|heading| *heading == row.heading));
     let times: Vec<_> = rows.iter().map(|row| times(row, &rows, suite)).collect();
     for (row, times) in rows.iter_mut().zip(times) {
         row.times = times;
@@ -385,6 +388,17 @@ mod tests {
             head.starts_with("case") && head.contains("GiB/s") && head.contains("95 % interval")
         );
         assert!(a.starts_with("a ") && b.starts_with("b "), "{text}");
+    }
+
+    #[test]
+    fn each_heading_stands_once() {
+        let mut run =
+            run(&[("a", None, &[1.0; 5]), ("b", None, &[2.0; 5]), ("c", None, &[3.0; 5])]);
+        run.cases[1].group = "Waiting".into();
+        let text = shown(&run);
+        let starts: Vec<&str> =
+            text.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+        assert_eq!(starts, ["Spinning", "case", "a", "c", "", "Waiting", "case", "b"], "{text}");
     }
 
     #[test]

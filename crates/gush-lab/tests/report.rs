@@ -316,6 +316,35 @@ fn a_full_disk_leaves_the_older_report() {
 }
 
 #[test]
+fn the_history_leaves_undecided_what_others_can_have_done() {
+    let run = |second: i64, speed: f64, others: f64| {
+        let sample = |round: u32| Sample {
+            suite: "memory".into(),
+            case: "copy-1".into(),
+            round,
+            measured: gush_lab::model::Measured { gib_per_s: Some(speed), ..Default::default() },
+        };
+        Run {
+            id: format!("run-{second}"),
+            started: jiff::Timestamp::from_second(second).unwrap(),
+            others: Some(others),
+            samples: (1..=5).map(sample).collect(),
+            ..Run::default()
+        }
+    };
+    let verdict = |speed: f64, others: f64| {
+        let page = report::html(&[run(1, 4.0, 0.01), run(2, speed, others)]);
+        let (_, history) = page.split_once("<section id=\"history\"").unwrap();
+        let (history, _) = history.split_once("</section>").unwrap();
+        ["faster</td>", "slower</td>", "cannot tell</td>"].map(|word| history.contains(word))
+    };
+    assert_eq!(verdict(3.0, 0.02), [false, true, false]);
+    assert_eq!(verdict(3.0, 0.3), [false, false, true], "a third less could be the others'");
+    assert_eq!(verdict(2.0, 0.3), [false, true, false], "half of it could not");
+    assert_eq!(verdict(6.0, 0.02), [true, false, false]);
+}
+
+#[test]
 fn the_largest_gain_is_told_by_rounds_that_did_not_choose_it() {
     let said = |lucky: [f64; 9]| {
         let cases = [("measure", [1.0; 9]), ("lucky", lucky), ("steady", [2.0; 9])];

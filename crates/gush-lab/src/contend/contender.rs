@@ -245,12 +245,8 @@ impl Contender {
             Output::Inherit => return Ok(said),
             Output::Null => command.stdout(Stdio::null()),
             Output::Pipe => command.stdout(Stdio::piped()),
-            Output::Check => {
-                let file = File::create(self.ring.place.printed());
-                command.stdout(file.map_err(|error| {
-                    Error::failed("cannot make a file for standard output", error)
-                })?)
-            }
+            Output::Check => command.stdout(made(&self.ring.place.printed())?),
+            Output::File(path) => command.stdout(made(&path)?),
         };
         command.stderr(copy_of(&said)?);
         Ok(said)
@@ -259,9 +255,9 @@ impl Contender {
     /// Where standard output goes. Beside contenders that write `{out}`, a file gets it in every run: to write into /dev/null is
     /// less work, and tar(1) and grep(1) see the device and do not even read.
     fn output(&self) -> Output {
-        match self.rules().output {
+        match &self.rules().output {
             Output::Null if self.is_beside_writers() => Output::Check,
-            output => output,
+            output => output.clone(),
         }
     }
 
@@ -283,8 +279,8 @@ impl Contender {
     }
 
     fn printing(&self) -> Printing {
-        let is_dropped =
-            matches!(self.output(), Output::Null | Output::Pipe) && !self.rules().ignores_output;
+        let is_dropped = !matches!(self.output(), Output::Check | Output::Inherit)
+            && !self.rules().ignores_output;
         if !is_dropped || names(&self.command, "out") {
             Printing::Dropped
         } else if self.ring.expected.borrow().is_some() || self.is_beside_writers() {
@@ -538,6 +534,13 @@ fn opened(path: &Path) -> Result<File, Error> {
         ));
     }
     File::open(path).map_err(cannot)
+}
+
+/// The file for standard output, empty.
+fn made(path: &Path) -> Result<File, Error> {
+    File::create(path).map_err(|error| {
+        Error::failed(format!("cannot make '{}' for standard output", path.display()), error)
+    })
 }
 
 /// A file without a name, in memory, for the messages of a process.

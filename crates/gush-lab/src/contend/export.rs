@@ -1,55 +1,124 @@
-//! Standings for other programs: Markdown, CSV and JSON with the names that hyperfine gives to columns and fields.
+//! Standings for other programs: Markdown, AsciiDoc, org mode, CSV and JSON with the names that hyperfine gives to columns and fields.
 //!
 //! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Standing, show};
+use super::Standing;
+use super::show::{self, Unit};
 use crate::csv;
+
+/// A language for tables.
+struct Language {
+    /// The lines above the first row, with the names of the columns.
+    head: fn(&[&str]) -> String,
+    /// What stands before the first cell of a row, between two, and behind the last.
+    row: [&'static str; 3],
+    end: &'static str,
+    code: fn(&str) -> String,
+    text: fn(&str) -> String,
+}
+
+/// The first column of words, the others of figures.
+const COLUMNS: [&str; 9] = [
+    "Command",
+    "Median",
+    "95 % interval",
+    "Times the first",
+    "95 % interval",
+    "User",
+    "System",
+    "Memory",
+    "GiB/s",
+];
+
+const MARKDOWN: Language = Language {
+    head: |names| format!("| {} |\n|:---|{}\n", names.join(" | "), "---:|".repeat(names.len() - 1)),
+    row: ["| ", " | ", " |\n"],
+    end: "",
+    code: |text| {
+        // A longer fence for backticks.
+        let fence = if text.contains('`') { "``" } else { "`" };
+        let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
+        format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
+    },
+    text: |text| text.replace('|', "\\|").replace('<', "&lt;"),
+};
+
+const ASCIIDOC: Language = Language {
+    head: |names| {
+        let aligned = ",>".repeat(names.len() - 1);
+        format!("[cols=\"<{aligned}\",options=\"header\"]\n|===\n|{}\n\n", names.join(" |"))
+    },
+    row: ["|", "\n|", "\n\n"],
+    end: "|===\n",
+    code: |text| format!("`+{}+`", text.replace('|', "\\|")),
+    text: |text| text.replace('|', "\\|"),
+};
+
+const ORGMODE: Language = Language {
+    head: |names| format!("| {} |\n|{}--|\n", names.join(" | "), "--+".repeat(names.len() - 1)),
+    row: ["| ", " | ", " |\n"],
+    end: "",
+    // Within the marks of code no bar can be written.
+    code: |text| match text.contains('|') {
+        true => text.replace('|', "\\vert{}"),
+        false => format!("={text}="),
+    },
+    text: |text| text.replace('|', "\\vert{}"),
+};
 
 /// A table in Markdown.
 #[must_use]
-pub fn markdown(standings: &[Standing]) -> String {
-    let mut text = String::from(
-        "| Command | Median | 95 % interval | Times the first | 95 % interval | User | System | Memory | GiB/s |\n\
-         |:---|---:|---:|---:|---:|---:|---:|---:|---:|\n",
-    );
-    for one in standings {
-        let (times, interval) = one.times_first.map_or_else(
-            || ("1".to_owned(), String::new()),
-            |times| {
-                (format!("{:.2}", times.value), format!("{:.2} to {:.2}", times.low, times.high))
-            },
-        );
-        let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
-        text += &format!(
-            "| {} | {} | {} to {} | {times} | {interval} | {} | {} | {} | {} |\n",
-            code(&one.label) + &escaped(&out),
-            show::time(one.median_s.value),
-            show::time(one.median_s.low),
-            show::time(one.median_s.high),
-            show::time(one.user_s),
-            show::time(one.system_s),
-            one.peak_bytes.map_or_else(String::new, show::bytes),
-            one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}")),
-        );
+pub fn markdown(standings: &[Standing], unit: Option<Unit>) -> String {
+    MARKDOWN.table(standings, unit)
+}
+
+/// A table in AsciiDoc.
+#[must_use]
+pub fn asciidoc(standings: &[Standing], unit: Option<Unit>) -> String {
+    ASCIIDOC.table(standings, unit)
+}
+
+/// A table for the org mode of Emacs.
+#[must_use]
+pub fn orgmode(standings: &[Standing], unit: Option<Unit>) -> String {
+    ORGMODE.table(standings, unit)
+}
+
+impl Language {
+    fn table(&self, standings: &[Standing], unit: Option<Unit>) -> String {
+        let mut text = (self.head)(&COLUMNS);
+        let [before, between, behind] = self.row;
+        for one in standings {
+            let time = |seconds| show::time(seconds, unit);
+            let (times, interval) = one.times_first.map_or_else(
+                || ("1".to_owned(), String::new()),
+                |times| {
+                    let interval = format!("{:.2} to {:.2}", times.low, times.high);
+                    (format!("{:.2}", times.value), interval)
+                },
+            );
+            let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
+            let cells = [
+                (self.code)(&one.label) + &(self.text)(&out),
+                time(one.median_s.value),
+                format!("{} to {}", time(one.median_s.low), time(one.median_s.high)),
+                times,
+                interval,
+                time(one.user_s),
+                time(one.system_s),
+                one.peak_bytes.map_or_else(String::new, show::bytes),
+                one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}")),
+            ];
+            text += &format!("{before}{}{behind}", cells.join(between));
+        }
+        text + self.end
     }
-    text
 }
 
-/// `text` as code in a cell: a longer fence for backticks, a backslash before `|`.
-fn code(text: &str) -> String {
-    let fence = if text.contains('`') { "``" } else { "`" };
-    let space = if text.starts_with('`') || text.ends_with('`') { " " } else { "" };
-    format!("{fence}{space}{}{space}{fence}", text.replace('|', "\\|"))
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('|', "\\|").replace('<', "&lt;")
-}
-
-/// The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
+/// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
 #[must_use]
 pub fn csv(standings: &[Standing]) -> String {
     let mut text = String::from(
@@ -115,7 +184,7 @@ struct One<'a> {
     failure: Option<&'a str>,
 }
 
-/// One JSON document: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
+/// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
 #[must_use]
 pub fn json(standings: &[Standing]) -> String {
     fn one(standing: &Standing) -> One<'_> {
@@ -156,7 +225,16 @@ mod tests {
     #[test]
     fn names_with_bars_quotes_and_commas_stay_in_their_cells() {
         let standings = of("run", &[], &samples("cat a | wc -c, \"b\"", &[0.5; 5]), &[]);
-        assert!(markdown(&standings).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
+        assert!(markdown(&standings, None).contains("\n| `cat a \\| wc -c, \"b\"` | 500.00 ms |"));
+        let second = Some(Unit::Second);
+        assert!(
+            asciidoc(&standings, second).contains("\n|`+cat a \\| wc -c, \"b\"+`\n|0.5000 s\n|")
+        );
+        assert!(
+            orgmode(&standings, None).contains("\n| cat a \\vert{} wc -c, \"b\" | 500.00 ms |")
+        );
+        let plain = of("run", &[], &samples("cat a", &[0.5; 5]), &[]);
+        assert!(orgmode(&plain, None).contains("--|\n| =cat a= | 500.00 ms |"));
         let csv = csv(&standings);
         let row = csv.lines().nth(1).unwrap();
         assert!(row.starts_with("\"cat a | wc -c, \"\"b\"\"\",0.500000000,0.000000000,"), "{row}");

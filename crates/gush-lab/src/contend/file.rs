@@ -102,22 +102,11 @@ struct Written {
     no_compare: bool,
     #[serde(default)]
     ignore_failure: bool,
-    #[serde(default)]
-    output: WrittenOutput,
+    output: Option<String>,
     expect: Option<String>,
     contender: Vec<WrittenEntry>,
     #[serde(default)]
     aim: Vec<Aim>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum WrittenOutput {
-    #[default]
-    Null,
-    Pipe,
-    Check,
-    Inherit,
 }
 
 #[derive(Deserialize)]
@@ -194,6 +183,8 @@ impl Block {
         let usual = Comparison::default();
         let shell = written.shell.as_deref().map_or(Ok(Shell::Auto), Shell::read);
         let shell = shell.map_err(|error| wrong(error.told()))?;
+        let output = written.output.as_deref().map_or(Ok(Output::Null), Output::read);
+        let output = output.map_err(|error| wrong(error.told()))?;
         let comparison = Comparison {
             suite: format!("{stem}/{name}"),
             entries,
@@ -213,12 +204,7 @@ impl Block {
             warmups: written.warmup.unwrap_or(usual.warmups),
             repeat: written.repeat.unwrap_or(usual.repeat),
             ignores_failures: written.ignore_failure,
-            output: match written.output {
-                WrittenOutput::Null => Output::Null,
-                WrittenOutput::Pipe => Output::Pipe,
-                WrittenOutput::Check => Output::Check,
-                WrittenOutput::Inherit => Output::Inherit,
-            },
+            output,
             is_input_piped: written.stdin,
             keeps_output: written.keep_out,
             ignores_output: written.no_compare,

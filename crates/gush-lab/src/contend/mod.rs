@@ -59,7 +59,7 @@ const NEAR_MISSES: [(&str, &[&str]); 4] = [
 ];
 
 /// Where the standard output of the commands goes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Output {
     /// To /dev/null, with standard error kept for the message of a failure.
     #[default]
@@ -70,16 +70,44 @@ pub enum Output {
     Check,
     /// To this program's own, with standard error.
     Inherit,
+    /// Into this file, which each run makes anew.
+    File(PathBuf),
 }
 
 impl Output {
-    /// The word of `--output`.
-    pub(crate) fn name(self) -> &'static str {
+    /// The word of `--output`, or a path with a slash, as with hyperfine.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for another word.
+    ///
+    /// ```
+    /// use gush_lab::contend::Output;
+    /// assert_eq!(Output::read("pipe")?, Output::Pipe);
+    /// assert_eq!(Output::read("./pipe")?, Output::File("./pipe".into()));
+    /// assert!(Output::read("nul").is_err());
+    /// # Ok::<(), gush_lab::Error>(())
+    /// ```
+    pub fn read(text: &str) -> Result<Self, Error> {
+        match text {
+            "null" => Ok(Self::Null),
+            "pipe" => Ok(Self::Pipe),
+            "check" => Ok(Self::Check),
+            "inherit" => Ok(Self::Inherit),
+            path if path.contains('/') => Ok(Self::File(path.into())),
+            word => Err(Error::refused(format!(
+                "'{word}' is none of null, pipe, check and inherit (./{word} is a file)"
+            ))),
+        }
+    }
+
+    /// The text that [`read`](Self::read) reads.
+    pub(crate) fn name(&self) -> String {
         match self {
-            Self::Null => "null",
-            Self::Pipe => "pipe",
-            Self::Check => "check",
-            Self::Inherit => "inherit",
+            Self::Null => "null".to_owned(),
+            Self::Pipe => "pipe".to_owned(),
+            Self::Check => "check".to_owned(),
+            Self::Inherit => "inherit".to_owned(),
+            Self::File(path) => path.to_string_lossy().into_owned(),
         }
     }
 }
@@ -407,7 +435,7 @@ impl Comparison {
 }
 
 /// Says whether standard outputs, seen once each, are the same. One alone is compared with nothing.
-fn printed_sentence(printed: &[(String, Content)], output: Output) -> Option<String> {
+fn printed_sentence(printed: &[(String, Content)], output: &Output) -> Option<String> {
     let ((_, first), rest) = printed.split_first()?;
     let timed = match output {
         Output::Null => {
@@ -441,7 +469,7 @@ impl Contest {
     /// # Errors
     /// When the input cannot be read again.
     pub fn agreement(&self) -> Result<Option<String>, Error> {
-        let Comparison { ignores_output, output, .. } = self.ring.rules;
+        let Comparison { ignores_output, ref output, .. } = self.ring.rules;
         if self.ring.place.survey() != self.ring.place.first_survey() && !self.ring.names_input() {
             return Err(Error::refused(
                 "the input changed during the rounds: the figures are of unlike inputs",
@@ -453,7 +481,7 @@ impl Contest {
         let expected = self.ring.expected.borrow();
         let Some(Expected { content, .. }) = &*expected else {
             let printed = self.ring.printed.borrow();
-            let is_blind = printed.is_empty() && output != Output::Inherit;
+            let is_blind = printed.is_empty() && *output != Output::Inherit;
             let nothing =
                 "No output was compared (--output check compares what the commands print)";
             return Ok(match is_blind && self.contenders.len() > 1 {

@@ -3,22 +3,59 @@
 use super::Standing;
 use crate::stats::Estimate;
 
-/// Seconds with a unit and three or four digits.
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// µs
+    Microsecond,
+    /// ms
+    Millisecond,
+    /// s
+    Second,
+}
+
+impl Unit {
+    /// The largest that leaves a digit before the point.
+    fn of(seconds: f64) -> Self {
+        match seconds {
+            0.0 => Self::Millisecond,
+            ..0.001 => Self::Microsecond,
+            ..1.0 => Self::Millisecond,
+            _ => Self::Second,
+        }
+    }
+
+    /// How many make a second, and the name.
+    fn parts(self) -> (f64, &'static str) {
+        match self {
+            Self::Microsecond => (1e6, "µs"),
+            Self::Millisecond => (1e3, "ms"),
+            Self::Second => (1.0, "s"),
+        }
+    }
+}
+
+/// Seconds in `unit`, or in the one that leaves three or four digits.
 ///
 /// ```
-/// use gush_lab::contend::show::time;
-/// assert_eq!(time(0.0123456), "12.35 ms");
-/// assert_eq!(time(12.5), "12.50 s");
-/// assert_eq!(time(0.0000042), "4.2 µs");
+/// use gush_lab::contend::show::{Unit, time};
+/// assert_eq!(time(0.0123456, None), "12.35 ms");
+/// assert_eq!(time(12.5, None), "12.50 s");
+/// assert_eq!(time(0.0000042, None), "4.2 µs");
+/// assert_eq!(time(0.0123456, Some(Unit::Second)), "0.0123 s");
 /// ```
 #[must_use]
-pub fn time(seconds: f64) -> String {
-    match seconds {
-        0.0 => "0 ms".to_owned(),
-        ..0.001 => format!("{:.1} µs", seconds * 1e6),
-        ..1.0 => format!("{:.2} ms", seconds * 1e3),
-        _ => format!("{seconds:.2} s"),
+pub fn time(seconds: f64, unit: Option<Unit>) -> String {
+    if seconds == 0.0 && unit.is_none() {
+        return "0 ms".to_owned();
     }
+    let (factor, name) = unit.unwrap_or(Unit::of(seconds)).parts();
+    let decimals = match seconds * factor {
+        ..1.0 => 4,
+        _ if name == "µs" => 1,
+        _ => 2,
+    };
+    format!("{:.decimals$} {name}", seconds * factor)
 }
 
 /// Bytes with a binary unit.
@@ -38,34 +75,31 @@ pub fn bytes(number: u64) -> String {
 }
 
 /// The interval in the unit of the median.
-fn interval(Estimate { value, low, high }: &Estimate) -> String {
-    let (factor, unit) = match *value {
-        ..0.001 => (1e6, "µs"),
-        ..1.0 => (1e3, "ms"),
-        _ => (1.0, "s"),
-    };
-    format!("{:.2} … {:.2} {unit}", low * factor, high * factor)
+fn interval(Estimate { value, low, high }: &Estimate, unit: Option<Unit>) -> String {
+    let (factor, name) = unit.unwrap_or(Unit::of(*value)).parts();
+    let decimals = if value * factor < 1.0 { 4 } else { 2 };
+    format!("{:.decimals$} … {:.decimals$} {name}", low * factor, high * factor)
 }
 
 /// A column: a heading, and the text for a contender.
-type Column = (&'static str, fn(&Standing) -> String);
+type Column = (&'static str, fn(&Standing, Option<Unit>) -> String);
 
 const COLUMNS: &[Column] = &[
-    ("median", |one| time(one.median_s.value)),
-    ("95 % interval", |one| interval(&one.median_s)),
-    ("x first", |one| {
+    ("median", |one, unit| time(one.median_s.value, unit)),
+    ("95 % interval", |one, unit| interval(&one.median_s, unit)),
+    ("x first", |one, _| {
         one.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
     }),
-    ("95 % interval", |one| {
+    ("95 % interval", |one, _| {
         one.times_first
             .map_or_else(String::new, |times| format!("{:.3} … {:.3}", times.low, times.high))
     }),
-    ("processor", |one| time(one.processor_s)),
-    ("memory", memory),
-    ("GiB/s", |one| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
-    ("calls", |one| one.calls.map_or_else(String::new, |calls| calls.to_string())),
-    ("rounds", |one| one.rounds.len().to_string()),
-    ("", |one| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
+    ("processor", |one, unit| time(one.processor_s, unit)),
+    ("memory", |one, _| memory(one)),
+    ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
+    ("calls", |one, _| one.calls.map_or_else(String::new, |calls| calls.to_string())),
+    ("rounds", |one, _| one.rounds.len().to_string()),
+    ("", |one, _| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
 ];
 
 /// The peak of memory, or a bound of the peak.
@@ -74,12 +108,12 @@ fn memory(one: &Standing) -> String {
     one.peak_bytes.map(bytes).or_else(bound).unwrap_or_default()
 }
 
-/// A line for each contender, without the columns that say nothing of any.
+/// A line for each contender, without the columns that say nothing of any; times in `unit`, if there is one.
 #[must_use]
-pub fn table(standings: &[Standing]) -> String {
+pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
     let first = |one: &Standing| one.label.clone();
     let mut columns: Vec<Vec<String>> = vec![column("contender", standings, first)];
-    columns.extend(COLUMNS.iter().map(|(head, say)| column(head, standings, say)));
+    columns.extend(COLUMNS.iter().map(|(head, say)| column(head, standings, |one| say(one, unit))));
     columns.retain(|cells| cells[1..].iter().any(|cell| !cell.is_empty()));
     let width = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = columns.iter().map(|cells| width(cells)).collect();
@@ -107,10 +141,13 @@ mod tests {
     #[test]
     fn a_row_has_what_is_known_and_no_empty_column() {
         let all = [samples("cp", &[0.2; 6]), samples("gush cp", &[0.1; 6])].concat();
-        let text = table(&of("run", &[], &all, &[]));
+        let standings = of("run", &[], &all, &[]);
+        let text = table(&standings, None);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("contender ") && !lines[0].contains("GiB/s"), "{text}");
         assert!(lines[1].contains("200.00 ms") && lines[1].contains("  1  "), "{text}");
         assert!(lines[2].starts_with("gush cp") && lines[2].contains("2.000 … 2.000"), "{text}");
+        let text = table(&standings, Some(Unit::Second));
+        assert!(text.contains("  0.2000 s  0.2000 … 0.2000 s  "), "{text}");
     }
 }

@@ -122,8 +122,9 @@ fn without_prefix(line: &str) -> &str {
 
 fn last_line(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
-    let line =
-        text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing was said");
+    // Behind the reason, a message about options names the help.
+    let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("Try '");
+    let line = text.lines().rev().find(is_reason).unwrap_or("nothing was said");
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
 
@@ -135,6 +136,13 @@ mod tests {
     fn a_message_of_the_suite_stands_behind_one_prefix() {
         assert_eq!(without_prefix("gush: lab: pipe: no case"), "pipe: no case");
         assert_eq!(without_prefix("Segmentation fault"), "Segmentation fault");
+    }
+
+    #[test]
+    fn the_reason_is_told_and_not_the_hint_behind_it() {
+        let said = "gush: lab: invalid --bytes '0': must be more than zero\nTry 'gush lab pipe --help' for more information.\n";
+        let line = last_line(said.as_bytes());
+        assert_eq!(without_prefix(&line), "invalid --bytes '0': must be more than zero");
     }
 
     #[test]

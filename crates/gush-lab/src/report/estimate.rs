@@ -29,17 +29,10 @@ impl Estimate {
         Some(Self { low, median: value, high, samples })
     }
 
-    /// The ratio to `other`, if the two can be told apart.
-    pub fn times(&self, other: &Self) -> Option<Times> {
-        let stats::Estimate { value, low, high } = stats::ratio(&self.samples, &other.samples)?;
-        let told = self.verdict(other) != stats::Verdict::CannotTell;
-        told.then_some(Times { low, value, high })
-    }
-
-    /// Whether this estimate is faster than `other`, by the rule of `gush lab compare`.
-    pub fn verdict(&self, other: &Self) -> stats::Verdict {
+    /// Whether this estimate is faster than `other` by more than the part `margin`.
+    pub fn verdict(&self, other: &Self, margin: f64) -> stats::Verdict {
         let fewest = self.samples.len().min(other.samples.len());
         let ratio = stats::ratio(&self.samples, &other.samples);
-        stats::Verdict::of(ratio.as_ref(), fewest, stats::MARGIN)
+        stats::Verdict::of(ratio.as_ref(), fewest, margin)
     }
 }

@@ -13,12 +13,13 @@ use rustix::process::{
     pidfd_send_signal, waitid,
 };
 
-use super::{Usage, interrupt};
+use super::{Usage, interrupt, strays};
 use crate::{Error, foreign, once};
 
-static RUNNING: Mutex<Vec<Weak<OwnedFd>>> = Mutex::new(Vec::new());
+/// Of each its number, and a descriptor, because the number could be another process's by the time of a signal.
+static RUNNING: Mutex<Vec<(Pid, Weak<OwnedFd>)>> = Mutex::new(Vec::new());
 
-fn running() -> MutexGuard<'static, Vec<Weak<OwnedFd>>> {
+fn running() -> MutexGuard<'static, Vec<(Pid, Weak<OwnedFd>)>> {
     // The list is whole between any two of its operations, whoever panicked.
     RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -37,7 +38,6 @@ pub struct Running {
     child: Option<Child>,
     name: String,
     leads_group: bool,
-    // A descriptor, because a number could be another process's by the time of the signal.
     _handle: Option<Arc<OwnedFd>>,
 }
 
@@ -69,11 +69,13 @@ pub fn start(command: &mut Command) -> Result<Running, Error> {
     spawn(command, false)
 }
 
-/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all programs started.
+/// As [`start`], as the leader of a process group, which an interrupt ends as a whole: a shell with all programs started. Of programs
+/// that have left the group, as setsid(1) does, none outlives an interrupt either.
 ///
 /// # Errors
 /// As [`start`].
 pub fn start_group(command: &mut Command) -> Result<Running, Error> {
+    strays::adopt();
     spawn(command.process_group(0), true)
 }
 
@@ -84,19 +86,16 @@ fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
         return Err(Error::refused("interrupted"));
     }
     let child = command.spawn().map_err(|error| not_started(&name, error))?;
-    let handle = i32::try_from(child.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-        .map(Arc::new);
-    running.retain(|handle| handle.strong_count() > 0);
-    running.extend(handle.iter().map(Arc::downgrade));
+    let handle = Pid::from_child(&child);
+    let handle = pidfd_open(handle, PidfdFlags::empty()).ok().map(Arc::new);
+    running.retain(|(_, handle)| handle.strong_count() > 0);
+    running.extend(handle.iter().map(|handle| (Pid::from_child(&child), Arc::downgrade(handle))));
     Ok(Running { child: Some(child), name, leads_group, _handle: handle })
 }
 
 /// Kills every process that [`start`] started and nobody has waited for.
 pub(super) fn end_all() {
-    for handle in running().drain(..).filter_map(|handle| handle.upgrade()) {
+    for handle in running().drain(..).filter_map(|(_, handle)| handle.upgrade()) {
         // It may have ended by itself, which is as good.
         let _ = pidfd_send_signal(&*handle, Signal::KILL);
     }
@@ -135,6 +134,17 @@ impl Running {
         // Taken away here, and not by whoever drops the child.
         drop(self.child.take());
         let used = ended.and_then(|by_itself| Ok((by_itself, foreign::wait4(number)?)));
+        if self.leads_group {
+            let own = Pid::from_raw(number.cast_signed());
+            let alive = running();
+            let alive =
+                alive.iter().filter(|(pid, handle)| handle.strong_count() > 0 && Some(*pid) != own);
+            let others: Vec<Pid> = alive.map(|(pid, _)| *pid).collect();
+            match interrupt::requested() || matches!(used, Ok((false, _))) {
+                true => strays::end(&others),
+                false => strays::keep(&others),
+            }
+        }
         let (by_itself, (status, usage)) =
             used.map_err(|error| Error::failed(format!("cannot wait for {}", self.name), error))?;
         if !by_itself {
@@ -146,8 +156,7 @@ impl Running {
     }
 
     fn pid(&self) -> Option<Pid> {
-        let child = self.child.as_ref()?;
-        i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+        self.child.as_ref().map(Pid::from_child)
     }
 
     /// Waits, and leaves the ended process as a zombie: the kernel reuses no zombie's number. Answers whether the process ended by

@@ -2,6 +2,7 @@
 
 pub mod children;
 pub mod interrupt;
+mod strays;
 mod usage;
 
 use std::time::{Duration, Instant};

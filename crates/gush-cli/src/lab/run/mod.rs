@@ -34,8 +34,8 @@ pub fn run(options: &Options) -> ExitCode {
 fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     let told = |error: Error| error.told();
     options.check_stdout()?;
-    let files = options.exports().map(|(path, _)| path);
-    let named = files.into_iter().flatten().chain(&options.report).filter(|path| !is_stdout(path));
+    let files = options.exports().map(|(_, path, _)| path);
+    let named = files.chain(options.report.as_deref()).filter(|path| !is_stdout(path));
     for path in named {
         takes_text_in_its_directory(path)?;
     }
@@ -53,6 +53,9 @@ fn compare(options: &Options, talker: &Talker) -> Result<ExitCode, String> {
     }
     let mut session = Session::begin(talker.clone(), &options.keep, Probe::unpinned());
     let mut screen = Screen::new(talker.clone(), 0);
+    if let Some(shows) = options.style.shows_progress() {
+        screen.set_progress(shows);
+    }
     if options.exports_to_stdout() {
         screen.tables_to_stderr();
     }
@@ -126,7 +129,8 @@ fn measure(
     let Run { cases, samples, failures, .. } = session.run();
     let standings = contend::standings(&comparison.suite, cases, samples, failures);
     if options.shows_tables() && !standings.is_empty() {
-        screen.show(show::table(&standings).trim_end());
+        let rows = options.sorted(standings.clone());
+        screen.show(show::table(&rows, options.unit()).trim_end());
         if let Some(first) = standings.first().filter(|first| first.label != measure) {
             let first = &first.label;
             screen.show(&format!("{measure} has no time: {first} is the first here"));
@@ -171,13 +175,13 @@ fn conclude(
     standings: &[Vec<Standing>],
     mut screen: Screen,
 ) -> Result<ExitCode, String> {
-    let all: Vec<Standing> = standings.iter().flatten().cloned().collect();
+    let all = options.sorted(standings.iter().flatten().cloned().collect());
     let mut unwritten = Vec::new();
-    for (path, export) in options.exports() {
-        let Some(path) = path else { continue };
+    for (_, path, export) in options.exports() {
+        let text = export(&all, options.unit());
         if is_stdout(path) {
-            screen.print(export(&all).trim_end());
-        } else if let Err(error) = gush_lab::put::whole(path, &export(&all)) {
+            screen.print(text.trim_end());
+        } else if let Err(error) = gush_lab::put::whole(path, &text) {
             unwritten.push(format!(
                 "{}: cannot write: {}",
                 quote::if_needed(path),

@@ -9,7 +9,7 @@ use clap::{Parser, ValueEnum};
 use gush_lab::Error;
 use gush_lab::contend::{
     Aim, Block, CaseFile, Comparison, Entry, Input, Output, Pace, Parameter, Shell, Standing,
-    export,
+    export, show::Unit,
 };
 use gush_tree::quote;
 
@@ -28,6 +28,7 @@ use crate::time::time;
                   goes into a file and is compared with theirs. Where no command names {out} and some name {in}, the standard output of one \
                   untimed run each is looked at, only to tell of a difference (--output check compares every run). A contender that \
                   changes {in} is out; files of yours that it moved are kept.\n\n\
+                  The options of hyperfine mean the same here, but for --input: with --stdin the commands read it.\n\n\
                   gush lab run --input 1G 'cp {in} {out}' 'gush cp {in} {out}'\n\
                   gush lab run --input 256M -L level 1,3,9 'gzip -{level} -c {in} > {out}' --no-compare\n\
                   gush lab run --fail-if-slower 5% './old {in}' './new {in}' --input data.json\n\n\
@@ -96,7 +97,7 @@ pub struct Options {
     #[arg(short, long, value_name = "COMMAND")]
     prepare: Vec<String>,
     /// Run COMMAND after each run
-    #[arg(long, value_name = "COMMAND")]
+    #[arg(short = 'C', long, value_name = "COMMAND")]
     conclude: Option<String>,
     /// Run COMMAND once for each contender, after all rounds and after an interrupt
     #[arg(short, long, value_name = "COMMAND")]
@@ -110,9 +111,10 @@ pub struct Options {
     /// Measure commands that fail, too
     #[arg(short, long)]
     ignore_failure: bool,
-    /// Where standard output goes: compared with the others', dropped behind a pipe, or shown
-    #[arg(long, value_name = "WHERE", default_value = "null")]
-    output: Where,
+    /// Where standard output goes: null, pipe (dropped behind a pipe), check (compared with the others'), inherit (shown), or into a
+    /// file, a path with a slash
+    #[arg(long, value_name = "WHERE", default_value = "null", value_parser = output)]
+    output: Output,
     /// Show the output of the commands, as --output inherit
     #[arg(long, conflicts_with = "output")]
     show_output: bool,
@@ -131,15 +133,33 @@ pub struct Options {
     /// End with status 2 if a contender is surely slower than the first by more than PERCENT
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_if_slower: Option<f64>,
-    /// Write a table to the file PATH, or to standard output for -
+    /// Write a table to the file PATH in Markdown, or to standard output for -
     #[arg(long, value_name = "PATH")]
     export_markdown: Option<PathBuf>,
+    /// Write a table to the file PATH in AsciiDoc, or to standard output for -
+    #[arg(long, value_name = "PATH")]
+    export_asciidoc: Option<PathBuf>,
+    /// Write a table to the file PATH for the org mode of Emacs, or to standard output for -
+    #[arg(long, value_name = "PATH")]
+    export_orgmode: Option<PathBuf>,
     /// Write comma-separated values to the file PATH, with the columns of hyperfine first
     #[arg(long, value_name = "PATH")]
     export_csv: Option<PathBuf>,
     /// Write JSON to the file PATH, with the fields of hyperfine
     #[arg(long, value_name = "PATH")]
     export_json: Option<PathBuf>,
+    /// Show times in UNIT, on the screen and in tables; CSV and JSON always have seconds [default: the one that fits]
+    #[arg(short = 'u', long, value_name = "UNIT")]
+    time_unit: Option<TimeUnit>,
+    /// The order of the rows in tables: of the commands (as auto), or of their mean times
+    #[arg(long, value_name = "METHOD", default_value = "auto")]
+    sort: Sort,
+    /// What to show beside messages: full and nocolor the progress in any case, basic and color none, none no tables either
+    #[arg(long, value_name = "TYPE", default_value = "auto")]
+    pub style: Style,
+    /// An option of hyperfine's that has another name here
+    #[arg(long, value_name = "SECONDS", hide = true)]
+    min_benchmarking_time: Option<String>,
     /// Print every sample as comma-separated values
     #[arg(long)]
     pub csv: bool,
@@ -154,11 +174,43 @@ pub struct Options {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Where {
-    Null,
-    Pipe,
-    Check,
-    Inherit,
+enum TimeUnit {
+    Microsecond,
+    Millisecond,
+    Second,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Sort {
+    Auto,
+    Command,
+    MeanTime,
+}
+
+/// The words of hyperfine; nothing here has colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Style {
+    Auto,
+    Basic,
+    Full,
+    Nocolor,
+    Color,
+    None,
+}
+
+impl Style {
+    /// Whether the progress is shown, where the terminal does not decide.
+    pub fn shows_progress(self) -> Option<bool> {
+        match self {
+            Self::Auto => None,
+            Self::Full | Self::Nocolor => Some(true),
+            Self::Basic | Self::Color | Self::None => Some(false),
+        }
+    }
+}
+
+fn output(text: &str) -> Result<Output, String> {
+    Output::read(text).map_err(|error| error.told())
 }
 
 fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
@@ -169,6 +221,9 @@ fn at_least_one() -> clap::builder::RangedI64ValueParser<u32> {
 fn input(text: &str) -> Result<Input, String> {
     match size_bytes(text) {
         Ok(0) => Err("an input of no bytes cannot be measured".to_owned()),
+        _ if text == "null" => {
+            Err("without --input the commands read /dev/null (./null is a file)".to_owned())
+        }
         Ok(bytes) => Ok(Input::Bytes(bytes)),
         Err(size::SizeError::NotASize) => Ok(Input::Path(text.into())),
         Err(error) => Err(error.to_string()),
@@ -198,6 +253,11 @@ impl Options {
     /// # Errors
     /// The contradiction, as a sentence.
     pub fn bouts(&self) -> Result<Vec<Bout>, Error> {
+        if self.min_benchmarking_time.is_some() {
+            return Err(Error::refused(
+                "--min-benchmarking-time is hyperfine's: --min-runs N asks for more rounds, and --time TIME for none after TIME",
+            ));
+        }
         // No command is a single word that ends so, except by a path with a slash that can be started.
         let is_file = |text: &&String| {
             text.ends_with(".toml") && (Path::new(text).is_file() || !text.contains([' ', '/']))
@@ -274,7 +334,7 @@ impl Options {
             ("--cleanup", self.cleanup.is_some()),
             ("--shell", self.shell.is_some() || self.no_shell),
             ("--ignore-failure", self.ignore_failure),
-            ("--output", !matches!(self.output, Where::Null)),
+            ("--output", self.output != Output::Null),
             ("--show-output", self.show_output),
             ("--expect", self.expect.is_some()),
             ("--no-compare", self.no_compare),
@@ -326,13 +386,7 @@ impl Options {
             warmups: self.warmup.unwrap_or(usual.warmups),
             repeat: self.repeat.unwrap_or(usual.repeat),
             ignores_failures: self.ignore_failure,
-            output: match self.output {
-                Where::Null if self.show_output => Output::Inherit,
-                Where::Null => Output::Null,
-                Where::Pipe => Output::Pipe,
-                Where::Check => Output::Check,
-                Where::Inherit => Output::Inherit,
-            },
+            output: if self.show_output { Output::Inherit } else { self.output.clone() },
             is_input_piped: self.stdin,
             keeps_output: self.keep_out,
             ignores_output: self.no_compare,
@@ -385,18 +439,39 @@ impl Options {
         Ok(Pace { least, most, time: self.time.unwrap_or(usual.time) })
     }
 
-    /// The files to write, and their writers.
-    pub fn exports(&self) -> [(Option<&PathBuf>, Export); 3] {
-        [
-            (self.export_markdown.as_ref(), export::markdown as Export),
-            (self.export_csv.as_ref(), export::csv),
-            (self.export_json.as_ref(), export::json),
-        ]
+    /// The options for files to write, the files, and their writers.
+    pub fn exports(&self) -> impl Iterator<Item = (&'static str, &Path, Export)> {
+        let all: [(_, &Option<PathBuf>, Export); 5] = [
+            ("--export-markdown", &self.export_markdown, export::markdown),
+            ("--export-asciidoc", &self.export_asciidoc, export::asciidoc),
+            ("--export-orgmode", &self.export_orgmode, export::orgmode),
+            ("--export-csv", &self.export_csv, |all, _| export::csv(all)),
+            ("--export-json", &self.export_json, |all, _| export::json(all)),
+        ];
+        all.into_iter()
+            .filter_map(|(option, path, export)| Some((option, path.as_deref()?, export)))
+    }
+
+    /// The unit that all times are shown in.
+    pub fn unit(&self) -> Option<Unit> {
+        self.time_unit.map(|unit| match unit {
+            TimeUnit::Microsecond => Unit::Microsecond,
+            TimeUnit::Millisecond => Unit::Millisecond,
+            TimeUnit::Second => Unit::Second,
+        })
+    }
+
+    /// The standings in the order of the rows of tables.
+    pub fn sorted(&self, mut standings: Vec<Standing>) -> Vec<Standing> {
+        if self.sort == Sort::MeanTime {
+            standings.sort_by(|one, other| one.mean_s.total_cmp(&other.mean_s));
+        }
+        standings
     }
 
     /// Are tables shown, and not samples or the run?
     pub fn shows_tables(&self) -> bool {
-        !self.csv && !self.json
+        !self.csv && !self.json && self.style != Style::None
     }
 
     /// Does a file for other programs go to standard output?
@@ -405,12 +480,7 @@ impl Options {
     }
 
     fn exports_on_stdout(&self) -> impl Iterator<Item = &'static str> {
-        let named = [
-            ("--export-markdown", self.export_markdown.as_deref()),
-            ("--export-csv", self.export_csv.as_deref()),
-            ("--export-json", self.export_json.as_deref()),
-        ];
-        named.into_iter().filter(|(_, path)| path.is_some_and(is_stdout)).map(|(option, _)| option)
+        self.exports().filter(|(_, path, _)| is_stdout(path)).map(|(option, ..)| option)
     }
 
     /// Refuses two documents on one standard output: nobody could take them apart.
@@ -436,4 +506,4 @@ pub fn is_stdout(path: &Path) -> bool {
 }
 
 /// Writes standings for another program.
-pub type Export = fn(&[Standing]) -> String;
+pub type Export = fn(&[Standing], Option<Unit>) -> String;

@@ -45,7 +45,7 @@ fn vmsplice(topic: &'static str, into: &str, answer: Vmsplice, status: &Status) 
             topic,
             "vmsplice",
             errno,
-            "output goes through a unix socket's large slots, or by write",
+            "output goes by write, or through a unix socket's large slots where splice works",
             status,
         ),
     }

@@ -1,12 +1,14 @@
 //! Several machines side by side.
 
 use super::machine::name;
+use crate::compare;
 use crate::model::Machine;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::dots;
 use crate::report::estimate::Estimate;
 use crate::report::number::{figure, plural, range, times};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
+use crate::stats::Verdict;
 
 pub fn section(data: &Data<'_>) -> Option<Section> {
     let machines = data.machines();
@@ -67,10 +69,13 @@ fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&Case<'_>]) -> 
         row.extend(taken.iter().enumerate().map(|(place, (_, suite))| {
             let Some(speed) = suite.speed_like(case) else { return Cell::absent() };
             let beside = match first {
-                Some(first) if place > 0 => match speed.times(first) {
-                    Some(ratio) => format!("{} the first", times(ratio.value)),
-                    None => "not to be told from the first".to_owned(),
-                },
+                Some(first) if place > 0 => {
+                    let margin = compare::undecided(taken[0].1.run, suite.run);
+                    match speed.verdict(first, margin) {
+                        Verdict::CannotTell => "not to be told from the first".to_owned(),
+                        _ => format!("{} the first", times(speed.median / first.median)),
+                    }
+                }
                 _ => range(speed.low, speed.high),
             };
             Cell::from(figure(speed.median)).small(beside)

@@ -1,5 +1,7 @@
 //! The same cases in several runs of the same machine.
 
+use crate::compare;
+use crate::model::Run;
 use crate::report::data::{Data, Suite};
 use crate::report::estimate::Estimate;
 use crate::report::lines::polyline;
@@ -23,7 +25,8 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
         title: "History".to_owned(),
         said: vec![format!(
             "{} of this machine. A case is called faster or slower than in the run before only where the \
-             interval of their ratio leaves no doubt.",
+             interval of their ratio lies beyond 5 %, and beyond all that other programs and machines beside this one can \
+             have made of the difference.",
             plural(data.own().count(), "run")
         )],
         figures,
@@ -34,7 +37,7 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
 /// A case in each run with the case's suite.
 struct Course<'a> {
     case: &'a str,
-    estimates: Vec<Option<&'a Estimate>>,
+    estimates: Vec<Option<(&'a Run, &'a Estimate)>>,
 }
 
 fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
@@ -47,7 +50,10 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
         .iter()
         .map(|case| Course {
             case: case.name,
-            estimates: taken.iter().map(|suite| suite.speed_like(case)).collect(),
+            estimates: taken
+                .iter()
+                .map(|suite| Some((suite.run, suite.speed_like(case)?)))
+                .collect(),
         })
         .filter(|course| course.estimates.iter().flatten().count() > 1)
         .collect();
@@ -74,12 +80,15 @@ fn course_table(suite: &str, courses: &[Course<'_>]) -> Table {
     ];
     let mut table = Table::new(format!("Medians of {suite} over the runs"), &columns);
     for course in courses {
-        let known: Vec<&Estimate> = course.estimates.iter().copied().flatten().collect();
-        let [.., before, newest] = known.as_slice() else { continue };
+        let (runs, known): (Vec<&Run>, Vec<&Estimate>) =
+            course.estimates.iter().copied().flatten().unzip();
+        let ([.., run_before, newest_run], [.., before, newest]) = (&runs[..], &known[..]) else {
+            continue;
+        };
         let medians = known.iter().map(|estimate| estimate.median);
         let (least, most) =
             medians.fold((f64::INFINITY, 0.0), |(a, b), median| (median.min(a), median.max(b)));
-        let verdict = newest.verdict(before);
+        let verdict = newest.verdict(before, compare::undecided(run_before, newest_run));
         let tone = match verdict {
             Verdict::Faster => Tone::Good,
             Verdict::Slower => Tone::Bad,
@@ -124,7 +133,9 @@ fn every_run(suite: &str, courses: &[Course<'_>], times: impl Iterator<Item = St
     for course in courses {
         let mut row = vec![Cell::code(course.case)];
         row.extend(course.estimates.iter().map(|estimate| match estimate {
-            Some(speed) => Cell::from(figure(speed.median)).small(range(speed.low, speed.high)),
+            Some((_, speed)) => {
+                Cell::from(figure(speed.median)).small(range(speed.low, speed.high))
+            }
             None => Cell::absent(),
         }));
         table.rows.push(row);

@@ -1,0 +1,74 @@
+//! Descendants whose own parent has ended: the child of a command that was killed, in whichever session, and a daemon.
+//!
+//! The kernel gives them to the nearest subreaper above (PR_SET_CHILD_SUBREAPER(2const)), which is this process here. Where the kernel
+//! has no list of children in `/proc` (CONFIG_PROC_CHILDREN), nobody knows of them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::{Mutex, Once, PoisonError};
+
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, kill_process, set_child_subreaper,
+    waitid, waitpid,
+};
+
+/// Those that commands have left behind after a normal end, as a setup leaves a server: theirs, and not to be killed.
+static LEFT: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Makes this process the parent of descendants whose own parent has ended.
+pub(super) fn adopt() {
+    static ONCE: Once = Once::new();
+    // Without it they are init's, as usual.
+    ONCE.call_once(|| {
+        let _ = set_child_subreaper(Some(getpid()));
+    });
+}
+
+/// The children of all threads of this process that are not `known`.
+fn all(known: &[Pid]) -> Vec<Pid> {
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let listed: Vec<Pid> = lists
+        .flat_map(|list| {
+            let numbers = list.split_whitespace().filter_map(|number| number.parse().ok());
+            numbers.filter_map(Pid::from_raw).collect::<Vec<Pid>>()
+        })
+        .collect();
+    listed.into_iter().filter(|pid| !known.contains(pid)).collect()
+}
+
+/// Lets those live that are there now, and takes the ended ones away, which are no other's children any more.
+pub(super) fn keep(known: &[Pid]) {
+    let mut left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    left.clear();
+    for pid in all(known) {
+        let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+        // An error says that it is no child any more.
+        if waitid(WaitId::Pid(pid), ended).is_ok_and(|ended| ended.is_none()) {
+            left.insert(pid.as_raw_pid());
+        }
+    }
+}
+
+/// Kills those that nobody left before, and their children, which then come here.
+pub(super) fn end(known: &[Pid]) {
+    let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut immune = BTreeSet::new();
+    loop {
+        let mut strays = all(known);
+        strays
+            .retain(|pid| !left.contains(&pid.as_raw_pid()) && !immune.contains(&pid.as_raw_pid()));
+        if strays.is_empty() {
+            return;
+        }
+        for pid in strays {
+            // Another user's may not be killed, and is not waited for.
+            if kill_process(pid, Signal::KILL).is_err() {
+                immune.insert(pid.as_raw_pid());
+                continue;
+            }
+            // An error says that it is no child any more.
+            let _ = rustix::io::retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
+        }
+    }
+}
