@@ -84,7 +84,7 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                  $D $G cp -r --explain tree out/tree 2>said-tree && [ \"$(readlink out/tree/link)\" = sub/file ] &&
                  $D $G cat --explain source 2>said-cat | cat >out/cat &&
                  cat source | $D $G cat --explain 2>said-pipe | cat >out/pipe &&
-                 cat source | $D $G pv -q | cat >out/pv &&
+                 cat source | $D $G pv -q --explain 2>said-pv | cat >out/pv &&
                  cat source | $D $G tee out/tee | cat >out/teed &&
                  cat source | $D $G link -u --explain - file:out/link,create 2>said-link &&
                  {{ $D $G pipe write --quiet --technique fresh --bytes 1M 2>said-fresh | cat >out/fresh; :; }} &&
@@ -144,12 +144,39 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                     assert_eq!((said.as_str(), arrived), ("", 1 << 20), "{case}: {technique}");
                 }
             }
-            for file in ["said-cat", "said-pipe"] {
+            for file in ["said-cat", "said-pipe", "said-pv"] {
                 assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
             }
             // sendfile comes second.
             let told = is_told("said-cat", "sendfile");
             assert_eq!(told, is_denied(SPLICE) && is_denied(SENDFILE), "{case}");
+        }
+    }
+}
+
+/// A named method is used or refused (invariant 6), and the refusal names the call: nothing was read in vain.
+#[test]
+fn a_named_method_that_is_denied_is_refused_by_name() {
+    let (dir, bytes) = source();
+    let denier = match denier(dir.path()) {
+        Ok(denier) => denier,
+        Err(why) => return skipped(&why),
+    };
+    for (command, fills) in [("cat", ""), ("tee copy", "copy"), ("link", "")] {
+        let ends = if command == "link" { "- -" } else { "" };
+        let line = format!(
+            "cat source | {{ {} 38 {SPLICE} $G {command} --method=splice {ends}; echo status $? >&2; wc -c >rest; }}",
+            denier.display()
+        );
+        let output = shell(dir.path(), &line);
+        let said = check(&output, "status 1");
+        assert!(said.contains("splice is refused here: splice: ENOSYS"), "{command}: {said}");
+        assert!(!said.contains("read failed"), "{command}: {said}");
+        assert_eq!(output.stdout.len(), 0, "{command}");
+        let rest = fs::read_to_string(dir.path().join("rest")).unwrap();
+        assert_eq!(rest.trim().parse(), Ok(bytes.len()), "{command}: bytes were taken");
+        if !fills.is_empty() {
+            assert_eq!(fs::metadata(dir.path().join(fills)).unwrap().len(), 0, "{command}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use common::cp::with_files;
 use common::link::eventually;
 use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{gush, noise, skipped, strace};
@@ -302,7 +303,7 @@ fn bytes_that_went_with_the_store_are_counted() {
     // A signal while bytes are stored: more than a pipe holds are there once the writer has written them all.
     let line = "mkfifo f; (cat source; : >written; exec sleep 600) >f & pid=$!; exec 3<f
         $G pv -q -U - <&3 & until [ -e written ]; do sleep 0.05; done
-        while kill -TERM $! 2>/dev/null; do sleep 0.05; done; wait $!; echo $?; kill $pid";
+        kill -TERM $!; wait $!; echo $?; kill $pid";
     let output = shell(dir.path(), line);
     assert_eq!(output.stdout, b"32\n", "{}", said(&output));
     assert!(said(&output).contains(" bytes were stored and not delivered"), "{}", said(&output));
@@ -412,4 +413,26 @@ fn a_file_keeps_its_position_behind_what_was_taken() {
     let mut rest = Vec::new();
     { file }.read_to_end(&mut rest).unwrap();
     assert!(rest == bytes[1000..]);
+}
+
+#[test]
+fn explain_tells_of_each_input_how_it_was_moved() {
+    let dir = with_files(&[("a", &noise(300_000, 1)), ("b", b"one\ntwo\n".as_slice())]);
+    let account_of = |line: &str| {
+        let output = shell(dir.path(), line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        said(&output)
+    };
+    let two = account_of("$G pv -q --explain --no-splice a b | cat >c");
+    let picked: Vec<_> = two.lines().filter(|line| line.contains("picked read-write: ")).collect();
+    let begins = |line: &str, name: &str| line.starts_with(&format!("gush: pv: {name}: "));
+    assert!(picked.len() == 2 && begins(picked[0], "a") && begins(picked[1], "b"), "{two}");
+    let lines = account_of("$G pv -q --explain -l -L 1000 <b | cat >c");
+    assert_eq!(lines, "gush: pv: (stdin): read and written: whole lines are counted\n");
+    let holes = account_of("cat a | $G pv -q --explain -O -o c");
+    assert_eq!(holes, "gush: pv: (stdin): read and written: zeros are looked for\n");
+    let command = account_of("$G pv -q --explain a -- cat | cat >c");
+    assert!(command.contains("gush: pv: the command's output: picked "), "{command}");
+    assert!(command.contains("gush: pv: a: picked "), "{command}");
+    assert_eq!(account_of("$G pv -q a | cat >c"), "");
 }

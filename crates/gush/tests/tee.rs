@@ -276,6 +276,21 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
     });
 }
 
+/// Until the files have more than the socket, and get no more because nobody reads there.
+fn wait_until_held_back(files: &[File; 2], unread: &UnixStream) {
+    let mut before = (0, 0);
+    loop {
+        let [one, other] = files.each_ref().map(|file| file.metadata().expect("a size").len());
+        let queued_bytes = rustix::io::ioctl_fionread(unread).expect("FIONREAD");
+        let is_held_back = one == other && one > queued_bytes && queued_bytes > 0;
+        if is_held_back && before == (one, queued_bytes) {
+            return;
+        }
+        before = (one, queued_bytes);
+        thread::sleep(std::time::Duration::from_millis(100));
+    }
+}
+
 /// An error has one count for all targets: that of the slowest.
 #[test]
 fn a_cancelled_tee_counts_what_its_slowest_target_has() {
@@ -291,7 +306,7 @@ fn a_cancelled_tee_counts_what_its_slowest_target_has() {
                 _ => Tee::new(&zeros).to(&files[0]).to(&files[1]).to(&near),
             };
             let tee = scope.spawn(|| tee.cancelled_by(&cancel).run());
-            thread::sleep(std::time::Duration::from_millis(100));
+            wait_until_held_back(&files, &unread);
             cancel.cancel();
             tee.join().expect("no panic").expect_err("cancelled")
         });

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Side, hint_for};
+use gush::{Control, Endpoint, Errno, Holes, Kind, Mover, Progress, Report, Side, hint_for};
 use gush_tree::quote;
 use rustix::fs::{SeekFrom, fdatasync, seek};
 
@@ -157,10 +157,20 @@ impl Moving<'_> {
             }
             let moved = self.leave_out(input).and_then(|()| match left {
                 left if self.options.counts_lines() && (left.is_some() || self.has_rate()) => {
-                    self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)))
+                    let moved = self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)));
+                    moved.inspect(|()| {
+                        self.explain(shown(name), "read and written: whole lines are counted")
+                    })
                 }
-                left if self.makes_holes_of(input) => self.synced(sparse::pass(self, input, left)),
-                left => self.pass(input, left),
+                left if self.makes_holes_of(input) => {
+                    let moved = self.synced(sparse::pass(self, input, left));
+                    moved.inspect(|()| {
+                        self.explain(shown(name), "read and written: zeros are looked for")
+                    })
+                }
+                left => {
+                    self.pass(input, left).map(|report| self.explain(shown(name), report.explain()))
+                }
             });
             let Err(halt) = moved else { return Then::NextInput };
             self.is_cut = self.account.cancel.is_cancelled() || halt.side == Side::Target;
@@ -251,7 +261,7 @@ impl Moving<'_> {
     ///
     /// # Errors
     /// As [`Mover::run`], and where the flush of `--sync` fails.
-    pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<(), Halt> {
+    pub fn pass(&self, source: &impl AsFd, length_bytes: Option<u64>) -> Result<Report, Halt> {
         let (account, output, options) = (&self.account, &self.output, self.options);
         let before_bytes = account.bytes();
         let mut synced = Instant::now();
@@ -297,7 +307,14 @@ impl Moving<'_> {
             return Err(Halt::by(Side::Target, errno));
         }
         account.set_bytes(before_bytes + arrived_bytes);
-        moved.map(drop).map_err(Halt::from)
+        moved.map_err(Halt::from)
+    }
+
+    /// Tells how an input was moved, with `--explain`.
+    pub fn explain(&self, input: impl Display, how: impl Display) {
+        if self.options.explain {
+            how.to_string().lines().for_each(|line| self.say(format_args!("{input}: {line}")));
+        }
     }
 
     /// Tells why moving a command's output has ended early.

@@ -120,6 +120,9 @@ pub struct Options {
     /// Print progress as a line of JSON
     #[arg(long, help_heading = BEYOND)]
     pub json: bool,
+    /// Tell after each input which methods moved the bytes, and which were refused and why
+    #[arg(long, help_heading = BEYOND)]
+    pub explain: bool,
     /// Print a checksum of what has passed at the end
     #[arg(long, value_name = "NAME", value_enum, help_heading = BEYOND)]
     pub checksum: Option<Algorithm>,

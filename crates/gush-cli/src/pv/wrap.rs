@@ -125,8 +125,10 @@ fn move_both(
             })
         });
         let mut emptying = setting.moving(&[], out, output);
-        if let Some(Err(halt)) = stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
-            emptying.tell_end(&halt);
+        match stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
+            Some(Ok(report)) => emptying.explain("the command's output", report.explain()),
+            Some(Err(halt)) => emptying.tell_end(&halt),
+            None => {}
         }
         // A command whose output nobody takes is to see that.
         drop(stdout);

@@ -255,10 +255,12 @@ impl Said<'_> {
             return self.failure(format_args!("read error: {cause}"));
         }
         let hint = error.hint().map(|hint| format!(" ({hint})")).unwrap_or_default();
-        let after = error.delivered_bytes();
-        self.failure(format_args!(
-            "standard input: read failed after {after} bytes: {cause}{hint}"
-        ));
+        let failed = if error.is_refused() {
+            error.to_string()
+        } else {
+            format!("read failed after {} bytes", error.delivered_bytes())
+        };
+        self.failure(format_args!("standard input: {failed}: {cause}{hint}"));
     }
 
     /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.

@@ -4,6 +4,9 @@
 pub mod as_gnu;
 pub mod cp;
 pub mod link;
+#[macro_use]
+#[path = "../../../gush/tests/common/refused.rs"]
+pub mod refused;
 pub mod shell;
 pub mod tls;
 
@@ -12,6 +15,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 pub use gush_test::{not_applicable, skipped};
+
+/// A temporary file with this content, at position 0.
+pub fn file_of(content: &[u8]) -> std::os::fd::OwnedFd {
+    let file = tempfile::tempfile().expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&file, content, 0).expect("its content");
+    file.into()
+}
 
 /// The built program, without the caller's terminal and locale.
 pub fn gush() -> Command {

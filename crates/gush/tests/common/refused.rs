@@ -1,10 +1,10 @@
-//! System calls that the kernel or a filter refuses, asked without the engine: a test about such a call has no
+//! System calls that the kernel or a filter refuses, asked without the engine where there is a way: a test about such a call has no
 //! subject here, and the methods and techniques that need it are left out, visibly.
 
 use std::os::fd::OwnedFd;
 
 use gush::pipe::Technique;
-use gush::{Choice, Errno, Kernel, MethodName, Vmsplice};
+use gush::{Choice, Errno, Kernel, MethodName, Mover, Vmsplice};
 use rustix::pipe::SpliceFlags;
 
 use super::not_applicable;
@@ -15,11 +15,12 @@ pub type Refused = Option<String>;
 type Probe = fn() -> Refused;
 
 /// The calls that a method needs, each with its probe.
-const NEEDS: [(MethodName, &[Probe]); 4] = [
+const NEEDS: [(MethodName, &[Probe]); 5] = [
     (MethodName::Splice, &[splice]),
     (MethodName::Vmsplice, &[vmsplice, splice]),
     (MethodName::Sendfile, &[sendfile]),
     (MethodName::CopyFileRange, &[copy_file_range]),
+    (MethodName::Uring, &[io_uring_setup]),
 ];
 
 fn pipe() -> (OwnedFd, OwnedFd) {
@@ -59,6 +60,15 @@ pub fn copy_file_range() -> Refused {
     let [empty, target] = [(); 2].map(|()| tempfile::tempfile().expect("a file"));
     let answer = rustix::fs::copy_file_range(&empty, None, &target, None, 1);
     unless("copy_file_range", answer, Ok(0))
+}
+
+/// Asked by the engine, for want of another safe way: only an answer of the kernel counts.
+pub fn io_uring_setup() -> Refused {
+    let [source, target] = [&b"x"[..], b""].map(super::file_of);
+    let answer = Mover::new(&source, &target).method(Choice::Only(MethodName::Uring)).run();
+    let errno = answer.err().filter(gush::Error::is_refused)?.errno()?;
+    let by_kernel = matches!(errno, Errno::NOSYS | Errno::PERM);
+    by_kernel.then(|| format!("io_uring_setup(2) answers {errno:?}"))
 }
 
 /// The methods without those that need a call which is refused.
