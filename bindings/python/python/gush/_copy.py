@@ -12,6 +12,7 @@ from typing import Any
 
 from . import _files, _gush
 from ._errors import Error
+from ._files import AnyPath, OpenFile, PathGiven
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class Report:
 
 
 def copy(
-    src: Any,
-    dst: Any,
+    src: OpenFile,
+    dst: OpenFile,
     *,
     length: int | None = None,
     method: str | None = None,
@@ -117,7 +118,7 @@ def _write_all(fd: int, data: bytes, dst: Any) -> None:
         raise
 
 
-def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
+def copyfile(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven:
     """Copy the content of a file to another name, as :func:`shutil.copyfile` does, and return ``dst``.
 
     Raises :class:`shutil.SameFileError`, :class:`shutil.SpecialFileError` for FIFOs, and :class:`Error` or OSError.
@@ -134,9 +135,10 @@ def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         except OSError:
             continue
         if is_fifo:
-            raise shutil.SpecialFileError(f"`{os.fspath(path)}` is a named pipe")
+            raise shutil.SpecialFileError(f"`{os.fsdecode(path)}` is a named pipe")
     if not follow_symlinks and os.path.islink(src):
-        os.symlink(os.readlink(src), dst)
+        name = _files.plain(src)
+        os.symlink(os.readlink(name) if isinstance(name, str) else os.readlink(name), dst)
         return dst
     with open(src, "rb", buffering=0) as source:
         try:
@@ -144,19 +146,29 @@ def copyfile(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
         except IsADirectoryError as error:
             if os.path.exists(dst):
                 raise
-            raise FileNotFoundError(errno.ENOENT, f"directory does not exist: {dst}") from error
+            raise FileNotFoundError(errno.ENOENT, f"directory does not exist: {os.fsdecode(dst)}") from error
         with target:
             copy(source, target)
     return dst
 
 
-def copy2(src: Any, dst: Any, *, follow_symlinks: bool = True) -> Any:
+def copy2(src: AnyPath, dst: PathGiven, *, follow_symlinks: bool = True) -> PathGiven | str | bytes:
     """Copy a file with its mode, times and extended attributes, as :func:`shutil.copy2` does, and return the new name.
 
     ``dst`` may be a directory. For ``shutil.copytree(src, dst, copy_function=gush.copy2)`` and ``shutil.move``.
     """
+    name: PathGiven | str | bytes = dst
     if os.path.isdir(dst):
-        dst = os.path.join(dst, os.path.basename(src))
-    copyfile(src, dst, follow_symlinks=follow_symlinks)
-    shutil.copystat(src, dst, follow_symlinks=follow_symlinks)
-    return dst
+        name = _within(_files.plain(dst), _files.plain(src))
+    copyfile(src, name, follow_symlinks=follow_symlinks)
+    shutil.copystat(src, name, follow_symlinks=follow_symlinks)
+    return name
+
+
+def _within(directory: str | bytes, src: str | bytes) -> str | bytes:
+    """The name of a copy of ``src`` in a directory. As os.path.join(), where one is bytes both have to be."""
+    if isinstance(directory, str) and isinstance(src, str):
+        return os.path.join(directory, os.path.basename(src))
+    if isinstance(directory, bytes) and isinstance(src, bytes):
+        return os.path.join(directory, os.path.basename(src))
+    raise TypeError("Can't mix strings and bytes in path components")

@@ -5,7 +5,25 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, Protocol, TypeVar, Union
+
+AnyPath = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
+PathGiven = TypeVar("PathGiven", bound=AnyPath)
+
+
+class HasDescriptor(Protocol):
+    """A file, pipe or socket, or anything else with ``fileno()``."""
+
+    def fileno(self) -> int:
+        """The file descriptor."""
+
+
+OpenFile = Union[int, HasDescriptor]
+
+
+def plain(path: AnyPath) -> str | bytes:
+    """As os.fspath(), whose types know no path that may be of either kind."""
+    return path if isinstance(path, (str, bytes)) else path.__fspath__()
 
 
 def descriptor(file: Any, what: str) -> int:
