@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const DOCUMENTS: [&str; 10] = [
+const DOCUMENTS: [&str; 12] = [
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
     "README.md",
@@ -15,7 +15,9 @@ const DOCUMENTS: [&str; 10] = [
     "docs/README.md",
     "docs/decisions.md",
     "docs/endings.md",
+    "docs/lab.md",
     "docs/releasing.md",
+    "docs/use.md",
 ];
 
 /// What a build makes, and where users put things.

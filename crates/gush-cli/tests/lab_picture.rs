@@ -62,16 +62,18 @@ fn the_command_makes_the_picture() {
 }
 
 #[test]
-fn the_readme_names_the_command_where_it_shows_the_picture() {
-    let Ok(readme) = fs::read_to_string(repository().join("README.md")) else {
+fn the_readme_shows_the_picture_and_the_page_about_the_lab_names_the_command() {
+    let text = |path| fs::read_to_string(repository().join(path));
+    let (Ok(readme), Ok(page)) = (text("README.md"), text("docs/lab.md")) else {
         return skipped("there is no README.md here");
     };
     let mut fenced = false;
-    let in_a_block = readme.lines().any(|line| {
+    let in_a_block = page.lines().any(|line| {
         fenced ^= line.trim_start().starts_with("```");
         fenced && line.contains(COMMAND)
     });
-    assert_eq!(readme.contains(PICTURE), in_a_block, "README.md: {PICTURE} without `{COMMAND}`");
+    assert!(readme.contains(&format!("]({PICTURE})")), "README.md does not show {PICTURE}");
+    assert!(in_a_block, "docs/lab.md: no block has `{COMMAND}`");
 }
 
 #[test]

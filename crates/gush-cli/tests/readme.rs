@@ -1,4 +1,4 @@
-//! The README's commands work as written, from a fresh clone.
+//! The commands of the README and of docs/*.md work as written, from a fresh clone, and the README's figures are those that were stored.
 
 mod common;
 
@@ -45,9 +45,25 @@ fn readme() -> Option<String> {
     readme.ok()
 }
 
+/// The README and docs/*.md: each with the name by which a failure tells of it.
+fn documents() -> Vec<(String, String)> {
+    let pages = fs::read_dir(repository().join("docs")).into_iter().flatten();
+    let mut pages: Vec<PathBuf> = pages
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.sort();
+    let named = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let pages = pages.iter().map(|path| (named(path), fs::read_to_string(path).unwrap()));
+    readme().map(|readme| ("README.md".to_owned(), readme)).into_iter().chain(pages).collect()
+}
+
 #[test]
-fn the_commands_of_the_readme_work() {
-    let Some(readme) = readme() else { return };
+fn the_commands_of_the_documents_work() {
+    let documents = documents();
+    if documents.is_empty() {
+        return;
+    }
     let clone = TempDir::new().unwrap();
     for entry in fs::read_dir(repository()).unwrap().map(Result::unwrap) {
         if entry.file_type().unwrap().is_file() {
@@ -63,14 +79,19 @@ fn the_commands_of_the_readme_work() {
     let path =
         format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
 
-    // Somebody may listen at the README's own.
+    // Somebody may listen at the documents' own.
     let ports: Vec<_> = (9000..9010).map(|number| (number, Port::reserve())).collect();
     let with_free_ports = |line: String| {
         ports.iter().fold(line, |line, (number, port)| {
             line.replace(&format!(":{number}"), &format!(":{}", port.number()))
         })
     };
-    for block in blocks(&readme) {
+    let mut ran = BTreeSet::new();
+    for (document, block) in documents
+        .iter()
+        .flat_map(|(name, text)| blocks(text).into_iter().map(move |block| (name, block)))
+    {
+        ran.insert(document.as_str());
         // The tests are running already, and the program is built.
         let script: String = block
             .lines()
@@ -80,7 +101,7 @@ fn the_commands_of_the_readme_work() {
         // What a failing block leaves in the background would hold its output open.
         let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
         // A reader may try a block twice; those of the lab take long, and leave nothing behind.
-        let times = if block.contains(" link ") || block.contains(" man ") { 2 } else { 1 };
+        let times = if block.contains(" lab ") || block.contains(" pipe ") { 1 } else { 2 };
         for _ in 0..times {
             let output = Command::new("bash")
                 .args(["-euo", "pipefail", "-c", &script])
@@ -90,8 +111,11 @@ fn the_commands_of_the_readme_work() {
                 .output()
                 .unwrap();
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{block}\n{said}");
+            assert!(output.status.success(), "{document}:\n{block}\n{said}");
         }
+    }
+    for document in ["README.md", "use.md", "link.md", "lab.md"] {
+        assert!(ran.contains(document), "{document} has no block that ran");
     }
     // Beside what .gitignore names, the commands leave nothing in the clone.
     for name in top_names(clone.path()).difference(&before) {
@@ -204,6 +228,7 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
     let results = text_of("bench/RESULTS.md");
     for Source { says, by, run, case, section: heading, rows } in &sources.figure {
         assert!(is_there(by), "{says}: '{by}' measures nothing");
+        assert!(figures.contains(&format!("`{by}`")), "{says}: the README does not name '{by}'");
         match (run, case, heading) {
             (Some(id), Some(case), None) => {
                 let run = runs.iter().find(|run| run.id == *id).expect("a run of docs/report.json");
