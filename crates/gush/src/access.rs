@@ -31,6 +31,7 @@ pub(crate) fn check(endpoint: &Endpoint<'_>, side: Side) -> Result<(), Fault> {
     }
     let (call, answer) = match endpoint.kind() {
         Kind::Stream | Kind::Datagram => ask_listener(endpoint, side),
+        // Only a descriptor that is polled can be waited for in vain; files and pipes were judged by their flags.
         Kind::Character | Kind::Other if endpoint.can_idle() => ask_for_nothing(endpoint, side),
         _ => return Ok(()),
     };
@@ -56,6 +57,7 @@ fn ask_for_nothing(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usi
 fn ask_listener(endpoint: &Endpoint<'_>, side: Side) -> (Call, io::Result<usize>) {
     let fd = endpoint.fd();
     match (socket::is_listening(fd), side) {
+        // The call of the move itself, so that the error is the one that the move would have met.
         (Ok(true), Side::Source) => (Call::Recv, data::recv_nowait(fd, &mut [0])),
         (Ok(true), Side::Target) => (Call::Send, data::send_nowait(fd, &[0])),
         _ => (Call::GetSocketOption, Ok(0)),

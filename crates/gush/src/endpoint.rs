@@ -129,7 +129,9 @@ impl<'fd> Endpoint<'fd> {
             kind,
             flags,
             position,
+            // st_size is signed, and a negative size is none.
             size_bytes: u64::try_from(stat.st_size).unwrap_or(0),
+            // st_blocks counts units of 512 bytes whatever the block size is (stat(3type)).
             allocated_bytes: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
             block_bytes: u64::try_from(stat.st_blksize).unwrap_or(4096).max(1),
             device: stat.st_dev,
@@ -159,6 +161,7 @@ impl<'fd> Endpoint<'fd> {
         let kind = kind_of(fd, file_type, &stat, position);
         let mut endpoint = Self::told(fd, kind, (&stat, flags), position);
         if kind == Kind::Block {
+            // fstat(2) tells 0 for a device: without its size no progress could be shown and no range planned.
             endpoint.size_bytes = block_device_bytes(fd, position).map_err(by(Call::Lseek))?;
         }
         Ok(endpoint)
@@ -181,6 +184,7 @@ impl<'fd> Endpoint<'fd> {
     /// Looks at the size of a file again; answers whether the file is smaller now.
     pub(crate) fn has_shrunk(&mut self) -> io::Result<bool> {
         let size_bytes = sys::file::size_bytes(self.fd)?;
+        // A made-up file may tell another size at each look, which means nothing.
         let has_shrunk = self.kind == Kind::File && size_bytes < self.size_bytes;
         if has_shrunk {
             self.size_bytes = size_bytes;
@@ -282,6 +286,7 @@ impl<'fd> Endpoint<'fd> {
     /// May offsets be named (of a real file or block device)?
     #[must_use]
     pub fn has_offsets(&self) -> bool {
+        // Without a position lseek(2) was refused, and pread(2) would be too.
         matches!(self.kind, Kind::File | Kind::Block) && self.position.is_some()
     }
 
@@ -301,6 +306,7 @@ impl<'fd> Endpoint<'fd> {
 
     /// Is the file on a file system whose copies pass through this machine's page cache?
     pub(crate) fn is_local(&self) -> bool {
+        // The layer below an overlay may be NFS, where the server copies and threads here gain nothing.
         self.local_file_system().is_some_and(|name| name != "overlay")
     }
 
@@ -330,11 +336,13 @@ impl<'fd> Endpoint<'fd> {
     /// if a second witness agrees: FIEMAP, which knows of no extent either, or tmpfs, whose blocks are
     /// the very pages of a read.
     pub(crate) fn holes(&self) -> HoleReport {
+        // A compressed file has fewer blocks, too: SEEK_HOLE then finds no hole, for one call.
         if self.kind != Kind::File || self.allocated_bytes >= self.size_bytes {
             return HoleReport::None;
         }
         let believed = match self.file_system() {
             Some(TMPFS_MAGIC) => true,
+            // Bytes are read where the report lies: a hole too many in the copy would be lost data.
             file_system if hides_data(file_system) => false,
             _ => self.allocated_bytes > 0 || sys::file::extent_count(self.fd) == Ok(0),
         };
@@ -422,6 +430,7 @@ const LOCAL: &[(u64, &str)] = &[
 fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     match sys::file::seek(fd, SeekFrom::Current(0)) {
         Ok(position) => Ok(Some(position)),
+        // Some made-up files cannot seek; that is a property of the file, and no failure of the move.
         Err(Errno::SPIPE | Errno::INVAL) => Ok(None),
         Err(errno) => Err(errno),
     }
@@ -429,6 +438,7 @@ fn own_position(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
 
 fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Option<u64>) -> Kind {
     match file_type {
+        // Before the next arm: a size that lies would set the goal, and cut the copy there.
         FileType::RegularFile if position.is_none() || is_pseudo(fd, stat) => Kind::Pseudo,
         FileType::RegularFile => Kind::File,
         FileType::Fifo => Kind::Pipe,
@@ -438,6 +448,7 @@ fn kind_of(fd: BorrowedFd<'_>, file_type: FileType, stat: &Stat, position: Optio
         FileType::CharacterDevice => Kind::Character,
         FileType::Socket => match sys::socket::type_of(fd) {
             Ok(SocketType::STREAM) => Kind::Stream,
+            // SOCK_SEQPACKET keeps boundaries as well, and so is one of these.
             Ok(_) => Kind::Datagram,
             // A stream's end must not be taken for an empty datagram.
             Err(_) => Kind::Other,
@@ -479,6 +490,7 @@ fn is_pseudo(fd: BorrowedFd<'_>, stat: &Stat) -> bool {
 fn block_device_bytes(fd: BorrowedFd<'_>, position: Option<u64>) -> io::Result<u64> {
     let Some(position) = position else { return Ok(0) };
     let end = sys::file::seek(fd, SeekFrom::End(0))?;
+    // The position is shared with whoever else has the description: put back at once.
     sys::file::seek(fd, SeekFrom::Start(position))?;
     Ok(end)
 }

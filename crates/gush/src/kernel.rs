@@ -89,6 +89,7 @@ impl Kernel {
             std::fs::read_to_string("/proc/sys/fs/pipe-max-size")
                 .ok()
                 .and_then(|text| text.trim().parse().ok())
+                // The kernel's own default (pipe(7)), for processes without /proc.
                 .unwrap_or(1 << 20)
         })
     }
@@ -99,6 +100,7 @@ impl Kernel {
         *self.pipe_user_bytes.get_or_init(|| {
             let text = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok()?;
             let pages: usize = text.trim().parse().ok()?;
+            // 0 means "no limit" (pipe(7)), not "no pages".
             Some(pages.saturating_mul(page_bytes())).filter(|&bytes| bytes > 0)
         })
     }
@@ -108,6 +110,7 @@ impl Kernel {
         let (read_end, write_end) = sys::pipe::pipe()?;
         match sys::file::reopen(write_end.as_fd(), OFlags::WRONLY) {
             Ok(opened) => ask_vmsplice(opened.as_fd(), read_end.as_fd()),
+            // A shortage says nothing about FIFOs, so the question stays open.
             Err(errno) if is_passing(errno) => Err(errno),
             Err(_) => match self.vmsplice() {
                 Vmsplice::Absent(errno) => Err(errno),
@@ -130,7 +133,9 @@ fn kept(known: &OnceLock<Vmsplice>, probe: impl FnOnce() -> Result<Vmsplice, Err
         return answer;
     }
     match probe() {
+        // Not remembered: the next question may find a descriptor or memory.
         Err(errno) if is_passing(errno) => Vmsplice::Absent(errno),
+        // Another thread may have asked at the same time: the first answer stays, so that all see the same.
         answer => *known.get_or_init(|| answer.unwrap_or_else(Vmsplice::Absent)),
     }
 }

@@ -58,6 +58,7 @@ impl Pages {
     pub fn new(len_bytes: usize) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
         let len_bytes =
+            // mmap(2) refuses a length of 0.
             len_bytes.max(1).checked_next_multiple_of(page_bytes).ok_or(io::Errno::NOMEM)?;
         let base = sys::map::anonymous(len_bytes)?;
         let base = NonNull::new(base.cast()).ok_or(io::Errno::NOMEM)?;
@@ -78,6 +79,7 @@ impl Pages {
     pub fn huge(len_bytes: usize) -> io::Result<Self> {
         let len_bytes = len_bytes.max(1).checked_next_multiple_of(HUGE_PAGE_BYTES);
         let with_slack =
+            // One huge page more, because mmap(2) promises no alignment beyond a page; the slack goes back below.
             |len_bytes: usize| Some((len_bytes, len_bytes.checked_add(HUGE_PAGE_BYTES)?));
         let (len_bytes, mapped_bytes) = len_bytes.and_then(with_slack).ok_or(io::Errno::NOMEM)?;
         let mut pages = Self::new(mapped_bytes)?;
@@ -91,6 +93,7 @@ impl Pages {
     fn trim_to_alignment(&mut self, len_bytes: usize) -> io::Result<()> {
         let start = self.base.as_ptr() as usize;
         let head = start.next_multiple_of(HUGE_PAGE_BYTES) - start;
+        // The tail first: then a failure leaves one mapping that `drop` still frees as a whole.
         self.unmap_from(head + len_bytes)?;
         if head > 0 {
             // SAFETY: the first `head` bytes are owned, and given up below; nothing refers into them.
@@ -160,6 +163,7 @@ impl Pages {
         read_byte: impl FnOnce(&mut u8) -> io::Result<()>,
     ) -> io::Result<bool> {
         let mut pages = Self::new(1)?;
+        // Written before, so that a page of its own is there: the shared page of zeros would be lent otherwise.
         pages.as_mut_slice()[0] = 1;
         let lent = pages.lend();
         lent.splice_into(to, 0..1, false)?;
@@ -192,6 +196,7 @@ impl Pages {
         let dropped = unsafe {
             sys::map::advise(self.base.as_ptr().cast(), self.len_bytes, Advice::LinuxDontNeed)
         };
+        // Locked memory refuses the advice (EINVAL); the old mapping is then unmapped, whose pages the holders keep.
         if dropped.is_ok() { Ok(self) } else { Pages::new(self.len_bytes) }
     }
 
@@ -373,6 +378,7 @@ impl Strip {
     pub fn lend(&mut self, len_bytes: usize) -> Range<usize> {
         let start = self.lent_bytes;
         let end = self.pages.len_bytes().min(start + len_bytes);
+        // The kernel refers to whole pages, so the rest of the last one must not be written either.
         self.lent_bytes = end.next_multiple_of(rustix::param::page_size());
         start..end
     }
@@ -385,6 +391,7 @@ impl Strip {
     /// # Panics
     /// When part of `range` is not lent.
     pub fn splice_into(&self, to: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
+        // A panic, not an error: writing there later would break the promise to the reader without a trace.
         assert!(range.end <= self.lent_bytes, "only what is lent may be put into a pipe");
         self.pages.vmsplice(to, range, false, SpliceFlags::NONBLOCK)
     }

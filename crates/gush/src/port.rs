@@ -288,7 +288,9 @@ impl<'fd> Port<'fd> {
     /// EBADF is about the descriptor and no flag: the descriptor is not open for this direction.
     fn must_poll_from_now_on(&mut self, errno: Errno) -> bool {
         let of_flag = is_refusal(errno) && errno != Errno::BADF;
+        // EBADF would be the same without the flag; the other refusals are about the flag or the call.
         let learned = self.manner.at.is_none() && self.nowait() != Nowait::Plain && of_flag;
+        // A datagram needs recv(2) to be whole: without it there is no sound call to fall back to.
         let learned = learned && self.manner.kind != Kind::Datagram;
         self.manner.waits |= learned;
         learned
@@ -303,6 +305,7 @@ impl<'fd> Port<'fd> {
     /// lost, so [`Port::next_datagram_bytes`] should be asked first; else the kernel's error.
     pub fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         match self.read_once(buf) {
+            // An empty record of SOCK_SEQPACKET looks like the end; "interrupted" makes the caller ask again.
             Ok(0) if !buf.is_empty() && self.is_seqpacket() == Ok(true) && !self.has_ended() => {
                 Err(Errno::INTR)
             }
@@ -337,13 +340,16 @@ impl<'fd> Port<'fd> {
             return self.read(&mut buffer.as_mut_slice()[..most_bytes]);
         };
         let datagram_bytes = datagram_bytes?;
+        // Bounded, because the peer says how long its datagram is (invariant 8).
         if datagram_bytes > MOST_DATAGRAM_BYTES {
             return Err(Errno::MSGSIZE);
         }
         if buffer.len_bytes() < datagram_bytes {
+            // A new mapping is zeroed anyway, so the old content is not carried over.
             *buffer = Pages::new(datagram_bytes)?;
         }
         match self.read(buffer.as_mut_slice())? {
+            // An empty datagram is no end: the caller asks for the next one.
             0 if self.is_seqpacket() != Ok(true) => Err(Errno::INTR),
             got => Ok(got),
         }
@@ -351,19 +357,24 @@ impl<'fd> Port<'fd> {
 
     fn read_once(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let got = match (self.manner.at, self.nowait()) {
+            // An offset means a file or block device, whose reads wait for nobody but the disk.
             (Some(at), _) => data::pread(self.fd, buf, at),
             (None, Nowait::Socket) if self.manner.kind == Kind::Datagram => {
+                // recv(2) with MSG_TRUNC: a plain read would cut the datagram and tell nobody.
                 data::recv_whole(self.fd, buf)
             }
             (None, Nowait::Socket) => data::recv_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::read_nowait(self.fd, buf),
             (None, Nowait::Plain) => {
+                // Nothing keeps this read from waiting, so poll(2) has to say that a byte is there.
                 self.ready_or_again(PollFlags::IN)?;
                 data::read(self.fd, buf)
             }
         };
         let got = match got {
+            // The call that never waits is missing or denied: the plain one serves from now on, behind a poll(2).
             Err(errno) if self.must_poll_from_now_on(errno) => return self.read_once(buf),
+            // The unaligned tail of a file with O_DIRECT; the flag is the caller's, so a twin without it reads.
             Err(Errno::INVAL) if self.manner.direct => {
                 self.through_page_cache(OFlags::RDONLY, |twin, at| data::pread(twin, buf, at))
             }
@@ -408,6 +419,7 @@ impl<'fd> Port<'fd> {
     ///
     /// Nothing is queued after a hang-up, and a queued record without a byte carries nothing.
     fn has_ended(&self) -> bool {
+        // Where poll(2) fails, the 0 is believed: a loop of questions would never end.
         let hung_up = is_ready(self.fd, PollFlags::RDHUP).unwrap_or(true);
         hung_up && unread_bytes(self.fd).unwrap_or(0) == 0
     }
@@ -427,6 +439,7 @@ impl<'fd> Port<'fd> {
                     crate::sys::pipe::poll_now(self.fd, PollFlags::IN)?.contains(PollFlags::HUP);
                 match (unread_bytes(self.fd)?, hung_up) {
                     (0, true) => Ok(0),
+                    // A writer is there, and may write later: not the end.
                     (0, false) => Err(Errno::AGAIN),
                     _ => Ok(1),
                 }
@@ -436,6 +449,7 @@ impl<'fd> Port<'fd> {
                 let at = match self.manner.at {
                     Some(at) => at,
                     None => {
+                        // pread(2) leaves the position alone, and so takes nothing from whoever shares the descriptor.
                         file::seek(self.fd, SeekFrom::Current(0)).map_err(|_| Errno::OPNOTSUPP)?
                     }
                 };
@@ -455,6 +469,7 @@ impl<'fd> Port<'fd> {
     /// `EAGAIN` when there is no room now; else the kernel's answer.
     pub fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
         let put = match (self.manner.at, self.nowait()) {
+            // No offset is named for O_APPEND, which would ignore it.
             (Some(at), _) => data::pwrite(self.fd, buf, at),
             (None, Nowait::Socket) => data::send_nowait(self.fd, buf),
             (None, Nowait::Pipe) => data::write_nowait(self.fd, buf),
@@ -468,6 +483,7 @@ impl<'fd> Port<'fd> {
         };
         let put = match put {
             Err(errno) if self.must_poll_from_now_on(errno) => return self.write(buf),
+            // With O_APPEND the twin's offset would be a guess about the end.
             Err(Errno::INVAL) if self.manner.direct && !self.manner.append => {
                 self.through_page_cache(OFlags::WRONLY, |twin, at| data::pwrite(twin, buf, at))
             }
@@ -487,6 +503,7 @@ impl<'fd> Port<'fd> {
     /// else the kernel's answer.
     pub(crate) fn splice_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let flags = rustix::pipe::SpliceFlags::NONBLOCK;
+        // SPLICE_F_NONBLOCK concerns the pipe alone: a terminal without O_NONBLOCK would hold a longer call.
         let most = target.unheld_bytes(most);
         crate::sys::pipe::splice(
             self.fd,
@@ -509,6 +526,7 @@ impl<'fd> Port<'fd> {
     /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let most = match target.manner.kind {
+            // sendfile(2) beyond the end leaves a corked datagram open, which the next call would continue.
             Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
             _ => target.unheld_bytes(most),
         };

@@ -56,8 +56,10 @@ impl Output {
         match self {
             Self::Raw => most.len(),
             Self::Lines => {
+                // A replaced byte at the front goes alone: the driver makes a call of its own for it.
                 most.iter().position(is_replaced).unwrap_or(most.len()).max(1).min(most.len())
             }
+            // With OLCUC any letter may be replaced, so each byte is a call of the driver.
             Self::Letters => most.len().min(1),
         }
     }

@@ -113,6 +113,7 @@ impl Waiter {
         let woken = self.wait_for_any(fds, slice);
         let mut told = fds.iter().map(PollFd::revents).filter(|told| !told.is_empty()).peekable();
         if told.peek().is_some() && told.all(|told| told == PollFlags::ERR) {
+            // poll(2) cannot be told to leave POLLERR out, so only a pause keeps the loop from taking a processor.
             std::thread::sleep(pause_after(self.errors));
             self.errors = self.errors.saturating_add(1);
         } else {
@@ -129,11 +130,14 @@ impl Waiter {
         let most = |look: Duration| slice.map_or(look, |slice| look.min(slice));
         match self.wait {
             Wait::Block => block(fds, slice),
+            // No poll(2): the caller's next call is the question itself.
             Wait::Spin => Ok(Woken::Ready),
+            // The processor is kept: the user has asked for latency, and pays for it.
             Wait::Hybrid(spin) => match look(fds, most(spin), std::hint::spin_loop)? {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
             },
+            // The processor is offered: on a machine with few of them the peer may need the very one that looks.
             Wait::Auto => match self.look_now_and_then(fds, most(LOOK), std::thread::yield_now)? {
                 Woken::Ready => Ok(Woken::Ready),
                 Woken::NotYet => block(fds, slice),
@@ -147,6 +151,7 @@ impl Waiter {
         limit: Duration,
         pause: impl FnMut(),
     ) -> io::Result<Woken> {
+        // Skipped waits sleep at once, which costs no more than a program without looks.
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(Woken::NotYet);
@@ -157,6 +162,7 @@ impl Waiter {
             self.next_skip = 1;
         } else {
             self.skip = self.next_skip;
+            // Doubled, so that a peer that is always slow costs a look in 64 waits, and bounded, so that one that becomes fast is found.
             self.next_skip = (self.next_skip * 2 + 1).min(MOST_SKIPPED);
         }
         Ok(woken)
@@ -168,6 +174,7 @@ impl Waiter {
 fn look(fds: &mut [PollFd<'_>], limit: Duration, mut pause: impl FnMut()) -> io::Result<Woken> {
     let began = Instant::now();
     let mut has_time = !limit.is_zero();
+    // Asked before the clock is looked at: a thread that lost its turn still gets its answer.
     while block(fds, Some(Duration::ZERO))? == Woken::NotYet {
         if !has_time {
             return Ok(Woken::NotYet);
@@ -180,11 +187,13 @@ fn look(fds: &mut [PollFd<'_>], limit: Duration, mut pause: impl FnMut()) -> io:
 
 fn block(fds: &mut [PollFd<'_>], slice: Option<Duration>) -> io::Result<Woken> {
     let timeout = slice.map(|slice| Timespec {
+        // A longer wait than the kernel can count is for ever, and no error.
         tv_sec: i64::try_from(slice.as_secs()).unwrap_or(i64::MAX),
         tv_nsec: slice.subsec_nanos().into(),
     });
     match sys::pipe::poll(fds, timeout.as_ref()) {
         Ok(0) => Ok(Woken::NotYet),
+        // A signal may have been sent to stop the move: the caller looks, and waits again if not.
         Ok(_) | Err(Errno::INTR) => Ok(Woken::Ready),
         Err(errno) => Err(errno),
     }

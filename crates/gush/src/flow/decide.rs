@@ -19,6 +19,7 @@ use crate::zeros::{self, Run};
 impl Flow {
     /// Decides the next call, which takes at most `may_take_bytes`, or one datagram.
     pub fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> Next {
+        // Taken once: whoever asks again after waiting gets the call.
         if let Some(side) = self.wait.take() {
             return Next::Wait(side);
         }
@@ -32,6 +33,7 @@ impl Flow {
                 false => Next::Failed(failure.clone()),
             };
         }
+        // One side at a time, because the answer of each decides about the other.
         if let Some(side) = self.ask.first() {
             return Next::Do(Op::Ready(side));
         }
@@ -43,23 +45,27 @@ impl Flow {
         if self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty()) {
             return if self.lends {
                 Next::Do(Op::Discard)
+            // The target takes no splices any more: a read of our own pipe, and a write.
             } else if self.spills {
                 self.with_buf(lender, Op::Spill)
             } else {
                 self.ready_for(Op::Empty)
             };
         }
+        // The pipe is empty now, so the next way begins with nothing behind it.
         if std::mem::take(&mut self.spills) {
             self.ways.advance();
         }
         let left_bytes = self.left_bytes.unwrap_or(u64::MAX);
         let takes_more = self.course != Course::Over && left_bytes > 0 && may_take_bytes > 0;
+        // A run is one hole however many buffers it spans, up to a size after which an observer wants to hear of it.
         if self.zeros_bytes > 0 && !(takes_more && self.zeros_bytes < ZEROS_BYTES) {
             return Next::Do(Op::Punch(self.zeros_bytes));
         }
         match self.course {
             Course::Deserted => return Next::Do(Op::AskEnd),
             Course::Over => return Next::Ended(End::Proven),
+            // Before the throttle: a finished flow must not wait for a rate.
             _ if left_bytes == 0 => return Next::Ended(End::Limit),
             _ if may_take_bytes == 0 => return Next::Throttled,
             Course::Take | Course::Doubt => {}
@@ -67,14 +73,17 @@ impl Flow {
         let most =
             usize::try_from(may_take_bytes.min(left_bytes)).unwrap_or(CALL_BYTES).min(CALL_BYTES);
         let way = self.ways.now();
+        // All that the size promised is there: the next call would answer 0, and a read has to follow anyway.
         if self.expected_bytes == Some(0) && !way.reads() {
             self.course = Course::Doubt;
         }
         if self.course == Course::Doubt {
+            // Short: in nearly all cases it answers 0.
             return self.read(lender, most.min(DOUBT_BYTES));
         }
         match way {
             Way::Memory => self.read(lender, most.min(self.buffer_bytes as usize)),
+            // A first read finds out whether the messages are short.
             Way::Adaptive if !self.bulk => self.read(lender, most.min(self.short_bytes as usize)),
             Way::Adaptive | Way::Piped => self.fill(lender, most),
             Way::Lent => self.read_to_lend(lender, most.min(self.buffer_bytes as usize)),
@@ -117,8 +126,10 @@ impl Flow {
         if self.pipe.is_none() {
             self.pipe = lender.pipe();
         }
+        // From here on nothing can write to the buffer (invariant 4).
         let is_page = self.hand.buf.as_mut().is_some_and(Buf::lend);
         match &self.pipe {
+            // Into an empty pipe only: EAGAIN of a later splice can then be the target's alone.
             Some(pipe) if is_page && pipe.is_empty() => Next::Do(Op::Lend),
             Some(_) if is_page => self.ready_for(Op::Empty),
             _ => Next::Do(Op::Write),
@@ -132,6 +143,7 @@ impl Flow {
         }
         let Some(pipe) = &self.pipe else { return self.lacks_pipe(lender, most) };
         let room_bytes = match self.target.keeps_boundaries() {
+            // Each slot becomes a datagram of its own, so a message must fit one slot.
             true => pipe.capacity_bytes().min(page_bytes()),
             false => pipe.capacity_bytes(),
         };
@@ -155,6 +167,7 @@ impl Flow {
         if let Some(next) = self.measure() {
             return next;
         }
+        // Not less than 64 KiB: another datagram may stand first by now, if somebody else reads the socket too.
         let whole = self.datagram_bytes.unwrap_or(0).max(DATAGRAM_BYTES) as usize;
         self.with_buf(lender, Op::Read(whole))
     }
@@ -183,6 +196,7 @@ impl Flow {
             buf.reclaim();
         }
         if !self.hand.buf.as_ref().is_some_and(|buf| buf.can_be_filled(wanted)) {
+            // Given back before the next is asked for, so that a lender with one buffer can lend it again.
             if let Some(useless) = self.hand.buf.take() {
                 lender.take_back(useless);
             }
@@ -236,6 +250,7 @@ impl Flow {
             Some(next) => next,
             // A splice would take it and answer 0.
             None if self.datagram_bytes == Some(0) => self.read(lender, most),
+            // The whole room, because the datagram was measured to fit: a length of its size could cut the next one.
             None => self.ready_for(Op::Fill(room_bytes)),
         }
     }

@@ -41,9 +41,11 @@ impl Hand {
 
     /// Keeps no more memory than the bytes need; returns the earlier buffer, if another took its place.
     pub(super) fn shrink(&mut self) -> Option<Buf> {
+        // As small as can be already: copying again would cost and gain nothing.
         if self.full && matches!(self.buf, Some(Buf::Rest(_))) {
             return None;
         }
+        // A parked flow keeps the bytes alone: the page they stood in serves others meanwhile.
         let rest: Option<Box<[u8]>> = self.full.then(|| self.held().into());
         let buf = std::mem::replace(&mut self.buf, rest.map(Buf::Rest));
         (self.from, self.to, self.run_end) = (0, self.to - self.from, self.run_end - self.from);

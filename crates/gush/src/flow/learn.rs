@@ -18,6 +18,7 @@ impl Flow {
     pub fn clears(&self, op: Op) -> Option<Side> {
         match op {
             Op::Measure | Op::AskEnd | Op::Read(_) | Op::Ready(Side::Source) => Some(Side::Source),
+            // The source of these is our own memory or pipe, which always has something here.
             Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => Some(Side::Target),
             // The pipe is empty, so only the source is meant; a stream may be at its urgent mark.
             Op::Fill(_) if self.source.kind() != Kind::Stream => Some(Side::Source),
@@ -29,6 +30,7 @@ impl Flow {
 
     /// Learns the answer of a call.
     pub fn learn(&mut self, op: Op, answer: io::Result<usize>, eye: &mut dyn Eye) -> Moved {
+        // Readiness is good for one call: it may have used up the room or the bytes.
         if !matches!(op, Op::Ready(_)) {
             self.ready = Sides::default();
         }
@@ -57,6 +59,7 @@ impl Flow {
         match self.clears(op) {
             Some(side) => {
                 self.ask = Sides::default();
+                // The read of a doubt would have met the end: EAGAIN proves that there is none yet.
                 self.course = if self.course == Course::Doubt { Course::Take } else { self.course };
                 self.wait = Some(side);
             }
@@ -77,6 +80,7 @@ impl Flow {
     /// The target has no reader any more: has the source something for one?
     fn learn_look(&mut self, answer: io::Result<usize>) {
         self.course = match answer {
+            // Nothing for nobody: an end, as for a program that reads before it writes.
             Ok(0) => Course::Over,
             // Only a `read` tells. Its bytes, if there are any, meet the same error.
             Err(Errno::OPNOTSUPP) => Course::Doubt,
@@ -98,6 +102,7 @@ impl Flow {
     fn learn_error(&mut self, op: Op, errno: Errno) -> Moved {
         let fault = op.fault(errno, self);
         if matches!(op, Op::Direct(_) | Op::Sendfile(_)) && errno == Errno::PIPE {
+            // splice(2) looks at the target first, so the source may have ended without anybody having noticed.
             self.course = Course::Deserted;
             return Moved::default();
         }
@@ -133,13 +138,16 @@ impl Flow {
 
     /// The way is refused: the next one begins, or, where bytes are in the pipe, plain writes deliver them.
     pub(super) fn refuse(&mut self, op: Op, refusal: Refusal, fault: Fault) -> Moved {
+        // The next way has its own idea of the end, and a fresh start.
         self.false_ends.forget();
         self.course = Course::Take;
+        // Only these leave bytes in the pipe; a refused fill took nothing.
         self.spills = matches!(op, Op::Lend | Op::Empty);
         if std::mem::take(&mut self.lends) || op == Op::Lend {
             // The hand has all of it still, and writes it.
             self.pipe = None;
         }
+        // A file can be read again from the old place, so the bytes in flight are given up instead of written.
         if self.rereads && !self.ways.has_next() {
             self.pipe = None;
             self.hand.clear();
@@ -152,6 +160,7 @@ impl Flow {
                 None if self.named => Failure::FalseEnd(refusal.clone()),
                 _ => Failure::Fault(fault),
             }));
+        // With bytes in the pipe the way changes only after they have been delivered.
         } else if !self.spills {
             self.ways.advance();
         }
@@ -177,6 +186,7 @@ impl Flow {
                 if let Some(pipe) = &mut self.pipe {
                     pipe.put(bytes);
                 }
+                // A quarter, so that a stream of middling pieces does not change its way back and forth.
                 self.bulk = bytes >= (self.short_bytes / SHORT_PART) as usize;
                 self.false_ends.forget();
                 self.took(bytes, MethodName::Splice)
@@ -207,6 +217,7 @@ impl Flow {
                 self.lends = self.pipe.as_ref().is_some_and(|pipe| !pipe.is_empty());
                 self.delivered(bytes, MethodName::Vmsplice)
             }
+            // The pipe holds bytes by our account, so a 0 can only be a broken kernel or driver: told, not repeated.
             Op::Spill | Op::Discard if bytes == 0 => self.learn_error(op, Errno::IO),
             Op::Discard => {
                 if let Some(pipe) = &mut self.pipe {
@@ -250,16 +261,19 @@ impl Flow {
 
     fn learn_read(&mut self, bytes: usize) -> Moved {
         self.datagram_bytes = None;
+        // From a datagram socket a 0 is an empty message, and more may follow.
         if bytes == 0 && self.source.ends_at_zero() {
             self.course = Course::Over;
             return Moved::default();
         }
         match self.course {
+            // A read that fills the short buffer has more behind it, which a pipe moves for less.
             Course::Take => self.bulk = bytes >= self.short_bytes as usize,
             // There is more than was said.
             Course::Doubt | Course::Deserted | Course::Over => self.expected_bytes = None,
         }
         self.course = Course::Take;
+        // An empty datagram goes on to a datagram socket; a stream has no place for it.
         if bytes > 0 || self.target.takes_empty() {
             self.hand.put(bytes);
         }
@@ -304,6 +318,7 @@ impl Flow {
         let taken_bytes = bytes as u64;
         self.taken_bytes += taken_bytes;
         for left in [&mut self.left_bytes, &mut self.expected_bytes].into_iter().flatten() {
+            // Saturating: a datagram is taken whole, also past the length that was left.
             *left = left.saturating_sub(taken_bytes);
         }
         Moved { taken_bytes, method: Some(method), ..Moved::default() }

@@ -31,6 +31,7 @@ impl Buf {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match self {
             Buf::Pages(pages) => pages.as_mut_slice(),
+            // Invariant 4, also against a driver that asks at the wrong time.
             Buf::Lent(_) => &mut [],
             Buf::Rest(rest) => rest,
         }
@@ -39,6 +40,7 @@ impl Buf {
     /// The same memory to write to, or none: pages perhaps held by a pipe are given away.
     pub(crate) fn renewed(self) -> Option<Self> {
         match self {
+            // Lent pages are dropped and not used again: their holder may still read them.
             Buf::Lent(pages) => pages.renew().ok().map(Buf::Pages),
             buf => Some(buf),
         }
@@ -128,6 +130,7 @@ impl Lender for Shelf {
 
     fn buf(&mut self, bytes: usize) -> io::Result<Buf> {
         match self.bufs.pop() {
+            // A smaller buffer goes: one of the right size takes its place, so that small ones do not pile up.
             Some(buf) if buf.len_bytes() >= bytes => Ok(buf),
             _ => Pages::new(bytes.max(Self::LEAST_BUF_BYTES)).map(Buf::Pages),
         }
@@ -135,6 +138,7 @@ impl Lender for Shelf {
 
     fn take_back(&mut self, buf: Buf) {
         if let Some(Buf::Pages(pages)) = buf.renewed()
+            // One for each direction of a relay: more would only be memory at rest.
             && self.bufs.len() < Self::MOST_BUFS
             && pages.len_bytes() <= Self::MOST_KEPT_BYTES
         {

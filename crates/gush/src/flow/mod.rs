@@ -178,6 +178,7 @@ impl FalseEnds {
 
     /// One more; answers whether the way is still to be believed.
     pub(crate) fn add(&mut self) -> bool {
+        // Counted up to the bound only, so that the count cannot run over.
         let is_believed = self.0 < Self::MOST;
         self.0 += u8::from(is_believed);
         is_believed
@@ -255,9 +256,11 @@ impl Flow {
         // A size that was named is the user's to answer for.
         let call_bytes = match terms.call_bytes {
             named if named < CALL_BYTES => named,
+            // A quarter of the pipe a call lets the programs at both ends work at once.
             _ if ways.now() == Way::Direct => source.splice_bytes(&target).min(CALL_BYTES),
             _ => CALL_BYTES,
         };
+        // Half the size of a usize: a relay with thousands of connections has two flows for each.
         let as_u32 = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX).max(1);
         Self {
             ways,
@@ -326,6 +329,7 @@ impl Flow {
 
     /// Gives back empty pipes and buffers, and shrinks nearly empty ones: to be called before the driver parks.
     pub fn rest(&mut self, lender: &mut dyn Lender) {
+        // Dropped, it goes back to the pool, where another flow takes it.
         if self.pipe.as_ref().is_some_and(|pipe| pipe.is_empty()) {
             self.pipe = None;
         }

@@ -189,6 +189,7 @@ impl Flow {
             }
             Op::AskEnd => self.source.call(fds.source, |port| port.look_for_end()),
             Op::Read(most) => {
+                // A driver that calls out of turn gets an error, and no panic.
                 let Some(memory) = self.hand.room(most) else { return Err(Errno::NOMEM) };
                 self.source.call(fds.source, |port| port.read(memory))
             }
@@ -212,6 +213,7 @@ impl Flow {
                 };
                 let Hand { from, to, .. } = self.hand;
                 let end = if self.gift {
+                    // SPLICE_F_GIFT takes whole pages only (vmsplice(2)); the bytes behind the data are discarded later.
                     (to as usize).next_multiple_of(page_bytes())
                 } else {
                     to as usize
@@ -223,6 +225,7 @@ impl Flow {
                 pipe.read_held(&mut [0; DISCARD_BYTES])
             }
             Op::Punch(zeros_bytes) => {
+                // A hole has a place, and a descriptor's own position may be somebody else's too.
                 let Some(at) = self.target.offset_bytes() else { return Err(Errno::SPIPE) };
                 let punched = |port: &mut Port<'_>| zeros::punch(port, at, zeros_bytes);
                 self.target.call(fds.target, punched).map(|()| zeros_bytes as usize)
@@ -246,6 +249,7 @@ impl Flow {
 }
 
 fn ready_or_again(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<usize> {
+    // EAGAIN like a call's own: a driver such as tokio clears a side's readiness only on this answer.
     if sys::pipe::is_ready(fd, events)? { Ok(0) } else { Err(Errno::AGAIN) }
 }
 

@@ -34,8 +34,10 @@ impl Way {
             MethodName::ReadWrite => Way::Memory,
             MethodName::Sendfile => Way::Sendfile,
             MethodName::Vmsplice => Way::Lent,
+            // First: the two kinds could be spliced directly as well, and then the reader and we would take turns.
             MethodName::Splice if terms.own_pipe && gains_by_own_pipe(kinds) => Way::Piped,
             MethodName::Splice if splices_directly(kinds) => Way::Direct,
+            // Short messages between sockets cost two calls through memory, and by a pipe two and the pipe.
             MethodName::Splice if choice == Choice::Auto && kinds == [Kind::Stream; 2] => {
                 Way::Adaptive
             }
@@ -70,6 +72,7 @@ pub(crate) fn gains_by_own_pipe([source, target]: [Kind; 2]) -> bool {
 /// Is one of the two a pipe that splice(2) can use directly? One that is not empty can have room for a part of a
 /// datagram only: datagrams go through a pipe of the flow's own.
 pub(crate) fn splices_directly(kinds: [Kind; 2]) -> bool {
+    // A datagram longer than the room in the target's pipe would be cut, so it goes through a pipe that is empty.
     kinds.contains(&Kind::Pipe) && kinds[0] != Kind::Datagram
 }
 
@@ -123,6 +126,7 @@ impl Ways {
     }
 
     fn push(&mut self, way: Way) {
+        // An array, because a relay has thousands of flows and a list would be an allocation each.
         if usize::from(self.len) < Self::MOST {
             self.ways[usize::from(self.len)] = way;
             self.len += 1;
@@ -135,6 +139,7 @@ impl Ways {
 
     /// Goes on to the next way, if this was not the last.
     pub(super) fn advance(&mut self) {
+        // The last way stays: it has nobody behind, and its failure is the flow's.
         self.at += u8::from(self.has_next());
     }
 
@@ -153,6 +158,7 @@ pub(super) fn refused(
     target: &Stance,
     terms: &Terms,
 ) -> Option<&'static str> {
+    // First, because nothing rules it out: every plan can end.
     if method == MethodName::ReadWrite {
         return None;
     }
@@ -174,11 +180,13 @@ pub(super) fn refused(
         return Some("it would cut a datagram that a pipe has no room for");
     }
     if method == MethodName::Vmsplice {
+        // The source is read into memory, so only the target has to take references.
         return target.obstacle(Side::Target, terms);
     }
     if terms.through_memory {
         return Some("the bytes are observed, so they must pass through memory");
     }
+    // Only files can be written to later: a pipe's or socket's pages are nobody's any more.
     if terms.isolated && matches!(source.kind(), Kind::File | Kind::Block) {
         return Some("the file's pages would be shared, and isolation was asked for");
     }

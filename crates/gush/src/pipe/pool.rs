@@ -118,6 +118,7 @@ impl Pool {
         let reserve = |used| (used < self.0.most_pipes).then_some(used + 1);
         let used =
             self.0.in_use.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).ok()?;
+        // The last one is the largest, and pops without moving the others.
         let kept = self.idle().pop();
         let Some(pipe) = kept.or_else(|| self.make(used)) else {
             self.0.in_use.fetch_sub(1, Ordering::Relaxed);
@@ -148,9 +149,11 @@ impl Pool {
         }
         let pipe = pipe.filter(|pipe| pipe.capacity_bytes() >= LEAST_BYTES.min(wanted_bytes));
         let granted_bytes = pipe.as_ref().map_or(0, Pipe::capacity_bytes);
+        // The kernel gave less: the user's pages are used up, and the next pipe would be refused as well.
         if granted_bytes < wanted_bytes && wanted_bytes > BORN_BYTES {
             self.0.pipe_bytes.fetch_min(BORN_BYTES.max(wanted_bytes / 2), Ordering::Relaxed);
         }
+        // Added before the reservation goes: in between the count may be too high, and never too low.
         self.0.bytes.fetch_add(granted_bytes, Ordering::Relaxed);
         self.0.bytes.fetch_sub(wanted_bytes, Ordering::Relaxed);
         pipe
@@ -160,11 +163,13 @@ impl Pool {
     fn give_back(&self, mut pipe: Pipe) {
         let mut closed_bytes = 0;
         let was_bytes = pipe.capacity_bytes();
+        // A pipe from better times gives its pages back to the user's limit, for those who wait for a first one.
         pipe.shrink(self.0.pipe_bytes.load(Ordering::Relaxed));
         closed_bytes += was_bytes - pipe.capacity_bytes();
         let still_used = self.0.in_use.fetch_sub(1, Ordering::Relaxed) - 1;
         let mut idle = self.idle();
         if pipe.is_empty() {
+            // Sorted on the way in, because `take` is on the path of every message, and this is not.
             let place = idle.partition_point(|kept| kept.capacity_bytes() <= pipe.capacity_bytes());
             idle.insert(place, pipe);
         } else {
@@ -172,6 +177,7 @@ impl Pool {
         }
         let most = if still_used == 0 { MOST_IDLE_AT_REST } else { MOST_IDLE };
         let surplus = idle.len().saturating_sub(most.min(self.0.most_pipes));
+        // The smallest are closed; close(2) happens after the lock is dropped.
         let closed: Vec<Pipe> = idle.drain(..surplus).collect();
         drop(idle);
         closed_bytes += closed.iter().map(Pipe::capacity_bytes).sum::<usize>();
@@ -246,6 +252,7 @@ impl Drop for PipeLoan {
 }
 
 fn most_pipes() -> usize {
+    // The soft limit, which is what pipe2(2) meets.
     let limit = crate::sys::file::descriptor_limit();
     usize::try_from(limit.unwrap_or(u64::MAX) / DESCRIPTORS_A_PIPE).unwrap_or(usize::MAX).max(1)
 }
@@ -255,6 +262,7 @@ fn soft_limit_pages() -> usize {
 }
 
 fn budget_bytes(pages: usize) -> usize {
+    // Not all of them: past the limit every new pipe of the user has two slots, those of other programs too.
     pages / SHARE.1 * SHARE.0 * page_bytes()
 }
 

@@ -60,6 +60,7 @@ impl Reservoir {
     /// ```
     pub fn of(pattern: &[u8], pipe_bytes: usize) -> io::Result<Self> {
         if pattern.is_empty() {
+            // An empty pattern would fill no slot, and a pour would answer 0 for ever.
             return Err(Errno::INVAL);
         }
         let mut pipe = Pipe::new(pipe_bytes)?;
@@ -72,13 +73,16 @@ impl Reservoir {
             match sys::pipe::tee(seed.read_end(), pipe.write_end(), wanted, SpliceFlags::NONBLOCK) {
                 Ok(put) => pipe.put(put),
                 Err(Errno::INTR) => continue,
+                // The pipe is full, which is the goal.
                 Err(Errno::AGAIN) => break,
                 Err(errno) => return Err(errno),
             }
+            // A part of the seed was teed: the last slot ends in the middle, so another tee would break the pattern.
             if !pipe.held_bytes().is_multiple_of(wanted as u64) {
                 break;
             }
         }
+        // Less than one pattern fits: pours would never come to a place where they can begin again.
         let whole = pipe.held_bytes() - pipe.held_bytes() % pattern.len() as u64;
         if whole == 0 {
             return Err(Errno::INVAL);
@@ -128,6 +132,7 @@ impl Reservoir {
         loop {
             match self.pour_into(into.as_fd(), most) {
                 Err(Errno::AGAIN) => {
+                    // A new waiter each time: nothing is learned from one wait for another, as `Block` makes no looks.
                     Waiter::new(Wait::Block).for_side(into.as_fd(), Side::Target, None)?;
                 }
                 Err(Errno::INTR) => {}
@@ -137,6 +142,7 @@ impl Reservoir {
     }
 
     fn pour_into(&mut self, into: BorrowedFd<'_>, most: usize) -> io::Result<usize> {
+        // tee(2) begins at the head of the pipe, and so at the start of the pattern.
         let poured = if self.phase == 0 {
             sys::pipe::tee(self.pipe.read_end(), into, most, SpliceFlags::NONBLOCK)?
         } else {
@@ -146,6 +152,7 @@ impl Reservoir {
                 return Err(Errno::INVAL);
             }
             let rest = &self.pattern[self.phase..];
+            // The rest of a pattern is copied: slots of the reservoir cannot be taken from the middle.
             Port::new(&into, None).write(&rest[..rest.len().min(most)])?
         };
         self.phase = (self.phase + poured) % self.pattern.len();
@@ -155,6 +162,7 @@ impl Reservoir {
 
 /// A pipe that holds `unit` and nothing else, in slots of a page.
 fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
+    // A pipe apart from the reservoir's own: this one holds the seed once, and is closed when it has been teed.
     let mut pipe = Pipe::new(pipe_bytes)?;
     let mut rest = unit;
     while !rest.is_empty() {
@@ -163,6 +171,7 @@ fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
                 pipe.put(put);
                 rest = &rest[put..];
             }
+            // The pattern is larger than the pipe, and nobody reads there: waiting would be for ever.
             Err(Errno::AGAIN) => return Err(Errno::INVAL),
             Err(Errno::INTR) => {}
             Err(errno) => return Err(errno),

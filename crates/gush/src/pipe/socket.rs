@@ -31,6 +31,7 @@ impl Fattener {
         // Capped by net.core.wmem_max; less room only means more calls.
         let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
         let mut fattener = Self { into, out_of, held_bytes: 0 };
+        // Asked at once: bytes that cannot be spliced on would have to be read out again in the middle of a stream.
         fattener.try_splice()?;
         Ok(fattener)
     }
@@ -67,6 +68,7 @@ impl Fattener {
                 self.held_bytes += taken;
                 Ok(taken)
             }
+            // A full socket is no error here: the caller passes bytes on, and so makes room.
             Err(Errno::AGAIN | Errno::INTR) => Ok(0),
             Err(errno) => Err(errno),
         }
@@ -74,6 +76,7 @@ impl Fattener {
 
     /// Splices the socket's bytes into a pipe; `EAGAIN` when the pipe is full.
     pub(crate) fn pass_on(&mut self, pipe: BorrowedFd<'_>) -> io::Result<usize> {
+        // An empty socket would answer EAGAIN, as a full pipe does, and the caller would wait for the wrong one.
         if self.held_bytes == 0 {
             return Ok(0);
         }

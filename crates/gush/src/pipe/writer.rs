@@ -131,8 +131,10 @@ impl<P: AsFd> Writer<P> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn new(pipe: P) -> io::Result<Self> {
+        // By answers that the process has asked for once: a refused vmsplice would cost the first bytes a detour.
         let technique = Technique::of(&look(pipe.as_fd())?);
         Self::with(pipe, technique)
+            // No huge page or no descriptor for a socket: bytes can still be written.
             .or_else(|refused| Self::with(refused.pipe, Technique::Write))
             .map_err(|refused| refused.errno)
     }
@@ -165,6 +167,7 @@ impl<P: AsFd> Writer<P> {
     ) -> io::Result<(Option<Fattener>, Pages)> {
         let target = look(pipe)?;
         if target.kind() == Kind::Pipe {
+            // Grown once, at the start: later the pipe may be full of slots, which F_SETPIPE_SZ would have to move.
             grow(pipe, asked_bytes(None, USUAL_BYTES))?;
         } else if technique != Technique::Write {
             return Err(Errno::INVAL);
@@ -172,6 +175,7 @@ impl<P: AsFd> Writer<P> {
         match technique {
             Technique::Fresh => match lending_into(&target) {
                 Vmsplice::Absent(errno) => Err(errno),
+                // The socket is for small commits, and is done without where there is none.
                 _ => Ok((Fattener::new().ok(), Pages::huge(HUGE_PAGE_BYTES)?)),
             },
             Technique::Socket => Ok((Some(Fattener::new()?), Pages::new(COPIED_BYTES)?)),
@@ -291,10 +295,12 @@ impl<P: AsFd> Writer<P> {
     }
 
     fn send(&mut self, buffer: Buffer, len_bytes: usize) -> io::Result<()> {
+        // The technique may have changed since the buffer was handed out, and any memory can be copied from.
         if self.technique == Technique::Fresh && len_bytes >= LEAST_LENT_BYTES {
             let mut strip = buffer.strip;
             let range = strip.lend(len_bytes);
             self.lend_all(&strip, range)?;
+            // Less than a piece is left: it goes away with the page, which is cheaper than a small lending.
             if strip.rest().len() < LENT_BYTES {
                 return self.give_away(strip);
             }
@@ -308,6 +314,7 @@ impl<P: AsFd> Writer<P> {
 
     /// Sends bytes by one copy, which leaves their memory free at once.
     fn copy_out(&mut self, bytes: &[u8]) -> io::Result<()> {
+        // Two calls and a copy by socket, one call and a copy by write: only large pieces gain.
         if self.socket.is_some() && bytes.len() >= LEAST_SOCKET_BYTES {
             self.pass_through_socket(bytes)
         } else {
@@ -332,13 +339,16 @@ impl<P: AsFd> Writer<P> {
 
     /// Is the pipe empty, now or (to one who spins anyway) within a moment?
     fn reader_is_done(&mut self) -> bool {
+        // A reader that was not done at the last look will hardly be done now, and a look costs a call.
         if self.pages_until_look > 0 {
             self.pages_until_look -= 1;
             return false;
         }
+        // Whoever sleeps for room has asked for little processor time, so one question has to do.
         let patience = if self.waiter.way() == Wait::Block { Duration::ZERO } else { LOOK };
         let start = Instant::now();
         loop {
+            // Empty says only that the reader *took* the bytes; that is enough for speed, and soundness rests on `renew`.
             if sys::pipe::unread_bytes(self.pipe.as_fd()) == Ok(0) {
                 return true;
             }
@@ -460,6 +470,7 @@ impl<P: AsFd> Write for Writer<P> {
         let len = bytes.len().min(LEAST_SOCKET_BYTES - self.collected.len());
         self.collected.extend_from_slice(&bytes[..len]);
         if self.collected.len() == LEAST_SOCKET_BYTES {
+            // First in, first out: pieces of `write` came before this buffer.
             self.send_collected()?;
         }
         Ok(len)

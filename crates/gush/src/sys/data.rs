@@ -83,6 +83,7 @@ pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize
     sized(Call::Recv, buf.len(), |len| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
         let (_, real) = rustix::net::recv(fd, &mut buf[..len], flags)?;
+        // With MSG_TRUNC the kernel answers the datagram's whole length, also where the buffer took less.
         if real > len { Err(Errno::MSGSIZE) } else { Ok(real) }
     })
 }
@@ -91,6 +92,7 @@ pub(crate) fn recv_whole(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize
 pub(crate) fn recv_size(fd: BorrowedFd<'_>) -> io::Result<usize> {
     sized(Call::Recv, 0, |_| {
         let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK | RecvFlags::TRUNC;
+        // No byte is wanted: MSG_TRUNC makes the answer the size, and MSG_PEEK leaves the datagram.
         rustix::net::recv(fd, &mut [0; 0], flags).map(|(_, real)| real)
     })
 }
@@ -133,6 +135,7 @@ pub(crate) unsafe fn write_raw(
             answered(unsafe { libc::pwritev2(raw_fd, &raw const part, 1, -1, libc::RWF_NOWAIT) })
         }),
         (None, Nowait::Socket) => sized(Call::Send, len, |len| {
+            // MSG_NOSIGNAL: a library must not let SIGPIPE end its program; EPIPE says the same.
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // SAFETY: above.
             answered(unsafe { libc::send(raw_fd, from, len, flags) })
@@ -141,6 +144,7 @@ pub(crate) unsafe fn write_raw(
 }
 
 fn offset(at: u64) -> io::Result<libc::off64_t> {
+    // The kernel answers EINVAL to a negative offset, which a larger number would become.
     libc::off64_t::try_from(at).map_err(|_| Errno::INVAL)
 }
 
@@ -167,6 +171,7 @@ pub(crate) fn write_nowait(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> 
 }
 
 pub(crate) fn send_nowait(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    // As above: EPIPE is the answer, and no signal.
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     sized(Call::Send, buf.len(), |len| rustix::net::send(fd, &buf[..len], flags))
 }

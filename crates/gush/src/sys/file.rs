@@ -34,6 +34,7 @@ pub(crate) fn ficlone_range(
     target: BorrowedFd<'_>,
     target_at: u64,
 ) -> io::Result<()> {
+    // Made by hand: rustix has FICLONE only.
     plain(Call::FicloneRange, || {
         let range = FileCloneRange {
             src_fd: i64::from(source.as_raw_fd()),
@@ -85,6 +86,7 @@ pub(crate) fn fstat(fd: BorrowedFd<'_>) -> io::Result<Stat> {
 
 /// The magic number of a file system (statfs(2)), without the sign of some architectures.
 pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    // f_type is signed and of another width elsewhere; magic numbers have 32 bits.
     plain(Call::Fstatfs, || fs::fstatfs(fd)).map(|fs| fs.f_type as u64 & 0xffff_ffff)
 }
 
@@ -93,7 +95,9 @@ pub(crate) fn file_system(fd: BorrowedFd<'_>) -> io::Result<u64> {
 pub(crate) fn direct_alignment(fd: BorrowedFd<'_>) -> io::Result<Option<u64>> {
     let asked = StatxFlags::DIOALIGN;
     let statx = plain(Call::Statx, || fs::statx(fd, "", AtFlags::EMPTY_PATH, asked))?;
+    // A kernel that does not know the field leaves it 0, which would read as "aligned anyhow".
     let answered = StatxFlags::from_bits_retain(statx.stx_mask).contains(asked);
+    // One number for both: buffers and offsets are then aligned alike.
     Ok(answered.then(|| u64::from(statx.stx_dio_offset_align.max(statx.stx_dio_mem_align))))
 }
 
@@ -151,6 +155,7 @@ pub(crate) fn fallocate(
 }
 
 pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> io::Result<()> {
+    // A length of 0 means "to the end" (posix_fadvise(2)).
     plain(Call::Fadvise, || fs::fadvise(fd, at, std::num::NonZeroU64::new(len), advice))
 }
 
@@ -158,6 +163,7 @@ pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> 
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     plain(Call::Open, || {
+        // O_NOCTTY: a terminal opened again must not become the controlling one of a session leader.
         fs::openat(fs::CWD, &path, flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     })
 }
@@ -181,6 +187,7 @@ const FIEMAP_FLAG_SYNC: u32 = 1;
 ///
 /// EOPNOTSUPP where there is no such witness (tmpfs, FUSE, NFS).
 pub(crate) fn extent_count(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // The count of extents alone is asked for, so no room for them is given (fm_extent_count 0).
     let mut map = Fiemap { fm_length: u64::MAX, fm_flags: FIEMAP_FLAG_SYNC, ..Fiemap::default() };
     let request = rustix::ioctl::opcode::read_write::<Fiemap>(b'f', 11);
     plain(Call::Fiemap, || {

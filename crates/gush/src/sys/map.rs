@@ -73,6 +73,7 @@ impl Window {
     /// Maps `len` bytes of a source at any offset, for reading.
     pub(crate) fn of_source(fd: BorrowedFd<'_>, at: u64, len: usize) -> io::Result<Self> {
         let window = Self::map(fd, at, len, ProtFlags::READ)?;
+        // Read once, from front to back: read-ahead may be long, and pages behind may go.
         window.advise(Advice::Sequential);
         Ok(window)
     }
@@ -86,13 +87,16 @@ impl Window {
     ) -> io::Result<Self> {
         let window = Self::map(fd, at, len, ProtFlags::READ | ProtFlags::WRITE)?;
         window.advise(match filled_by {
+            // read(2) into the window faults page after page: huge ones save most of the faults.
             FilledBy::Kernel => Advice::LinuxHugepage,
+            // No read-ahead: every page of the target is about to be overwritten.
             FilledBy::UserSpace => Advice::Random,
         });
         Ok(window)
     }
 
     fn map(fd: BorrowedFd<'_>, at: u64, len: usize, prot: ProtFlags) -> io::Result<Self> {
+        // mmap(2) takes offsets of whole pages, so the window begins up to a page before the bytes.
         let slack_bytes = usize::try_from(at % rustix::param::page_size() as u64).unwrap_or(0);
         let mapped_bytes = len + slack_bytes;
         let base = plain(Call::Mmap, || {
@@ -102,6 +106,7 @@ impl Window {
                     ptr::null_mut(),
                     mapped_bytes,
                     prot,
+                    // Shared, also for a source: a private mapping may or may not show later changes (mmap(2)), and needs no less memory.
                     MapFlags::SHARED,
                     fd,
                     at - slack_bytes as u64,
@@ -123,6 +128,7 @@ impl Window {
 
     fn at(&self, offset: usize, len: usize) -> *mut u8 {
         let end = offset.checked_add(len);
+        // An assertion: everything unsafe below rests on this check.
         assert!(end.is_some_and(|end| end <= self.len()), "a range outside the window");
         // SAFETY: checked to lie inside the mapping.
         unsafe { self.base.cast::<u8>().add(self.slack_bytes + offset) }
@@ -169,6 +175,7 @@ impl Window {
         let copied = sized(Call::Memcpy, len, |len| {
             let from = self.at(offset, len);
             let to = target.at(target_offset, len);
+            // Two guards, so that the error names the file that was truncated.
             let guards = [
                 sigbus::Guard::over(self.base as usize, self.mapped_bytes)?,
                 sigbus::Guard::over(target.base as usize, target.mapped_bytes)?,

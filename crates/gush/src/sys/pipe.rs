@@ -13,6 +13,7 @@ use super::Call;
 use super::seam::{plain, sized, waiting};
 
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    // Without O_NONBLOCK: splice(2) has a flag for that, and reads happen only where bytes are known to be inside.
     plain(Call::Pipe, || pipe::pipe_with(PipeFlags::CLOEXEC))
 }
 
@@ -91,6 +92,7 @@ pub(crate) fn poll(fds: &mut [PollFd<'_>], timeout: Option<&Timespec>) -> io::Re
 /// That of poll(2), or of the stream.
 pub(crate) fn is_ready(fd: BorrowedFd<'_>, events: PollFlags) -> io::Result<bool> {
     match poll_now(fd, events)? {
+        // POLLERR alone may be a message in the error queue, which is neither a byte nor a hang-up; SO_ERROR tells.
         PollFlags::ERR if super::socket::type_of(fd) == Ok(SocketType::STREAM) => {
             super::socket::take_error(fd).map(|()| false)
         }

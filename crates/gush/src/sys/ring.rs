@@ -39,6 +39,7 @@ impl Ring {
 
     /// Starts reading into `into` of a slot's buffer, from the file's offset `at`.
     pub(crate) fn read(&mut self, slot: usize, fd: BorrowedFd<'_>, at: u64, into: Range<usize>) {
+        // Asked before the submission: the gate can answer a fault only for a call that has not begun.
         let verdict = sized(Call::UringRead, into.len(), Ok);
         self.begin(slot, verdict, |len, buffer| {
             let start = buffer[into].as_mut_ptr();
@@ -63,6 +64,7 @@ impl Ring {
     ) {
         let len = match verdict {
             Ok(len) => u32::try_from(len).unwrap_or(u32::MAX),
+            // Queued like a completion, so that the caller has one place where answers come from.
             Err(errno) => return self.refused.push_back((slot, Err(errno))),
         };
         let entry = entry(len, self.buffers[slot].as_mut_slice()).user_data(slot as u64);
@@ -71,6 +73,7 @@ impl Ring {
         let pushed = unsafe { self.ring.submission().push(&entry) };
         match pushed {
             Ok(()) => self.under_way += 1,
+            // Cannot happen with one operation a slot; an answer is better than an operation that is waited for in vain.
             Err(_) => self.refused.push_back((slot, Err(Errno::BUSY))),
         }
     }
@@ -89,6 +92,7 @@ impl Ring {
                 self.under_way -= 1;
                 let slot = usize::try_from(done.user_data()).map_err(|_| Errno::INVAL)?;
                 let answer = usize::try_from(done.result())
+                    // A completion carries a negative errno (io_uring_enter(2)).
                     .map_err(|_| Errno::from_raw_os_error(-done.result()));
                 return Ok(Some((slot, answer)));
             }

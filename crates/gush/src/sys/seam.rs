@@ -93,6 +93,7 @@ impl fmt::Display for Call {
 const SLOTS: usize = Call::ALL.len();
 
 thread_local! {
+    // Cells of the thread: an atomic counter shared by all would bounce between processors at every call.
     static MADE: [Cell<u64>; SLOTS] = const { [const { Cell::new(0) }; SLOTS] };
 }
 
@@ -114,11 +115,13 @@ impl Default for Counts {
 impl Counts {
     /// The calls of the calling thread so far.
     pub(crate) fn of_this_thread() -> Self {
+        // A copy, so that a later difference is not disturbed by calls that go on.
         MADE.with(|made| Self(std::array::from_fn(|slot| made[slot].get())))
     }
 
     /// The calls made since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Self {
+        // Wrapping: a count that is off shall not end a move by a panic.
         Self(std::array::from_fn(|slot| self.0[slot].wrapping_sub(earlier.0[slot])))
     }
 
@@ -166,6 +169,7 @@ pub(crate) fn sized(
     #[cfg(feature = "faults")]
     match super::faults::ask(call) {
         super::faults::Verdict::Go | super::faults::Verdict::Copy => {}
+        // At least one byte: a short call of 0 would be an end, which is another verdict.
         super::faults::Verdict::Short(most) => return body(len.min(most.max(1))),
         super::faults::Verdict::Zero => return Ok(0),
         super::faults::Verdict::Fail(errno) => return Err(errno),
@@ -179,6 +183,7 @@ pub(crate) fn sized(
 /// (`shmem_fallocate` of mm/shmem.c) after Ctrl-Z and `fg`, FUSE and NFS to any.
 #[inline]
 pub(crate) fn plain<T>(call: Call, mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    // Each attempt is counted, as strace shows each of them.
     retry_on_intr(|| waiting(call, &mut body))
 }
 

@@ -72,14 +72,17 @@ impl Guard {
     /// `EAGAIN` when every slot is taken; `EOPNOTSUPP` where this thread blocks SIGBUS, because the
     /// kernel then ends the process at a fault (`force_sig_info_to_task` of kernel/signal.c).
     pub(super) fn over(start: usize, bytes: usize) -> io::Result<Self> {
+        // Unblocking would be simpler, and would let a signal through that the program holds back on purpose.
         if is_blocked_here() {
             return Err(Errno::OPNOTSUPP);
         }
         let free = |slot: &&Slot| {
+            // No lock: the handler reads the slots, and may have interrupted the holder of one.
             slot.start.compare_exchange(0, start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let slot = GUARDED.iter().find(free).ok_or(Errno::AGAIN)?;
         let mut standing = standing();
+        // Borrowed by the first guard only: a later one would save our own handler as the previous.
         if standing.0 == 0 {
             standing.1 = Some(install());
         }

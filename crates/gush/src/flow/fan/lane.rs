@@ -45,6 +45,7 @@ impl Lane {
     /// Do references cost fewer copies than one pass through memory? Each lane without references reads bytes
     /// out of a pipe, and pipes and streams are spared a copy each. Bytes in a pipe are no datagram.
     pub(super) fn take_references(lanes: &[Lane]) -> bool {
+        // A slot of a pipe is not a message: boundaries survive in memory only.
         if lanes.iter().any(|lane| lane.outlet.target.keeps_boundaries()) {
             return false;
         }
@@ -79,6 +80,7 @@ impl Lane {
 
     /// Has a call failed, and have plain writes delivered as much as they can?
     pub(super) fn has_failed(&self) -> bool {
+        // Bytes in its pipe still go out by plain writes, so it has not failed yet.
         let is_draining = self.outlet.spills && self.has_own();
         self.is_live() && self.outlet.failed.is_some() && !is_draining
     }
@@ -105,6 +107,7 @@ impl Lane {
 
     pub(super) fn fail(&mut self, call: Call, errno: Errno) {
         let fault = Fault { call, side: Side::Target, errno };
+        // Not even plain writes go on: the target itself has failed.
         self.outlet.spills = false;
         self.outlet.failed = Some(Box::new(Failure::Fault(fault)));
     }
@@ -113,6 +116,7 @@ impl Lane {
     pub(super) fn lose(&mut self, taken_bytes: u64) {
         self.lost_at_bytes = Some(taken_bytes);
         (self.owes, self.waits, self.is_to_look) = (false, false, false);
+        // Closed with its bytes: a lane that is lost delivers nothing more, and its pipe counts for the budget.
         self.outlet.pipe = None;
         self.outlet.hand.clear();
     }

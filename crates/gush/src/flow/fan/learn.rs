@@ -32,6 +32,7 @@ impl Fan {
     }
 
     fn learn_intake(&mut self, op: Op, answer: io::Result<usize>) -> Moved {
+        // No eye: bytes are shown when the first lane has delivered them.
         let moved = self.intake.learn(op, answer, &mut ());
         if matches!(op, Op::Read(_) | Op::Spill) && self.intake.hand.full {
             self.shown = 0;
@@ -57,6 +58,7 @@ impl Fan {
             self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ())
         };
         let lane = &mut self.lanes[usize::from(target)];
+        // The fan waits for all sides at once, so a lane's wait is noted and not answered.
         lane.waits |= lane.outlet.wait.take().is_some();
         if moved.refusal.is_some() && !self.named && !Lane::take_references(&self.lanes) {
             self.intake.spills = true;
@@ -102,6 +104,7 @@ impl Fan {
         let errno = match answer {
             Ok(bytes) if bytes > 0 => return self.shared(target, call, bytes),
             Err(Errno::INTR) => return Moved::default(),
+            // Only a target itself can be full: a pipe of the lane is empty here, so its EAGAIN is a refusal.
             Err(Errno::AGAIN) if is_straight => {
                 lane.waits = true;
                 return Moved::default();
@@ -118,6 +121,7 @@ impl Fan {
     }
 
     fn shared(&mut self, target: u16, call: Call, bytes: usize) -> Moved {
+        // splice(2) takes the bytes away from the head, where tee(2) leaves them.
         if call == Call::Splice {
             if let Some(pipe) = &mut self.intake.pipe {
                 pipe.gone(bytes);

@@ -175,18 +175,22 @@ impl Fan {
         // Every target needs the bytes, and each is somewhere else.
         let terms = &Terms { make_holes: false, rereads: false, ..*terms };
         let named = terms.choice != Choice::Auto;
+        // Known without a look: every lane takes from a pipe of ours, which never makes anybody wait.
         let pipe = Stance::known(Kind::Pipe, true);
+        // The intake keeps to the length: a lane delivers whatever was taken.
         let lane_terms = Terms { length_bytes: None, expected_bytes: None, ..*terms };
         let mut lanes = Vec::with_capacity(targets.len());
         let splices = |from: &Stance, to: &Stance| splices(from, to, terms);
         for &target in targets {
             let ways = match splices(&pipe, &target)? {
+                // A method asked for by name is used or refused (invariant 6): no way behind it.
                 true if named => Ways::of(&[Way::Piped]),
                 true => Ways::of(&[Way::Piped, Way::Memory]),
                 false => Ways::of(&[Way::Memory]),
             };
             lanes.push(Lane::new(Flow::by(ways, pipe, target, &lane_terms)));
         }
+        // Only a socket brings short messages, which cost less through memory.
         let by_reference = if source.kind() == Kind::Stream { Way::Adaptive } else { Way::Piped };
         let ways = match splices(&source, &pipe)? {
             true if named => Ways::of(&[Way::Piped]),
@@ -474,6 +478,7 @@ impl Fan {
             Who::Source => self.source_waits = false,
             Who::Target(target) => {
                 let lane = &mut self.lanes[usize::from(target)];
+                // Woken without having waited: poll(2) told of a hang-up, which a look has to confirm.
                 lane.is_to_look |= !std::mem::take(&mut lane.waits);
             }
         }
@@ -507,6 +512,7 @@ fn splices(from: &Stance, to: &Stance, terms: &Terms) -> Result<bool, Refusal> {
     let in_plan = || plan::flow_methods(from.kind(), to.kind()).contains(&MethodName::Splice);
     match terms.choice {
         Choice::Auto => Ok(in_plan() && refused().is_none()),
+        // Memory alone, by the user's word.
         Choice::Only(MethodName::ReadWrite) => Ok(false),
         Choice::Only(MethodName::Splice) => match refused() {
             Some(why) => Err(Refusal::because(MethodName::Splice, why)),

@@ -43,6 +43,7 @@ pub struct FanFds<'fd> {
 /// # Errors
 /// Also that of poll(2).
 pub(in crate::flow) fn look(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    // No event is asked for: POLLERR and POLLHUP are told always, and mean that the reader has left.
     if sys::pipe::is_ready(fd, PollFlags::empty())? { Err(Errno::PIPE) } else { Ok(0) }
 }
 
@@ -72,6 +73,7 @@ impl Fan {
             }
             FanOp::Tee(target) => {
                 let Some(pipe) = &self.intake.pipe else { return Err(Errno::NOMEM) };
+                // All that is there: a shorter tee would have to be continued from the head, which is not possible.
                 let most = usize::try_from(pipe.held_bytes()).unwrap_or(usize::MAX);
                 let to = self.entrance(target, fd_of(target)?);
                 sys::pipe::tee(pipe.read_end(), to, most, SpliceFlags::NONBLOCK)
@@ -88,6 +90,7 @@ impl Fan {
 
     /// The pipe by which a lane gets the content of the intake's pipe.
     fn entrance<'a>(&'a self, target: u16, fd: BorrowedFd<'a>) -> BorrowedFd<'a> {
+        // A target that is no pipe cannot be teed to, so its lane has one of its own.
         self.lane(target).outlet.pipe.as_ref().map_or(fd, |pipe| pipe.write_end())
     }
 }
