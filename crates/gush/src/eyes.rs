@@ -18,6 +18,7 @@ impl Inspector {
     }
 
     fn show(&self, bytes: &[u8]) {
+        // A panic of the inspector ended its own move; another clone may still be shown bytes.
         let mut look = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (*look)(bytes);
     }

@@ -526,7 +526,6 @@ impl<'fd> Port<'fd> {
     /// `EAGAIN` when a non-blocking target has no room now; else the kernel's answer.
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let most = match target.manner.kind {
-            // sendfile(2) beyond the end leaves a corked datagram open, which the next call would continue.
             Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
             _ => target.unheld_bytes(most),
         };

@@ -88,6 +88,7 @@ impl<'a> Repeat<'a> {
         }
         let mut supply = self.supply(&endpoint);
         let mut port = Port::new(&endpoint, None);
+        // A reader that splices empties a pipe in microseconds, which a sleep would miss.
         let mut waiter = Waiter::new(Wait::Auto);
         let mut written_bytes = 0;
         // The bytes written so far are whole patterns and the first `phase` bytes of one more.
@@ -107,6 +108,7 @@ impl<'a> Repeat<'a> {
                         .map_err(|errno| failed((call, errno)).after(written_bytes, 0))?;
                 }
                 Err((Call::Tee, errno)) if is_refusal(errno) => {
+                    // tee(2) is denied after all: write(2) does the same, slower.
                     supply = Supply::in_memory(self.pattern);
                 }
                 Err(why) => return Err(failed(why).after(written_bytes, 0)),
@@ -137,6 +139,7 @@ enum Supply {
 
 impl Supply {
     fn in_memory(pattern: &[u8]) -> Self {
+        // One pattern more than a write carries, so that a write can begin in the middle of the first.
         Self::Memory(pattern.repeat(WRITE_BYTES.div_ceil(pattern.len()) + 1))
     }
 

@@ -312,14 +312,17 @@ impl<'a> Tee<'a> {
         source_at: Option<u64>,
     ) -> Result<TeeReport, Error> {
         for (target, fault) in unwritable {
+            // Failed through the fan, so that the caller hears of it as of any other loss.
             fan.fail(target, fault);
         }
         let outcome = self.pump(&mut fan, targets);
+        // Also after a failure: bytes that no target got are still in the file.
         let put_back = self.put_back(&fan, source_at);
         let taken_bytes = *put_back.as_ref().unwrap_or(&fan.taken_bytes());
         match outcome.and_then(|is_complete| put_back.map(|_| is_complete)) {
             Ok(is_complete) => Ok(report(&fan, taken_bytes, is_complete)),
             Err(error) => {
+                // The slowest of the living: all of them have at least that much.
                 let slowest = numbers(&fan).filter(|&target| fan.is_live(target));
                 let slowest = slowest.map(|target| fan.delivered_bytes(target)).min();
                 let delivered_bytes = slowest.unwrap_or(taken_bytes);
@@ -331,6 +334,7 @@ impl<'a> Tee<'a> {
     /// Drives the fan; answers whether the source was copied to the end.
     fn pump(&mut self, fan: &mut impl Spread, targets: &[BorrowedFd<'a>]) -> Result<bool, Error> {
         let mut shelf = Shelf::new(Pool::shared().clone());
+        // Two programs at a pipe wait for each other often, and a look spares each of them a wake-up.
         let mut waiter = Waiter::new(Wait::Auto);
         let fds = FanFds { source: self.source, targets };
         let mut stalls = Stalls::new(self.most_stall, targets.len());
@@ -346,8 +350,10 @@ impl<'a> Tee<'a> {
                     let answer = fan.perform(op, fds);
                     fan.learn(op, answer);
                 }
+                // Bytes in flight for a target that takes nothing now must not hold the end (invariant 7).
                 FanNext::Wait if self.is_cancelled() => return Err(Error::cancelled()),
                 FanNext::Wait => {
+                    // An idle tee keeps neither pipe nor buffer from others.
                     fan.rest(&mut shelf);
                     self.wait(fan, fds, &mut waiter, &mut stalls).map_err(Error::failed)?;
                 }
@@ -445,6 +451,7 @@ impl<'a> Tee<'a> {
                 Who::Target(target) => {
                     match interest == Interest::Writable && fan.is_held_by(target) {
                         true => stalls.waits(target),
+                        // A target that waits for the source, or behind another, holds nobody back.
                         false => stalls.goes_on(target),
                     }
                     fds.targets[usize::from(target)]
@@ -453,6 +460,7 @@ impl<'a> Tee<'a> {
             sides.push(who);
             polled.push(PollFd::from_borrowed_fd(fd, events));
         });
+        // The sooner of the two: the canceller is asked, or a stall has lasted long enough.
         let slice = wait::longest(self.cancel.is_some()).into_iter().chain(stalls.left()).min();
         waiter.for_any(&mut polled, slice).map_err(|errno| Fault {
             call: Call::Poll,
@@ -468,6 +476,7 @@ impl<'a> Tee<'a> {
             }
         }
         let live = numbers(fan).filter(|&target| fan.is_live(target)).count();
+        // Where all stall nobody holds the others back: they may share one stopped terminal.
         let holds_back = stalls.stalled() < live;
         stalls.over(&mut |target| {
             if holds_back {
@@ -506,6 +515,7 @@ impl Stalls {
 
     fn waits(&mut self, target: u16) {
         if self.most.is_some() {
+            // The first time counts: a wait that another side ends does not begin the stall anew.
             self.since[usize::from(target)].get_or_insert_with(Instant::now);
         }
     }

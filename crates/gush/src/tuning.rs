@@ -67,6 +67,7 @@ impl Default for Tuning {
             pipe_bytes: None,
             advice: Advice::None,
             space: Space::AsWritten,
+            // A gift lets the kernel move a page into a file's cache; where it does not, nothing is lost.
             gift: true,
         }
     }
@@ -86,6 +87,7 @@ impl Tuning {
     /// ```
     #[must_use]
     pub fn buffer_bytes(mut self, bytes: usize) -> Self {
+        // Clamped, not refused: a size is a wish, and the bound on memory holds for every caller (invariant 8).
         self.buffer_bytes = Some(bytes.clamp(1, Self::MOST_BUFFER_BYTES));
         self
     }

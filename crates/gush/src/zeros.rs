@@ -24,6 +24,7 @@ pub(crate) enum Run {
 /// Splits off the first run of bytes that go to offset `at`; only whole units count as zeros, and
 /// the parts of units at the buffer's two ends.
 pub(crate) fn first_run(bytes: &[u8], at: u64) -> Run {
+    // Units are those of the target: a hole in the middle of a block frees nothing.
     let into_unit = usize::try_from(at % UNIT_BYTES as u64).unwrap_or(0);
     let (head, rest) = bytes.split_at(bytes.len().min(UNIT_BYTES - into_unit));
     let zero = is_zero(head);
@@ -48,12 +49,15 @@ pub(crate) fn punch(target: &Port<'_>, at: u64, len: u64) -> io::Result<()> {
 /// were written.
 pub(crate) fn punch_some(target: &Port<'_>, at: u64, len: u64, most: u64) -> io::Result<u64> {
     let size_bytes = sys::file::size_bytes(target.fd)?;
+    // Behind the end there is nothing to punch: a larger size alone makes that hole.
     let inside = len.min(size_bytes.saturating_sub(at));
     if inside == 0 {
         return Ok(len);
     }
+    // PUNCH_HOLE is refused without KEEP_SIZE (fallocate(2)).
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match sys::file::fallocate(target.fd, flags, at, inside) {
+        // EPERM: a seccomp filter denies fallocate(2); zeros can still be written.
         Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => {
             write_zeros(target, at, inside.min(most))?;
             Ok(if inside <= most { len } else { most })
@@ -67,6 +71,7 @@ fn write_zeros(target: &Port<'_>, mut at: u64, mut len: u64) -> io::Result<()> {
     while len > 0 {
         let part = usize::try_from(len).unwrap_or(usize::MAX).min(ZEROS.len());
         match sys::data::pwrite(target.fd, &ZEROS[..part], at) {
+            // Asked again it would answer 0 for ever.
             Ok(0) => return Err(Fault::TOOK_NOTHING),
             Ok(put) => (at, len) = (at + put as u64, len - put as u64),
             Err(Errno::INTR) => {}

@@ -69,6 +69,7 @@ impl Backlog {
         ring: Pages,
         ring_bytes: usize,
     ) -> Result<Self, Refusal> {
+        // The ring joins whatever comes, so that the messages would come out cut elsewhere.
         if source.keeps_boundaries() && targets.iter().any(Stance::keeps_boundaries) {
             let why = "a backlog keeps no boundaries of datagrams";
             return Err(Refusal::because(MethodName::ReadWrite, why));
@@ -113,6 +114,7 @@ impl Backlog {
     /// Does everybody wait for this target? Only once the ring is full of bytes that this target still needs.
     pub(crate) fn is_held_by(&self, target: u16) -> bool {
         let lane = self.lane(target);
+        // Only the slowest lane of a full ring holds the others back.
         self.ring.room_bytes() == 0 && lane.outlet.taken_bytes() == self.ring.start
     }
 
@@ -136,8 +138,10 @@ impl Backlog {
             let Some(slowest) = self.live().map(|lane| lane.outlet.taken_bytes()).min() else {
                 return FanNext::Deserted;
             };
+            // Each time, because a lane that was lost may have been the slowest.
             self.ring.keep_from(slowest);
             match &self.over {
+                // The end waits for the lanes: bytes taken are delivered first (invariant 1).
                 Some(_) if self.is_delivering() => return FanNext::Wait,
                 Some(Ok(end)) => return FanNext::Ended(*end),
                 Some(Err(failure)) => return FanNext::Failed(failure.clone()),
@@ -154,6 +158,7 @@ impl Backlog {
         let room_bytes = self.ring.room_bytes() as u64;
         let wait = match may_take_bytes == 0 && !self.is_delivering() {
             true => FanNext::Throttled,
+            // The source or a lane is waited for, and not the driver's clock.
             false => FanNext::Wait,
         };
         if self.source_waits || room_bytes == 0 {
@@ -200,6 +205,7 @@ impl Backlog {
                 self.lanes[usize::from(target)].outlet.perform(op, Fds::one(fd_of(target)?))
             }
             FanOp::Look(target) => look(fd_of(target)?),
+            // A backlog has no common pipe, and never asks for these.
             FanOp::Tee(_) | FanOp::Move(..) => Err(Errno::INVAL),
         }
     }
@@ -295,6 +301,7 @@ impl Lane {
                 return Some(FanNext::Do(FanOp::Look(target)));
             }
             let bytes = ring.behind(self.outlet.taken_bytes());
+            // An empty read would tell the outlet that the data has ended.
             if bytes.is_empty() && self.outlet.in_flight_bytes() == 0 && !is_over {
                 return None;
             }
@@ -346,6 +353,7 @@ impl Ring {
     /// where there are none.
     fn put(&mut self, bytes: &[u8]) -> usize {
         let at = self.at(self.end);
+        // Up to the end of the memory: the rest comes with the next call, from its beginning.
         let most = bytes.len().min(self.room_bytes()).min(self.size_bytes - at);
         self.memory.as_mut_slice()[at..at + most].copy_from_slice(&bytes[..most]);
         self.end += most as u64;

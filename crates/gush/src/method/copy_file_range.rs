@@ -25,6 +25,7 @@ impl Method for CopyFileRange {
     }
 
     fn traits(&self) -> Traits {
+        // Threads take turns at the target's inode lock, so several may be used and none is gained.
         Traits { parallel: true, ..Traits::default() }
     }
 

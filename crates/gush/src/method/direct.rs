@@ -49,6 +49,7 @@ impl Method for Direct {
         let source_at = source_offset(self.name(), pair)?;
         let target_at = target_offset(self.name(), pair)?;
         let alignment = alignment(&pair.source).max(alignment(&pair.target));
+        // One buffer serves both files: bytes aligned for one would never be for the other.
         if source_at % alignment != target_at % alignment {
             return Err(Refusal::because(
                 self.name(),
@@ -64,6 +65,7 @@ impl Method for Direct {
                 .map_err(|errno| Refusal::by_kernel(self.name(), Call::Open, errno))
         };
         let alignment = alignment(&pair.source).max(alignment(&pair.target));
+        // A buffer of whole units, so that a full one can be written directly.
         let unit = usize::try_from(alignment).unwrap_or(4096);
         let buffer_bytes = setup.buffer_or(BUFFER_BYTES).next_multiple_of(unit);
         Ok(Start::range(Bypassing {
@@ -87,6 +89,7 @@ fn alignment(endpoint: &Endpoint<'_>) -> u64 {
     sys::file::direct_alignment(endpoint.fd())
         .ok()
         .flatten()
+        // 0 means that the file takes no O_DIRECT; anything odd would break the arithmetic below.
         .filter(|alignment| alignment.is_power_of_two())
         .map_or(COMMON_ALIGNMENT, |alignment| alignment.max(512))
 }
@@ -110,6 +113,7 @@ impl Bypassing<'_> {
     fn fill(&mut self, budget_bytes: u64) -> Result<(), Step> {
         let head = (self.alignment - self.source_at % self.alignment) % self.alignment;
         let whole = budget_bytes - budget_bytes % self.alignment;
+        // The head brings the offset to a boundary; a rest below one unit cannot be read directly at all.
         let answer = if head > 0 || whole == 0 {
             let most = if head > 0 { head.min(budget_bytes) } else { budget_bytes };
             let most = call_bytes(most, self.buffer.len_bytes());
@@ -139,6 +143,7 @@ impl Bypassing<'_> {
         let whole = pending.len() - pending.len() % unit;
         let aligned =
             self.target_at.is_multiple_of(self.alignment) && self.begin.is_multiple_of(unit);
+        // The tail of the file, and anything a short write has left unaligned, goes through the page cache.
         let put = if aligned && whole > 0 {
             sys::data::pwrite(self.target_direct.as_fd(), &pending[..whole], self.target_at)?
         } else {
@@ -174,6 +179,7 @@ impl Range for Bypassing<'_> {
         while self.begin < self.end {
             match self.delivered() {
                 Step::Moved(put) if put > 0 => moved += put,
+                // The bytes that arrived are told first; the same call fails again in the next step.
                 _ if moved > 0 => break,
                 step => return step,
             }

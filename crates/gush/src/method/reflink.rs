@@ -39,8 +39,10 @@ impl Method for Reflink {
     /// answer EINVAL to an empty range.
     fn is_served(&self, pair: &Pair<'_>) -> Result<bool, Refusal> {
         let (source, target) = (pair.source.fd(), pair.target.fd());
+        // From the end of the source nothing is shared: the call only answers whether it would serve.
         match sys::file::ficlone_range(source, pair.source.size_bytes(), 0, target, 0) {
             Ok(()) => Ok(true),
+            // EINVAL is about alignment, and so says that the file system knows the call.
             Err(errno) if errno != Errno::INVAL && is_refusal(errno) => {
                 Err(Refusal::by_kernel(self.name(), Call::FicloneRange, errno))
             }
@@ -73,11 +75,13 @@ impl Range for Sharing<'_> {
             Ok(size_bytes) => size_bytes,
             Err(errno) => return Step::from_errno(Call::Fstat, Side::Source, errno),
         };
+        // Asked anew: a length of 0 would mean "to the end", of whatever size the file has by then.
         let left = size_bytes.saturating_sub(self.source_at);
         let len = left.min(self.length_bytes.unwrap_or(left)).min(budget_bytes);
         if len == 0 {
             return Step::Dry;
         }
+        // FICLONE clones an unaligned tail too, and every file system that clones has it.
         let whole = self.source_at == 0 && self.target_at == 0 && len == size_bytes;
         let (call, answer) = if whole {
             (Call::Ficlone, sys::file::ficlone(self.source, self.target))

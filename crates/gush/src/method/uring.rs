@@ -45,6 +45,7 @@ impl Method for Uring {
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
+        // All slots together stay within one buffer's bound (invariant 8).
         let buffer_bytes = setup.buffer_or(BUFFER_BYTES).min(Tuning::MOST_BUFFER_BYTES / SLOTS);
         Ok(Start::range(Ringing {
             source: pair.source,
@@ -93,6 +94,7 @@ impl Ringing<'_> {
     }
 
     fn write(&mut self, slot: usize, offset: u64, len: usize, put: usize) -> Piece {
+        // From here on a refusal is a failure, as the target may have been touched.
         self.wrote = true;
         self.ring.write(slot, self.target.fd(), self.target_at + offset + put as u64, put..len);
         Piece::Writing { offset, len, put }

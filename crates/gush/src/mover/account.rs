@@ -27,7 +27,9 @@ impl Account {
         if used.bytes == 0 && used.steps == 0 {
             return;
         }
+        // Several threads see the bytes out of order, and a hash of such bytes means nothing.
         self.all_seen &= used.bytes == 0 || used.threads == 1 && used.name.sees_bytes();
+        // A sparse file is moved piece by piece: a line for each would hide the story.
         if let Some(last) = self.uses.last_mut().filter(|last| last.name == used.name) {
             last.bytes += used.bytes;
             last.steps += used.steps;

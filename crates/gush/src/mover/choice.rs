@@ -52,6 +52,7 @@ impl Choosing<'_, '_> {
     pub(super) fn candidates(&self) -> Cow<'static, [MethodName]> {
         match self.request.choice {
             Choice::Only(name) => {
+                // A slice of the static list, so that a named method costs no allocation.
                 let at = MethodName::ALL.iter().position(|&known| known == name).unwrap_or(0);
                 Cow::Borrowed(&MethodName::ALL[at..=at])
             }
@@ -71,6 +72,7 @@ impl Choosing<'_, '_> {
         let named = request.names(name);
         let sharing = traits.shares_source
             && matches!(source.kind(), Kind::File | Kind::Block)
+            // Into a file splice(2) copies before it returns, so nothing is shared.
             && target.kind() != Kind::File;
         let why = if request.excluded.contains(&name) {
             Refusal::EXCLUDED
@@ -106,11 +108,13 @@ impl Choosing<'_, '_> {
 
     /// The number of threads that may share the rest; processors are only counted for a large file.
     fn threads(&self) -> usize {
+        // A hash and an inspector need the bytes in order, and one brake cannot serve several threads.
         let in_order = self.request.shows_bytes() || self.request.is_limited();
         if in_order || self.left_bytes < plan::PARALLEL_BYTES {
             return 1;
         }
         match (self.request.threads, self.rule.and_then(Rule::threads)) {
+            // At most four where nothing was measured: all of them take turns at the target's inode lock.
             (0, None) => Kernel::get().processors().min(4),
             (0, Some(measured)) => Kernel::get().processors().min(measured),
             (threads, _) => threads,

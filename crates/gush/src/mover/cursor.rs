@@ -48,6 +48,7 @@ impl Cursor {
         let place = |offset: Option<u64>, can: bool, own: Option<u64>, side| match offset {
             Some(_) if !can => Err(Error::no_offset(side)),
             Some(_) => Ok(Place { base: offset, is_named: true }),
+            // A position that cannot be set again is no base: the descriptor itself keeps count.
             None => Ok(Place { base: own.filter(|_| can), is_named: false }),
         };
         let Ends { source, target } = ends;
@@ -90,6 +91,7 @@ impl Cursor {
     pub(super) fn expected_bytes(&self, ends: &Ends<'_>) -> Option<u64> {
         let in_file = self.source.base.map(|base| ends.source.size_bytes().saturating_sub(base));
         match (in_file, self.length_bytes) {
+            // A length may go beyond the file: only what is there can be expected.
             (Some(file), Some(length)) => Some(file.min(length)),
             (file, length) => file.or(length),
         }
@@ -115,6 +117,7 @@ impl Cursor {
     /// Goes back to where the move stood before: bytes after that count as not moved.
     pub(super) fn go_back(&mut self, moved_bytes: u64) {
         self.moved_bytes = moved_bytes;
+        // The end may have been met within the piece that is moved once more.
         self.ended = false;
         self.positions_lag = true;
     }
@@ -141,6 +144,7 @@ impl Cursor {
             || self.target.base.is_some()
                 && ends.target.is_direct()
                 && !traits.needs_own_target_position;
+        // A descriptor's own position must be where the move stands before a call uses it.
         if !(source_named && target_named) {
             self.catch_up(ends)?;
         }
@@ -174,6 +178,7 @@ impl Cursor {
             return Ok(());
         }
         for (side, place) in [(Side::Source, self.source), (Side::Target, self.target)] {
+            // A named offset promises that the position stays where the caller left it.
             let (false, Some(base)) = (place.is_named, place.base) else { continue };
             sys::file::seek(ends.fd(side), SeekFrom::Start(base + self.moved_bytes))
                 .map_err(|errno| self.failed(Call::Lseek, side, errno))?;
@@ -197,6 +202,7 @@ impl Cursor {
     /// Asks where data or a hole begins; that moves the source's own position.
     pub(super) fn seek_source(&mut self, ends: &Ends<'_>, to: SeekFrom) -> Result<u64, Errno> {
         self.positions_lag = true;
+        // SEEK_DATA moves the position, also of a source whose position is none of our business.
         self.source_disturbed = self.source.is_named;
         sys::file::seek(ends.source.fd(), to)
     }
@@ -219,6 +225,7 @@ impl Cursor {
 
     /// Of bytes taken and not delivered, those that the source has no more.
     pub(super) fn lost(&self, in_flight_bytes: u64) -> u64 {
+        // A file still has the bytes that were taken and not delivered; a stream has lost them.
         if self.source_at().is_some() { 0 } else { in_flight_bytes }
     }
 }

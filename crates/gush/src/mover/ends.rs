@@ -24,6 +24,7 @@ impl<'a> Ends<'a> {
 
     /// Ends that the caller has looked at.
     pub(super) fn told((source, target): (Endpoint<'a>, Endpoint<'a>)) -> Result<Self, Fault> {
+        // Told ends are checked like others: the caller may have opened the file for the other direction.
         access::check(&source, Side::Source)?;
         access::check(&target, Side::Target)?;
         Ok(Self { source, target })
@@ -40,6 +41,7 @@ impl<'a> Ends<'a> {
     pub(super) fn are_both_files(&self) -> bool {
         self.source.kind() == Kind::File
             && self.target.kind() == Kind::File
+            // With O_APPEND everything goes to the end, where no hole can be left.
             && self.target.takes_offsets()
     }
 }

@@ -29,9 +29,12 @@ impl Extent {
     pub(super) fn at(cursor: &mut Cursor, ends: &Ends<'_>) -> Result<Self, Error> {
         let Some(at) = cursor.source_at() else { return Ok(Extent::Unknown) };
         Ok(match cursor.seek_source(ends, SeekFrom::Data(at)) {
+            // SEEK_DATA answers the offset itself where data is there.
             Ok(data) if data > at => Extent::Hole(data - at),
             Ok(_) => {
+                // A file system that knows no holes calls all of it data; the end is found by reading.
                 let hole = cursor.seek_source(ends, SeekFrom::Hole(at)).unwrap_or(u64::MAX);
+                // At least a byte, so that a file that changes meanwhile cannot make the walk stand still.
                 Extent::Data(hole.saturating_sub(at).max(1))
             }
             // No data from here on.
@@ -40,6 +43,7 @@ impl Extent {
                     .map_err(|errno| cursor.failed(Call::Fstat, Side::Source, errno))?;
                 Extent::LastHole(size_bytes.saturating_sub(at))
             }
+            // Any other answer says nothing about holes: the rest is read.
             Err(_) => Extent::Unknown,
         })
     }

@@ -34,11 +34,13 @@ impl Move<'_> {
 
     /// Data moves, holes are passed over.
     pub(super) fn move_around_holes(&mut self) -> Result<(), Error> {
+        // Asked before the first hole is made: a refusal leaves the target untouched (invariant 3).
         self.refuse_whole()?;
         if !self.setup.makes_holes && self.keep_whole()? {
             return Ok(());
         }
         let mut pending = None;
+        // Not `?`: the hole at hand has to be made also where the walk failed.
         let walked = self.walk(&mut pending);
         // The error of the walk counts what has arrived; a last hole that is taken back has not.
         let made = self.make_hole(&mut pending);
@@ -91,6 +93,7 @@ impl Move<'_> {
                 Extent::LastHole(bytes) => {
                     let hole_bytes = bytes.min(left_bytes);
                     self.pass_over(hole_bytes, pending)?;
+                    // The goal is reached within the hole: there is no data to prove an end with.
                     if hole_bytes == left_bytes {
                         return Ok(());
                     }
@@ -108,6 +111,7 @@ impl Move<'_> {
         if bytes == 0 {
             return Ok(());
         }
+        // Nobody looks, so a hole of a terabyte costs nothing.
         let mut left_bytes = if self.setup.eyes.is_some() { bytes } else { 0 };
         while left_bytes > 0 {
             let part_bytes = left_bytes.min(PART_BYTES);
@@ -120,6 +124,7 @@ impl Move<'_> {
         let start = pending.map_or(self.cursor.moved_bytes, |hole| hole.start);
         self.cursor.hole_bytes += bytes;
         self.cursor.skip(bytes);
+        // Holes side by side become one, and are made once their end is known.
         *pending = Some(Hole { start, end: self.cursor.moved_bytes });
         Ok(())
     }

@@ -171,9 +171,11 @@ fn advance(streamed: &mut Streamed<'_>) -> Result<u64, Cause> {
             thread::yield_now();
             Ok(0)
         }
+        // Early for this piece: whether the file ends here is decided on one thread, in order.
         Next::Ended(End::Proven | End::Limit) => Err(Cause::Question),
         Next::Failed(failure) => Err(match *failure {
             Failure::Fault(fault) => Cause::Failed(fault),
+            // Bytes of other pieces may have arrived, so the refusal is not told as one: one thread asks again.
             Failure::Refused(_) | Failure::FalseEnd(_) => Cause::Question,
         }),
     }
@@ -195,6 +197,7 @@ fn step(range: &mut dyn Range, most_bytes: u64) -> Result<u64, Cause> {
 /// The setup of one worker of several: a share of the memory for all.
 fn share(setup: &Setup, name: MethodName, threads: usize) -> Setup {
     let (usual_bytes, buffers) = match name {
+        // Two windows, one onto each file.
         MethodName::MmapCopy => (WINDOW_BYTES, 2),
         MethodName::MmapWrite | MethodName::ReadMmap => (WINDOW_BYTES, 1),
         _ => (BUFFER_BYTES, 1),
@@ -231,11 +234,13 @@ impl Move<'_> {
         };
         let works = self.work_together(name, &shared, threads);
         let first =
+            // The lowest: all before it has arrived, as on one thread.
             works.iter().filter_map(|work| work.halt.as_ref()).min_by_key(|halt| halt.offset);
         let stopped = shared.stopped.load(Ordering::Relaxed);
         let bytes = first.map_or(length, |halt| halt.offset);
         self.cursor.skip(bytes);
         let mut calls = tally.calls();
+        // The first work is this thread's own, whose calls the tally has.
         works.iter().skip(1).for_each(|work| calls.add(work.calls));
         let steps = works.iter().map(|work| work.steps).sum();
         self.account.record(MethodUse { name, bytes, steps, threads, calls });
@@ -262,6 +267,7 @@ impl Move<'_> {
         let before_bytes = self.cursor.moved_bytes;
         let cancel = self.watch.canceller();
         thread::scope(|scope| {
+            // A plan goes with whoever makes the calls of the move.
             #[cfg(feature = "faults")]
             let plan = crate::sys::faults::active();
             let workers: Vec<_> = (1..threads)
@@ -271,6 +277,7 @@ impl Move<'_> {
                     let body = move || {
                         #[cfg(feature = "faults")]
                         let _guard = plan.map(crate::sys::faults::Plan::install);
+                        // Nobody writes before the first piece has shown that the method serves (invariant 3).
                         shared.shown.wait();
                         shared.work(|_| {
                             if cancel.is_some_and(Cancel::is_cancelled) {
@@ -284,6 +291,7 @@ impl Move<'_> {
                     thread::Builder::new().spawn_scoped(scope, body).ok()
                 })
                 .collect();
+            // Also where the first piece panics or fails: the other threads must not wait for ever.
             let shown = ShownOnDrop(&shared.shown);
             let mut works = vec![shared.work(|arrived| {
                 if !self.watch.is_due() {
@@ -295,6 +303,7 @@ impl Move<'_> {
             drop(shown);
             self.cursor.moved_bytes = before_bytes;
             works.extend(workers.into_iter().map(|worker| {
+                // A panic in an observer is the caller's own, whichever thread it happened on.
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }));
             works

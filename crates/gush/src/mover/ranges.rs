@@ -44,6 +44,7 @@ impl<'a> Move<'a> {
     ) -> Result<bool, Halt> {
         let (before_bytes, mut steps) = (self.cursor.moved_bytes, 0);
         let outcome = self.copy_and_prove(name, range.as_mut(), goal, false_ends, &mut steps);
+        // Before the tally: buffers and rings are unmapped by calls, which count as this method's.
         drop(range);
         let bytes = self.cursor.moved_bytes - before_bytes;
         self.cursor.positions_lag |= bytes > 0;
@@ -67,12 +68,14 @@ impl<'a> Move<'a> {
         let known_bytes = self.cursor.known_left_bytes(&self.ends, goal);
         let is_sized = self.cursor.source_at().is_some();
         let (before_bytes, doubts) = (self.cursor.moved_bytes, false_ends.any());
+        // A mapped target needs a size, and how far a file goes that lies about its own is not known.
         if doubts && known_bytes == 0 && traits.needs_target_size {
             return Err(self.false_end(name));
         }
         let mut reached = Reached::Nothing;
         if known_bytes > 0 || doubts || !is_sized {
             let most_bytes = match known_bytes {
+                // No further than the size says: behind it a call would only answer 0, and the read has to follow anyway.
                 known_bytes if known_bytes > 0 && !traits.whole => known_bytes,
                 _ => goal.map_or(u64::MAX, |goal| goal.saturating_sub(self.cursor.moved_bytes)),
             };
@@ -111,7 +114,9 @@ impl<'a> Move<'a> {
         let outcome = self.step_through(name, range, most_bytes, steps);
         let arrived_end =
             self.cursor.target_at().filter(|_| self.cursor.moved_bytes > before_bytes);
+        // Trimmed after a failure too: a reserved size would pass for data.
         let trimmed = open_end.map_or(Ok(()), |end| end.trim(arrived_end));
+        // The first failure is the one told; trimming may have failed because of it.
         let reached = outcome?;
         trimmed.map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;
         Ok(reached)
@@ -136,6 +141,7 @@ impl<'a> Move<'a> {
             }
             *steps += 1;
             let began = self.watch.now();
+            // A clone cannot be divided, and its time does not grow with its size.
             let budget_bytes = if is_whole { left_bytes } else { left_bytes.min(allowed_bytes) };
             match range.step(budget_bytes) {
                 Step::Moved(bytes) => {
@@ -199,12 +205,15 @@ impl<'a> Move<'a> {
     /// Only a `read` that answers 0 is the end (invariant 2). A source without offsets cannot be asked
     /// without taking bytes: the method is not believed.
     fn has_more(&mut self, name: MethodName) -> Result<bool, Error> {
+        // Without an offset a look would take the byte: the method is asked again instead.
         let Some(at) = self.cursor.source_at() else { return Ok(true) };
         let mut port = Port::new(&self.ends.source, Some(at));
         loop {
             match port.read(&mut [0]) {
+                // The byte is read again by the method: pread(2) took nothing away.
                 Ok(got) => return Ok(got > 0),
                 Err(Errno::INTR | Errno::AGAIN) => {
+                    // A source that answers EAGAIN for ever must not hold whoever wants to stop.
                     self.ask(name)?;
                     thread::yield_now();
                 }

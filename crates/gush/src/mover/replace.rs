@@ -55,6 +55,7 @@ impl Move<'_> {
             return Ok(());
         }
         let (source_base, target_base) = self.cursor.bases();
+        // The plan's last method serves everything, so nothing can be refused in the end.
         if !self.request.names(name) {
             return Ok(self.cut_old_content(target_base)?);
         }
@@ -73,6 +74,7 @@ impl Move<'_> {
     /// (`generic_remap_check_len` of `fs/remap_range.c`): the whole blocks before that part come first, and show.
     fn show_on_whole_blocks(&mut self, name: MethodName, goal: Option<u64>) -> Result<(), Halt> {
         let left_bytes = self.cursor.known_left_bytes(&self.ends, goal);
+        // FICLONERANGE takes a part of a block only where the source ends, and then the target must end there too.
         let part_bytes = left_bytes % self.ends.target.block_bytes();
         let end_of = |at: Option<u64>| at.map(|at| at + left_bytes);
         let to_the_end = end_of(self.cursor.source_at()) == Some(self.ends.source.size_bytes());
@@ -108,7 +110,9 @@ impl Move<'_> {
             return outcome;
         }
         let end = self.reserved_end(name, self.cursor.known_left_bytes(&self.ends, goal))?;
+        // The piece is moved twice, and must be shown and counted once.
         let observer = self.watch.tell_nobody();
+        // A hash of bytes seen twice would be wrong.
         let eyes = self.setup.eyes.take();
         let (account, hole_bytes) = (self.account.clone(), self.cursor.hole_bytes);
         let outcome = self.move_by(name, piece_end);
@@ -136,6 +140,7 @@ impl Move<'_> {
 
     fn cut_old_content(&mut self, at: Option<u64>) -> Result<(), Error> {
         let Some(at) = at else { return Ok(()) };
+        // Set before the call: a truncation that failed must not be tried again at the end of the move.
         self.old = OldContent::None;
         sys::file::ftruncate(self.ends.target.fd(), at)
             .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;

@@ -29,6 +29,7 @@ impl<'fd> OpenEnd<'fd> {
     /// # Errors
     /// fallocate's; the file then has the old size.
     pub(super) fn reserve(&self, at: u64, len: u64) -> io::Result<()> {
+        // Blocks, not only a size: a store into a mapped hole on a full disk would raise SIGBUS.
         sys::file::fallocate(self.fd, FallocateFlags::empty(), at, len).inspect_err(|_| {
             // ext4 may have got half-way; the error of the reservation is the one that counts.
             if sys::file::size_bytes(self.fd) != Ok(self.before_bytes) {
@@ -40,8 +41,10 @@ impl<'fd> OpenEnd<'fd> {
     /// Cuts off the bytes behind the last arrived one, if any arrived, but no bytes that were there
     /// before.
     pub(super) fn trim(&self, arrived_end: Option<u64>) -> io::Result<()> {
+        // Never below the size of before: that part is the caller's.
         let end = arrived_end.unwrap_or(0).max(self.before_bytes);
         match sys::file::size_bytes(self.fd) {
+            // Somebody else may have cut the file meanwhile, and growing it again would add zeros.
             Ok(size_bytes) if size_bytes <= end => Ok(()),
             // Where the size cannot be told, too: `end` is not below the size that was told before.
             _ => sys::file::ftruncate(self.fd, end),
@@ -82,11 +85,14 @@ impl Move<'_> {
             return Ok(());
         };
         let space = self.request.tuning.space;
+        // fallocate(2) refuses a length of 0 (EINVAL).
         if space == Space::AsWritten || length == 0 || !self.ends.are_both_files() {
             return Ok(());
         }
         let fd = self.ends.target.fd();
+        // KEEP_SIZE: a size that runs ahead of the bytes would show zeros to readers and after a crash.
         let answer = sys::file::fallocate(fd, FallocateFlags::KEEP_SIZE, at, length);
+        // Noted before the answer is looked at: a failed call may have got hold of a part.
         self.loose.reserved = true;
         match answer {
             Err(errno) if !is_refusal(errno) && space == Space::Reserve => {
@@ -104,6 +110,7 @@ impl Move<'_> {
         let fd = self.ends.target.fd();
         let size_bytes = sys::file::size_bytes(fd)
             .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+        // Cutting at the present size frees the blocks behind it (ftruncate(2)).
         sys::file::ftruncate(fd, size_bytes)
             .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))
     }
@@ -121,6 +128,7 @@ impl Move<'_> {
             let fd = self.ends.target.fd();
             let size_bytes = sys::file::size_bytes(fd)
                 .map_err(|errno| self.cursor.failed(Call::Fstat, Side::Target, errno))?;
+            // A hole at the end has no byte to be written, so only a size makes it.
             if size_bytes < end || (self.loose.overshot && size_bytes > end) {
                 sys::file::ftruncate(fd, end)
                     .map_err(|errno| self.cursor.failed(Call::Ftruncate, Side::Target, errno))?;

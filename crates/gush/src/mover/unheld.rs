@@ -26,6 +26,7 @@ impl<'a> Unheld<'a> {
         let mut unheld = Self { given, twin: None, flags_before: None };
         let Ok(endpoint) = Endpoint::of_borrowed(given) else { return unheld };
         match endpoint.kind() {
+            // It waits for nobody already, and the flag is not ours to take back.
             _ if endpoint.is_nonblocking() => {}
             Kind::Stream | Kind::Datagram => unheld.flags_before = make_nonblocking(given),
             // To open the master of a pseudo-terminal makes another pair (ptmx(4)).
@@ -46,6 +47,7 @@ impl<'a> Unheld<'a> {
 
 fn make_nonblocking(fd: BorrowedFd<'_>) -> Option<OFlags> {
     let before = sys::file::flags(fd).ok()?;
+    // MSG_DONTWAIT would do for send(2) and not for a splice, which has no flag for the socket.
     sys::file::set_flags(fd, before | OFlags::NONBLOCK).ok().map(|()| before)
 }
 

@@ -29,6 +29,7 @@ impl<'a> Watch<'a> {
         let cancel = request.cancel;
         let now = Instant::now();
         Self {
+            // Small steps cost calls, so only a move that somebody looks at or slows down has them.
             pace: Pace::new(observer.is_some() || cancel.is_some() || request.is_limited()),
             observer,
             cancel,
@@ -50,6 +51,7 @@ impl<'a> Watch<'a> {
     }
 
     fn slice(&self, is_long: bool) -> Option<Duration> {
+        // A first slice ends for everybody, so that an idle move gives its pipe and buffer back.
         wait::longest(!is_long || self.is_watched())
     }
 
@@ -73,6 +75,7 @@ impl<'a> Watch<'a> {
     /// Sleeps until the rate allows more, a slice at most.
     pub(super) fn pause(&mut self) {
         if let Err(pause) = self.brake.allowance() {
+            // In slices, because a rate of a few bytes a second would hold a stop for minutes (invariant 7).
             std::thread::sleep(pause.min(SLICE));
         }
     }
@@ -84,6 +87,7 @@ impl<'a> Watch<'a> {
 
     /// The time at which a step begins, if somebody wants to know how long the step takes.
     pub(super) fn now(&self) -> Option<Instant> {
+        // An unwatched move has no pace to learn, so the clock is not asked.
         self.is_watched().then(Instant::now)
     }
 

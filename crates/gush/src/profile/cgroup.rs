@@ -44,6 +44,7 @@ impl Cgroup {
 
     /// Goes from the group up to the mount, which inside a container may be all that is visible.
     fn tighten(&mut self, mount: &Path, path: &Path) {
+        // A parent's limit holds for its children as well, so the tightest counts.
         for directory in path.ancestors().map(|part| mount.join(part)) {
             self.processors = least(self.processors, processors(&directory));
             self.memory_bytes = least(self.memory_bytes, memory_bytes(&directory));
@@ -79,6 +80,7 @@ fn processors(directory: &Path) -> Option<f64> {
             let (quota, period) = line.split_once(' ')?;
             (quota.parse::<f64>().ok()?, period.parse::<f64>().ok()?)
         }
+        // Version 1; -1 there means no quota, which the sign below leaves out.
         None => {
             let number = |file: &str| read_line(&directory.join(file))?.parse::<f64>().ok();
             (number("cpu.cfs_quota_us")?, number("cpu.cfs_period_us")?)
@@ -89,6 +91,7 @@ fn processors(directory: &Path) -> Option<f64> {
 
 /// `memory.max` is bytes, or `max`; version 1 has a number near 2^63 without a limit.
 fn memory_bytes(directory: &Path) -> Option<u64> {
+    // Version 1 writes a huge number, rounded to pages, where there is no limit.
     const NO_LIMIT: u64 = 1 << 62;
     let file = |name: &str| -> Option<PathBuf> {
         let path = directory.join(name);

@@ -65,6 +65,7 @@ impl Host {
                 .and_then(count)
                 .unwrap_or_else(|| crate::Kernel::get().processors()),
             allowed: allowed.unwrap_or_default().trim().to_owned(),
+            // As text with two digits, so that the comparison does not hang on a float's last bit.
             quota: quota.map_or_else(|| "none".to_owned(), |quota| format!("{quota:.2}")),
         }
     }
@@ -72,6 +73,7 @@ impl Host {
 
 /// The list of features that follows the model is long, and changes with the microcode.
 fn beginning_of(path: &Path) -> Option<String> {
+    // The model stands in front: modalias goes on with a kilobyte of features.
     let mut bytes = [0; 256];
     let read = File::open(path).and_then(|mut file| file.read(&mut bytes)).ok()?;
     Some(String::from_utf8_lossy(&bytes[..read]).into_owned())
@@ -88,6 +90,7 @@ fn count(online: &str) -> Option<usize> {
     online.trim().split(',').try_fold(0_usize, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        // Checked: the file may be another's in a container, and a panic would end a move.
         sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
     })
 }

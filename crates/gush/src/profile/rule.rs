@@ -87,6 +87,7 @@ impl Rule {
             Some(name) => Endpoint::local_file_systems()
                 .find(|known| *known == name)
                 .map(Some)
+                // A name that this engine does not know can never fit: better told than silently unused.
                 .ok_or_else(|| format!("no rule can be made for the file system {name:?}")),
         };
         let source_file_system = file_system(text.source_file_system)?;
@@ -158,6 +159,7 @@ impl Rule {
 
     /// The sizes for this method: measured with the first one only.
     pub(crate) fn measured_for(&self, name: MethodName) -> Measured {
+        // Sizes were measured with the first method, and say nothing about another.
         if self.concerns(name) { self.measured } else { Measured::default() }
     }
 
