@@ -108,6 +108,7 @@ impl<'a> Life<'a> {
             Ok(header) => header,
             Err(course) => return aborted(course, [client]),
         };
+        // Before the other address is opened: a stranger without a certificate costs the server nothing.
         let client = match self.client_handshake(client).await {
             Ok(client) => client,
             Err(course) => return course,
@@ -116,6 +117,7 @@ impl<'a> Life<'a> {
             Ok(other) => other,
             Err(course) => return aborted(course, [client]),
         };
+        // The PROXY header goes before the handshake: it stands in front of TLS, in the clear.
         if let Err(course) = self.introduce(&header, &client, &mut other).await {
             return aborted(course, [client, other]);
         }
@@ -138,14 +140,17 @@ impl<'a> Life<'a> {
         client: Option<BorrowedFd<'p>>,
         work: impl Future<Output = T> + Send + 'p,
     ) -> impl Future<Output = Result<T, Left>> + Send + 'p {
+        // Boxed: the state of all phases side by side would be held for the whole life of a connection.
         let work = Box::pin(work);
         let given_up: Pin<Box<dyn Future<Output = Left> + Send + 'p>> = match phase < Phase::Relay {
+            // Nobody reads from the client yet, so only this watch sees that it has gone.
             true => Box::pin(async move { Left::HungUp(hung_up(client).await) }),
             false => Box::pin(pending()),
         };
         async move {
             debug!(id = self.id, ?phase, "begins");
             tokio::select! {
+                // Work that is done counts, also where the link ends in the same moment.
                 biased;
                 done = work => Ok(done),
                 () = self.shared.stop.ending() => Err(Left::Interrupted),
@@ -157,6 +162,7 @@ impl<'a> Life<'a> {
     /// Over once a link that drains has datagrams which have rested for [`LAST_DATAGRAM`]: they say no end by themselves.
     async fn has_rested(&self) {
         self.shared.stop.draining().await;
+        // Datagrams have no end, so silence after draining began stands for one.
         let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
         let mut before = moved();
         loop {
@@ -194,13 +200,16 @@ impl<'a> Life<'a> {
         let Some(socket) = client.conduit.read_fd() else {
             return Err(fail(Failure::new("a PROXY header cannot be read from it", None)));
         };
+        // Bounded even without an idle limit: a client that says nothing would keep its place for ever.
         let limit = settings.idle.map_or(HEADER_LIMIT, |idle| idle.min(HEADER_LIMIT));
+        // No watch for a hang-up: reading the header sees the end by itself.
         let header = self.phase(Phase::Header, None, proxy::accept(socket, limit)).await;
         let header = header.map_err(|left| self.left(left))?;
         let header = header
             .map_err(|error| fail(Failure::new(format!("{}: {error}", client.peer), None)))?;
         if let Some(source) = &header.source {
             debug!(id = self.id, client = %source, proxy = %self.names.client, "comes through a proxy");
+            // From here on messages name the client, and not the proxy that forwards all of them.
             self.names.client = source.to_string();
         }
         Ok(header)
@@ -208,6 +217,7 @@ impl<'a> Life<'a> {
 
     /// What TLS agrees on with the client: in its own life, so that a slow one holds up nobody else.
     async fn client_handshake(&self, client: Box<End>) -> Result<Box<End>, Course> {
+        // Without TLS no phase and no box: a short connection counts every allocation.
         if !client.wants_handshake() {
             return Ok(client);
         }
@@ -250,6 +260,7 @@ impl<'a> Life<'a> {
             None => how,
         };
         let socket = client.conduit.stream_socket();
+        // Two listeners pair their clients in the order of arrival, whichever thread serves them.
         let turn = self.turn.take();
         let opened = self.phase(Phase::Open, socket, self.shared.other.open(&how, turn)).await;
         let other = opened
@@ -286,10 +297,12 @@ impl<'a> Life<'a> {
         first.conduit = shaped(first.conduit, a.options());
         second.conduit = shaped(second.conduit, b.options());
         if settings.one_way {
+            // With -u bytes of the other direction are not even taken from their socket.
             first.conduit = first.conduit.read_only();
             second.conduit = second.conduit.write_only();
         }
         let mut options = settings.relay(self.id, Arc::clone(self.counts));
+        // The end of one side cannot be told to a datagram peer: its answers get a moment.
         if datagrams && settings.linger.is_none() {
             options = options.linger(LAST_DATAGRAM);
         }
@@ -327,6 +340,7 @@ impl<'a> Life<'a> {
                 None => {
                     let patience = match totals.ended {
                         Ended::Closed => Patience::of(settings.linger),
+                        // A limit of the user's has ended it: nobody waits for what peers still might say.
                         _ => Patience::none(),
                     };
                     let ending = totals.ended.into();
@@ -337,6 +351,7 @@ impl<'a> Life<'a> {
             Ok(Ok(Err(error))) => Err(self.failed(&error, &mut first, &mut second).await),
         };
         let course = match gone {
+            // Reset, so that no peer takes what came for all of it.
             Err(course) => aborted(course, [first, second]),
             Ok(Course { ending: Ending::Closed, .. }) => self.programs(first, second).await,
             Ok(course) => {

@@ -33,9 +33,11 @@ impl Places {
     /// Raises the limit on descriptors to the hard limit. Offers `most` places, or fewer if the descriptors
     /// do not suffice.
     pub fn new(most: Option<usize>, client: &Address, other: &Address, threads: usize) -> Self {
+        // The soft limit is often 1,024 while the hard one is a million; programs get the old one back.
         gush_process::raise_descriptor_limit();
         let descriptors = getrlimit(Resource::Nofile).current;
         // One of them is the directory itself.
+        // Counted, not guessed: the caller may have handed over many.
         let open = std::fs::read_dir("/proc/self/fd")
             .map(|found| (found.count() as u64).saturating_sub(1));
         let apart =
@@ -56,6 +58,7 @@ impl Places {
     /// Waits for a place, which dropping the permit gives back. Every wait is counted, and the first one is
     /// told.
     pub async fn take(&self, ledger: &Ledger) -> Option<OwnedSemaphorePermit> {
+        // Without waiting first, so that a warning is given only where somebody has to wait.
         if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(place);
         }
@@ -70,6 +73,7 @@ impl Places {
                 ),
             }
         }
+        // Only this limit is helped by silent senders that make room.
         self.short.store(matches!(self.limit, Limit::Descriptors), Ordering::Relaxed);
         // The semaphore is never closed.
         let place = Arc::clone(&self.free).acquire_owned().await.ok();
@@ -89,6 +93,7 @@ fn descriptors_each(client: &Address, other: &Address) -> u64 {
 fn clients(descriptors: Option<u64>, apart: u64, each: u64) -> usize {
     let Some(descriptors) = descriptors else { return Semaphore::MAX_PERMITS };
     let clients = descriptors.saturating_sub(apart) / each;
+    // At least one client: where that one fails for want of descriptors, its error says so.
     usize::try_from(clients).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
 }
 

@@ -35,16 +35,19 @@ pub(crate) fn run(
     let ran = runtime.block_on(async {
         if let Some(place) = &settings.metrics {
             let listener = exporter::listen(place).await?;
+            // Listening before the first client: a port that is taken ends the link at once.
             tokio::spawn(exporter::answer(listener, Arc::clone(ledger)));
         }
         connect(roles, settings, ledger, stop).await
     });
+    // Not waiting: a lookup of a name may hang in getaddrinfo(3), which nobody can cancel.
     runtime.shutdown_background();
     // No program started by this link is left behind.
     let limit = settings.drain_limit();
     reaper::wait(|| stop.is_over(limit));
     let copies = || [&settings.tee, &settings.tee_back].into_iter().flatten();
     copies().for_each(|tee| tee.finish(|| stop.is_over(limit)));
+    // A copy that was cut is a failure of the link, though every connection went well.
     let lost = copies().find_map(|tee| tee.failure());
     ran.and(lost.map_or(Ok(()), |message| Err(Failure::new(message, None))))
 }
@@ -84,6 +87,7 @@ async fn connect(
     let Some(listener) = until(stop.draining(), listen(server, &how)).await else { return Ok(()) };
     let mut listener = match listener {
         Ok(listener) => listener,
+        // No connection was ever there, so there is no record to write.
         Err(failure) if roles.forks() => return Err(failure),
         Err(failure) => {
             let (first, second) = match &roles.first {
@@ -98,6 +102,7 @@ async fn connect(
     listener.count_drops_in(ledger.dropped_datagrams());
     let other = match other.kind().listens() {
         false => Other::Address(other.clone()),
+        // The second listener listens from the start: its clients may come before ours.
         true => match until(stop.draining(), listen(other, &how_other)).await {
             None => return Ok(()),
             Some(bound) => Other::Listener(Box::new(other.clone()), Arc::new(Mutex::new(bound?))),
@@ -138,6 +143,7 @@ async fn until<T>(stop: impl Future<Output = ()>, work: impl Future<Output = T>)
 /// Serves the first client. The listener is closed by then.
 async fn serve_one(mut listener: Listener, shared: &Shared) -> Result<(), Failure> {
     let accepted = until(shared.stop.draining(), accept(&mut listener)).await;
+    // Closed before the connection is served: other clients are refused at once and do not wait in the queue.
     drop(listener);
     match accepted {
         None => Ok(()),
@@ -153,8 +159,10 @@ async fn serve_all(
 ) -> Result<(), Failure> {
     let threads = shared.settings.most_threads();
     let places = Places::new(max_children, &shared.client, shared.other.address(), threads);
+    // Without a limit senders of UDP that have gone would keep their descriptors.
     listener.limit_stays();
     listener.makes_room_while(places.are_short());
+    // No message is ever sent: the channel closes when the last connection drops its half.
     let (open, mut all_closed) = mpsc::channel::<Infallible>(1);
     let mut workers = Workers::new(threads);
     let ended = loop {
@@ -176,6 +184,7 @@ async fn serve_all(
         });
     };
     drop(listener);
+    // Our own half, which would keep the channel open for ever.
     drop(open);
     if let Err(failure) = &ended
         && shared.ledger.active() > 0
@@ -186,6 +195,7 @@ async fn serve_all(
         let _: Option<Infallible> = all_closed.recv().await;
     };
     let drained = drained(closed, &shared).await;
+    // After the drain, because a runtime that is dropped cancels its tasks.
     workers.join();
     ended.and(drained)
 }

@@ -67,9 +67,11 @@ impl Stop {
     }
 
     fn want(&self, wish: Wish) {
+        // The first wish counts: a second SIGTERM must not give the drain its time anew.
         self.since.get_or_init(Instant::now);
         self.wish.send_if_modified(|now| {
             let sooner = wish > *now;
+            // Wishes only grow: a drain after an end would let clients in again.
             *now = wish.max(*now);
             sooner
         });

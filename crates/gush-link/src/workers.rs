@@ -19,6 +19,7 @@ type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A runtime for the calling thread.
 pub(crate) fn runtime() -> io::Result<Runtime> {
+    // One thread each: tokio's other runtime moves tasks between threads, and wakes one for another.
     Builder::new_current_thread().enable_all().build()
 }
 
@@ -50,16 +51,19 @@ impl Workers {
         let least = self.others.iter().min_by_key(|worker| load(&worker.load));
         let least_load =
             least.map_or(usize::MAX, |worker| load(&worker.load)).min(load(&self.here));
+        // A thread costs descriptors and memory, so the next one starts only when all are busy.
         if least_load > 0 && self.others.len() + 1 < self.most {
             match Worker::start(self.others.len() + 1) {
                 Ok(worker) => return self.others.push(worker.with(job)),
                 Err(error) => {
                     warn!(%error, "no further thread can be started: serving with those there are");
+                    // Not tried again for every client: the limit on threads does not go away so soon.
                     self.most = self.others.len() + 1;
                 }
             }
         }
         match self.others.iter().find(|worker| load(&worker.load) == least_load) {
+            // The accepting thread is preferred: its client needs no wake-up across processors.
             Some(worker) if load(&self.here) > least_load => worker.give(job),
             _ => drop(tokio::spawn(Loaded::new(&self.here, job))),
         }
@@ -110,6 +114,7 @@ impl Loaded {
         load: &Arc<AtomicUsize>,
         job: F,
     ) -> impl Future<Output = ()> + use<F> {
+        // Counted here, before the job reaches its thread: the next client must not go there too.
         load.fetch_add(1, Ordering::Relaxed);
         let loaded = Self(Arc::clone(load));
         async move {

@@ -38,6 +38,7 @@ impl Failure {
     /// The side that is broken.
     pub(crate) fn side(&self) -> Option<Side> {
         match self {
+            // A refusal is about the pair: neither peer is to blame, and both are told alike.
             Failure::Flow(error) if error.is_refused() => None,
             Failure::Flow(error) => error.side(),
             Failure::Call(_, side, _) => Some(*side),
@@ -80,6 +81,7 @@ pub(crate) fn call(
     };
     match polled {
         Poll::Ready(Ok(bytes)) => Ok(Attempt::Made(Ok(bytes))),
+        // A stream of anybody's may say so; a flow takes it for a step of 0 bytes.
         Poll::Ready(Err(io)) if io.kind() == io::ErrorKind::Interrupted => {
             Ok(Attempt::Made(Err(Errno::INTR)))
         }
@@ -101,6 +103,7 @@ fn attempt(
     let answer = match flow.clears(op) {
         Some(Side::Source) => source.attempt(|| flow.perform(op, fds)),
         Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
+        // No side is named by an EAGAIN of this call, so both have to be ready before the call is made.
         None => {
             let (from, to) = op.touches();
             for (touched, side) in [(from, Side::Source), (to, Side::Target)] {

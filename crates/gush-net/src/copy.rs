@@ -108,10 +108,12 @@ where
         let Some(mut target) = target.target() else {
             return Poll::Ready(Err(absent("write", Side::Target)));
         };
+        // No end is passed on: as tokio's `copy` does, the caller may have more to write.
         let flowed = flow.poll(cx, &mut source, &mut target, options, false);
         if flowed.is_ready() {
             return flowed.map_ok(|()| Ended::Closed);
         }
+        // The limit's own pause is no silence of the ends.
         if flow.is_throttled() {
             silence.restart();
         }

@@ -89,6 +89,7 @@ impl Counts {
     }
 
     pub(crate) fn take(&self, way: Way, bytes: u64) {
+        // Relaxed: the counts are looked at, and order nothing else.
         self.lane(way).taken_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 

@@ -45,7 +45,9 @@ impl Descriptor {
     /// The same holds as of [`watched`].
     #[allow(deprecated)]
     pub(crate) fn register(&mut self) -> io::Result<()> {
+        // A missing runtime is an error here, and would be a panic in tokio.
         let here = tokio::runtime::Handle::try_current().map_err(io::Error::other)?.id();
+        // The descriptor has to be owned by the registration, so it is taken out for a moment.
         let fd = match std::mem::replace(&mut self.watched, Watched::Gone) {
             Watched::Not(fd) => fd,
             // The runtime of the registration may not even exist any more.
@@ -58,6 +60,7 @@ impl Descriptor {
         let (watched, answer) = match AsyncFd::try_new(fd) {
             Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
             Err(refused) => match refused.into_parts() {
+                // EPERM of epoll_ctl(2): a file or device without a poll operation, which never waits.
                 (fd, error) if error.kind() == io::ErrorKind::PermissionDenied => {
                     (Watched::Always(fd, Box::default()), Ok(()))
                 }

@@ -122,6 +122,7 @@ impl Driver {
 
     /// Is the source taken for ended? Bytes in flight are still delivered, and the end is passed on.
     pub(crate) fn end(&mut self) {
+        // No wait is left: the end has to be passed on at the next poll, whatever the source does.
         (self.is_at_end, self.waits_for) = (true, None);
     }
 
@@ -151,6 +152,7 @@ impl Driver {
 
     /// Takes no more than so many bytes from here on.
     pub(crate) fn take_at_most(&mut self, bytes: u64) {
+        // As a place in the stream: bytes in flight at this moment were counted as taken.
         self.last_byte = Some(self.taken_bytes() + bytes);
     }
 
@@ -172,6 +174,7 @@ impl Driver {
     /// Has a bounded direction done all that it may? Only reading tells how much a stream has received, so that for a
     /// stream the bound is no more than a limit: the direction is over once the stream has nothing now.
     pub(crate) fn has_had_its_last_words(&self, source: &Source<'_, '_>) -> bool {
+        // How much a stream has received cannot be asked, so "nothing now" has to do.
         let has_nothing = source.is_stream() && self.waits_for == Some(Side::Source);
         self.is_bounded() && !self.unflushed && (has_nothing || self.has_delivered_the_last())
     }
@@ -215,6 +218,7 @@ impl Driver {
         options: &Options,
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
+        // Not `ready!` yet: bytes that a stream keeps to itself are flushed also while the source is idle.
         let delivered = self.poll_delivered(cx, source, target, options);
         // A stream that takes no more now is sending already.
         if self.unflushed && self.waits_for != Some(Side::Target) {
@@ -253,8 +257,10 @@ impl Driver {
         let mut shelf = shelf.unwrap_or_else(|| Shelf::new(Pool::shared().clone()));
         let moved = self.move_now(cx, source, target, options, &mut shelf);
         if let Some(flow) = &mut self.flow {
+            // Before the task sleeps: thousands of idle relays would each hold a pipe otherwise.
             flow.rest(&mut shelf);
         }
+        // Put back also after a failure; where an observer had made another shelf, that one is dropped.
         SHELF.set(Some(shelf));
         ready!(moved)?;
         self.is_at_end = true;
@@ -302,6 +308,7 @@ impl Driver {
         if self.flow.is_none() {
             let stance = source.stance();
             let is_to_end = self.length_bytes.is_none() && stance.offset_bytes().is_none();
+            // Only a file to its end has a size to be held to.
             if stance.kind() == Kind::File && is_to_end {
                 self.whole = source.fd().and_then(Whole::of);
             }
@@ -310,6 +317,7 @@ impl Driver {
                 .map_err(|refusal| Failure::Flow(refusal.into()))?;
             self.flow = Some(flow);
         }
+        // Other tasks of the thread have their turn after so many bytes, or so many calls.
         let enough = self.activity() + POLL_BYTES;
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
@@ -332,6 +340,7 @@ impl Driver {
                     }
                 }
                 Next::Wait(side) => {
+                    // Ready already: the readiness may have come between the call and this poll.
                     if poll_side(cx, side, source, target)?.is_pending() {
                         self.waits_for = Some(side);
                         return Poll::Pending;
@@ -344,6 +353,7 @@ impl Driver {
                 Next::Failed(failure) => return Poll::Ready(Err(Failure::Flow((*failure).into()))),
             }
         }
+        // The turn is over and there is more to do: back into the queue, behind the others.
         cx.waker().wake_by_ref();
         Poll::Pending
     }
@@ -357,6 +367,7 @@ impl Driver {
         }
         if moved.delivered_bytes > 0 {
             options.counts.deliver(self.way, moved.delivered_bytes);
+            // Three methods only, so a search costs less than a map.
             let of_method = |sum: &&mut (MethodName, u64)| Some(sum.0) == moved.method;
             if let Some(sum) = self.by_method.iter_mut().find(of_method) {
                 sum.1 += moved.delivered_bytes;
@@ -373,6 +384,7 @@ impl Driver {
             self.limiter.as_mut().map_or(u64::MAX, |limiter| limiter.allowance().unwrap_or(0));
         let left_bytes =
             self.last_byte.map_or(u64::MAX, |last| last.saturating_sub(self.taken_bytes()));
+        // Bounded, so that a single splice between two fast ends does not hold the thread.
         CALL_BYTES.min(allowed).min(left_bytes)
     }
 
@@ -389,11 +401,13 @@ impl Driver {
                 _ if self.is_held(options) => HOLD_LOOK,
                 _ => break,
             };
+            // The clock of the runtime, which tests can stop.
             let until = tokio::time::Instant::now() + wait;
             let nap = self.nap.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
             if nap.is_elapsed() {
                 nap.as_mut().reset(until);
             }
+            // Told to the relay: a pause of our own is no silence of the ends.
             self.throttled = true;
             ready!(nap.as_mut().poll(cx));
         }

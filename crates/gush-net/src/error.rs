@@ -277,6 +277,7 @@ impl std::error::Error for Error {
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
         let kind = match (error.io.as_ref().map(io::Error::kind), &error.cause) {
+            // std's loops take Interrupted for "call again", and the relay has ended.
             (Some(io::ErrorKind::Interrupted), _) => io::ErrorKind::Other,
             (Some(kind), _) => kind,
             (None, Cause::Refused(_)) => io::ErrorKind::Unsupported,

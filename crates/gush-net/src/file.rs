@@ -70,6 +70,7 @@ where
     flow.length_bytes = end.map(|end| end.saturating_sub(begin));
     let expected_bytes = end.unwrap_or(size_bytes).saturating_sub(begin);
     let totals = drive(flow, by_file(source), target, options).await?;
+    // An idle limit explains missing bytes by itself; otherwise the file was cut meanwhile.
     if totals.ended == crate::Ended::Closed && totals.forward.bytes < expected_bytes {
         return Err(Error::truncated(End::A, expected_bytes).after(totals.forward, totals.back));
     }

@@ -186,7 +186,9 @@ impl Options {
         Terms {
             choice: self.choice,
             isolated: self.isolated,
+            // Bytes that are spliced never come into this process, so nobody could look at them.
             through_memory: self.observer.is_some(),
+            // A call that waits would hold every other task of the thread.
             never_held: true,
             permitted: &METHODS,
             short_bytes: self.short_message.bytes(),

@@ -110,6 +110,7 @@ impl Conduit {
         };
         let (began, mut pause) = (Instant::now(), LOOKS[0]);
         let waits = || unacknowledged_bytes(&socket).is_ok_and(|bytes| bytes > 0);
+        // A peer that has reset acknowledges nothing more, and the kernel keeps the count.
         while began.elapsed() < limit && waits() && has_peer(socket) {
             sleep(pause).await;
             pause = (pause * 2).min(LOOKS[1]);
@@ -143,6 +144,7 @@ impl Conduit {
     pub fn reset_on_close(&self) {
         for socket in self.stream_sockets().into_iter().flatten() {
             // One that is dead already needs none.
+            // A linger of 0 makes close(2) send a reset (socket(7), tcp(7)).
             let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
         }
     }
@@ -154,6 +156,7 @@ async fn see_off(
     is_read: bool,
     patience: Patience,
 ) -> Result<(), Unsent> {
+    // Nothing was sent there that could fail to arrive.
     if !is_written || !end.is_connection() {
         return Ok(());
     }
@@ -172,10 +175,12 @@ async fn see_off(
         if let Some(Ok(Err(errno)) | Err(errno)) = error {
             return Err(Unsent::Failed(errno.into()));
         }
+        // Any progress renews the patience: a slow peer is not a dead one.
         if bytes < left_bytes {
             left_bytes = bytes;
             (progress, heard) = (Instant::now(), Instant::now());
         }
+        // Both are done: nothing can be cut by closing now.
         if bytes == 0 && ended {
             return Ok(());
         }
@@ -186,10 +191,12 @@ async fn see_off(
             {
                 return Ok(());
             }
+            // All has arrived; the peer's last words are read, because unread bytes make close(2) send a reset.
             0 => patience.quiet - heard.elapsed().min(patience.quiet),
             bytes if waited >= patience.unsent => return Err(Unsent::Late(bytes)),
             _ => pause,
         };
+        // No event tells of an acknowledgement, so SIOCOUTQ is asked, ever more rarely.
         pause = (pause * 2).min(LOOKS[1]);
         if ended {
             sleep(wait).await;
@@ -205,6 +212,7 @@ fn unsent_bytes(end: &Conduit) -> io::Result<u64> {
     // The end of the data counts as one byte, and behind a layer such as TLS so many more.
     let end_bytes = 1 + end.end_bytes();
     match unacknowledged_bytes(&socket)? {
+        // Only the end itself is out, which no program can fail to read.
         bytes if bytes <= end_bytes => Ok(0),
         bytes if is_internet(socket) => Ok(bytes - end_bytes),
         // Bytes that one Unix socket has sent are in the other's queue.

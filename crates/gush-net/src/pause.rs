@@ -33,6 +33,7 @@ impl Pause {
         if !self.refused.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
+        // Two directions may share the descriptor, and a poll has only `&self`.
         let mut pause = self.sleep.lock().unwrap_or_else(PoisonError::into_inner);
         ready!(pause.get_or_insert_with(|| Box::pin(sleep(PAUSE))).as_mut().poll(cx));
         *pause = None;

@@ -257,6 +257,7 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
+        // Time between two runs is none of the ends' silence.
         self.silence.restart();
         let unregistered = |end| move |io| Error::failed("epoll_ctl", end, io);
         let a = ends::open(a).map_err(unregistered(End::A))?;
@@ -315,12 +316,14 @@ impl Relay {
     {
         let forward = self.poll_flow(Way::Forward, cx, ends.sides(Way::Forward));
         let back = self.poll_flow(Way::Back, cx, ends.sides(Way::Back));
+        // Both were polled, so that neither direction waits for the other's turn.
         if forward.is_ready() && back.is_ready() {
             return Poll::Ready(self.result(Ended::Closed, |_| false));
         }
         if self.options.sees_failures {
             self.poll_failing(cx, ends);
         }
+        // What came before the failure goes out; without a bound a peer that goes on talking would keep the relay for ever.
         if let Some((failed, _)) = self.failed {
             self.bound(failed.opposite(), |way| ends.received_bytes(way));
         }
@@ -334,7 +337,9 @@ impl Relay {
         }
         let one_ended = ended_ways > 0;
         let (limit, ended) = match (self.options.idle, self.options.linger) {
+            // Last words have a time of their own: the user's idle limit may be hours, or none.
             _ if self.failed.is_some() => (Some(LAST_WORDS), Ended::Closed),
+            // The shorter one: lingering must not prolong an idle limit.
             (idle, Some(linger)) if one_ended && idle.is_none_or(|idle| linger < idle) => {
                 (Some(linger), Ended::Lingered)
             }
@@ -354,6 +359,7 @@ impl Relay {
         sides: Option<(Source<'_, '_>, Target<'_, '_>)>,
     ) -> Poll<()> {
         let Some((mut source, mut target)) = sides else { return Poll::Ready(()) };
+        // Nothing more is taken, but a stream's own buffer may hold bytes that count as delivered.
         if self.gives_up(way) {
             return self.poll_last_flush(way, cx, &mut target);
         }
@@ -409,6 +415,7 @@ impl Relay {
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
         for way in Way::ALL {
+            // A direction that moves meets errors by its own calls; only one that waits can miss them.
             if self.failed.is_some() || !self.driver(way).waits_for_source() {
                 continue;
             }
@@ -417,9 +424,11 @@ impl Relay {
             for side in [Side::Source, Side::Target] {
                 let at = usize::from(side == Side::Target);
                 let watched = match side {
+                    // A read of a stream socket tells its error; datagrams and changed ends may not.
                     Side::Source => ends.misses_errors(way),
                     Side::Target => !target_is_read,
                 };
+                // Kept between polls: a registration made anew each time would forget its waker.
                 if watched && ends.failing[way as usize][at].is_none() {
                     ends.failing[way as usize][at] = ends.failing(way, side);
                 }
@@ -450,6 +459,7 @@ impl Relay {
     }
 
     fn fail(&mut self, cx: &mut Context<'_>, way: Way, failure: Failure) {
+        // The first failure is told; the second is mostly its consequence.
         self.failed.get_or_insert((way, failure));
         self.silence.restart();
         // The other direction is looked at once more, and gives up or has its last words.
@@ -460,6 +470,7 @@ impl Relay {
     /// a poll may have ended early for the sake of others or of the rate: so the kernel is asked.
     fn bound(&mut self, way: Way, received_bytes: impl FnOnce(Way) -> u64) {
         let driver = self.driver(way);
+        // Bounded once: bytes that come after the failure are not counted in again.
         if !driver.is_bounded() {
             driver.take_at_most(received_bytes(way));
         }
@@ -469,6 +480,7 @@ impl Relay {
     fn gives_up(&self, way: Way) -> bool {
         match &self.failed {
             None => false,
+            // A target that failed reads no more, and may still have sent bytes that the other end wants.
             Some((failed, failure)) => *failed == way || failure.side() != Some(Side::Target),
         }
     }

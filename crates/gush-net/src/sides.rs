@@ -99,6 +99,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     pub(crate) fn hears_its_peer(&self) -> bool {
         match self {
             Opened::Joint(_) | Opened::Any(_) => true,
+            // Two descriptors may be two peers: reading one says nothing about the other.
             Opened::Apart(_) => false,
             Opened::Stream(stream) => stream.both.hears_its_peer(),
         }
@@ -139,6 +140,7 @@ impl<'a, E: ?Sized> Opened<'a, E> {
     pub(crate) fn received_bytes(&self) -> u64 {
         match self {
             Opened::Stream(stream) => stream.both.received_bytes().unwrap_or(UNKNOWN_BYTES),
+            // Anybody's stream cannot be asked how much it holds; a bound is needed all the same.
             Opened::Any(_) => UNKNOWN_BYTES,
             _ => self.read_tap().map_or(0, Tap::unread_bytes),
         }
@@ -274,7 +276,9 @@ pub(crate) fn poll_write(
 ) -> Poll<io::Result<usize>> {
     let written_bytes = ready!(Pin::new(stream).poll_write(cx, bytes))?;
     Poll::Ready(match written_bytes {
+        // As in std: asked again, such a stream would answer 0 for ever.
         0 if !bytes.is_empty() => Err(io::ErrorKind::WriteZero.into()),
+        // A wrong count would break the account of the flow, so it is an error here.
         more if more > bytes.len() => {
             Err(io::Error::other("the stream says that it took more bytes than it was given"))
         }

@@ -30,6 +30,7 @@ impl Silence {
         };
         (self.seen, self.since) = (activity, Some(since));
         let end = since + limit;
+        // One timer for the whole silence: moving it at every message would cost as much as the message.
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
         // A shorter limit holds from now on; a longer one is seen to when the timer fires.
         if timer.deadline() > end {
@@ -37,6 +38,7 @@ impl Silence {
         }
         loop {
             ready!(timer.as_mut().poll(cx));
+            // Fired early, because bytes have moved since it was set: it is set anew.
             if timer.deadline() >= end {
                 return Poll::Ready(());
             }

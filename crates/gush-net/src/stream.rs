@@ -178,6 +178,7 @@ pub(crate) trait Both: Send + Sync {
     /// How many bytes at most have come and wait to be read; none where nobody knows.
     fn received_bytes(&self) -> Option<u64> {
         let came = self.socket().map(ioctl_fionread)?;
+        // The socket's bytes, and as many as the layer may have read ahead.
         came.ok().map(|bytes| bytes + STREAM_BYTES)
     }
 
@@ -228,6 +229,7 @@ struct Alone<S>(Mutex<S>);
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Both for Alone<S> {
     fn reader(&mut self) -> &mut (dyn AsyncRead + Unpin) {
+        // Never locked: the Mutex only makes the stream Sync, and `&mut self` needs no lock.
         self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 

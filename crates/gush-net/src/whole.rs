@@ -15,6 +15,7 @@ impl Whole {
     /// The rest of `source`, if `source` is a regular file.
     pub(crate) fn of(source: BorrowedFd<'_>) -> Option<Self> {
         let size_bytes = size_bytes(source)?;
+        // Bytes before the position are not to be sent, and so not missed.
         let position = rustix::fs::tell(source).ok()?;
         Some(Self { size_bytes, left_bytes: size_bytes.saturating_sub(position) })
     }
@@ -23,6 +24,7 @@ impl Whole {
     /// start, as in /sys, has not changed.
     pub(crate) fn is_cut(&self, source: BorrowedFd<'_>, passed_bytes: u64) -> Option<u64> {
         let shrank = size_bytes(source).is_some_and(|now| now < self.size_bytes);
+        // A file that is shorter now and was sent whole before is no failure.
         (shrank && passed_bytes < self.left_bytes).then_some(self.left_bytes)
     }
 }

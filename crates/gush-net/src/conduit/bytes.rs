@@ -22,6 +22,7 @@ impl AsyncRead for Conduit {
         if let Means::Stream(stream) = &mut conduit.0 {
             return Pin::new(stream.both.reader()).poll_read(cx, buf);
         }
+        // A peer that sends without pause must not keep other tasks of the thread from their turn.
         let turn = ready!(coop::poll_proceed(cx));
         let Some(tap) = conduit.reader()? else { return Poll::Ready(Err(Errno::BADF.into())) };
         let read_bytes = ready!(tap.poll_read(cx, buf.initialize_unfilled()))?;
@@ -60,9 +61,11 @@ impl AsyncWrite for Conduit {
         let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
         let (first, second) = (filled.next(), filled.next());
         let first = first.map_or(&[][..], |piece| piece);
+        // A long piece is worth its own call: copying it would cost more.
         if second.is_none() || first.len() >= TOGETHER_BYTES {
             return self.poll_write(cx, first);
         }
+        // On the stack: a TLS record's header and body leave in one call without an allocation.
         let mut together = [0; TOGETHER_BYTES];
         let mut end = 0;
         for piece in pieces {

@@ -65,6 +65,7 @@ impl Conduit {
     /// # Errors
     /// `EBADF`, or the error of fcntl(2).
     pub fn new(fd: OwnedFd) -> io::Result<Self> {
+        // Ours alone: an inherited description may be shared with programs that expect to wait.
         set_nonblocking(fd.as_fd())?;
         Self::inherited(fd)
     }
@@ -108,6 +109,7 @@ impl Conduit {
     /// # Errors
     /// `EBADF`.
     pub fn inherited(fd: OwnedFd) -> io::Result<Self> {
+        // A direction that open(2) did not grant would fail at the first call, in the middle of a relay.
         let access = rustix::fs::fcntl_getfl(&fd)? & OFlags::RWMODE;
         let descriptor = Some(Descriptor::new(fd)?);
         let (read, write) = if access == OFlags::WRONLY {
@@ -228,6 +230,7 @@ impl Conduit {
     pub fn stop_reading(&mut self) {
         match &mut self.0 {
             Means::Descriptors { read, write: Writer::Own(_) } => *read = None,
+            // One descriptor for both directions stays open for the one that is left.
             Means::Descriptors { read, write } => *write = Writer::Own(read.take()),
             Means::Stream(stream) => stream.reads = false,
         }
@@ -285,6 +288,7 @@ impl Conduit {
         match &mut self.0 {
             Means::Stream(stream) if !stream.writes => Ok(()),
             Means::Stream(stream) => {
+                // Asked once, without a task: whoever calls this cannot wait.
                 let mut cx = Context::from_waker(Waker::noop());
                 match Pin::new(stream.both.writer()).poll_shutdown(&mut cx) {
                     Poll::Ready(answer) => answer,
@@ -533,6 +537,7 @@ impl Writer {
         let Some(write) = own.as_mut() else { return Ok(None) };
         write.register()?;
         // The end is a shutdown; bytes of the other direction may still be read.
+        // A pipe's end of data is its close(2); a socket's other direction must survive.
         let is_kept = write.is_socket();
         Ok(if is_kept { own.as_ref().map(Tap::lent) } else { Tap::slot(own) })
     }
@@ -545,6 +550,7 @@ fn stream_socket_of(found: &Descriptor) -> Option<BorrowedFd<'_>> {
 /// On files O_NONBLOCK means nothing (open(2)), so nobody need be asked.
 fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
     let flags = rustix::fs::fcntl_getfl(fd)?;
+    // One call less for sockets accepted with SOCK_NONBLOCK.
     if !flags.contains(OFlags::NONBLOCK) {
         rustix::fs::fcntl_setfl(fd, flags | OFlags::NONBLOCK)?;
     }
