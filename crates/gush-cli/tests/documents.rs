@@ -17,7 +17,7 @@ const DOCUMENTS: [&str; 12] = [
     "docs/endings.md",
     "docs/lab.md",
     "docs/releasing.md",
-    "docs/use.md",
+    "docs/link.md",
 ];
 
 /// What a build makes, and where users put things.

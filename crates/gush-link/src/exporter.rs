@@ -58,10 +58,12 @@ pub(crate) async fn answer(listener: TcpListener, ledger: Arc<Ledger>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                // Finished ones first, so that a live one is aborted only where all are.
                 scrapes.retain(|scrape| !scrape.is_finished());
                 if scrapes.len() == SCRAPES
                     && let Some(oldest) = scrapes.pop_front()
                 {
+                    // Sixteen idle connections of anybody's must not keep Prometheus out.
                     oldest.abort();
                 }
                 let ledger = Arc::clone(&ledger);
@@ -100,6 +102,7 @@ fn respond(request: &[u8], ledger: &Ledger) -> Option<String> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut head = httparse::Request::new(&mut headers);
     match head.parse(request) {
+        // More may come, up to a bound: a head of any length would fill the memory.
         Ok(status) if status.is_partial() && request.len() < REQUEST_BYTES => return None,
         Ok(status) if status.is_complete() => {}
         Ok(_) => {

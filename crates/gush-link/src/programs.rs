@@ -89,6 +89,7 @@ pub(crate) async fn relayed(
     let mut ends = [first, second];
     // Which programs have not exited yet.
     let mut runs = ends.each_ref().map(|end| end.keeper.process().is_some());
+    // No program, no watching: most connections are between sockets.
     if runs == [false; 2] {
         let [End { conduit: a, .. }, End { conduit: b, .. }] = &mut ends;
         return relay.run(a, b).await;
@@ -110,6 +111,7 @@ pub(crate) async fn relayed(
         let [End { conduit: a, keeper: a_keeper, .. }, End { conduit: b, keeper: b_keeper, .. }] =
             &mut ends;
         let (at, exited) = tokio::select! {
+            // Bytes first: an exit must not overtake the output that came before it.
             biased;
             relayed = relay.run(a, b) => {
                 let Err(error) = relayed else { return relayed };
@@ -117,6 +119,7 @@ pub(crate) async fn relayed(
                     return Err(error);
                 };
                 let exited = timeout(EXIT_WAIT, ends[at].keeper.finished()).await;
+                // Its failure is the cause, and the error of the relay tells it.
                 if exited.as_ref().is_ok_and(|exited| !has_succeeded(exited)) {
                     return Err(error);
                 }
@@ -138,6 +141,7 @@ pub(crate) async fn relayed(
         runs[at] = false;
         given_up[at] = true;
         exits[at].send_replace(Some(has_succeeded(&exited)));
+        // A program may have left its input to another that it started, which then still reads.
         if is_left(&ends[at].conduit) {
             relay.abandon(to(at));
         }

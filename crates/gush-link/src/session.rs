@@ -77,6 +77,7 @@ impl Other {
         let mut waited = Duration::ZERO;
         loop {
             match ends::open_one(address, how).await {
+                // Other connections end all the time, and then there are descriptors again.
                 Err(failure) if failure.wants_descriptors() && waited < DESCRIPTORS_WAIT => {
                     sleep(DESCRIPTORS_LOOK).await;
                     waited += DESCRIPTORS_LOOK;
@@ -97,6 +98,7 @@ impl Turn {
     /// Takes a place behind all that were taken before: the mutex is fair, and counts from the first poll.
     fn of(listener: &Arc<Mutex<Listener>>) -> Self {
         let mut waiting = Box::pin(Arc::clone(listener).lock_owned());
+        // Polled at once: a place in the lock's queue is taken by the first poll.
         match waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(listener) => Self::Come(listener),
             Poll::Pending => Self::Waiting(waiting),
@@ -133,6 +135,7 @@ impl Shared {
     /// takes its turn afterwards.
     pub fn arrived(&self, client: End) -> Arrival {
         let may_delay = self.settings.accept_proxy || client.wants_handshake();
+        // A client that may be slow before its connection is opened takes its turn only then.
         let turn = if may_delay { None } else { self.other.turn() };
         let counts = Arc::new(Counts::default());
         let id = self.ledger.begin(Arc::clone(&counts));

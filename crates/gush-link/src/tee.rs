@@ -64,6 +64,7 @@ impl Tee {
     /// # Errors
     /// The error of open(2), or a sentence about a FIFO without a reader.
     pub fn append_to(path: &Path) -> io::Result<Self> {
+        // /dev/stdout behind `>&-` opens whatever got the number since.
         if gush_process::closed_behind(path).is_some() {
             return Err(Errno::BADF.into());
         }
@@ -91,6 +92,7 @@ impl Tee {
             return;
         }
         let written = match state.waiting_bytes {
+            // Nothing waits, so the usual copy into a file costs no thread and no copy in memory.
             0 => write_now(&self.0.file, bytes),
             _ => Ok(0),
         };
@@ -99,6 +101,7 @@ impl Tee {
             Ok(written) => {
                 let is_first = state.waiting_bytes == 0;
                 state.waiting_bytes += bytes.len() - written;
+                // Taken in also beyond the bound: the bytes are delivered already, and the direction is held from now on.
                 state.pieces.push_back(bytes[written..].to_vec());
                 if is_first && let Err(error) = self.0.start() {
                     self.0.fail(&mut state, error);
@@ -129,6 +132,7 @@ impl Tee {
                 error!(path = %self.0.path.display(), %error, "the copy is not whole");
                 return self.0.give_up(&mut state, error);
             }
+            // With a timeout, because a second signal has no condition variable.
             let waited = self.0.changed.wait_timeout(state, LOOK);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -153,6 +157,7 @@ impl Copying {
     }
 
     fn give_up(&self, state: &mut State, error: io::Error) {
+        // Freed at once: they will never be written.
         state.pieces.clear();
         state.waiting_bytes = 0;
         state.failed = Some(error);
@@ -162,6 +167,7 @@ impl Copying {
     /// Starts the thread that writes the backlog, and ends with it.
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let copy = Arc::clone(self);
+        // A small stack: the thread only writes.
         let thread = std::thread::Builder::new().name("gush-tee".into()).stack_size(64 << 10);
         thread.spawn(move || copy.write_backlog()).map(drop)
     }
@@ -170,6 +176,7 @@ impl Copying {
         loop {
             // Looked at under the lock that says whether there is a thread: whoever comes later starts another.
             let Some(piece) = self.state().pieces.pop_front() else { return };
+            // Without the lock: connections go on adding, and look whether there is room.
             let written = self.write_all(&piece);
             let mut state = self.state();
             if state.failed.is_some() {
@@ -206,6 +213,7 @@ fn write_now(mut file: &File, bytes: &[u8]) -> io::Result<usize> {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(more) => written += more,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // The rest waits in memory, and no connection for the reader.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }

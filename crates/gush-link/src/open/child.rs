@@ -41,6 +41,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     let pty = options.is_on(Opt::Pty);
     let ends = match pty {
         true => terminal(options),
+        // One way needs one pipe, whose end the program sees; a socket's would need shutdown(2).
         false if options.is_on(Opt::Pipes) || how.is_one_way() => pipes(how),
         false => socket(),
     };
@@ -52,12 +53,15 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     });
     environment::set(&mut command, how.client);
     if let Some(directory) = options.path(Opt::Directory) {
+        // Asked first: the error of starting would not say whether the directory or the program is missing.
         if let Err(error) = std::fs::metadata(directory) {
             return Err(OpenError::new(format!("change to {}", directory.display()), error));
         }
         command.current_dir(directory);
     }
+    // The link blocks signals for its own thread, and a mask is inherited over execve(2).
     gush_process::unblocked(&mut command);
+    // Some programs close every possible descriptor at their start, or use select(2): a raised limit hurts them.
     gush_process::with_given_descriptor_limit(&mut command);
     let in_new_session = pty || options.is_on(Opt::Setsid);
     // A group in the background may not read a terminal, and ssh asks there for a password (credentials(7)).
@@ -65,10 +69,12 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     if in_new_session {
         gush_process::in_new_session(&mut command, pty);
     } else if !shares_terminal {
+        // A group of its own, so that a signal reaches also the programs that it has started.
         command.process_group(0);
     }
     let child = command.spawn().map_err(|error| {
         let kind = error.kind();
+        // A program that is not there will not be there after a pause.
         let error = OpenError::new(format!("start {name}"), error).passing(false);
         match kind {
             io::ErrorKind::NotFound => error.hinted(not_found(name)),
@@ -87,6 +93,7 @@ fn start(mut command: Command, name: &str, options: &Options, how: &How) -> Resu
     end.keeper.program = Some(program);
     if pty && options.is_on(Opt::ShutNone) {
         let master = end.conduit.write_fd().or_else(|| end.conduit.read_fd());
+        // A copy: the relay closes the master at the end of data, which would hang the program up.
         let copy = master.map(|master| master.try_clone_to_owned()).transpose();
         end.keeper.untold = copy.map_err(plumbing)?;
     }
@@ -167,6 +174,7 @@ impl Program {
 
     /// Waits for the program's end, and leaves the zombie to be reaped: until then nobody else gets the group's number.
     pub async fn finished(&mut self) -> io::Result<ExitStatus> {
+        // A process can be waited for once.
         if let Some(status) = self.status {
             return Ok(status);
         }
@@ -175,6 +183,7 @@ impl Program {
             watch(fd, Interest::READABLE)?.readable().await?.retain_ready();
         }
         loop {
+            // NOWAIT: the number stays taken until the group was signalled, so that no stranger can have it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
             if let Some(ended) = waitid(WaitId::Pid(pid), options)? {
                 // As waitpid(2) would say it.

@@ -27,6 +27,7 @@ pub(crate) async fn udp(remote: &Remote, options: &Options) -> Result<End, OpenE
 }
 
 pub(crate) async fn unix(name: &UnixName, options: &Options) -> Result<End, OpenError> {
+    // Nobody is advised to do what has been done already.
     let retried = options.has(Opt::Retry);
     let fail = |error: io::Error| {
         let hint = match error.raw_os_error() {
@@ -118,6 +119,7 @@ async fn local_addresses(options: &Options, datagrams: bool) -> Result<Vec<Socke
     let port = port.unwrap_or_else(|| "0".to_owned());
     let any = host.is_none();
     let mut found = resolve(Name { family: None, host, port, datagrams, local: true }).await?;
+    // A port alone: whichever version the other end has decides which of the two is used.
     if any {
         found.sort_by_key(SocketAddr::is_ipv4);
     }
@@ -136,6 +138,7 @@ async fn one(
         if let Some(hint) = hint { error.hinted(hint) } else { error }
     };
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    // A new socket for each address: after a failed connect(2) the state of one is unspecified (connect(2)).
     let fd = socket(family, kind).map_err(|errno| fail(errno.into()))?;
     let set = || {
         set_buffers(&fd, options)?;
@@ -148,9 +151,11 @@ async fn one(
     if !locals.is_empty() {
         bind(&fd, address, locals, options)?;
     }
+    // The kernel would try for two minutes, in which a client waits for nothing.
     let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
     let fd = connect(fd, &address, limit).await.map_err(fail)?;
     let conduit = match kind {
+        // Its kind and flags are known, which saves a short connection some calls.
         SocketType::STREAM => Conduit::of_stream_socket(fd),
         _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
     };
@@ -234,10 +239,12 @@ pub(crate) fn set_buffers(fd: &OwnedFd, options: &Options) -> Result<(), Errno> 
 
 /// A relay passes on bytes at once: waiting for more is the sender's business.
 pub(crate) fn set_stream(fd: &OwnedFd, options: &Options) -> Result<(), Errno> {
+    // On by default: a relay passes on what it gets, and Nagle's wait would be added to every message.
     if options.flag(Opt::NoDelay) != Some(false) {
         sockopt::set_tcp_nodelay(fd, true)?;
     }
     let probes = [Opt::KeepIdle, Opt::KeepInterval, Opt::KeepCount];
+    // Who names an interval wants probes.
     let said = probes.iter().any(|&option| options.has(option)).then_some(true);
     if let Some(on) = options.flag(Opt::KeepAlive).or(said) {
         sockopt::set_socket_keepalive(fd, on)?;
@@ -274,6 +281,7 @@ async fn connect_queued(
     let mut pause = Duration::from_millis(1);
     loop {
         match rustix::net::connect(&fd, to) {
+            // A full queue of a Unix listener answers EAGAIN, and no event says when there is room (unix(7)).
             Err(Errno::AGAIN) if tokio::time::Instant::now() < give_up => {
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(Duration::from_millis(50));
@@ -288,6 +296,7 @@ async fn connect_queued(
 async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::Result<OwnedFd> {
     match rustix::net::connect(&fd, to) {
         Ok(()) => Ok(fd),
+        // An interrupted connect(2) goes on by itself; calling it again would answer EALREADY.
         Err(Errno::INPROGRESS | Errno::INTR) => connected(fd, limit).await,
         Err(errno) => Err(errno.into()),
     }
@@ -303,6 +312,7 @@ pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedF
             Err(_) => return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT)),
         }
     }
+    // Writable only says that it is over: SO_ERROR says how (connect(2), EINPROGRESS).
     sockopt::socket_error(&fd)??;
     Ok(fd)
 }

@@ -118,6 +118,7 @@ impl Flows {
         short: Arc<AtomicBool>,
         dropped: Arc<AtomicU64>,
     ) -> io::Result<Self> {
+        // One registration for both: epoll takes a descriptor once.
         let socket = watch(socket, Interest::READABLE | Interest::WRITABLE)?;
         let port = Arc::new(Port { socket, senders: Mutex::default(), dropped });
         let (tell, coming) = mpsc::channel(WAITING);
@@ -157,6 +158,7 @@ impl Senders {
         let Some(Sender::Waiting(more)) = self.by_address.remove(&sender) else {
             return Vec::new();
         };
+        // Given back at once: the bytes of all senders together are bounded.
         self.waiting_bytes -= more.iter().map(Vec::len).sum::<usize>();
         more
     }
@@ -171,6 +173,7 @@ impl Port {
     fn gives(&self, flow: &Flow, datagram: &[u8]) -> bool {
         match flow.passes(datagram) {
             Passing::Passed => true,
+            // UDP may lose datagrams, and the kernel's own queue would: a wait here would hold all senders.
             Passing::NoRoom => {
                 self.drops();
                 true
@@ -206,7 +209,9 @@ impl Port {
                 Sender::Served(flow) => silent.push((flow.silence(), flow)),
             }
         }
+        // A sender in the middle of a conversation is not ended for a new one.
         silent.retain(|(silence, _)| *silence >= SILENCE);
+        // The longest silent first: an answer is least likely to be missed there.
         silent.sort_by_key(|(silence, _)| std::cmp::Reverse(*silence));
         silent.iter().take(waiting).for_each(|(_, flow)| flow.room.notify_one());
     }
@@ -218,6 +223,7 @@ impl Port {
         match by_address.get_mut(&sender) {
             None => return false,
             Some(Sender::Waiting(more)) => {
+                // One counts already: the first is in the channel.
                 if more.len() + 1 < WAITING_DATAGRAMS
                     && *waiting_bytes + datagram.len() <= WAITING_BYTES
                 {
@@ -231,6 +237,7 @@ impl Port {
             Some(Sender::Served(flow)) if self.gives(flow, datagram) => return true,
             Some(Sender::Served(_)) => {}
         }
+        // Its flow has ended, so that the sender is a new one from here on.
         by_address.remove(&sender);
         false
     }
@@ -247,6 +254,7 @@ async fn sort(
     let mut buffer = vec![0; DATAGRAM_BYTES];
     // A clock, because flows end without a message, and a port with much traffic is never silent for long.
     let mut looks = interval(LOOK);
+    // After a busy moment one look is enough: missed ticks would only be made up for.
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut has_flows = false;
     // Whoever takes the senders takes them in time: a wait for one that does not would hold all flows back.
@@ -255,6 +263,7 @@ async fn sort(
     loop {
         let read = tokio::select! {
             read = receive(&port.socket, &mut buffer) => read,
+            // While flows live the port is still read for them, though no new sender is admitted.
             () = tell.closed(), if !has_flows => return,
             _ = looks.tick(), if has_flows => {
                 has_flows = port.has_flows(tell.is_closed());
@@ -272,6 +281,7 @@ async fn sort(
             }
         };
         let datagram = &buffer[..count];
+        // Known senders first: only a new one has to be admitted.
         if port.passes(sender, datagram) || tell.is_closed() || !admits(sender) {
             continue;
         }
@@ -291,6 +301,7 @@ async fn sort(
             continue;
         };
         if !single {
+            // Before it is told: its next datagram may come before the place is taken.
             port.senders().by_address.insert(sender, Sender::Waiting(Vec::new()));
             has_flows = true;
         }
@@ -337,6 +348,7 @@ impl Flow {
         single: bool,
     ) -> io::Result<(Self, OwnedFd, Served)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // A single datagram has an end behind it, and a pair of SOCK_DGRAM has no way to say so.
         let kind = if single { SocketType::SEQPACKET } else { SocketType::DGRAM };
         let (near, far) = socketpair(AddressFamily::UNIX, kind, flags, None)?;
         let socket = watch(near, Interest::READABLE | Interest::WRITABLE)?;
@@ -344,6 +356,7 @@ impl Flow {
         let room = Arc::new(Notify::new());
         let flow = Self { near: Arc::downgrade(&near), room: Arc::clone(&room) };
         let (over, is_over) = oneshot::channel();
+        // A task each: a port that takes nothing holds back one answer, and not the sorting.
         tokio::spawn(answer(near, Arc::clone(port), peer, is_over, single));
         Ok((flow, far, Served { _over: over, room }))
     }
@@ -353,6 +366,7 @@ impl Flow {
     }
 
     fn silence(&self) -> Duration {
+        // An ended flow makes no room: it has given its descriptors back.
         let Some(near) = self.near.upgrade() else { return Duration::ZERO };
         near.passed.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
@@ -363,6 +377,7 @@ impl Flow {
         near.has_passed();
         match rustix::net::send(near.socket.get_ref(), datagram, SendFlags::NOSIGNAL) {
             Ok(_) => Passing::Passed,
+            // The relay's end is closed: all four are answers of a pair without its other half.
             Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN | Errno::CONNREFUSED) => {
                 Passing::Ended
             }
@@ -408,6 +423,7 @@ async fn answer(
         }
         near.has_passed();
         if let Err(error) = send(&port.socket, &buffer[..count], peer).await {
+            // Not a failure: UDP promises no arrival, and the next datagram may find its way.
             tracing::debug!("{peer}: a datagram cannot be sent: {error}");
         }
     }
@@ -422,6 +438,7 @@ async fn receive(socket: &AsyncFd<OwnedFd>, buffer: &mut [u8]) -> io::Result<(us
                     return Ok((count, sender));
                 }
             }
+            // ECONNREFUSED tells of an earlier answer that nobody took; this socket serves others as well.
             Ok(_) | Err(Errno::CONNREFUSED | Errno::INTR) => tokio::task::yield_now().await,
             Err(Errno::AGAIN) => ready.clear_ready(),
             Err(errno) => return Err(errno.into()),

@@ -15,6 +15,7 @@ pub(crate) fn stdio(which: Standard, options: &Options, how: &How) -> Result<End
     let reads = how.reads() && which != Standard::Output;
     let writes = how.writes() && which != Standard::Input;
     let conduit = match (reads, writes) {
+        // Inherited: O_NONBLOCK would be set for the shell and all others that share the terminal.
         (true, true) => Conduit::inherited_two(standard(0)?, standard(1)?),
         (true, false) => Conduit::inherited(standard(0)?).map(Conduit::read_only),
         (false, true) => Conduit::inherited(standard(1)?).map(Conduit::write_only),
@@ -38,6 +39,7 @@ fn standard(number: usize) -> Result<OwnedFd, OpenError> {
         return Err(is_closed(number));
     }
     let copy = match number {
+        // A copy above the standard numbers, which keep their place for the messages of the program.
         0 => rustix::io::fcntl_dupfd_cloexec(std::io::stdin(), FIRST),
         _ => rustix::io::fcntl_dupfd_cloexec(std::io::stdout(), FIRST),
     };
@@ -61,6 +63,7 @@ pub(crate) fn give_up_standard(target: &Target, how: &How) -> Result<(), OpenErr
     if !input && !output {
         return Ok(());
     }
+    // Not merely closed: the next file opened would get number 0 or 1.
     let null = std::fs::File::options().read(true).write(true).open("/dev/null");
     let null = null.map_err(|error| OpenError::new("open /dev/null", error).at(target))?;
     for (number, used) in [(0, input), (1, output)] {
@@ -111,6 +114,7 @@ pub(crate) fn numbered(number: i32, options: &Options, how: &How) -> Result<End,
 fn take(number: i32, once: bool) -> Result<OwnedFd, OpenError> {
     // Standard error stays open for the program's own messages.
     let taken = match once && number > 2 {
+        // Taken, the descriptor closes with its connection, and the other side sees the end.
         true => gush_process::take_inherited(number),
         false => gush_process::duplicate_inherited(number),
     };
@@ -145,6 +149,7 @@ impl Given {
         let number = |name| variable(name).and_then(|text| text.parse::<u32>().ok());
         // If LISTEN_PID is not our number, the variables are for another process (sd_listen_fds(3)).
         let count = match number("LISTEN_PID") == Some(std::process::id()) {
+            // Bounded: the number comes from outside, and a name is made for each.
             true => number("LISTEN_FDS").unwrap_or(0).min(1024) as usize,
             false => 0,
         };

@@ -45,6 +45,7 @@ impl Made {
     }
 
     fn new(path: &Path, now_at: &Path) -> io::Result<Self> {
+        // Held open: as long as it is, no other file can get the same inode number.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = rustix::fs::open(now_at, flags, Mode::empty())?;
         // The working directory may change before the end.

@@ -97,6 +97,7 @@ pub(crate) fn inherited(which: &Inherited, options: &Options) -> Result<Listener
         ));
     }
     let set = || {
+        // Before listen(2): a receive buffer sets the window scale of the handshake (tcp(7)).
         set_buffers(&fd, options)?;
         if is_internet { set_stream(&fd, options) } else { Ok(()) }
     };
@@ -135,7 +136,9 @@ async fn internet(
     for address in addresses(local, kind).await? {
         match bound(address, local, options, kind) {
             Ok(fd) => return Ok(fd),
+            // An address that this machine does not know may be one version of the protocol that is off.
             Err(error) if error.is_unknown_here() => failure = failure.or(Some(error)),
+            // A port that is taken is no reason for the next address: clients of the first would meet another program.
             Err(error) => return Err(error),
         }
     }
@@ -164,6 +167,7 @@ async fn addresses(local: &Local, kind: SocketType) -> Result<Vec<SocketAddr>, O
     };
     let (v6, v4) = (IpAddr::from(Ipv6Addr::UNSPECIFIED), IpAddr::from(Ipv4Addr::UNSPECIFIED));
     let ips = match local.family {
+        // IPv6 first: one such socket serves both versions, where the machine has it.
         None => vec![v6, v4],
         Some(Family::V4) => vec![v4],
         Some(Family::V6) => vec![v6],
@@ -186,6 +190,7 @@ fn bound(
             sockopt::set_socket_reuseaddr(&fd, true)?;
         }
         if address.is_ipv6() {
+            // An address that was named is meant alone: it must not answer for IPv4 as well.
             let only = options.is_on(Opt::Ipv6Only)
                 || local.host.is_some() && !address.ip().is_unspecified();
             sockopt::set_ipv6_v6only(&fd, only)?;

@@ -212,6 +212,7 @@ impl End {
 
     /// Tells the peer by a PROXY header where the client comes from, before anything else is said; only once.
     pub(crate) async fn introduce(&mut self, header: &Header, version: Version) -> io::Result<()> {
+        // Once: a part of `A|B` or a TLS address has sent the header where it belongs.
         if std::mem::replace(&mut self.is_introduced, true) {
             return Ok(());
         }
@@ -225,6 +226,7 @@ impl End {
                 None => self.conduit.write_all(&header.bytes(version)).await,
             }
         };
+        // A peer that reads nothing must not hold the connection before it has begun.
         let sent = tokio::time::timeout(proxy::HEADER_LIMIT, sent).await;
         sent.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
@@ -306,6 +308,7 @@ pub async fn open(address: &Address, how: &How) -> Result<Opened, OpenError> {
             Ok(opened) => return Ok(opened),
             Err(error) => error.at(address.target()),
         };
+        // A wrong word or a missing permission stays wrong, however often it is tried.
         if !error.passes() || (attempts >= retries && retries != u32::MAX) {
             return Err(error);
         }
@@ -323,6 +326,7 @@ pub(crate) fn open_one<'a>(
     address: &'a Address,
     how: &'a How,
 ) -> Pin<Box<dyn Future<Output = Result<End, OpenError>> + Send + 'a>> {
+    // Boxed, because an address may have parts, and a future cannot contain itself.
     Box::pin(async move {
         match open(address, how).await? {
             Opened::One(mut end) => {

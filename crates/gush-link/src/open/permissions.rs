@@ -44,6 +44,7 @@ impl Permissions {
         if self.mode.is_none() && !self.name_an_owner() {
             return Ok(());
         }
+        // O_PATH opens a device or FIFO without any effect on it.
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty()).map_err(refused)?;
         match fstat(&fd).map_err(refused)?.st_mode {
@@ -59,6 +60,7 @@ impl Permissions {
 
     fn give_open(&self, fd: &impl AsFd) -> Result<(), Errno> {
         if self.name_an_owner() {
+            // Owner before mode: chown(2) clears the set-user-ID bits.
             chownat(fd, c"", self.user, self.group, AtFlags::EMPTY_PATH)?;
         }
         let found = fstat(fd)?.st_mode & 0o7777;

@@ -72,6 +72,7 @@ pub(crate) async fn open(options: &Options) -> Result<End, OpenError> {
 fn link_to(slave: &Path, link: &Path, options: &Options) -> Result<Option<Made>, OpenError> {
     let unlink = options.is_on(Opt::Unlink);
     let check = |path: &Path| check(path, unlink);
+    // Asked before anything is made, and once more when the link gets its name.
     check(link)?;
     let hidden = Hidden::symlink(slave, link)?;
     let made = Made::if_removed_once_at(link, hidden.path(), options)
@@ -103,7 +104,9 @@ fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
 /// Waits until somebody has the slave open. A master whose slave was opened and closed is told of a hang-up, until the
 /// slave is opened again (tty_open and pty_close in drivers/tty).
 async fn until_opened(master: &OwnedFd) -> io::Result<()> {
+    // Before its first open a master shows no hang-up; opened and closed once, it does until somebody opens it.
     drop(slave(master)?);
+    // No event tells of an opened slave, so it is looked for.
     while gush::poll_now(master, PollFlags::empty())?.contains(PollFlags::HUP) {
         tokio::time::sleep(LOOK).await;
     }
@@ -118,6 +121,7 @@ pub(super) async fn has_read(master: &OwnedFd, long: Duration) {
         let flags = PollFlags::IN;
         let now = gush::poll_now(master, flags).unwrap_or(PollFlags::HUP);
         if now.contains(PollFlags::IN) {
+            // The program's output is read and dropped: with a full terminal it would never come to read its input.
             let _ = rustix::io::read(master, &mut dropped);
         }
         // A slave that was closed may be opened again; only a look at an open one tells what is to be read.

@@ -40,15 +40,18 @@ const KEPT: usize = 64;
 fn shared(remote: &Remote, options: &Options) -> Result<Arc<Fresh<Client>>, OpenError> {
     static READ: Mutex<VecDeque<Kept>> = Mutex::new(VecDeque::new());
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
+    // Kept: reading all authorities of the system takes milliseconds, for each client anew.
     let known = read.iter().find(|(whose, which, _)| whose == remote && which == options);
     if let Some((.., fresh)) = known {
         return Ok(Arc::clone(fresh));
     }
     if options.flag(Opt::Verify) == Some(false) {
+        // Once for each address, and not for each client.
         warn!("tls{remote}: verify=0: anybody on the way can read and change all that passes");
     }
     let (to, with) = (remote.clone(), options.clone());
     let fresh = Arc::new(Fresh::of(files(options), move || read_client(&to, &with))?);
+    // Bounded: addresses may be made up by a program that uses the library.
     if read.len() == KEPT {
         read.pop_front();
     }
@@ -150,6 +153,7 @@ fn unfit(options: &Options, error: rustls::Error) -> OpenError {
 
 /// A name, or an address: its zone is of no certificate.
 fn server_name(host: &str) -> Result<ServerName<'static>, OpenError> {
+    // The zone of a link-local address is this machine's affair, and in no certificate.
     let host = host.split('%').next().unwrap_or(host);
     ServerName::try_from(host.to_owned())
         .map_err(|_| OpenError::said(STEP, format!("no certificate can have the name {host}")))
@@ -163,6 +167,7 @@ fn protocols(options: &Options) -> Vec<Vec<u8>> {
 fn versions(options: &Options) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
     match options.text(Opt::MinVersion) {
+        // The newest stands first.
         Some("1.3") => &ALL[..1],
         _ => &ALL,
     }
