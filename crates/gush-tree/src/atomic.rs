@@ -44,6 +44,7 @@ pub fn remove_temporaries() {
     let pending = pending();
     for Pending { dir, name, .. } in pending.iter() {
         let dir = dir.as_ref().map_or(CWD, AsFd::as_fd);
+        // The process is about to die of a signal: nobody could be told of a failure.
         let _ = fs::unlinkat(dir, name, AtFlags::empty());
     }
     // The lock stays held: no thread makes another name before the process has ended.
@@ -69,7 +70,9 @@ impl<'a> Temporary<'a> {
             true => None,
             false => Some(io::fcntl_dupfd_cloexec(beside.dir, 0)?),
         };
+        // Another program may have the name by chance, or on purpose; it cannot have a hundred.
         for _ in 0..100 {
+            // In the target's directory, so that the rename stays within one file system.
             let name = beside.sibling(&temporary_name(base));
             let mut pending = pending();
             match make(&Place { name: &name, ..beside }) {
@@ -90,12 +93,14 @@ impl<'a> Temporary<'a> {
     }
 
     fn rename_to(self, name: &Path, may_replace: bool) -> io::Result<()> {
+        // Locked around making and noting: a signal between the two would leave the name behind.
         let mut pending = pending();
         match may_replace {
             true => self.place().rename_to(name)?,
             false => self.place().rename_to_new(name)?,
         }
         pending.retain(|entry| entry.id != self.id);
+        // The name is gone by the rename; dropping would remove somebody else's file of that name.
         mem::forget(self);
         Ok(())
     }
@@ -104,6 +109,7 @@ impl<'a> Temporary<'a> {
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         let mut pending = pending();
+        // A signal may have removed it already.
         if pending.iter().any(|entry| entry.id == self.id) {
             let _ = self.place().unlink();
             pending.retain(|entry| entry.id != self.id);
@@ -116,9 +122,11 @@ fn temporary_name(base: &OsStr) -> OsString {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     const NAME_MAX_BYTES: usize = 255;
     const ADDED_BYTES: usize = ".".len() + ".gush-XXXXXX".len();
+    // std's only source of randomness: a name that can be guessed could be taken before us.
     let mut random = RandomState::new().hash_one(std::process::id());
     let mut name = OsString::from(".");
     let base = base.as_bytes();
+    // A long name is cut, because the temporary one must not be refused for its length.
     name.push(OsStr::from_bytes(&base[..base.len().min(NAME_MAX_BYTES - ADDED_BYTES)]));
     name.push(".gush-");
     for _ in 0..6 {
@@ -159,6 +167,7 @@ enum Named<'a> {
 impl<'a> Staged<'a> {
     /// Creates an empty file in the directory of `target`.
     pub(crate) fn create(target: Place<'a>, mode: Mode) -> io::Result<Self> {
+        // `cp --atomic a b/`: O_TMPFILE would succeed in the directory above, and the file be named `b`.
         if target.must_be_directory() {
             return Err(Errno::NOTDIR);
         }
@@ -166,6 +175,7 @@ impl<'a> Staged<'a> {
             return Ok(Self { target, fd, named: Named::Not });
         }
         let (named, fd) = Temporary::make(target, |place| {
+            // O_EXCL: a file or link that is there by that name is nobody of ours.
             place.open(OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW, mode)
         })?;
         Ok(Self { target, fd, named: Named::Temporary(named) })
@@ -185,6 +195,7 @@ impl<'a> Staged<'a> {
         let Self { target, fd, named } = self;
         match named {
             Named::Temporary(temporary) => temporary.rename_to(target.name, may_replace)?,
+            // Never over a file: a divided file is only made where nothing was.
             Named::Elsewhere(place) => place.move_to_new(&target)?,
             Named::Not => {
                 let path = proc_path(fd.as_fd());
@@ -194,6 +205,7 @@ impl<'a> Staged<'a> {
                     })
                 };
                 match link(target.name) {
+                    // linkat(2) replaces nothing, so the file gets a temporary name, and that is renamed.
                     Err(Errno::EXIST) if may_replace => {
                         replace(&target, target.name, |temporary| link(temporary.name))?;
                     }
@@ -210,6 +222,7 @@ fn nameless(target: &Place<'_>, mode: Mode) -> io::Result<Option<OwnedFd>> {
     let parent = Place { name: target.parent(), ..*target };
     let fd = match parent.open(OFlags::TMPFILE | OFlags::RDWR, mode) {
         Ok(fd) => fd,
+        // EISDIR comes from kernels and file systems that do not know O_TMPFILE (open(2)).
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => return Ok(None),
         Err(errno) => return Err(errno),
     };

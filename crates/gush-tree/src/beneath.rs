@@ -33,18 +33,21 @@ pub(crate) fn open(
     loop {
         let dir = held.last().map_or(root, AsFd::as_fd);
         let Some(name) = left.pop_front() else {
+            // `..` or a slash ended the path: the directory itself is opened once more, with the flags asked for.
             return open_at(dir, OsStr::new("."), flags, mode);
         };
         if name == "." {
             continue;
         }
         if name == ".." {
+            // Back by the descriptor that led here: `..` of the kernel could lead elsewhere after a rename.
             held.pop().ok_or(Errno::XDEV)?;
             continue;
         }
         match retry_on_intr(|| fs::readlinkat(dir, name.as_os_str(), Vec::new())) {
             Ok(target) => {
                 links += 1;
+                // The kernel's own limit (path_resolution(7)), so that a circle ends in the same error.
                 if links > MOST_LINKS {
                     return Err(Errno::LOOP);
                 }
@@ -60,6 +63,7 @@ pub(crate) fn open(
         let is_last = left.is_empty();
         let wanted =
             if is_last { flags } else { OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC };
+        // Links are resolved here, by name and in bounds, and never by the kernel.
         let opened = match open_at(dir, &name, wanted | OFlags::NOFOLLOW, mode) {
             // A link has taken the name meanwhile.
             Err(Errno::LOOP) => None,
@@ -72,6 +76,7 @@ pub(crate) fn open(
             None if links == MOST_LINKS => return Err(Errno::LOOP),
             None => {
                 links += 1;
+                // Looked at anew as a link; counted, so that somebody who swaps names for ever is not followed for ever.
                 left.push_front(name);
             }
             Some(fd) if is_last => return Ok(fd),
@@ -85,12 +90,14 @@ fn components(path: &OsStr) -> io::Result<VecDeque<OsString>> {
     let bytes = path.as_bytes();
     match bytes.first() {
         None => return Err(Errno::NOENT),
+        // An absolute link leaves the tree, and so RESOLVE_BENEATH refuses it.
         Some(b'/') => return Err(Errno::XDEV),
         Some(_) => {}
     }
     let names = bytes.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
     let mut components: VecDeque<_> = names.map(|name| OsString::from_vec(name.to_vec())).collect();
     if bytes.ends_with(b"/") {
+        // A slash at the end demands a directory.
         components.push_back(".".into());
     }
     Ok(components)

@@ -56,12 +56,14 @@ fn moved(
         None => Mover::new(&source, &target),
     };
     let mut mover = match piece {
+        // No `replace` here: other ranks have written their pieces to the same file.
         Some(Piece { at_bytes, len_bytes, .. }) => mover
             .source_offset_bytes(at_bytes)
             .target_offset_bytes(at_bytes)
             .length_bytes(len_bytes),
         None => mover.replace(true),
     };
+    // A reservation belongs to the whole file, which no rank writes alone.
     let space = if piece.is_some() { Space::AsWritten } else { space(job, target) };
     if piece.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
         mover = mover.digest(true);
@@ -76,6 +78,7 @@ fn moved(
     mover = match moving.reflink {
         Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
         Reflink::Auto => mover.method(moving.choice),
+        // copy_file_range shares blocks too, where the file system can.
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),
     };
     if let Some(profile) = &moving.profile {
@@ -126,12 +129,14 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
     let may_gain = job.existing.is_none()
         && kind(stat) == FileType::RegularFile
         && stat.st_size >= WORTH_RESERVING_BYTES
+        // A reservation would fill the holes of a sparse file.
         && stat.st_blocks * 512 >= stat.st_size
         && moving.holes != Holes::Make;
     let on_ext4 = || {
         retry_on_intr(|| fs::fstatfs(target))
             .is_ok_and(|about| u64::try_from(about.f_type) == Ok(EXT4_MAGIC))
     };
+    // Elsewhere a reservation has cost more than it gained.
     if may_gain && on_ext4() { Space::TryReserve } else { Space::AsWritten }
 }
 
@@ -169,6 +174,7 @@ pub(crate) fn verify(
         return Err(Error::refusal(shown, "cannot verify: not a regular file"));
     }
     // The comparison must read from storage, not the pages just written.
+    // Dirty pages are not dropped by the advice below (posix_fadvise(2)).
     retry_on_intr(|| fs::fdatasync(target))
         .map_err(|errno| Error::os(shown, "cannot sync for verification", errno))?;
     let _ = fs::fadvise(target, 0, None, Advice::DontNeed);
@@ -193,6 +199,7 @@ pub(crate) fn verify(
     }
     let sent = match sent {
         Some(digest) => digest,
+        // The method has not shown the bytes, or several threads have: the source is read once more.
         None => gush::digest_of(&source).map_err(|e| Error::engine(job.source.shown, &e))?,
     };
     let arrived = gush::digest_of(&again.as_fd()).map_err(|e| Error::engine(shown, &e))?;

@@ -222,6 +222,7 @@ impl<'o> Copier<'o> {
         let options = self.options;
         let follow = options.dereference != Dereference::Never;
         let source_stat =
+            // One look decides about the kind; opening checks that it is still this file.
             source.stat(follow).map_err(|errno| Error::os(source.shown, "cannot stat", errno))?;
         let common = Common {
             options,
@@ -335,12 +336,14 @@ impl<'a> Common<'a> {
         if dir.is_none() || (!is_new && options.reads(kind(&source_stat))) {
             self.copied.check_link_just_made(options, &source, &target)?;
         }
+        // Told before the copy, as `cp -v` does, so that a copy that hangs is named.
         events.starts(source.shown, target.shown, room.backup.as_deref());
         job.existing = room.existing;
         job.displaces = room.displaces;
         if options.dry_run {
             return Ok(self.imagine(&job, dir));
         }
+        // Waits while another thread copies this file under its other name.
         let turn = self.copied.turn(options, &source_stat, (dir, &target));
         let result = match &turn {
             Turn::Again(earlier) => {
@@ -413,12 +416,14 @@ impl<'a> Common<'a> {
                 {
                     events.warns(&error);
                 }
+                // An incomplete copy is no file to link to: the other names get copies of their own.
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
                     claim.made(Earlier::at(dir, target, file, is_link));
                 }
                 Ok(done)
             }
             Err(error) => {
+                // The backup gets its name back: a failed copy must not cost the old file.
                 room.undo(target, events);
                 Err(error)
             }
@@ -446,6 +451,7 @@ impl<'a> Common<'a> {
                 claim.made(Earlier::at(dir, target, FileId::of(existing), is_link));
                 skipped
             }
+            // The names are links to one file already.
             Turn::Again(earlier) if earlier.file == FileId::of(existing) => {
                 Ok(Done::new(Action::Skipped))
             }

@@ -28,6 +28,7 @@ pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
     let flags = if earlier.is_link { OFlags::NOFOLLOW } else { OFlags::empty() };
     let fd = first.open(OFlags::PATH | flags, Mode::empty()).map_err(failed)?;
     let found = retry_on_intr(|| fs::fstat(&fd)).map_err(failed)?;
+    // A link to whatever has the name by now would join files that have nothing to do with each other.
     if FileId::of(&found) != earlier.file {
         let text = format!("{}: another file has that name by now", what());
         return Err(Error::refusal(job.target.shown, text));
@@ -107,6 +108,7 @@ fn make(
     mut link: impl FnMut(&Place<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     match link(target) {
+        // By a rename, so that at every moment the old or the new is there.
         Err(Errno::EXIST) if may_replace => atomic::replace(target, target.name, link),
         other => other,
     }

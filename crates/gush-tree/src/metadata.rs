@@ -99,6 +99,7 @@ pub(crate) struct Transfer<'a> {
 /// The bits to create a file with, and the bits left for [`Transfer`] to correct.
 pub(crate) fn creation_bits(preserve: &Preserve, source_bits: u32) -> (u32, u32) {
     let wanted = source_bits & 0o777;
+    // Until the owner is right, the group would be that of whoever copies.
     let withheld = if preserve.owner { wanted & 0o077 } else { 0 };
     // Only a file with write permission for the owner takes extended attributes.
     let lent = match (preserve.xattrs, 0o200 & !wanted) {
@@ -122,9 +123,11 @@ impl Transfer<'_> {
             }
         }
         let mut bits = self.source_stat.st_mode & 0o7777;
+        // chown(2) clears set-ID bits and capabilities even where nothing changes.
         if preserve.owner && !self.has_same_owner() {
             match self.keep_owner(events) {
                 Owner::Kept => {}
+                // A set-user-ID program must not become one of another user.
                 Owner::Lost => bits &= !SPECIAL_BITS,
                 Owner::Failed => return false,
             }
@@ -309,7 +312,9 @@ enum Owner {
 fn set_owner(target: Handle<'_>, wanted: &Stat) -> io::Result<bool> {
     match target.set_owner(Some(wanted.st_uid), wanted.st_gid) {
         Ok(()) => Ok(true),
+        // EINVAL: the user namespace does not map the owner.
         Err(Errno::PERM | Errno::INVAL) if !process::geteuid().is_root() => {
+            // As GNU: the group alone may be permitted, to one of its members.
             let _ = target.set_owner(None, wanted.st_gid);
             Ok(false)
         }
@@ -363,6 +368,7 @@ pub(crate) fn times_of(stat: &Stat) -> Timestamps {
 pub(crate) fn umask() -> u32 {
     // Without an answer, grant no permission that the umask could withhold.
     const STRICTEST: u32 = 0o077;
+    // umask(2) can only be asked by setting it, and for a moment other threads would make files with the wrong mode.
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(STRICTEST)

@@ -17,9 +17,11 @@ use crate::{quote, remedy};
 pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     let place = job.source;
     let no_follow = match job.options.dereference {
+        // The name may have become a link since the first look.
         Dereference::Never => OFlags::NOFOLLOW,
         _ => OFlags::empty(),
     };
+    // /dev/stdin behind `<&-` opens whatever file has got the number since.
     refuse_closed(&place, "cannot open for reading")?;
     // A FIFO that took a file's name would be waited for. A regular file does not care.
     let no_wait = match kind(&job.source_stat) {
@@ -32,6 +34,7 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
     match same_file(&job.source_stat, &stat) {
+        // The descriptor is pinned to the file that was judged; everything else goes by it.
         true => Ok((fd, stat)),
         false => Err(Error::refusal(place.shown, "skipped: it was replaced while being copied")),
     }
@@ -74,7 +77,9 @@ pub(crate) fn target(
     if let Some(expected) = &job.existing {
         match open_existing(job, expected) {
             Ok(fd) => return not_the_source(job, source, expected, fd),
+            // Removed since the look: made anew below.
             Err(Errno::NOENT) => {}
+            // As GNU: -f removes only a file that cannot be opened.
             Err(_) if job.options.force => match job.target.unlink() {
                 Ok(()) => events.removed(job.target.shown),
                 Err(Errno::NOENT) => {}
@@ -110,6 +115,7 @@ fn open_existing(job: &Job<'_>, expected: &Stat) -> Result<OwnedFd, Errno> {
         return write_only();
     }
     match job.target.open(OFlags::RDWR, Mode::empty()) {
+        // A target that may be written and not read, such as a mailbox, is served by the methods that only write.
         Err(Errno::ACCESS) => write_only(),
         opened => opened,
     }
@@ -125,6 +131,7 @@ fn not_the_source(
     let shown = job.target.shown;
     let stat =
         retry_on_intr(|| fs::fstat(&fd)).map_err(|errno| Error::os(shown, "cannot stat", errno))?;
+    // Before anything is cut: the source would be emptied.
     if same_file(&stat, source) {
         return Err(are_same(job));
     }
@@ -139,6 +146,7 @@ fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {
         Ok(fd) => Ok(fd),
         Err(Errno::EXIST) if is_link(job) => match job.options.through_dangling {
             true => {
+                // O_EXCL refuses every link, and POSIXLY_CORRECT asks for the file behind it.
                 job.target.open(NEW - OFlags::EXCL, mode).map_err(|errno| cannot_create(job, errno))
             }
             false => Err(dangling(job)),
@@ -158,6 +166,7 @@ pub(crate) fn dangling(job: &Job<'_>) -> Error {
 
 pub(crate) fn cannot_create(job: &Job<'_>, errno: Errno) -> Error {
     let errno = match errno {
+        // GNU's word for `cp a nothing/`, where the kernel says EISDIR.
         Errno::ISDIR if job.target.must_be_directory() => Errno::NOTDIR,
         errno => errno,
     };

@@ -127,6 +127,7 @@ impl Parents {
         // As GNU: times, owner and mode alone.
         attributes.preserve.xattrs = Xattrs::Leave;
         let mut complete = true;
+        // Deepest first: an attribute given below changes the time of the directory above.
         for waiting in self.waiting.iter().rev() {
             let target = Handle::Pinned { fd: waiting.fd.as_fd(), is_link: false };
             complete &= Transfer {

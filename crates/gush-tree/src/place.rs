@@ -106,6 +106,7 @@ impl<'a> Place<'a> {
     pub(crate) fn stat(&self, follow: bool) -> io::Result<Stat> {
         let look = |flags| retry_on_intr(|| fs::statat(self.dir, self.name, flags));
         match self.bounds.filter(|_| follow) {
+            // Most names are no links, and one call less for each of them counts in a tree.
             Some(bounds) => match look(AtFlags::SYMLINK_NOFOLLOW)? {
                 link if kind(&link) == FileType::Symlink => {
                     let end = bounds.open(OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
@@ -149,6 +150,7 @@ impl<'a> Place<'a> {
         let rename = || fs::renameat_with(self.dir, self.name, self.dir, name, new_only);
         match retry_on_intr(rename) {
             // NFS, and FUSE file systems without support for RENAME_NOREPLACE (rename(2)).
+            // link(2) refuses a name that is taken as well, where renameat2 does not know the flag.
             Err(Errno::INVAL | Errno::NOSYS) => self.link_then_unlink(name),
             other => other,
         }

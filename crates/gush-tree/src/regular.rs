@@ -55,6 +55,7 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     let lent = if job.assembled.is_some() { 0o200 & !bits } else { 0 };
     let provisional = provisional | lent;
     let job = &Job { displaces: job.displaces || open::gives_way(job), ..*job };
+    // As GNU cp: the file keeps its inode, its names and its owner.
     if !job.options.atomic && !job.displaces && job.assembled.is_none() {
         let opened = open::target(job, &source_stat, mode, events)?;
         let file = File { job, source: source.as_fd(), source_stat, provisional };
@@ -87,6 +88,7 @@ struct File<'a> {
 
 impl File<'_> {
     fn write_in_place(&self, opened: Opened, events: &mut dyn Events) -> Result<Copied, Error> {
+        // Before `opened` is taken apart: what stood there decides how a failure is told.
         let existing = opened.existing();
         let Opened { fd, stat, is_new } = opened;
         let target = Target { fd: fd.as_fd(), stat, is_just_made: is_new };
@@ -112,6 +114,7 @@ impl File<'_> {
         });
         let mut copied = filled?;
         copied.complete = self.finish(&target, is_new, events)?;
+        // After the attributes: each of them changes the change time, by which a later run knows the file.
         copied.last_state = self.last_state(fd.as_fd());
         open::close(self.job, fd)?;
         if self.job.options.sync {
@@ -129,6 +132,7 @@ impl File<'_> {
             return;
         };
         let Ok(now) = retry_on_intr(|| fs::fstat(target)) else { return };
+        // fallocate(2) and ftruncate(2) change the time of a file whose bytes are the same.
         if (now.st_mtime, now.st_mtime_nsec) != (old.st_mtime, old.st_mtime_nsec) {
             let omitted = Timespec { tv_sec: 0, tv_nsec: fs::UTIME_OMIT };
             let modified = Timespec { tv_sec: old.st_mtime, tv_nsec: old.st_mtime_nsec as _ };
@@ -142,6 +146,7 @@ impl File<'_> {
     fn remove_new(&self, target: BorrowedFd<'_>) -> Result<bool, Errno> {
         let now = retry_on_intr(|| fs::fstat(target))?;
         match self.job.target.stat(false) {
+            // Only our own file: somebody may have given the name to another meanwhile.
             Ok(named) if same_file(&named, &now) => self.job.target.unlink().map(|()| true),
             Ok(_) | Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(errno),
@@ -153,9 +158,11 @@ impl File<'_> {
         let inherited = job.existing.filter(|_| !job.displaces);
         match &inherited {
             Some(stat) => check_replaceable(job, stat, &self.source_stat)?,
+            // A rename would replace the link, where cp writes behind it.
             None if !job.displaces && open::is_link(job) => return Err(open::dangling(job)),
             None => {}
         }
+        // Closed to others until the old file's permissions are on it.
         let mode = if inherited.is_some() { Mode::from_bits_retain(0o600) } else { mode };
         let cannot = |errno| open::cannot_replace(job, errno);
         let assembled = match &job.assembled {
@@ -190,6 +197,7 @@ impl File<'_> {
         let replaces = inherited.is_some() || job.displaces;
         if let (Some(backup), true) = (&job.options.backup, job.displaces) {
             let kept = match backup.link_aside(&job.target) {
+                // A file system without hard links: a rename keeps the old file too, with a moment without the name.
                 Err(Errno::PERM | Errno::OPNOTSUPP | Errno::MLINK) => backup.set_aside(&job.target),
                 other => other,
             };
@@ -223,6 +231,7 @@ impl File<'_> {
         let fds = (self.source, target.fd);
         let report = if is_filled {
             let size_bytes = u64::try_from(self.source_stat.st_size).unwrap_or(0);
+            // The last piece may end in a hole, which writes no byte: the size is set apart.
             retry_on_intr(|| fs::ftruncate(target.fd, size_bytes))
                 .map_err(|errno| Error::os(job.target.shown, "cannot set the size", errno))?;
             None
@@ -232,9 +241,11 @@ impl File<'_> {
         let sent = report.as_ref().and_then(|report| report.digest);
         let verified =
             job.options.verify.then(|| data::verify(job, self.source, target.fd, sent)).transpose();
+        // After verifying, which reads the source once more: the whole time is looked at.
         let change = stable::change(job, self.source, &self.source_stat)?;
         match (verified, change) {
             (Err(error), Some(_)) => {
+                // Different bytes are explained by the change, and not by the storage.
                 return Err(error.hinting("the source changed meanwhile: copy it again"));
             }
             (verified, None) => copied.digest = verified?.flatten(),
@@ -254,6 +265,7 @@ impl File<'_> {
 
     /// Both ends, where all that the engine would ask is known: two files, one opened and the other made a moment ago.
     fn ends<'t>(&'t self, target: &'t Target<'_>) -> Option<(Endpoint<'t>, Endpoint<'t>)> {
+        // Only a file that nobody else can have opened is known without a look.
         if !(self.job.in_tree && target.is_just_made) {
             return None;
         }
@@ -325,6 +337,7 @@ fn refuse_unkept_promises(job: &Job<'_>) -> Result<(), Error> {
 
 /// Refuses to replace, atomically, a target that a plain copy could not write to.
 fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Error> {
+    // A rename would replace the file by its own copy, and cut other names off.
     if same_file(stat, source) {
         return Err(open::are_same(job));
     }
@@ -333,6 +346,7 @@ fn check_replaceable(job: &Job<'_>, stat: &Stat, source: &Stat) -> Result<(), Er
             .hinting("without --atomic, the data goes into the existing target"));
     }
     let writable = retry_on_intr(|| {
+        // A rename asks for the directory's permission alone: a file that is write-protected would be replaced.
         fs::accessat(job.target.dir, job.target.name, Access::WRITE_OK, AtFlags::EACCESS)
     });
     match writable {
@@ -360,6 +374,7 @@ fn end_of_links(job: &Job<'_>) -> Result<Option<PathBuf>, Error> {
         retry_on_intr(|| fs::readlink(proc_path(end.as_fd()), Vec::new())).map_err(failed)?;
     let path = PathBuf::from(OsString::from_vec(path.into_bytes()));
     match Place::here(&path).stat(false) {
+        // /proc shows a path that may have changed hands: only one that leads to the same file is used.
         Ok(stat) if same_file(&stat, &existing) => Ok(Some(path)),
         _ => Err(failed(Errno::NOENT)),
     }

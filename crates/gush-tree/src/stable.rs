@@ -54,7 +54,9 @@ pub(crate) fn when_quiet(
         return Err(unwatchable(job));
     }
     for _ in 0..LOOKS {
+        // Nothing has happened for the whole time of quiet, so nobody has to wait.
         if !is_young(&stat) {
+            // Old times may be those of a write that began then and is still under way.
             let_writes_end(source);
             return Ok(stat);
         }
@@ -79,6 +81,7 @@ pub(crate) fn when_quiet(
 /// system without holes this function waits for nothing.
 fn let_writes_end(source: BorrowedFd<'_>) {
     if let Ok(position) = fs::seek(source, SeekFrom::Current(0)) {
+        // SEEK_HOLE takes the inode lock that a write holds to its end, and so waits for the write.
         let _ = fs::seek(source, SeekFrom::Hole(0));
         let _ = fs::seek(source, SeekFrom::Start(position));
     }
@@ -91,6 +94,7 @@ fn is_young(stat: &Stat) -> bool {
     else {
         return false;
     };
+    // A time ahead of our clock gives 0, and so counts as young.
     now.saturating_sub(Duration::new(seconds, nanoseconds)) < QUIET
 }
 

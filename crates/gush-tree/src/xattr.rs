@@ -70,6 +70,7 @@ impl Holder<'_> {
                     buffer.truncate(length);
                     return Ok(buffer);
                 }
+                // Asked again in a loop, because the value may grow between the two calls.
                 Err(Errno::RANGE) => buffer = vec![0; retry_on_intr(|| ask(&mut []))?.max(1)],
                 Err(errno) => return Err(errno),
             }

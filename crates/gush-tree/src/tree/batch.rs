@@ -50,6 +50,7 @@ impl Batch {
             let [low, high, ..] = self.bytes[from..] else { break };
             from += 2 + usize::from(u16::from_ne_bytes([low, high]));
         }
+        // In place: names are kept in one piece of memory, and their order means nothing.
         self.bytes.rotate_left(from);
     }
 
@@ -118,6 +119,7 @@ impl Part {
             let name = entry.file_name().to_bytes();
             match entry.file_type() {
                 _ if matches!(name, b"." | b"..") => continue,
+                // Counted all the same, so that parts of a listing have a bounded size.
                 kind if !wanted.has(kind) => {}
                 FileType::Directory => self.directories.add(name),
                 _ => self.files.add(name),
@@ -126,6 +128,7 @@ impl Part {
             if in_batches && self.files.len() == BATCH_FILES {
                 self.batches.push(mem::take(&mut self.files));
             }
+            // Only where the buffer is empty: entries inside would be lost, as the kernel does not give them again.
             if !to_the_end && number >= PART_ENTRIES && entries.is_buffer_empty() {
                 return Ok(End::More);
             }

@@ -43,11 +43,13 @@ impl Share {
     /// `newest` is a descriptor just opened: the kernel gives the lowest free number, so about as many are in use.
     pub(crate) fn of_limit(newest: BorrowedFd<'_>, threads: usize) -> Self {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        // The kernel gives the lowest free number, so the newest tells about how many are in use.
         let in_use = newest.as_raw_fd() as usize + 1;
         Self::of(usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(in_use), threads)
     }
 
     fn of(free: usize, threads: usize) -> Self {
+        // Libraries and the program's own display open files as well.
         let free = free - free / SHARE_OF_OTHERS;
         // At least half of the rest is for directories.
         let threads = threads.min(free / 2 / DESCRIPTORS_A_THREAD).max(1);
@@ -70,6 +72,7 @@ impl Budget {
     /// Is so much of the budget spent that no directory should stay open for the rest of its listing?
     pub(crate) fn is_short(&self) -> bool {
         let state = self.lock();
+        // Half of it: a listing that is broken off keeps its directory, which a deep tree could not afford.
         state.held > state.most / 2
     }
 
@@ -103,6 +106,7 @@ impl Budget {
     pub(crate) fn shrink(&self) -> bool {
         let mut state = self.lock();
         let before = state.held;
+        // EMFILE came although the budget was kept: somebody else has the descriptors, so the budget is too large.
         state.most = (before / 2).max(FEWEST_DIRECTORIES);
         state.let_the_longest_go();
         state.held < before
@@ -112,9 +116,11 @@ impl Budget {
 impl State {
     fn rest(&mut self, dir: &Arc<Dir>) {
         if dir.begins_to_rest() {
+            // Weak: resting must not keep a directory that is complete.
             self.resting.push_back(Arc::downgrade(dir));
         }
         self.let_the_longest_go();
+        // Swept now and then: completed directories would fill the list.
         if self.resting.len() > 2 * self.held.max(64) {
             self.resting.retain(|dir| dir.strong_count() > 0);
         }

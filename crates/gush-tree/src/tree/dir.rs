@@ -74,6 +74,7 @@ pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool
     match place.open(OFlags::RDONLY | flags, Mode::empty()) {
         Ok(fd) => Ok((fd, true)),
         Err(Errno::ACCESS | Errno::PERM) => {
+            // A directory that cannot be listed may still be entered, and be given attributes.
             place.open(OFlags::PATH | flags, Mode::empty()).map(|fd| (fd, false))
         }
         Err(errno) => Err(errno),
@@ -83,6 +84,7 @@ pub(crate) fn open(place: &Place<'_>, follow: bool) -> io::Result<(OwnedFd, bool
 /// What stands for a directory that a dry run does not make: no name is below, so a call for one would fail.
 pub(crate) fn nowhere() -> io::Result<OwnedFd> {
     let place = Path::new("/dev/null");
+    // Below a character device every lookup answers ENOTDIR: nothing is found, and nothing can be made.
     Place::here(place).open(OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())
 }
 
@@ -98,6 +100,7 @@ fn again(
     let found = retry_on_intr(|| fs::fstat(&opened.0))?;
     match FileId::of(&found) == FileId::of(expected) {
         true => Ok(opened),
+        // Another directory has the name by now: nothing of ours may go there.
         false => Err(Errno::STALE),
     }
 }
@@ -208,6 +211,7 @@ impl Dir {
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
             gives_acl: OnceLock::new(),
+            // The listing itself.
             waits_for: AtomicUsize::new(1),
         })
     }
@@ -226,6 +230,7 @@ impl Dir {
     /// ESTALE if another directory has the name by now.
     pub(crate) fn pair(&self) -> io::Result<Arc<Pair>> {
         let mut below = vec![self];
+        // Upwards to the nearest that is held, and then down again, name by name: no path is ever longer than one name.
         let mut pair = loop {
             let dir = below[below.len() - 1];
             let held = dir.held().clone();
@@ -302,6 +307,7 @@ impl Dir {
 
     /// `false` if the directory is among those that rest already. The root never rests: nothing is above to reopen it from.
     pub(super) fn begins_to_rest(&self) -> bool {
+        // The root never rests: all others are reached from there.
         self.parent.is_some() && !self.rests.swap(true, Ordering::Relaxed)
     }
 
@@ -319,6 +325,7 @@ impl Dir {
     /// Holds descriptors opened again; `false` if others are held already.
     pub(super) fn take_back(&self, pair: &Arc<Pair>) -> bool {
         let mut held = self.held();
+        // Another thread may have been faster; its pair is as good.
         let was_let_go = held.is_none();
         held.get_or_insert_with(|| Arc::clone(pair));
         was_let_go
@@ -419,6 +426,7 @@ impl Drop for Dir {
     fn drop(&mut self) {
         let mut parent = self.parent.take();
         while let Some(dir) = parent {
+            // By a loop: dropping a chain of 20,000 parents by recursion would overflow the stack.
             parent = Arc::into_inner(dir).and_then(|mut dir| dir.parent.take());
         }
     }

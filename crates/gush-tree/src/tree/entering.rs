@@ -64,6 +64,7 @@ impl Entrance<'_> {
         events: &mut dyn Events,
     ) -> Result<Entered, Error> {
         let source = self.open_source()?;
+        // Removed only once the source can be listed: nothing good goes for a directory that cannot be read.
         if let (Existing::InTheWay, Some(replace)) = (existing, self.replace) {
             mirror::can_list(source.0.as_fd())
                 .map_err(|errno| Error::os(self.source.shown, "cannot list", errno))?;
@@ -90,6 +91,7 @@ impl Entrance<'_> {
             let bits = self.source_stat.st_mode & 0o7777;
             let withheld = new_directory::withheld_bits(preserve, bits);
             if let Some((journal, target)) = self.made {
+                // Before it is made: after a kill in between the note is harmless, and a missing note is not.
                 journal.add_makes(target)?;
             }
             // All ranks need the directory before its attributes are final.
@@ -114,6 +116,7 @@ impl Entrance<'_> {
             .map_err(|errno| Error::os(self.target.shown, "cannot open the directory", errno))?;
         let found = retry_on_intr(|| fs::fstat(&opened.0))
             .map_err(|errno| Error::os(self.target.shown, "cannot stat", errno))?;
+        // Judged by name, entered by descriptor: both must be the same directory.
         if !same_file(&found, target_stat) {
             let text = "skipped: it was replaced while being copied to";
             return Err(Error::refusal(self.target.shown, text));

@@ -98,6 +98,7 @@ pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
 /// A file done: the entry, and what its source and its target look like.
 pub(crate) fn done(entry: Fingerprint, source: &Stat, target: &Stat) -> Fingerprint {
     let (entry, source_now) = (entry.to_le_bytes(), state(source));
+    // The change time, because a program can put the modification time back.
     let changed = numbers(&[source.st_ctime as u64, source.st_ctime_nsec]);
     let of_whom = numbers(&[target.st_mode.into(), target.st_uid.into(), target.st_gid.into()]);
     // A further name of the target changes its ctime, and is made by this copy itself.
@@ -146,10 +147,12 @@ fn numbers(numbers: &[u64]) -> Vec<u8> {
 fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
     let mut hasher = blake3::Hasher::new();
     for part in parts {
+        // Lengths go in, so that two parts cannot be cut elsewhere to give the same bytes.
         hasher.update(&(part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
     let mut bits = [0; 16];
+    // 128 bits: with 10^9 files two equal ones are less likely than a fault of the memory.
     bits.copy_from_slice(&hasher.finalize().as_bytes()[..16]);
     Fingerprint::from_le_bytes(bits)
 }
@@ -165,6 +168,7 @@ fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
     let (word, rest) = text.split_once(' ')?;
     let (_, word) = WORDS.iter().find(|(known, _)| *known == word)?;
     let of = Fingerprint::from_str_radix(rest.split_once(' ')?.0, 16).ok()?;
+    // Written anew and compared, so that writing and reading cannot disagree about a checksum.
     (line(*word, of) == text).then_some((*word, of))
 }
 
@@ -211,9 +215,11 @@ impl Journal {
         let os = |what: &'static str| move |errno| (what, errno);
         let opened = (|| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
+            // A FIFO of that name would be waited for.
             let flags = flags | OFlags::NONBLOCK;
             let fd = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(os("cannot open"))?;
             let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat"))?;
+            // flock(2) ends with the process, also by SIGKILL: no stale lock is left.
             retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))
                 .map_err(os("cannot lock"))?;
             // Whoever held the lock may have ended its copy and removed the journal meanwhile.
@@ -231,6 +237,7 @@ impl Journal {
             Err((what, errno)) => return Err(Error::os(&shown, what, errno)),
         };
         let is_file = kind(&stat) == rustix::fs::FileType::RegularFile;
+        // Another user's journal could say that files are done which are not.
         if !is_file || stat.st_uid != process::geteuid().as_raw() {
             return Err(Error::refusal(&shown, "no journal: not a file of this user"));
         }
@@ -268,6 +275,7 @@ impl Journal {
                 Some((Word::Copy, _)) => is_known = true,
                 Some((Word::Done, of)) => drop(self.done.insert(of)),
                 Some((Word::Makes, of)) => drop(self.makes.insert(of)),
+                // Torn or foreign: its file is copied again, which is always right.
                 None => {}
             }
             if line.is_some() {
@@ -281,6 +289,7 @@ impl Journal {
         // The line that a kill has torn.
         if is_known {
             if read_bytes > valid_bytes {
+                // The next line would be appended to the torn one, and be lost with it.
                 self.file.set_len(valid_bytes)?;
             }
             return Ok(true);
@@ -327,6 +336,7 @@ impl Journal {
     pub(crate) fn add_makes(&self, directory: Fingerprint) -> Result<(), Error> {
         let mut waiting = self.waiting();
         waiting.add(Word::Makes, directory);
+        // At once: a directory that was made and not noted would keep the mode it was lent.
         self.write(&mut waiting)
     }
 
@@ -346,6 +356,7 @@ impl Journal {
         }
         let written = (&self.file).write_all(waiting.text.as_bytes());
         waiting.text.clear();
+        // Also after a failure: the lines are given up, and cost the copy of their files again.
         (waiting.lines, waiting.written) = (0, Instant::now());
         written.map_err(|error| Error::io(&self.shown, "cannot write", error))
     }

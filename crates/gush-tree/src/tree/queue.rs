@@ -53,11 +53,13 @@ impl Queue {
     pub(crate) fn add(&self, task: Task, most: usize) -> bool {
         let mut state = self.lock();
         state.tasks.push(task);
+        // Idle threads first: a new one costs more than a wake-up.
         let wants_thread = state.idle == 0 && state.threads < most;
         if wants_thread {
             state.threads += 1;
         }
         let has_idle = state.idle > 0;
+        // Before the wake-up, or the woken thread would meet the lock at once.
         drop(state);
         if has_idle {
             self.changed.notify_one();
@@ -83,10 +85,12 @@ impl Queue {
                 state.busy += 1;
                 return Some((task, Busy(self)));
             }
+            // Nobody is left who could add a task.
             if state.busy == 0 {
                 if state.last.is_empty() {
                     return None;
                 }
+                // Only when all else is done: a manifest must not be there before the files that it names.
                 state.tasks = mem::take(&mut state.last);
                 continue;
             }

@@ -74,12 +74,14 @@ impl Shard {
 
     /// Does this rank copy the piece of a large file with this number?
     pub(crate) fn takes_piece(self, path: &Path, number: u64) -> bool {
+        // A path has no zero byte, so that path and number cannot run into each other.
         let key = [path.as_os_str().as_bytes(), &[0], &number.to_le_bytes()].concat();
         self.owns(&key)
     }
 
     /// With which of so many things this rank begins, so that ranks are at different ones.
     pub(super) fn begins_at(self, things: usize) -> usize {
+        // Apart from each other: ranks that begin at the same place would make the same directories at once.
         (things as u128 * u128::from(self.rank) / u128::from(self.ranks)) as usize
     }
 
@@ -87,6 +89,7 @@ impl Shard {
         let hash = blake3::hash(key);
         let bits =
             hash.as_bytes()[..8].iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+        // A product instead of a remainder, which would favour the first ranks.
         (bits * u128::from(self.ranks)) >> 64 == u128::from(self.rank)
     }
 }
@@ -118,6 +121,7 @@ impl Share {
     }
 
     fn read(text: &str, shard: Shard) -> Option<Self> {
+        // A report that is read while it is being written has no end yet.
         let text = text.strip_prefix("share ")?.strip_suffix(" end\n")?;
         let numbers: Option<Vec<u64>> = text.split(' ').map(|word| word.parse().ok()).collect();
         match *numbers?.as_slice() {

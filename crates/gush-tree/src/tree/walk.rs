@@ -92,6 +92,7 @@ impl<'a> Walk<'a> {
             common: *common,
             operands,
             limits,
+            // Held for the whole walk, because all other directories can be reopened from there.
             root_pair,
             budget: Budget::new(share),
             queue: Queue::start(Task::List(root, None)),
@@ -113,6 +114,7 @@ impl<'a> Walk<'a> {
 
     /// Copies everything.
     pub(crate) fn run(self) -> Walked {
+        // The caller's thread works too: a small tree needs no other.
         thread::scope(|scope| Worker::new(&self, scope).work());
         let complete = !self.is_incomplete.into_inner();
         let Counts { seen, divided, files, bytes } = self.counts;
@@ -125,6 +127,7 @@ impl<'a> Walk<'a> {
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
         let mut waiting = self.with_last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Files of one directory come one after the other, so a look at the last one is enough.
         if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
             waiting.push(Arc::clone(dir));
         }
@@ -183,6 +186,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Adds a task, and a thread for it if there may be one more.
     fn give(&self, task: Task) {
         let (walk, scope) = (self.walk, self.scope);
+        // A thread is started only when there is work that no idle one takes.
         if walk.queue.add(task, walk.most_threads)
             && thread::Builder::new()
                 .spawn_scoped(scope, move || Worker::new(walk, scope).work())
@@ -198,12 +202,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let mut part = Part::default();
         let walk = self.walk;
         // A mirror removes nothing before the names of the source are known to their end.
+        // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
         let wanted = self.wanted();
         self.go_to(&dir);
         if pair.is_none()
             && let Err(error) = self.learn_ignored(&dir)
         {
+            // Also after a failure: otherwise its descriptors would be kept to the end.
             dir.is_listed();
             self.failed(error);
             return self.one_done(dir);
@@ -220,6 +226,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let listed = match listed {
             Ok((pair, End::More)) => {
                 dir.waits_for_more(1);
+                // The rest is a task of its own: the first files are copied while a large directory is still being listed.
                 self.give(Task::List(Arc::clone(&dir), Some(pair)));
                 Ok(())
             }
@@ -261,6 +268,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let Common { options, extent, .. } = self.walk.common;
         match extent {
             Extent::Rest { parts, .. } if options.last.is_none() && !parts.may_miss_files() => {
+                // Rank 0's second walk completes directories; a look at every file would double the work.
                 Wanted::Directories(options.dereference)
             }
             _ => Wanted::All,
@@ -349,11 +357,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let (source, target) = self.places(pair, name);
         match target.stat(false) {
+            // Links are followed here, or the listing did not tell kinds: it is entered as a directory.
             Ok(stat) if kind(&stat) == FileType::Directory => {}
             _ => return Ok(()),
         }
         let readable = match kind(source_stat) {
             FileType::RegularFile => {
+                // Nothing good is removed for a source that cannot be read.
                 source.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(|_| ())
             }
             FileType::Symlink => {
@@ -418,6 +428,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let walk = self.walk;
         let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
+        // Asked once a directory: each new file in it inherits the same list.
         dir.learn_acl(pair, walk.common.options);
         let follow = walk.common.options.dereference != Dereference::Never;
         let result = match source.stat(follow) {
@@ -458,6 +469,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 return;
             }
             Ok(stat) => {
+                // The files behind a large one would wait for it, with other threads idle.
                 if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
                     dir.waits_for_more(1);
                     self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
@@ -479,6 +491,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Copies files that come after all the others.
     fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         let walk = self.walk;
+        // Once, by whichever thread comes first; the others wait for it.
         walk.others_synced.get_or_init(|| self.sync_others());
         self.go_to(&dir);
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
@@ -808,11 +821,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// One of the things that a directory waits for is done. The last one completes the directory, which in turn is one
     /// thing done for the directory above.
     fn one_done(&mut self, mut dir: Arc<Dir>) {
+        // A loop, because a directory may complete its parent and so on: recursion would be as deep as the tree.
         while dir.is_complete_now() {
             self.go_to(&dir);
             let pair = self.pair(&dir);
             let complete = self.finish(&dir, &pair);
             if let (Ok(pair), Some(parent)) = (pair, dir.parent()) {
+                // While the child is still held: `..` of it leads to a parent that was let go.
                 self.hold_parent(parent, &pair);
             }
             self.walk.budget.let_go(&dir);
@@ -842,6 +857,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
+        // Other ranks still write below: rank 0 gives the attributes at the end.
         if options.dry_run || matches!(walk.common.extent, Extent::Share(_)) {
             return true;
         }
