@@ -12,11 +12,13 @@ use crate::start;
 const MOST_LINKS: usize = 40;
 
 pub(crate) fn standard_behind(path: &Path) -> Option<usize> {
+    // The usual case costs no system call.
     if !(0..3).any(start::was_closed) {
         return None;
     }
     let own = fs::canonicalize("/proc/self").ok()?;
     let mut path = path.to_path_buf();
+    // Bounded like the kernel's own walk, because links may form a circle.
     for _ in 0..MOST_LINKS {
         let name = path.file_name()?.to_owned();
         let parent = match path.parent() {

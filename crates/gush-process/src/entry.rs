@@ -18,8 +18,10 @@ const PANICKED: u8 = 101;
 /// `run` finds the standard descriptors open, as Rust's start-up code promises, and SIGPIPE as the parent left it.
 pub fn enter(run: fn() -> ExitCode) -> ! {
     if !open_standard_descriptors() {
+        // As Rust's start-up code: without these descriptors the next file opened would be taken for standard output.
         process::abort();
     }
+    // A panic must not unwind into C's start-up code; 101 is Rust's status for it.
     let code = catch_unwind(AssertUnwindSafe(run)).unwrap_or(ExitCode::from(PANICKED));
     // Flushes standard output, as the end of a Rust program does.
     process::exit(i32::from(number_of(code)))
@@ -36,6 +38,7 @@ fn open_standard_descriptors() -> bool {
 
 /// The number of an exit code: the standard library has no stable way to ask.
 fn number_of(code: ExitCode) -> u8 {
+    // ExitCode shows its number to std alone, so it is compared with each.
     (0..=u8::MAX).find(|&number| ExitCode::from(number) == code).unwrap_or(PANICKED)
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn take(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor was open before any code of this process ran, and is not close-on-exec, as every
     // owner here makes it. The claim gives each descriptor an owner at most once.
     let fd = unsafe { OwnedFd::from_raw_fd(number) };
+    // Programs started from here on must not hold it open.
     io::fcntl_setfd(&fd, FdFlags::CLOEXEC)?;
     Ok(fd)
 }
@@ -55,6 +56,7 @@ pub(crate) fn in_new_session(command: &mut Command, terminal: bool) {
     let begin = move || {
         rustix::process::setsid()?;
         if terminal {
+            // Only a session leader without a terminal can take one, so after setsid(2) (ioctl_tty(2)).
             rustix::process::ioctl_tiocsctty(rustix::stdio::stdin())?;
         }
         Ok(())

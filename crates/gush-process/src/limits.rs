@@ -10,6 +10,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 static GIVEN: OnceLock<Rlimit> = OnceLock::new();
 
 pub(crate) fn raise_descriptors() {
+    // Noted once: a second call must not take the raised limit for the given one.
     let given = *GIVEN.get_or_init(|| getrlimit(Resource::Nofile));
     // A refusal leaves the limit unchanged.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: given.maximum, maximum: given.maximum });

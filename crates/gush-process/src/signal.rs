@@ -73,11 +73,13 @@ pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();
     let stopping = if duties.tell.is_some() { &stop::SIGNALS[..] } else { &[] };
     for signal in ENDING.map(|(signal, _)| signal).into_iter().chain(stopping.iter().copied()) {
+        // A parent such as nohup(1) ignores on purpose, and a signal that is waited for would come all the same.
         if !is_ignored(signal) {
             // SAFETY: `set` was initialised by sigemptyset.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
     }
+    // Before any thread is started: each inherits this mask, and only one thread waits.
     let before = change_mask(libc::SIG_BLOCK, &set)?;
     start_thread(Box::new(Watch { set, duties })).or_else(|errno| {
         // No thread waits for the signals, so they must end the process as usual.
@@ -151,6 +153,7 @@ impl Watch {
             }
             let came = ENDING.iter().find(|(number, _)| *number == signal);
             if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
+                // Of the signal itself, so that a shell sees a death by a signal and stops its loop.
                 return die_of(signal);
             }
         }
@@ -257,14 +260,18 @@ fn leave_files_to_a_child() {
     // async-signal-safe, as the child of a process with threads needs.
     unsafe {
         let parent = libc::getpid();
+        // Also where fork(2) fails: then the files are closed by this process, a moment later.
         if libc::fork() != 0 {
             return;
         }
+        // Out of the group: a signal to the group must not end the child before its parent is gone.
         libc::setsid();
         for standard in 0..3 {
+            // A pipe's reader waits for the last writer, which must not be this child.
             libc::close(standard);
         }
         let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // Until then the shell waits: the child outlives the parent by as little as can be.
         while libc::getppid() == parent {
             libc::nanosleep(&raw const pause, ptr::null_mut());
         }

@@ -31,6 +31,7 @@ static NOTE: extern "C" fn() = note;
 #[cfg_attr(not(feature = "start"), allow(dead_code, reason = "called before main only"))]
 extern "C" fn note() {
     SIGPIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Ordering::Relaxed);
+    // On the stack: nothing may be allocated before main.
     let mut asked = [libc::pollfd { fd: 0, events: 0, revents: 0 }; NUMBERS];
     for (fd, ask) in (0..).zip(&mut asked) {
         ask.fd = fd;

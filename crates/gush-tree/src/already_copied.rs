@@ -91,9 +91,11 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut linked = lock(&self.copied.linked);
+        // The copy failed: whoever waits makes the next attempt.
         if let Some(First::UnderWay) = linked.get(&self.source) {
             linked.remove(&self.source);
         }
+        // The lock is free before the others wake.
         drop(linked);
         self.copied.ended.notify_all();
     }
@@ -124,6 +126,7 @@ impl AlreadyCopied {
         if !is_known {
             names.push(source.name.to_path_buf());
         }
+        // With backups the second copy is wanted: it makes the first one the backup.
         is_known && options.backup.is_none()
     }
 
@@ -183,6 +186,7 @@ impl AlreadyCopied {
         source: &Stat,
         (dir, target): (Option<&Arc<Dir>>, &Place<'_>),
     ) -> Turn<'_> {
+        // A file with one name comes once, unless links lead to it.
         let may_return = source.st_nlink > 1 || options.dereference != Dereference::Never;
         let links = options.preserve.links && options.make != Make::HardLink;
         let several = self.several.is_some() || options.recursive;
@@ -195,6 +199,7 @@ impl AlreadyCopied {
             match linked.get(&id) {
                 None => break,
                 Some(First::UnderWay) => {
+                    // A link can only be made to a copy that is there, so this thread waits for it.
                     linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
                 }
                 Some(First::Made(first)) => {

@@ -68,6 +68,7 @@ impl Backup {
         let highest = match self.control {
             BackupControl::Simple => None,
             BackupControl::Numbered => Some(highest_number(target, base)?),
+            // Numbered only where numbered ones are there already (GNU's `existing`).
             BackupControl::Existing => Some(highest_number(target, base)?).filter(|&n| n > 0),
         };
         let mut name = base.to_os_string();
@@ -113,7 +114,9 @@ impl Backup {
             let next = self.next(target)?;
             match take(&next) {
                 Ok(()) => return Ok(Some(next.name)),
+                // Gone since the look: there is nothing to keep.
                 Err(Errno::NOENT) => return Ok(None),
+                // Another program took the number in between: the next one.
                 Err(Errno::EXIST) if next.numbered => {}
                 Err(errno) => return Err(errno),
             }
@@ -159,6 +162,7 @@ fn number_of(name: &OsStr, base: &OsStr) -> Option<u64> {
         .strip_prefix(base.as_bytes())?
         .strip_prefix(b".~")?
         .strip_suffix(b"~")
+        // As GNU: `.~01~` is no backup of a number.
         .filter(|digits| digits.first().is_some_and(|&first| first != b'0'))?;
     std::str::from_utf8(digits).ok()?.parse().ok()
 }

@@ -136,7 +136,6 @@ fn space(job: &Job<'_>, target: BorrowedFd<'_>) -> Space {
         retry_on_intr(|| fs::fstatfs(target))
             .is_ok_and(|about| u64::try_from(about.f_type) == Ok(EXT4_MAGIC))
     };
-    // Elsewhere a reservation has cost more than it gained.
     if may_gain && on_ext4() { Space::TryReserve } else { Space::AsWritten }
 }
 

@@ -97,6 +97,7 @@ impl Naming {
             })?;
             return Ok(Destination::Directory { path: path.clone(), dir });
         }
+        // Opened and not only looked at: all names below go by this descriptor, whatever happens to its name.
         match open_directory(&operands[operands.len() - 1]) {
             Ok(dir) => {
                 let path = operands.remove(operands.len() - 1);
@@ -106,6 +107,7 @@ impl Naming {
                 let path = &operands[operands.len() - 1];
                 Err(NamingError::Target(Error::os(path, "cannot use as target directory", errno)))
             }
+            // Not a directory: with two operands it is the target's own name.
             Err(errno) => self.file(operands, errno == Errno::NOENT),
         }
     }

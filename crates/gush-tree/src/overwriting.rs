@@ -75,6 +75,7 @@ impl Look<'_> {
     /// With `is_new` the target's name is free, except perhaps for a dangling symbolic link.
     pub(crate) fn make_room(&self, is_new: bool, events: &mut dyn Events) -> Result<Fate, Error> {
         let looks_at_link = self.looks_at_link();
+        // A directory just made has nothing at this name, and a look saved counts for every file of a tree.
         if is_new && (!looks_at_link || self.options.dry_run) {
             return Ok(Fate::Copied(Room::default()));
         }
@@ -113,6 +114,7 @@ impl Look<'_> {
         if !matches!(options.update, Update::None | Update::NoneFail) {
             match same::judge(options, (source, source_stat), (target, existing)) {
                 Verdict::Fine => {}
+                // As GNU cp: a link to the same file is there already, without a word.
                 Verdict::Done => return Ok(Fate::Skipped),
                 Verdict::SameFile => return both(format!("{from} and {to} are the same file")),
             }
@@ -155,10 +157,12 @@ impl Look<'_> {
             }
             let failed = |errno| remedy::not_changed(&target, "cannot back up", errno);
             if options.atomic && options.reads(kind(source_stat)) {
+                // The old file keeps its name until the new one is whole.
                 room.displaces = true;
                 room.backup = Some(backup.name_for(&target).map_err(failed)?);
             } else {
                 room.backup = backup.set_aside(&target).map_err(failed)?;
+                // Its name is free now, so the copy makes a new file.
                 room.existing = None;
                 room.can_undo = true;
             }
@@ -212,6 +216,7 @@ impl Look<'_> {
     /// through a link?
     fn goes_first(&self, existing: &Stat) -> bool {
         let options = self.options;
+        // Written in place, all its other names would show the new bytes.
         let other_names = options.preserve.links && existing.st_nlink > 1;
         let other_kind = options.dereference == Dereference::Never
             && kind(self.source_stat) != FileType::RegularFile;
@@ -221,6 +226,7 @@ impl Look<'_> {
     fn may_replace(&self, stat: &Stat, events: &mut dyn Events) -> bool {
         let target = self.target;
         let writable = kind(stat) == FileType::Symlink
+            // Root may write to everything, so access(2) is not worth the call.
             || process::geteuid().is_root()
             || retry_on_intr(|| {
                 fs::accessat(target.dir, target.name, Access::WRITE_OK, AtFlags::EACCESS)
@@ -259,6 +265,7 @@ fn is_unchanged(options: &Options, target: &Stat, source: &Stat) -> bool {
 fn is_older(options: &Options, target: &Stat, source: &Stat) -> bool {
     let (mut from, to) = (source.st_mtime_nsec, target.st_mtime_nsec);
     if options.preserve.times {
+        // A file system with coarse times cuts the source's: the copy would look older for ever.
         for unit in [1_000_000_000, 1_000_000, 1_000] {
             if to % unit == 0 {
                 from -= from % unit;

@@ -24,6 +24,7 @@ pub(crate) fn judge(
 ) -> Verdict {
     let same = same_file(src, dst);
     let hard_link = options.make == Make::HardLink;
+    // A link to itself is what is there already.
     if same && hard_link {
         return Verdict::Done;
     }

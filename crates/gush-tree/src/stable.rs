@@ -81,7 +81,6 @@ pub(crate) fn when_quiet(
 /// system without holes this function waits for nothing.
 fn let_writes_end(source: BorrowedFd<'_>) {
     if let Ok(position) = fs::seek(source, SeekFrom::Current(0)) {
-        // SEEK_HOLE takes the inode lock that a write holds to its end, and so waits for the write.
         let _ = fs::seek(source, SeekFrom::Hole(0));
         let _ = fs::seek(source, SeekFrom::Start(position));
     }

@@ -117,10 +117,12 @@ pub(crate) fn copy_listed(
 ) -> Vec<Lost> {
     let names = match names {
         Ok(names) => names,
+        // A file system without attributes has none that could be lost.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Vec::new(),
         Err(errno) => return vec![Lost { name: None, errno, on_source: true }],
     };
     let wanted = |name: &CString| {
+        // Access lists go with the mode, and the label with its own option.
         !PERMISSIONS.contains(&name.as_c_str()) && (with_label || name.as_c_str() != LABEL)
     };
     names.into_iter().filter(wanted).filter_map(|name| copy_one(source, target, name)).collect()

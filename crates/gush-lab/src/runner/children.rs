@@ -57,6 +57,7 @@ pub fn start_on(command: &mut Command, processor: Option<usize>) -> Result<Runni
     let Some(processor) = processor else { return start(command) };
     // A child inherits the processors of the thread that starts it (sched_setaffinity(2)).
     let pinned = || once::pin(processor).and_then(|()| start(command));
+    // A thread of its own, because pinning this one would pin the runner for good.
     std::thread::scope(|scope| scope.spawn(pinned).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -81,13 +82,16 @@ pub fn start_group(command: &mut Command) -> Result<Running, Error> {
 
 fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
+    // Locked over the start: a child started after the interrupt's sweep would be missed.
     let mut running = running();
     if interrupt::requested() {
         return Err(Error::refused("interrupted"));
     }
     let child = command.spawn().map_err(|error| not_started(&name, error))?;
     let handle = Pid::from_child(&child);
+    // A descriptor, because a number may be another process by the time of the signal.
     let handle = pidfd_open(handle, PidfdFlags::empty()).ok().map(Arc::new);
+    // Finished ones are dropped here, so that the list does not grow with the rounds.
     running.retain(|(_, handle)| handle.strong_count() > 0);
     running.extend(handle.iter().map(|handle| (Pid::from_child(&child), Arc::downgrade(handle))));
     Ok(Running { child: Some(child), name, leads_group, _handle: handle })
@@ -126,6 +130,7 @@ impl Running {
     /// The error of waiting.
     pub fn finish_used(mut self) -> Result<(Instant, ExitStatus, Usage), Error> {
         let ended = self.wait_for_end();
+        // Before the bookkeeping below, which is none of the command's time.
         let ended_at = Instant::now();
         if interrupt::requested() {
             self.end_group();
@@ -168,12 +173,14 @@ impl Running {
         let wait = |options| rustix::io::retry_on_intr(|| waitid(WaitId::Pid(pid), options));
         let mut by_itself = true;
         loop {
+            // NOWAIT leaves the end to wait4(2), which has the resources that were used.
             let change = wait(ended | stopped | WaitIdOptions::NOWAIT)?;
             let Some(signal) = change.and_then(|change| change.stopping_signal()) else {
                 return Ok(by_itself);
             };
             // The stop is taken note of; the end, which may have come meanwhile, is left.
             wait(stopped | WaitIdOptions::NOHANG)?;
+            // A background group that asks the terminal is stopped by the kernel, and nobody would continue it.
             if [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal) {
                 self.end_group();
                 by_itself = false;
@@ -196,6 +203,7 @@ impl Drop for Running {
         if let Some(mut child) = self.child.take() {
             // Both fail only when it is gone already.
             let _ = child.kill();
+            // Without a wait the zombie would stay as long as the lab runs.
             let _ = child.wait();
         }
     }

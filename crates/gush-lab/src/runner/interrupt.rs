@@ -40,6 +40,7 @@ fn is_ignored(signal: i32) -> bool {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub fn watch() -> io::Result<()> {
+    // Under nohup(1) a hang-up shall not end a run that was left alone on purpose.
     let mut signals = Signals::new(HEEDED.into_iter().filter(|signal| !is_ignored(*signal)))?;
     let wait = move || {
         for signal in signals.forever() {

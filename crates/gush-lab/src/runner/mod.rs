@@ -135,6 +135,7 @@ impl Runner<'_> {
         let outcome = Outcome { samples: Vec::new(), failures: Vec::new(), end: End::Whole };
         let mut pass = Pass { runner: self, begun: Instant::now(), outcome, tell };
         let mut left: Vec<&dyn Case> = cases.iter().map(AsRef::as_ref).collect();
+        // Round 0 prepares and warms up, and is in no sample.
         for round in 0..=self.rounds {
             if round > 0 && !course.goes_on(round, &pass.outcome.samples) {
                 break;
@@ -197,6 +198,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             }
         }
         failed.sort_unstable();
+        // From the back, so that the numbers in front stay right.
         for index in failed.into_iter().rev() {
             left.remove(index);
         }
@@ -208,6 +210,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
             return Err(End::Interrupted);
         }
         let Runner { time, end, .. } = *self.runner;
+        // One whole round at least: a case without a sample could not be compared at all.
         let is_enough = round > 1 && time.is_some_and(|time| self.begun.elapsed() >= time);
         let is_late = end.is_some_and(|end| Instant::now() >= end);
         if is_enough || is_late { Err(End::OutOfTime) } else { Ok(()) }
@@ -217,6 +220,7 @@ impl<T: FnMut(Event<'_>)> Pass<'_, T> {
         let probe = self.runner.probe;
         if round == 0 {
             case.prepare(probe)?;
+            // The first run fills caches and faults pages in, and would be an outlier of every case.
             return case.warm_up(probe);
         }
         let sample = Sample {

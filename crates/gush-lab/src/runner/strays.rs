@@ -55,6 +55,7 @@ pub(super) fn end(known: &[Pid]) {
     let left = LEFT.lock().unwrap_or_else(PoisonError::into_inner);
     let mut immune = BTreeSet::new();
     loop {
+        // Asked again and again: a stray that is killed leaves its own children to us.
         let mut strays = all(known);
         strays
             .retain(|pid| !left.contains(&pid.as_raw_pid()) && !immune.contains(&pid.as_raw_pid()));
@@ -64,6 +65,7 @@ pub(super) fn end(known: &[Pid]) {
         for pid in strays {
             // Another user's may not be killed, and is not waited for.
             if kill_process(pid, Signal::KILL).is_err() {
+                // Noted, or the loop would try the same one for ever.
                 immune.insert(pid.as_raw_pid());
                 continue;
             }

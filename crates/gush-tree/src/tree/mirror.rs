@@ -45,12 +45,14 @@ impl Limits {
         if self.holds_source(stat) {
             return Err(Reason::Source);
         }
+        // A volume of btrfs has the mount of the one above, and a device of its own.
         if stat.st_dev != self.device {
             return Err(Reason::Mounted);
         }
         match (self.mount, mount(dir)) {
             (Some(root), Some(here)) if root == here => Ok(()),
             (Some(_), Some(_)) => Err(Reason::Mounted),
+            // Nothing is removed on a guess: a bind mount may lead to files outside the target.
             _ => Err(Reason::Unknown),
         }
     }
@@ -60,6 +62,7 @@ impl Limits {
 fn mount(dir: BorrowedFd<'_>) -> Option<u64> {
     let look = || fs::statx(dir, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID);
     let found = retry_on_intr(look).ok()?;
+    // Kernels before 5.8 leave the field 0, and say so by the mask.
     (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
 }
 
@@ -158,6 +161,7 @@ impl Mirror<'_> {
 
     fn remove_entry(&self, entry: Entry, path: &mut Shown) -> Result<Removed, Error> {
         let told = path.path().to_path_buf();
+        // A name that the filters leave out of the source is left alone in the target as well.
         if (self.is_protected)(path.below_root(), entry.is_directory) {
             return Ok(Removed::InPart);
         }
@@ -185,6 +189,7 @@ impl Mirror<'_> {
                 .map_err(Reason::Os);
         }
         let mut at = enter(dir, &entry.name)?;
+        // A list in place of recursion, and one descriptor: a tree of any depth can be removed.
         let mut levels = vec![self.level(at.as_fd(), entry)?];
         loop {
             let Some(level) = levels.last_mut() else { return Ok(Removed::Wholly) };
@@ -215,6 +220,7 @@ impl Mirror<'_> {
                 }
                 return Ok(removed);
             };
+            // Back by `..`, checked below: a directory that was moved away leads elsewhere.
             let up = enter(at.as_fd(), c"..")?;
             if FileId::of(&retry_on_intr(|| fs::fstat(&up))?) != above.id {
                 return Err(Reason::Os(Errno::STALE));
@@ -249,6 +255,7 @@ impl Mirror<'_> {
     fn goes(&self, name: &CStr) -> io::Result<bool> {
         match look(self.pair.source(), name) {
             Ok(_) => Ok(false),
+            // Looked at again: somebody may have removed the name since the listing.
             Err(Errno::NOENT) => match look(self.pair.target(), name) {
                 Err(Errno::NOENT) => Ok(false),
                 other => other.map(|_| true),
@@ -291,6 +298,7 @@ struct Level {
 
 /// The entries of a directory, by a descriptor of their own: the directory's position stays.
 fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
+    // A description of its own: listing moves a position that the copy also uses.
     let own = enter(dir, c".")?;
     let mut listed = Vec::with_capacity(LISTED_BYTES);
     let mut list = RawDir::new(&own, listed.spare_capacity_mut());
@@ -303,6 +311,7 @@ fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<Entry>> {
         }
         let is_directory = match entry.file_type() {
             FileType::Unknown => {
+                // Some file systems do not tell kinds in a listing (readdir(3)).
                 look(dir, name).is_ok_and(|stat| kind(&stat) == FileType::Directory)
             }
             known => known == FileType::Directory,

@@ -67,6 +67,7 @@ pub(crate) struct Piece {
 /// The pieces of a file of this size: whole MiB, but for the last one.
 fn pieces(file_bytes: u64) -> impl Iterator<Item = Piece> {
     const MIB: u64 = 1 << 20;
+    // Every rank reckons alone, so the division depends on the file's size and on nothing else.
     let len_bytes = file_bytes.div_ceil(MOST_PIECES).next_multiple_of(MIB).max(LEAST_PIECE_BYTES);
     (0..file_bytes.div_ceil(len_bytes)).map(move |number| {
         let at_bytes = number * len_bytes;
@@ -86,6 +87,7 @@ pub(super) fn is_divided(options: &Options, source: &Stat) -> bool {
         && !options.dry_run
         && !options.stable
         && options.moving.reflink != Reflink::Always
+        // A file with several names belongs to the rank that links them.
         && !(options.preserve.links && source.st_nlink > 1)
         && kind(source) == FileType::RegularFile
         && size_of(source) >= WORTH_DIVIDING_BYTES
@@ -143,7 +145,9 @@ impl<'a> Parts<'a> {
             }
             let number = RandomState::new().hash_one(std::process::id());
             let name = PathBuf::from(format!("{}-{number:016x}", link.display()));
+            // The file first, then the link to it: a link always names a file that is there.
             self.open(job, &name, OFlags::CREATE | OFlags::EXCL)?;
+            // symlinkat(2) replaces nothing, also on network file systems: one rank wins, and the others take its file.
             match fs::symlinkat(&name, self.dir, link) {
                 Ok(()) => return Ok(name),
                 Err(errno) => {
@@ -188,6 +192,7 @@ impl<'a> Parts<'a> {
             let target = self.open(job, &name, OFlags::empty()).map_err(cannot)?;
             data::move_piece(job, (source.as_fd(), target.as_fd()), piece, events)?;
             if job.options.sync {
+                // Before the journal says so: a piece that is noted and not on storage would be missing after a crash.
                 retry_on_intr(|| fs::fdatasync(&target))
                     .map_err(|errno| Error::os(job.target.shown, "cannot sync", errno))?;
             }
@@ -213,6 +218,7 @@ impl<'a> Parts<'a> {
         let done = &self.after.done;
         let has = |piece: Piece| done.contains(&journal::piece(&name, piece.number));
         let is_whole = pieces(size_of(source)).all(has);
+        // The link goes first: a rank started again must not write to a file that is being placed.
         (is_whole && self.unlink(&link).is_ok()).then_some(name)
     }
 
@@ -230,6 +236,7 @@ pub(crate) fn adopt(pieces: &Place<'_>, target: &Place<'_>) -> Result<Option<Own
     let fd = pieces.open(OFlags::RDWR | OFlags::NOFOLLOW, Mode::empty())?;
     let here = retry_on_intr(|| fs::fstat(&fd))?;
     let there = Place { name: target.parent(), ..*target }.stat(true)?;
+    // A rename between file systems is refused, and the file is then copied whole.
     Ok((here.st_dev == there.st_dev).then_some(fd))
 }
 

@@ -341,6 +341,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 events.mirrored(self.target.path(), &Ok(()));
                 Ok(())
             }
+            // Without a mirror nothing is in the way.
             None => Ok(()),
         }
     }
@@ -357,7 +358,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let (source, target) = self.places(pair, name);
         match target.stat(false) {
-            // Links are followed here, or the listing did not tell kinds: it is entered as a directory.
             Ok(stat) if kind(&stat) == FileType::Directory => {}
             _ => return Ok(()),
         }
@@ -385,6 +385,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn is_stopped(&self) -> bool {
         let walk = self.walk;
         let cancel = walk.common.options.moving.cancel.as_ref();
+        // A copy that was stopped is no complete one, whatever was copied by then.
         if cancel.is_some_and(gush::Cancel::is_cancelled) {
             walk.is_incomplete.store(true, Ordering::Relaxed);
             return true;
@@ -435,6 +436,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             Err(errno) => Err(Error::os(source.shown, "cannot stat", errno)),
             Ok(stat) if kind(&stat) == FileType::Directory => {
                 let mut one = Batch::default();
+                // A directory after all: a link that is followed, or a file system whose listing tells no kinds.
                 one.add(name.as_encoded_bytes());
                 dir.waits_for_more(1);
                 self.give(Task::Directories(Arc::clone(dir), one));
@@ -464,6 +466,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 one.add(name.as_encoded_bytes());
                 dir.waits_for_more(1);
                 walk.waits_with_last(dir);
+                // The directory waits for it: its times must be set after its last file.
                 walk.queue.add_last(Task::Last(Arc::clone(dir), one));
                 self.back_to(before);
                 return;
@@ -494,6 +497,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         // Once, by whichever thread comes first; the others wait for it.
         walk.others_synced.get_or_init(|| self.sync_others());
         self.go_to(&dir);
+        // Relaxed: the queue's lock lies between the last ordinary task and the first of these.
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
         let pair = self.pair(&dir);
         while let Some(name) = batch.take() {
@@ -540,6 +544,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         seen.fetch_add(1, Ordering::Relaxed);
         let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
         let is_due = match has_names {
+            // All names of a file go to one rank, which alone can link them.
             true => shard.takes_all_names(source),
             false => shard.takes(self.source.below_root()),
         };
