@@ -264,6 +264,7 @@ pub(crate) fn undecided(before: &Run, after: &Run) -> f64 {
 }
 
 fn beyond(margin: f64, drift: f64) -> f64 {
+    // Both may slow a run down at once, so the factors multiply.
     (1.0 + margin) * (1.0 + drift) - 1.0
 }
 
@@ -271,6 +272,7 @@ fn beyond(margin: f64, drift: f64) -> f64 {
 fn drift(before: &Run, after: &Run, with_neighbours: bool) -> f64 {
     let others = [before, after].map(|run| run.others.unwrap_or(0.0));
     let neighbours = if with_neighbours && is_virtual(before, after) { NEIGHBOURS } else { 0.0 };
+    // The larger of the two: a neighbour's work shows in the counters of others in part already.
     neighbours.max(slowing(others[0].max(others[1])))
 }
 
@@ -298,6 +300,7 @@ fn is_same(one: &Speeds<'_>, other: &Speeds<'_>) -> bool {
 
 fn compared(before: &Speeds<'_>, after: &Speeds<'_>, margin: f64) -> Option<Compared> {
     let (first, second) = (before.speeds(), after.speeds());
+    // Not round by round: rounds of different runs have nothing in common.
     let ratio = stats::ratio(&second, &first)?;
     Some(Compared {
         suite: before.suite.to_owned(),

@@ -126,6 +126,7 @@ impl Clock {
     /// # Errors
     /// The error of getrusage(2).
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
+        // First of all: asking for the usage takes time too.
         let wall_s = self.started.elapsed().as_secs_f64();
         let (before, after) = (self.usage, usage(UsageWho::RUSAGE_SELF)?);
         let (user_s, system_s) = worked(&before, &after);

@@ -33,7 +33,9 @@ impl Scratch {
     pub(crate) fn new_in(dir: &Path) -> io::Result<Self> {
         remove_left_ones(dir);
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir)?;
+        // A relative path would change its meaning with a command's working directory.
         let path = made.path().canonicalize()?;
+        // A directory of the user's may have such a name: only one with this mark is ever removed.
         File::create_new(path.join(MARK))?;
         let lock = File::open(&path)?;
         // Refused where the file system has no locks: then nothing of anybody is removed there.
@@ -92,6 +94,7 @@ fn device_of<'m>(path: &Path, mountinfo: &'m str) -> Option<&'m str> {
         let point = place.split(' ').nth(4)?.replace("\\040", " ");
         path.starts_with(&point).then_some((point.len(), kind.split(' ').nth(1)?))
     };
+    // The longest mount point above the path is the one that holds it.
     let found = mountinfo.lines().filter_map(mount).max_by_key(|&(length, _)| length);
     found.map(|(_, source)| source)
 }
@@ -127,6 +130,7 @@ fn remove_left_ones(dir: &Path) {
 pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut piece = vec![0_u8; PIECE_BYTES];
+    // The same bytes for the same size in every run, and none that a file system could compress or share.
     let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ size_bytes;
     let mut left_bytes = size_bytes;
     while left_bytes > 0 {

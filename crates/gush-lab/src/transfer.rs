@@ -133,6 +133,7 @@ pub fn read(path: &Path) -> Result<Vec<Run>, TransferError> {
 /// When the source cannot be read, is no export, or is one of a newer gush.
 pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
     let mut text = Vec::new();
+    // One byte more, so that a document of the largest size is told from a longer one.
     source.take(LARGEST_BYTES + 1).read_to_end(&mut text).map_err(TransferError::Unreadable)?;
     if text.len() as u64 > LARGEST_BYTES {
         return Err(garbled("larger than 512 MiB"));
@@ -149,6 +150,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
     if kind.format != FORMAT {
         return Err(garbled(format_args!("it calls itself '{}'", kind.format.escape_debug())));
     }
+    // Before the content is read: a newer one need not even have the same fields.
     if kind.version > u64::from(VERSION) {
         return Err(TransferError::Newer { found: kind.version });
     }
@@ -170,6 +172,7 @@ fn check(run: &Run) -> Result<(), String> {
     if run.id.is_empty()
         || run.id.len() > LONGEST_NAME
         || !id_is_plain
+        // `last` and `last~1` are words for runs on the command line.
         || run.id.starts_with("last")
     {
         return Err(format!("'{}' cannot be a run's id", run.id.escape_debug()));
@@ -198,6 +201,7 @@ fn check(run: &Run) -> Result<(), String> {
             ));
         }
     }
+    // Every text in it, also facts that this version does not know: they reach a terminal.
     let whole = serde_json::to_value(run).map_err(|error| error.to_string())?;
     match control_character(&whole) {
         None => Ok(()),

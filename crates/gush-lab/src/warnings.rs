@@ -31,6 +31,7 @@ impl Watch {
     /// Looks at the machine for a tenth of a second more, in which this program does nothing.
     #[must_use]
     pub fn begin(probe: &Probe) -> Self {
+        // Before the run: afterwards its own load would hide that of others.
         thread::sleep(GLANCE);
         Self { idle: [probe.counters.clone(), now()] }
     }
@@ -65,6 +66,7 @@ impl Watch {
     pub fn others(&self) -> Option<f64> {
         let now = now();
         let [others, stolen] = taken(&self.idle[1], &now)?;
+        // Counters of a virtual machine can go backwards by a tick.
         Some((others + stolen).clamp(0.0, 1.0))
     }
 }

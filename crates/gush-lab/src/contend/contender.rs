@@ -173,6 +173,7 @@ impl Contender {
 
     /// Runs the cleanup, also after an interrupt; only of a contender that was set up.
     pub(super) fn clean_up(&self) -> Result<(), Error> {
+        // Only where its setup has run: there is nothing to clean up otherwise.
         let Some(text) = self.sides.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {
             return Ok(());
         };
@@ -188,6 +189,7 @@ impl Contender {
     /// # Errors
     /// Also where the command changed the input: whoever comes after it would be given another one.
     fn once(&self) -> Result<(Duration, Usage, ExitStatus), Error> {
+        // Everything after a changed input is measured on other bytes.
         if let Some(label) = self.ring.spoiler.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
@@ -217,6 +219,7 @@ impl Contender {
         let shell = self.ring.shell.as_deref();
         let mut command = start::process(&self.command, shell, |name| self.value_of(name))?;
         let said = self.wire(&mut command)?;
+        // After pipes and files are ready: the clock is the command's.
         let begun = Instant::now();
         let mut running = children::start_group(&mut command)?;
         // The copies of descriptors in here would keep a pipe open.

@@ -34,6 +34,7 @@ impl Content {
     /// The path that cannot be read, and the reason: also a FIFO, a socket or a device, whose bytes may never end.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let there = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
+        // A FIFO would be read for ever, and a device is never the same twice.
         if let Some(kind) = special_kind(there.file_type()) {
             return Err(Error::refused(format!(
                 "'{}' is {kind}, and neither a file nor a directory",
@@ -89,7 +90,9 @@ impl Tree {
         let cannot = |error| cannot_read(path, error);
         let entries = fs::read_dir(path).map_err(cannot)?;
         let mut entries = entries.collect::<io::Result<Vec<_>>>().map_err(cannot)?;
+        // The order of a listing is the file system's affair, and no difference.
         entries.sort_by_key(fs::DirEntry::file_name);
+        // The number first, so that two trees cannot give the same bytes by another nesting.
         self.part(&entries.len().to_le_bytes());
         for entry in entries {
             self.part(entry.file_name().as_bytes());

@@ -79,6 +79,7 @@ impl Course for Paced {
     fn goes_on(&mut self, round: u32, samples: &[Sample]) -> bool {
         let begun = *self.begun.get_or_insert_with(Instant::now);
         let Pace { least, most, time } = self.pace;
+        // The least number is taken in any case, however long it lasts.
         if round <= least || round > most {
             return round <= least;
         }

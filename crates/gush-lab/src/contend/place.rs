@@ -73,6 +73,7 @@ impl Place {
             ))
         };
         let scratch = Scratch::new_in(dir).map_err(cannot)?;
+        // Commands are text, and a path that is none cannot be written into one.
         if scratch.path().to_str().is_none() {
             return Err(Error::refused(format!(
                 "'{}' is no UTF-8, and cannot stand in a command (--dir names another place)",
@@ -91,6 +92,7 @@ impl Place {
         let (content, first, first_survey) = (OnceCell::new(), None, None);
         let mut place =
             Self { scratch, input: path, input_bytes, is_made, content, first, first_survey };
+        // Before any command: whoever changes the input later is known by the difference.
         (place.first, place.first_survey) = (place.look(), place.survey());
         Ok(place)
     }
@@ -150,6 +152,7 @@ impl Place {
         if !is_gone || !is_it {
             return Ok(false);
         }
+        // The user's only copy may be the one that was moved.
         fs::rename(&out, path).map(|()| true).map_err(|error| {
             Error::failed(format!("cannot move '{}' back to its place", path.display()), error)
         })
@@ -165,6 +168,7 @@ impl Place {
     /// content, or the path where the content is too large to be read for that.
     pub(super) fn input_identity(&self) -> Option<String> {
         let path = self.input.as_deref().filter(|_| !self.is_made)?;
+        // Reading a terabyte to name a case would take longer than measuring it.
         let is_read = self.input_bytes.is_some_and(|bytes| bytes <= READ_BYTES);
         let content = is_read.then(|| self.input_content().ok().flatten()).flatten();
         Some(content.map_or_else(|| path.display().to_string(), |one| one.short().to_owned()))
@@ -203,6 +207,7 @@ impl Place {
 
     /// Removes the files that a command wrote.
     pub(super) fn clear(&self) -> Result<(), Error> {
+        // Before anything is removed: `{out}` may be the user's own input, moved.
         self.take_back()?;
         let out = self.output();
         let removed = match fs::symlink_metadata(&out) {
@@ -239,6 +244,7 @@ fn survey(path: &Path, hasher: &mut impl Hasher) {
     if there.is_dir() {
         let mut paths: Vec<PathBuf> =
             fs::read_dir(path).into_iter().flatten().flatten().map(|one| one.path()).collect();
+        // A directory lists in any order, and the order must not look like a change.
         paths.sort();
         for path in paths {
             path.hash(hasher);
@@ -252,6 +258,7 @@ fn make(scratch: &Scratch, bytes: u64) -> Result<PathBuf, Error> {
     let path = scratch.path().join("in");
     let made = File::create_new(&path).and_then(|file| {
         scratch::fill(&file, bytes)?;
+        // Written back now, so that the kernel does not do it during the first measurement.
         file.sync_all()
     });
     match made {
@@ -267,6 +274,7 @@ fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
         return Ok(());
     };
     let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+    // Half: an output as large as the input has to fit beside it.
     if free_bytes / 2 >= bytes {
         return Ok(());
     }
@@ -289,5 +297,6 @@ fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
     let there = fs::metadata(&full).map_err(cannot)?;
     let bytes = if there.is_dir() { Content::of(&full)?.bytes } else { there.len() };
     let is_special = special_kind(there.file_type()).is_some();
+    // A FIFO or device has no size that a rate could be told by.
     Ok((full, Some(bytes).filter(|_| !is_special)))
 }

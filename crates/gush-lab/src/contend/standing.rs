@@ -150,6 +150,7 @@ fn pairs(of: &Standing, to: &Standing, after: u32) -> Vec<(f64, f64)> {
 pub fn sentences(standings: &[Standing]) -> Vec<String> {
     let unfailed: Vec<&Standing> = standings.iter().filter(|one| one.failure.is_none()).collect();
     let rounds = unfailed.iter().map(|one| one.rounds.len()).min().unwrap_or(0);
+    // Of two contenders nobody has to be chosen.
     let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
     let last = choosing.and_then(|choosing| unfailed[0].rounds.get(choosing - 1));
     let last_choosing = last.map_or(0, |&(round, _)| round);

@@ -80,6 +80,7 @@ pub fn needs_shell(command: &str) -> bool {
     };
     let plain = filled(command, |name| is_name(name).then(|| "x".to_owned()));
     let first = plain.split_whitespace().next().unwrap_or_default();
+    // `A=b command` sets a variable, which only a shell does.
     if BUILT_IN.contains(&first) || first.contains('=') {
         return true;
     }
@@ -88,6 +89,7 @@ pub fn needs_shell(command: &str) -> bool {
     while let Some(letter) = letters.next() {
         match (quote, letter) {
             (Some('\''), '\'') | (Some('"'), '"') => quote = None,
+            // A shell replaces these in double quotes as well.
             (Some('"'), '$' | '`') => return true,
             (Some(_), '\\') if quote == Some('"') => drop(letters.next()),
             (Some(_), _) => {}
@@ -99,6 +101,7 @@ pub fn needs_shell(command: &str) -> bool {
             ) => {
                 return true;
             }
+            // Within a word both are ordinary letters for a shell.
             (None, '~' | '#') if before.is_whitespace() => return true,
             (None, _) => {}
         }
@@ -155,6 +158,7 @@ fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) ->
         });
         if let Some((value, after)) = named {
             done += &match inner {
+                // Single quotes know no escape: they end, a quote is added, and they begin again.
                 Some(Around::Single) => value.replace('\'', r"'\''"),
                 Some(Around::Double) => in_double_quotes(&value),
                 None | Some(Around::Substitution | Around::Backticks) => {
@@ -168,6 +172,7 @@ fn filled_for_shell(command: &str, value_of: impl Fn(&str) -> Option<String>) ->
         match (inner, letter) {
             (Some(Around::Single), '\'') | (Some(Around::Double), '"') => around.truncate(depth),
             (Some(Around::Single), _) => {}
+            // The letter behind a backslash opens and closes nothing.
             (_, '\\') => taken += rest.chars().nth(1).map_or(0, char::len_utf8),
             (Some(Around::Backticks), '`') | (Some(Around::Substitution), ')') => {
                 around.truncate(depth)

@@ -63,6 +63,7 @@ pub(super) fn of(number: u64, arguments: &[u64; 6]) -> Call {
         let name = Cow::Borrowed(sysno.name());
         return Call { name, fds: at(positions), moves_data: true, keeps_descriptors: true };
     }
+    // The kernel takes the request as 32 bits; the upper half of the register may hold anything.
     let request = arguments[1] & 0xffff_ffff;
     if sysno == Sysno::ioctl
         && let Some((_, name)) = CLONES.iter().find(|(clone, _)| *clone == request)
@@ -80,6 +81,7 @@ pub(super) fn of(number: u64, arguments: &[u64; 6]) -> Call {
 
 /// A register as the `int` that the kernel reads: the upper half means nothing.
 fn fd(argument: u64) -> i32 {
+    // Registers have 64 bits, a descriptor the lower 32, with a sign.
     argument as u32 as i32
 }
 

@@ -33,6 +33,7 @@ impl Files {
             return Kind::Other;
         }
         let (source, target) = (&self.source, &self.target);
+        // Remembered until a call may have changed the table: a look at /proc for every call would take minutes.
         *self.known.entry(fd).or_insert_with(|| {
             match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
                 Ok(path) if path == *source => Kind::Source,

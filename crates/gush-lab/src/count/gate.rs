@@ -29,6 +29,7 @@ pub fn enter(program: &Path, words: &[OsString]) -> Result<std::convert::Infalli
         )
     };
     ptrace::traceme().map_err(denied)?;
+    // The tracer sets its options at this stop, before any call can be missed.
     raise(Signal::SIGSTOP).map_err(denied)?;
     if stop_at_every_call().is_none() {
         raise(Signal::SIGSTOP).map_err(denied)?;
@@ -40,6 +41,7 @@ pub fn enter(program: &Path, words: &[OsString]) -> Result<std::convert::Infalli
 fn stop_at_every_call() -> Option<()> {
     let here = TargetArch::try_from(std::env::consts::ARCH).ok()?;
     let filter =
+        // No rule at all: every call meets the default action, which is the stop.
         SeccompFilter::new(BTreeMap::new(), SeccompAction::Trace(0), SeccompAction::Allow, here)
             .ok()?;
     let program = BpfProgram::try_from(filter).ok()?;

@@ -98,6 +98,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             status => status?,
         };
         let (pid, signal) = match status {
+            // As waitpid(2) encodes it.
             WaitStatus::Exited(pid, code) => return self.gone(pid, code << 8),
             WaitStatus::Signaled(pid, signal, _) => return self.gone(pid, signal as i32),
             WaitStatus::PtraceEvent(pid, _, EXECUTED) => {
@@ -112,6 +113,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             }
             WaitStatus::PtraceEvent(pid, ..) => (pid, None),
             WaitStatus::PtraceSyscall(pid) => {
+                // With PTRACE_SYSCALL entry and exit look alike, so each thread's side of a call is remembered.
                 if !self.inside.remove(&pid) {
                     self.inside.insert(pid);
                     self.calls(pid)?;
@@ -124,6 +126,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
                 }
                 (pid, None)
             }
+            // The signal is the program's own, and is passed on.
             WaitStatus::Stopped(pid, signal) => (pid, Some(signal)),
             WaitStatus::Continued(_) | WaitStatus::StillAlive => return Ok(()),
         };
@@ -147,6 +150,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
             | Options::PTRACE_O_TRACECLONE
             | Options::PTRACE_O_TRACEFORK
             | Options::PTRACE_O_TRACEVFORK
+            // A tracer that dies must not leave a process stopped for ever.
             | Options::PTRACE_O_EXITKILL;
         ptrace::setoptions(self.leader, options)
     }
@@ -181,6 +185,7 @@ impl<T: FnMut(i32, Stop)> Traced<T> {
 
     /// The program's output into pipes.
     fn output(mut self) -> Result<Output, Error> {
+        // Read at the end: such a process prints a line, which a pipe holds.
         let read = |from: Option<&mut dyn Read>| {
             let mut bytes = Vec::new();
             from.map_or(Ok(0), |from| from.read_to_end(&mut bytes)).map_err(|error| {

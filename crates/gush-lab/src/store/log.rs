@@ -50,7 +50,9 @@ enum Head {
 impl Log {
     /// Opens the file to be extended, and makes a missing file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
+        // Asked before the file is opened: O_CREAT on a FIFO or a device would wait, or write there.
         is_file_or_missing(path)?;
+        // O_APPEND: two writers can never write over each other's lines.
         let opened = OpenOptions::new().read(true).append(true).create(true).open(path);
         let file = opened.map_err(|error| failed(path, "cannot open the store", error))?;
         Ok(Self { path: path.to_owned(), file })
@@ -89,6 +91,7 @@ impl Log {
 
     /// The bytes behind the last whole line, which ends at `whole_bytes`, if no living writer is the reason for them.
     pub fn torn_after(&self, whole_bytes: u64) -> Option<Torn> {
+        // A writer that is at work has an unfinished line for a moment, which is no torn one.
         rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockShared).ok()?;
         let _lock = Lock(self);
         let mut last = [0];
@@ -108,6 +111,7 @@ impl Log {
         let mut have = 0;
         while have < buffer.len() {
             match self.file.read_at(&mut buffer[have..], at + have as u64) {
+                // The file ends within the buffer, which is no error: the caller asks how much there is.
                 Ok(0) => break,
                 Ok(read) => have += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -128,6 +132,7 @@ impl Log {
             match rustix::fs::flock(&self.file, how) {
                 Ok(()) => return Ok(Lock(self)),
                 Err(Errno::INTR) => {}
+                // Tried again instead of waited for: flock(2) has no limit of time.
                 Err(Errno::WOULDBLOCK) if Instant::now() < until => {
                     thread::sleep(Duration::from_millis(1));
                 }
@@ -147,11 +152,13 @@ impl Log {
         let first = start.iter().position(|&byte| byte == b'\n').map(|end| &start[..end]);
         match first.map(line::version) {
             None if HEADER.starts_with(start) => Ok(Head::Begun),
+            // A newer store may hold lines that an older gush would take for damage.
             Some(Some(version)) if version > VERSION => foreign(format!(
                 "was written by a newer gush (version {version} of the store, this gush knows {VERSION}): update gush, or \
                  name another file with --db"
             )),
             Some(Some(_)) => Ok(Head::Ours),
+            // The store of earlier commits: named, so that nobody looks for lost runs.
             _ if start.starts_with(b"SQLite format 3\0") => foreign(
                 "is an SQLite database and no store of runs, and is left as it is: name another file with --db"
                     .to_owned(),
@@ -222,6 +229,7 @@ impl Log {
         let path = beside(&self.path);
         let mut kept = OpenOptions::new().append(true).create(true).open(&path)?;
         kept.write_all(&rest)?;
+        // On storage before the original is cut, so that a crash in between loses nothing.
         kept.sync_data()?;
         self.file.set_len(from)?;
         Ok(Some(Torn { bytes: size - from, kept_in: Some(path) }))

@@ -167,6 +167,7 @@ impl Store {
                 .map_err(|source| StoreError::Directory { path: directory.to_owned(), source })?;
         }
         let store = Self::of(Log::open(path)?);
+        // Locked once at the opening: a torn line is set aside before a run begins, and not in its middle.
         let (_, torn) = store.log.lock()?;
         store.notice(torn);
         Ok(store)
@@ -241,6 +242,7 @@ impl Store {
     /// The runs as the file has them now.
     fn index(&self) -> Result<RefMut<'_, Index>, StoreError> {
         let mut index = self.index.borrow_mut();
+        // Other processes append meanwhile, so each question reads on from where the last one ended.
         index.catch_up(&self.log)?;
         Ok(index)
     }

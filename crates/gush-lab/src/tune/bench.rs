@@ -103,6 +103,7 @@ impl<'q> Bench<'q> {
                     .map_err(|error| Error::failed("cannot write back a source", error))?;
                 1
             }
+            // Many moves of a small file make one sample, because the clock's grain is a part of one move.
             Some(_) => (SAMPLE_BYTES / question.bytes).clamp(1, MOST_MOVES),
             None => 1,
         };
@@ -123,6 +124,7 @@ impl<'q> Bench<'q> {
                 let made: Result<Vec<_>, _> = (0..new).map(|_| place.file()).collect();
                 let made = made?;
                 let again = self.existing.iter().cycle().take((self.moves - new) as usize);
+                // Files are moved by several threads, whose time counts as well.
                 let start = Start::now(ClockId::ProcessCPUTime);
                 let mut last = None;
                 for mut target in made.iter().chain(again) {
@@ -137,11 +139,13 @@ impl<'q> Bench<'q> {
                 let (near, far) = joined(target)?;
                 thread::scope(|scope| {
                     let drain = scope.spawn(move || drain(far));
+                    // The draining thread is the measurement's own, and no part of the move.
                     let start = Start::now(ClockId::ThreadCPUTime);
                     let mut last = None;
                     for _ in 0..self.moves {
                         last = Some(self.moved(self.mover(source, &near), profile)?);
                     }
+                    // The drain sees the end only when this side is closed.
                     drop(near);
                     self.arrived(drain.join())?;
                     self.taken(&start, last)
@@ -184,6 +188,7 @@ impl<'q> Bench<'q> {
 
     fn mover<'a>(&self, source: &'a File, target: &'a impl std::os::fd::AsFd) -> Mover<'a> {
         let on_ext4 = self.question.target.place().is_some_and(|at| at.file_system == "ext4");
+        // As `gush cp` reserves, so that the profile is about the moves that it will rule.
         let reserves = on_ext4 && self.question.bytes >= RESERVED_BYTES;
         let space = if reserves { Space::TryReserve } else { Space::AsWritten };
         Mover::new(source, target).source_offset_bytes(0).tuning(Tuning::default().space(space))
@@ -249,6 +254,7 @@ pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<St
 /// Bytes that are no hole and no zeros.
 fn fill(file: &mut File, bytes: u64) -> io::Result<()> {
     let block: Vec<u8> =
+        // No two pages alike: a file system that shares or compresses would be measured otherwise.
         (0..1_u32 << 18).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
     let mut left = bytes;
     while left > 0 {
@@ -306,6 +312,7 @@ fn trickle(to: OwnedFd, bytes: u64) -> io::Result<()> {
     let mut to = File::from(to);
     for _ in 0..bytes / PIECE_BYTES as u64 {
         to.write_all(&[b'X'; PIECE_BYTES])?;
+        // A stream that comes in small pieces, as a terminal's or a logger's does.
         thread::sleep(PAUSE);
     }
     Ok(())

@@ -59,6 +59,7 @@ impl Comparison {
     /// Is the second one surely faster, and gains at least as much time as the choice costs processor time?
     #[must_use]
     pub fn is_better(&self) -> bool {
+        // Time bought with more processor time than it saves is paid for by other programs.
         let pays = |processor: Estimate| processor.value * self.ratio.value >= 1.0;
         self.verdict == Verdict::Faster && self.processor.is_none_or(pays)
     }

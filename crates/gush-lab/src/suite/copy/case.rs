@@ -115,6 +115,7 @@ impl Copying {
 
     /// Once a case, every byte of the copy is compared.
     fn verify(&self, source: &Source) -> Result<(), Error> {
+        // Once a case: reading the copy would warm caches before every measurement.
         if self.verified.get() {
             return Ok(());
         }
@@ -177,6 +178,7 @@ impl Case for Copying {
             let processor = probe.processors.map(|[first, _]| first);
             count::of(&self.program, &words, &source.path, &target, processor)
         });
+        // A target that is there would be replaced, which is another measurement.
         self.files.remove_target();
         // Set once: a case is prepared once.
         let _ = self.counted.set(counted?);

@@ -16,8 +16,10 @@ use crate::{Error, foreign};
 /// [`Error::Refused`] where pages stay: tmpfs keeps its files nowhere else.
 pub(super) fn drop_from_cache(file: &File) -> Result<(), Error> {
     const TRIES: usize = 5;
+    // Dirty pages are not dropped (posix_fadvise(2)).
     file.sync_all().map_err(|error| Error::failed("cannot write the source to its disk", error))?;
     let mut pages = 0;
+    // Pages in a processor's batch are not dropped at the first try (`lru_add_drain` of mm/swap.c).
     for _ in 0..TRIES {
         fadvise(file, 0, None, Advice::DontNeed)
             .map_err(|errno| Error::failed("cannot drop the source from the cache", errno))?;
@@ -43,6 +45,7 @@ pub(super) fn bring_into_cache(mut file: &File, bytes: u64) -> Result<(), Error>
     }
     io::copy(&mut file.by_ref(), &mut io::sink())
         .map_err(|error| Error::failed("cannot read the source", error))?;
+    // Read through, and yet the cache may have let go the beginning before the end was in.
     let pages = cached_pages(file)?;
     if pages >= all {
         return Ok(());
