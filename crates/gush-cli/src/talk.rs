@@ -104,9 +104,11 @@ impl Talker {
         if let Some(outlet) = &self.outlet {
             return outlet.say(text.as_bytes());
         }
+        // One write for a line: lines of several programs do not run into each other.
         let written = io::stderr().lock().write_all(text.as_bytes());
         if let (Err(error), Some(tidy)) = (written, self.ends_unread)
             && error.kind() == io::ErrorKind::BrokenPipe
+            // Whoever ignored the signal wants to go on, as GNU tools do.
             && !gush_process::sigpipe_was_ignored()
         {
             tidy();
@@ -123,6 +125,7 @@ fn without_controls(text: &str) -> String {
 /// The width of the terminal at standard error; 80 columns if unknown.
 pub fn columns() -> usize {
     match rustix::termios::tcgetwinsize(rustix::stdio::stderr()) {
+        // Serial lines and some containers tell 0 columns.
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => size.ws_col.into(),
         _ => 80,
     }
@@ -207,6 +210,7 @@ pub fn write_out(bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// As [`write_out`], and `EPIPE`.
 pub fn try_write_out(bytes: &[u8]) -> io::Result<()> {
+    // /dev/null has its place by now, and would swallow the page.
     if gush_process::was_closed(1) {
         return Err(Errno::BADF.into());
     }
@@ -220,6 +224,7 @@ pub fn os_text(error: &io::Error) -> String {
     let text = error.to_string();
     match error.raw_os_error() {
         Some(number) => match text.strip_suffix(&format!(" (os error {number})")) {
+            // GNU tools say the words alone.
             Some(words) => words.to_owned(),
             None => text,
         },

@@ -49,6 +49,7 @@ pub fn spell_out(
             [b'-', shorts @ ..] if !shorts.is_empty() => {
                 short_options(command, shorts, &mut words, &mut spelled)?;
             }
+            // POSIXLY_CORRECT: getopt(3) stops at the first operand.
             _ if reading.operands_end_options => {
                 spelled.extend(["--".into(), word]);
                 spelled.extend(words);
@@ -92,6 +93,7 @@ fn long_option(
         }
         (Some(value), _) => Ok(joined(&name, value)),
         (None, false) => Ok(format!("--{name}").into()),
+        // The next word is the value even if it begins with a dash, as getopt_long(3) reads it.
         (None, true) => match words.next() {
             Some(value) => Ok(joined(&name, value.as_bytes())),
             None => Err(format!("option '--{name}' requires an argument")),
@@ -150,6 +152,7 @@ fn full_name(command: &Command, reading: Reading<'_>, given: &[u8]) -> Result<St
             .filter_map(Arg::get_long)
             .filter(|name| name.starts_with(given_text))
     };
+    // GNU's own options first: scripts that shorten them must mean what they meant.
     let first: Vec<&str> = begins().filter(|name| reading.first.contains(name)).collect();
     let candidates = if first.is_empty() { begins().collect() } else { first };
     match candidates[..] {

@@ -39,6 +39,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     gush_process::ignore_sigpipe();
     let talker = Talker::new(as_name).ending_unread(|| {});
     let target = rustix::stdio::stdout();
+    // As GNU cat: a closed output is an error before anything is read.
     let stat = if gush_process::was_closed(1) { Err(Errno::BADF) } else { fstat(target) };
     let target_stat = match stat {
         Ok(stat) => stat,
@@ -66,6 +67,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 /// Closes a duplicate of `target` for errors that only close(2) tells, such as a full quota on NFS. `target`
 /// stays open.
 fn closed(target: BorrowedFd<'_>) -> io::Result<()> {
+    // Closing standard output itself would free its number; a twin's close tells the same failures.
     let twin = fcntl_dupfd_cloexec(target, 0)?;
     nix::unistd::close(twin).map_err(Into::into)
 }
@@ -96,6 +98,7 @@ impl Cat<'_> {
 
     fn show(&self, name: &OsStr, show: &mut Show<'_>) -> Result<Shown, Trouble> {
         let source = Source::open(name).map_err(Trouble::Unopened)?;
+        // `cat a >>a` would read what it writes, until the disk is full.
         if source.would_feed_itself(&self.target_stat) {
             return Err(Trouble::Refused("input file is output file".to_owned()));
         }

@@ -91,7 +91,9 @@ impl Pace {
     /// Waits until bytes may pass. Returns how many of `wanted_bytes` may: at most those of a twentieth of a
     /// second.
     fn allow(&self, wanted_bytes: usize) -> usize {
+        // Slept before and not after the write: the last bytes wait for nobody.
         sleep(self.next.saturating_duration_since(Instant::now()));
+        // A twentieth of a second at a time, so that the rate is even.
         let share_bytes = usize::try_from(self.bytes_per_second / 20).unwrap_or(usize::MAX);
         wanted_bytes.min(share_bytes.max(1))
     }
@@ -118,6 +120,7 @@ pub fn format(
 ) -> Result<(), End> {
     let mut port = Port::of(&source).map_err(|errno| End::Source(errno.into()))?;
     loop {
+        // A finished line is shown before a wait, and small ones are collected while more is at hand.
         if !output.waiting.is_empty() && !is_ready(source) {
             output.flush().map_err(End::Target)?;
         }
@@ -135,6 +138,7 @@ pub fn format(
                 continue;
             }
             Err(errno) => {
+                // What was read before the failure is shown, as GNU cat does.
                 output.flush().map_err(End::Target)?;
                 return Err(End::Source(errno.into()));
             }

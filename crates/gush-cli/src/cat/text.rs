@@ -111,6 +111,7 @@ impl Formatter {
 
     fn line_end(&mut self, out: &mut Vec<u8>) {
         if self.at_line_start {
+            // The first of several blank lines stays.
             if self.style.squeeze && self.after_blank_line {
                 return;
             }
@@ -129,6 +130,7 @@ impl Formatter {
     fn line_content(&mut self, content: &[u8], out: &mut Vec<u8>) {
         if self.style.ends && !self.style.nonprinting && content.last() == Some(&b'\r') {
             self.glyphs.append(&content[..content.len() - 1], out);
+            // With -E only a CR before the line feed is shown as ^M, and the line feed may come with the next buffer.
             self.held_return = true;
             return;
         }
@@ -153,6 +155,7 @@ impl LineNumber {
 
     fn append_next(&mut self, out: &mut Vec<u8>) {
         self.count_up();
+        // Six columns at least, and more where the number needs them.
         let start = self.first.min(self.digits.len() - Self::WIDTH);
         out.extend_from_slice(&self.digits[start..]);
         out.push(b'\t');

@@ -154,6 +154,7 @@ impl Session {
         screen: &mut Screen,
         show: impl FnMut(&mut Screen, &Sample),
     ) {
+        // Begun before the first case: an interrupt keeps the samples taken so far.
         self.store();
         self.wanted += cases.len() * rounds as usize;
         let Limits { time, end } = limits;
@@ -189,6 +190,7 @@ impl Session {
         let outcome = run(&mut |event| {
             let Some(sample) = screen.tell(event) else { return };
             show(screen, sample);
+            // The reader has left, so the measuring ends, and the files of the cases are removed.
             if screen.is_broken() {
                 interrupt::request();
             }

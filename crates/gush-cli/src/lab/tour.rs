@@ -165,6 +165,7 @@ pub fn run(options: &Options) -> ExitCode {
     if let Some(note) = course.told() {
         talker.say(note);
     }
+    // Last: whatever the time does not suffice for is missing here, and not in the comparisons.
     session.measure(&once, 1, Limits { time: None, end }, &mut screen, |_, _| ());
     let left = session.not_reached();
     if left > 0 && !session.is_interrupted() {

@@ -66,6 +66,7 @@ impl Messages {
             let done_bytes = state.done_bytes;
             let is_stuck =
                 |state: &mut State| !state.has_room(text.len()) && state.done_bytes == done_bytes;
+            // Patience counts from the last byte that a reader took: a slow reader is not a dead one.
             let waited = self.0.changed.wait_timeout_while(state, patience, is_stuck);
             let (next, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
@@ -117,6 +118,7 @@ impl Messages {
     fn write_for_ever(&self, target: &impl AsFd) {
         loop {
             let text = self.next();
+            // In pieces, so that a long dump shows progress to whoever waits.
             for piece in text.chunks(PIECE_BYTES) {
                 // A standard error that fails can be told nowhere.
                 let _ = write_whole(target, piece);
@@ -141,6 +143,7 @@ impl Messages {
 
 impl State {
     fn has_room(&self, bytes: usize) -> bool {
+        // Into an empty queue any text goes, also one longer than the bound.
         self.waiting_bytes == 0 || self.waiting_bytes + bytes <= CAPACITY_BYTES
     }
 
@@ -162,6 +165,7 @@ impl State {
 impl Outlet for Messages {
     /// A line that finds no room is dropped and counted.
     fn say(&self, line: &[u8]) {
+        // A thread with clients never waits: the line is dropped and counted.
         if !self.push(line, Duration::ZERO) {
             self.state().dropped += 1;
         }

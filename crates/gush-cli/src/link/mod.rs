@@ -60,6 +60,7 @@ pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
         return talker.fail(format_args!("cannot block SIGXFSZ: {}", errno_text(errno)));
     }
     let stop = Stop::new();
+    // Before the threads of the link: they inherit the mask that leaves signals to one thread.
     let watch = match signals::watch(&stop, link.forks(), messages.clone()) {
         Ok(watch) => watch,
         Err(errno) => {

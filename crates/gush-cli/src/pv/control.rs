@@ -59,6 +59,7 @@ impl Control {
     pub fn listen() -> Option<Self> {
         let name = name(std::process::id()).ok()?;
         let listener = UnixListener::bind_addr(&name).ok()?;
+        // An asker that leaves between poll(2) and accept(2) must not hold the display.
         listener.set_nonblocking(true).ok()?;
         Some(Self(listener))
     }
@@ -69,8 +70,10 @@ impl Control {
     /// Those of accepting, reading and writing.
     pub fn answer(&self, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
         let (asker, _) = self.0.accept()?;
+        // Bounded by the time limits below instead.
         asker.set_nonblocking(false)?;
         let uid = socket_peercred(&asker)?.uid;
+        // The kernel's answer, which nobody can make up (unix(7), SO_PEERCRED).
         if uid != geteuid() && !uid.is_root() {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -95,6 +98,7 @@ impl AsFd for Control {
 pub fn ask(pid: i32, request: &Request) -> io::Result<Answer> {
     let stream = UnixStream::connect_addr(&name(pid.unsigned_abs())?)?;
     let peer = socket_peercred(&stream)?;
+    // Anybody may have taken the name of a process that is not there.
     if peer.pid.as_raw_nonzero().get() != pid {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
@@ -121,6 +125,7 @@ pub fn why_unanswered(error: &io::Error) -> String {
 
 /// The numbers of processes repeat in each container, names of sockets do not.
 fn name(pid: u32) -> io::Result<SocketAddr> {
+    // Containers share abstract names with the host, but not process numbers.
     let space = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     SocketAddr::from_abstract_name(format!("gush-pv/{}/{pid}", space.display()))
 }
@@ -133,6 +138,7 @@ fn send<T: Serialize>(mut stream: &UnixStream, what: &T) -> io::Result<()> {
 
 fn receive<T: for<'de> Deserialize<'de>>(stream: &UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
+    // Bounded: the other side is another program.
     BufReader::new(stream.take(MOST_BYTES)).read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Err(io::ErrorKind::UnexpectedEof.into());

@@ -117,6 +117,7 @@ impl Moving<'_> {
     }
 
     fn move_named(&mut self, name: &OsStr) -> Then {
+        // Opening a FIFO waits for its writer, and a signal has to end that wait.
         let input = match self.account.held_by(|| Input::open(name)) {
             Some(Ok(input)) => input,
             None => {
@@ -136,6 +137,7 @@ impl Moving<'_> {
                 return Then::NextInput;
             }
         };
+        // Before anything is read: such an input would grow with what is written, for ever.
         if input.is_output(&self.output) {
             self.say(format_args!("input file is output file: {}", shown(name)));
             self.status.add(Status::SAME_FILE);
@@ -172,6 +174,7 @@ impl Moving<'_> {
                     self.pass(input, left).map(|report| self.explain(shown(name), report.explain()))
                 }
             });
+            // Moved to its end: the next input goes on where this one stopped.
             let Err(halt) = moved else { return Then::NextInput };
             self.is_cut = self.account.cancel.is_cancelled() || halt.side == Side::Target;
             if self.account.cancel.is_cancelled() {
@@ -179,6 +182,7 @@ impl Moving<'_> {
                 return Then::End;
             }
             match halt.side {
+                // -E: the part that cannot be read has been passed over, and the loop goes on behind it.
                 Side::Source if skips.skip(self, name, input, &halt) => {}
                 Side::Source => {
                     self.tell_failure(format_args!("{}: read failed", shown(name)), &halt);
@@ -198,6 +202,7 @@ impl Moving<'_> {
 
     /// Flushes bytes that were moved by hand to the disk, with `--sync`.
     fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
+        // Also after a failure: the bytes that went before it are to be on storage.
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
         moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
     }
@@ -230,6 +235,7 @@ impl Moving<'_> {
     }
 
     fn read_away(&self, input: &Input, most_bytes: u64) -> Result<u64, Halt> {
+        // A pipe cannot seek: its bytes go to /dev/null, by splice where that is possible.
         let nowhere = File::options().write(true).open("/dev/null");
         let nowhere = nowhere.map_err(|_| Halt::by(Side::Target, Errno::NOENT))?;
         let account = &self.account;
@@ -269,6 +275,7 @@ impl Moving<'_> {
         let mut observer = |progress: &Progress| {
             let arrived_bytes = before_bytes + progress.bytes;
             if options.sync && arrived_bytes > account.bytes() {
+                // A sync after every step would take more time than the moving.
                 if synced.elapsed() < SYNC_EVERY {
                     return Control::Continue;
                 }
@@ -278,6 +285,7 @@ impl Moving<'_> {
                 }
                 synced = Instant::now();
             }
+            // With --sync a byte counts once it is on storage.
             account.set_bytes(arrived_bytes);
             Control::Continue
         };
@@ -291,6 +299,7 @@ impl Moving<'_> {
         if let Some(bytes) = length_bytes {
             mover = mover.length_bytes(bytes);
         }
+        // Looking at the bytes rules splices out, so nobody looks who does not have to.
         if account.observed.is_needed() {
             let shown = Arc::clone(account);
             mover = mover.inspect(move |bytes| shown.observed.show(bytes));
@@ -372,6 +381,7 @@ impl Moving<'_> {
 /// Waits until the disk has the written bytes. Only files and block devices have a disk.
 fn flush(output: &Output) -> Result<(), Errno> {
     match fdatasync(output) {
+        // A pipe or terminal has no storage to be flushed to (fdatasync(2)).
         Err(Errno::INVAL | Errno::ROFS) | Ok(()) => Ok(()),
         Err(errno) => Err(errno),
     }

@@ -60,6 +60,7 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
             continue;
         }
         let more = match line.parse() {
+            // Lists could name each other in a circle.
             Ok(Watched::Listed(_)) => Err("a list in a list".to_owned()),
             Ok(watched) => watched.targets(),
             Err(why) => Err(why.to_owned()),
@@ -73,6 +74,7 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
 fn named(name: &str) -> Result<Vec<Target>, String> {
     let entries = fs::read_dir("/proc").map_err(|error| os_text(&error))?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
+    // Whatever is no number in /proc is no process.
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let mut pids: Vec<i32> = numbers.filter(|pid| *pid != own && is_called(*pid, name)).collect();
     pids.sort_unstable();
@@ -86,6 +88,7 @@ fn named(name: &str) -> Result<Vec<Target>, String> {
 fn is_called(pid: i32, name: &str) -> bool {
     const KEPT_BYTES: usize = 15;
     let read = |file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    // The kernel keeps 15 bytes of a name (proc_pid_comm(5)); a longer one is in the command line.
     if name.len() <= KEPT_BYTES {
         return read("comm").strip_suffix(b"\n") == Some(name.as_bytes());
     }
@@ -129,6 +132,7 @@ impl Process {
     /// `ESRCH` where no such process is.
     pub fn find(pid: i32) -> io::Result<Self> {
         let number = Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH)?;
+        // A descriptor of the process: its number may be another's after it has ended.
         let handle = match pidfd_open(number, PidfdFlags::empty()) {
             Ok(handle) => Some(handle),
             Err(error @ rustix::io::Errno::SRCH) => return Err(error.into()),
@@ -196,6 +200,7 @@ impl Descriptor {
         let path = fs::read_link(&link).map_err(Unwatched::Unseen)?;
         let identity = identity(&link).map_err(Unwatched::Unseen)?;
         let file = fs::metadata(&link).map_err(Unwatched::Unseen)?;
+        // A file that is being written has no size to be a part of: it grows.
         let is_read_only = identity.2 & 0o200 == 0;
         let size_bytes = match inputs::bytes_of(&link, &file) {
             Ok(Some(bytes)) if is_read_only || !file.is_file() => Some(bytes),
@@ -211,6 +216,7 @@ impl Descriptor {
 
     /// The descriptor's offset in the file; none once the descriptor was closed, or leads elsewhere.
     pub fn position(&self) -> Option<u64> {
+        // The number may have been closed and opened for another file meanwhile.
         if identity(&self.link).ok()? != self.identity {
             return None;
         }

@@ -29,12 +29,14 @@ impl Slot {
         let mut slot = Self { lines: shared().ok()?, at: 0 };
         slot.locked(|slot| {
             let mut owners = slot.owners();
+            // Left over from processes that were killed: the lines begin anew.
             if !owners.iter().any(|owner| is_alive(*owner)) {
                 owners.clear();
             }
             owners.push(getpid().as_raw_nonzero().get());
             slot.at = owners.len() - 1;
             slot.write(&owners);
+            // Under the lock, so that the cursor is where all the others expect it.
             put("\n");
         });
         Some(slot)
@@ -46,6 +48,7 @@ impl Slot {
         if flock(&self.lines, FlockOperation::LockExclusive).is_err() {
             return;
         }
+        // Others may have come since: the line is further up by as many.
         let up = read(&mut lines).len().saturating_sub(self.at);
         // A line that has left the terminal at the top stays as it was.
         let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
@@ -98,6 +101,7 @@ fn read(lines: &mut &File) -> Vec<i32> {
 
 /// A line whose process is gone has the number 0.
 fn is_alive(owner: i32) -> bool {
+    // EPERM is a living process, too: of another user.
     Pid::from_raw(owner).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
@@ -112,8 +116,10 @@ fn shared() -> io::Result<File> {
         .create(true)
         .truncate(false)
         .mode(0o600)
+        // In a directory where everybody may write, the name can be somebody's link.
         .custom_flags(OFlags::NOFOLLOW.bits() as i32)
         .open(dir.join(format!("gush-pv-{user}-{terminal}")))?;
+    // Another user's file could make this process write its lines anywhere.
     match file.metadata()?.uid() == user {
         true => Ok(file),
         false => Err(io::ErrorKind::PermissionDenied.into()),

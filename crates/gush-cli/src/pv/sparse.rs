@@ -43,6 +43,7 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
         let mut done = 0;
         while done < got {
             let run = first_run(&buffer.as_slice()[done..got], at_bytes);
+            // Over old content zeros have to be written: a hole is only where nothing was.
             let is_hole = run.is_hole && at_bytes >= old_bytes;
             let bytes = &buffer.as_slice()[done..done + run.bytes];
             let write = |target: &mut Port<'_>| target.write(bytes);

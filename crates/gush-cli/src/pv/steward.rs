@@ -156,6 +156,7 @@ impl Steward {
         screen: &Arc<Mutex<Screen>>,
         late: &Arc<Late>,
     ) -> io::Result<Self> {
+        // A descriptor, so that one poll(2) waits for the end of the transfer and for who asks.
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let is_used = lock(screen).is_used();
         let ends_stalls = plan.stall.is_some();
@@ -175,6 +176,7 @@ impl Steward {
         let has_end = show.reads();
         let mut waiting = late.lock();
         waiting.show = Some(Box::new(show));
+        // A stall has to be noticed by somebody, so that its thread is there from the start.
         if waiting.is_due || ends_stalls {
             waiting.start()?;
         }
@@ -245,6 +247,7 @@ impl Show {
                 Woken::Asker => {
                     self.answer();
                     if self.is_used {
+                        // -R may have shortened the interval.
                         due = due.min(self.account.elapsed() + self.plan.interval);
                     }
                 }
@@ -285,6 +288,7 @@ impl Show {
         let out = self.out.as_mut().map(|(out, meter)| meter.end(out.count(), elapsed, None));
         // Of a transfer without any input there is nothing to show; a reader of JSON waits for an end.
         let wanted = wanted && (self.account.has_input() || self.plan.form == Form::Json);
+        // The last line stays as it was when the signal came.
         if wanted && self.account.ended_early() != Some(Early::Signal) {
             self.show(&reading, out);
         }
@@ -380,6 +384,7 @@ impl Show {
     fn look_for_a_stall(&mut self, waited: Duration) {
         let Some(limit) = self.plan.stall else { return };
         let bytes =
+            // Of both sides together: a command that reads and writes nothing yet is at work.
             self.watched.iter().fold(0_u64, |all, one| all.wrapping_add(one.stirred_bytes()));
         if bytes != self.stalled_bytes || self.watched.iter().any(|one| one.is_limited()) {
             (self.stalled_bytes, self.stalled_for) = (bytes, Duration::ZERO);
@@ -388,6 +393,7 @@ impl Show {
         self.stalled_for += waited;
         if self.stalled_for >= limit {
             let Some((last, others)) = self.watched.split_last() else { return };
+            // Told once: the other side ends as if its reader had gone.
             last.end_early(Early::Stall);
             others.iter().for_each(|one| one.end_early(Early::Reader));
         }

@@ -77,6 +77,7 @@ pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
 /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
 pub fn close(output: Output, talker: &Talker) -> Status {
     if let Output::File(file) = output
+        // NFS and quotas tell of a failed write at the close.
         && let Err(errno) = nix::unistd::close(OwnedFd::from(file))
     {
         return failed(talker, Status::UNCLOSED, format_args!("close failed: {}", errno.desc()));
@@ -103,6 +104,7 @@ impl<'a> Setting<'a> {
         let late = Arc::new(Late::default());
         let ending =
             Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
+        // Noted before the engine grows them, to be given back at the end.
         let pipes = if options.no_boost { None } else { Some(Pipes::as_they_are()) };
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
@@ -120,6 +122,7 @@ impl<'a> Setting<'a> {
             separator: options.separator(),
             last_bytes: looks.clone().map(Look::last_bytes).max().unwrap_or(0),
             last_line: { looks }.any(Look::has_last_line),
+            // Of what goes out: the same bytes pass twice with -U.
             checksum: options.checksum.filter(|_| stage != Stage::Store),
         });
         let throttle = Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second));

@@ -211,6 +211,7 @@ impl Watch<'_> {
                 continue;
             }
             let pid = group.process.pid;
+            // The process may have ended since the last look, which the next one notices.
             let descriptors = group.process.descriptors().unwrap_or_default();
             let new = descriptors.into_iter().filter(|fd| !group.shown.contains_key(fd));
             // Pipes and sockets have no progress.
@@ -223,6 +224,7 @@ impl Watch<'_> {
     fn show(&mut self, screen: &Mutex<Screen>, ended: bool) {
         let columns = self.columns(screen);
         let mut screen = lock(screen);
+        // One time for all lines, so that their rates are of the same moment.
         let now = self.account.elapsed();
         let mut lines = Vec::new();
         for shown in self.groups.iter_mut().flat_map(|group| group.shown.values_mut()) {

@@ -73,6 +73,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
     status.add(setting.tell_checksum(&into));
     status.add(close(output, talker));
     Ok(match ended.map(|ended| (ended.code(), ended.signal())) {
+        // Bytes that did not arrive are the worse news, whatever the command says.
         _ if !is_written => status.into(),
         Ok((Some(code @ 1..), _)) => ExitCode::from(u8::try_from(code).unwrap_or(1)),
         // As a shell tells the signal that has ended a command.
@@ -84,6 +85,7 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
 fn start(options: &Options) -> io::Result<Child> {
     let mut command = Command::new(&options.command[0]);
     command.args(&options.command[1..]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    // Our signals are blocked for a thread of ours, and a mask would be inherited.
     gush_process::unblocked(&mut command);
     command.spawn()
 }
@@ -115,6 +117,7 @@ fn move_both(
     let stdin = child.stdin.take().map(OwnedFd::from);
     let stdout = child.stdout.take().map(OwnedFd::from);
     std::thread::scope(|scope| {
+        // A thread of its own: a command may write before it has read, and both pipes would fill up.
         let feeding = stdin.map(|stdin| {
             scope.spawn(move || {
                 let input = Output::File(File::from(stdin));
@@ -139,6 +142,7 @@ fn move_both(
         }
         // The output may be closed, and the command still read.
         let ended = child.wait();
+        // The command has ended: nobody takes what is still to be fed.
         into.end_early(Early::Reader);
         let Moving { output, mut status, .. } = emptying;
         let is_written = status == Status::default();

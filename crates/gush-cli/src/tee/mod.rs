@@ -74,6 +74,7 @@ impl AsFd for Output<'_> {
 /// Standard output, and the files that can be opened. `None` where the mode permits no failure.
 fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     let mut outputs = Vec::with_capacity(1 + said.options.files.len());
+    // Rust's start has put /dev/null in its place, and bytes there would count as written.
     if !gush_process::was_closed(1) {
         outputs.push(Output { file: None, remote: None });
     }
@@ -125,6 +126,7 @@ fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
         return Err(Unopened::Source);
     }
     let mut how = OpenOptions::new();
+    // Asked about the source first: opening would have emptied it.
     let how = if append { how.append(true) } else { how.write(true).truncate(true) };
     how.create(true).open(name).map_err(Unopened::Error)
 }
@@ -144,6 +146,7 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         choice: options.method,
         isolated: options.isolated,
         buffer_bytes: options.buffer_size.unwrap_or(defaults.buffer_bytes),
+        // A slow output must not hold the thread that serves the others.
         never_held: true,
         ..defaults
     };
@@ -162,11 +165,13 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
     if let Some(time) = options.drop_slow {
         tee = tee.most_stall(time);
     }
+    // As GNU: only with -p does an output whose reader has left end while the input is idle.
     if said.mode().spares_pipes && options.mode().is_some() {
         tee = tee.sees_hang_ups();
     }
     let mut lost = |loss: &Loss| said.lost(&outputs[loss.target], loss);
     let copied = match outputs {
+        // As GNU tee: without any output it fails once there is something to write.
         [] => first_byte(),
         _ => tee.on_loss(&mut lost).run().map(|report| report.taken_bytes),
     };
@@ -218,6 +223,7 @@ impl Said<'_> {
             self.failed = true;
             return if self.exits() { Control::Stop } else { Control::Continue };
         }
+        // GNU tee dies of the signal; here the other outputs get the bytes under way before that.
         if by_pipe && self.options.mode().is_none() && !gush_process::sigpipe_was_ignored() {
             self.died = true;
             return Control::Stop;
@@ -267,6 +273,7 @@ impl Said<'_> {
     fn closed(&mut self, output: Output<'_>) {
         let name = name(&output);
         let Some((_, file)) = output.file else { return };
+        // A full disk of NFS is told here for the first time.
         if let Err(errno) = nix::unistd::close(OwnedFd::from(file)) {
             self.failure(format_args!("{name}: close failed: {}", errno.desc()));
         }
