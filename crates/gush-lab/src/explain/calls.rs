@@ -70,6 +70,7 @@ impl Calls {
             if is_root(name) {
                 path.clear();
                 outer = caller;
+            // The innermost of that name: a function may call itself.
             } else if let Some(open) = path.iter().rposition(|open| *open == caller) {
                 path.truncate(open + 1);
             } else if path.len() != 1 || caller != outer {
@@ -110,6 +111,7 @@ impl Calls {
 
     /// The tree of sampled functions, with the parts of `all`; below a hundredth is left out.
     pub(super) fn shares(mut self, depth: usize, all: u64) -> String {
+        // Below one part in a hundred a line says nothing, and there are thousands of them.
         self.keep(all.div_ceil(100).max(1));
         let share = |call: &Self| {
             format!("{:5.1} %  {}", call.times as f64 * 100.0 / all.max(1) as f64, call.function)

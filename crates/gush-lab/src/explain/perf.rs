@@ -32,6 +32,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
         tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
     let data = dir.path().join("perf.data");
     let mut command = Command::new("perf");
+    // cpu-clock and no hardware counter: virtual machines have none; a delay of -1 waits for the switch.
     command.args(["record", "-q", "-e", "cpu-clock", "-F", SAMPLES_PER_S, "-g", "--delay=-1"]);
     command.arg(switch::make(dir.path())?).arg("-o").arg(&data);
     command.arg("--").arg(program).args(words);
@@ -53,6 +54,7 @@ pub fn record(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<Recording, 
 /// Tries to record the kernel for a moment.
 fn may_record() -> Result<(), Error> {
     let mut probe = Command::new("perf");
+    // Tried on `true`: the settings alone do not say whether a container may.
     probe.args(["record", "-q", "-e", "cpu-clock:k", "-g", "-o", "/dev/null", "--", "true"]);
     let output = run(&mut probe)?;
     if output.status.success() {
@@ -69,6 +71,7 @@ fn paranoid() -> Option<String> {
 
 /// The reason why perf did not record, and the remedy.
 fn remedy(said: &str, paranoid: Option<&str>, is_root: bool) -> String {
+    // perf has words and no status for the reason.
     let refused = ["perf_event_paranoid", "Permission", "permitted", "No permission", "EACCES"];
     if said.contains("perf not found for kernel") || said.contains("You may need to install") {
         return "the perf that is installed is not this kernel's: install linux-tools-$(uname -r) \

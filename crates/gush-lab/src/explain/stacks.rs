@@ -53,11 +53,13 @@ impl Stacks {
             return Err(too_short());
         }
         let mut options = Options::default();
+        // The mark tells a function of the kernel from one of the same name in a program.
         options.annotate_kernel = true;
         let mut folded = Vec::new();
         Folder::from(options)
             .collapse(script, &mut folded)
             .map_err(|error| Error::failed("cannot read what perf script printed", error))?;
+        // Symbols come from any program, and need not be UTF-8.
         let text = String::from_utf8_lossy(&folded);
         let folded: Vec<String> = text.lines().map(str::to_owned).collect();
         match folded.is_empty() {
@@ -147,6 +149,7 @@ impl Stacks {
         options.title = title.to_owned();
         options.subtitle = Some("width: part of the processor time; orange: the kernel".to_owned());
         options.colors = Palette::Multi(MultiPalette::Java);
+        // The same recording gives the same picture, so that two can be compared.
         options.deterministic = true;
         options.count_name = "ns of processor time".to_owned();
         options.min_width = 0.1;

@@ -44,6 +44,7 @@ fn fifos(dir: &Path) -> [PathBuf; 2] {
 pub fn recorded(cases: Vec<Box<dyn Case>>) -> Result<Vec<Box<dyn Case>>, Error> {
     let Some(dir) = env::var_os(VARIABLE) else { return Ok(cases) };
     let [control, answers] = fifos(Path::new(&dir));
+    // Opening a FIFO waits for the other side, so that perf is there from here on.
     let reached = File::options().write(true).open(control);
     let switch = reached
         .and_then(|control| Ok(Switch { control, answers: RefCell::new(File::open(answers)?) }));
@@ -61,6 +62,7 @@ impl Switch {
     /// Tells perf, and waits for the answer.
     fn say(&self, word: &str) -> Result<(), Error> {
         let told = (&self.control).write_all(format!("{word}\n").as_bytes());
+        // perf acknowledges each word: only then is it recording.
         told.and_then(|()| self.answer())
             .map_err(|error| Error::failed("perf does not listen any more", error))
     }
@@ -69,6 +71,7 @@ impl Switch {
     fn answer(&self) -> io::Result<()> {
         let mut byte = [0];
         while byte != *b"\n" {
+            // Byte by byte: a buffered reader would take the beginning of the next answer.
             self.answers.borrow_mut().read_exact(&mut byte)?;
         }
         Ok(())
@@ -104,6 +107,7 @@ impl Case for Recorded {
     fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
         self.switch.say("enable")?;
         let measured = self.case.measure(probe);
+        // Also after a failure, or perf would record the next preparation.
         self.switch.say("disable")?;
         measured
     }

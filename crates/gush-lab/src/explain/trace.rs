@@ -53,8 +53,11 @@ pub fn of_method(method: MethodName, dir: &Path) -> Result<Calls, Error> {
     let system = System::find()?;
     let instance = Instance::new(&system)?;
     let mover =
+        // One thread, because the tracer follows this one.
         Mover::new(&source, &target).method(Choice::Only(method)).source_offset_bytes(0).threads(1);
+    // Around the move alone: the opening of files would fill the buffer with other functions.
     instance.set("tracing_on", "1")?;
+    // Not `?` yet: tracing ends first, whatever the move says.
     let moved = mover.run();
     instance.set("tracing_on", "0")?;
     moved.map_err(|error| Error::refused(error.to_string()))?;
@@ -91,6 +94,7 @@ impl System {
         }
         let dir =
             tempfile::tempdir().map_err(|error| Error::failed("no temporary directory", error))?;
+        // A directory of files that are only text: nothing there may be run.
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some("tracefs"), dir.path(), Some("tracefs"), flags, None::<&str>).map_err(|errno| {
             let why = "this kernel does not show its functions (CONFIG_FTRACE), or not here: cannot \
@@ -181,6 +185,7 @@ fn remove_stale(instances: &Path) {
     for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(OURS)?.parse::<u32>().ok());
+        // The number in the name is its maker's: only a maker that is gone left it behind.
         if process.is_some_and(|id| !Path::new("/proc").join(id.to_string()).exists()) {
             remove(&entry.path());
         }
@@ -215,6 +220,7 @@ pub fn method_in(case: &str) -> Option<MethodName> {
         return Some(MethodName::ReadWrite);
     }
     let fits = |name: &&MethodName| case.starts_with(name.as_str());
+    // The longest name that fits: `splice` is also the beginning of others' names.
     MethodName::ALL.iter().filter(fits).max_by_key(|name| name.as_str().len()).copied()
 }
 

@@ -56,6 +56,7 @@ impl<'a> Hold<'a> {
             for (_, into) in &private {
                 held.push(self.take_until_full(into)?);
             }
+            // Time for the writer to write its buffers again, if it is one that does.
             thread::sleep(WAIT);
             for ((out, _), held) in private.iter().zip(held) {
                 self.look_at(out, held)?;
@@ -103,6 +104,7 @@ impl<'a> Hold<'a> {
             HoldBy::Splice => rustix::pipe::splice(self.from, None, into, None, most, flags),
             HoldBy::Tee => {
                 let got = rustix::pipe::tee(self.from, into, most, flags)?;
+                // tee(2) leaves the bytes where they are: they are dropped, so that the writer goes on.
                 self.drop_from_pipe(got)?;
                 Ok(got)
             }
@@ -143,6 +145,7 @@ impl<'a> Hold<'a> {
 fn private_pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     let ends = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)
         .map_err(|errno| Error::failed("no private pipe to hold bytes in", errno))?;
+    // A smaller pipe holds less, and finds an unsound writer later or not at all.
     let _ = rustix::pipe::fcntl_setpipe_size(&ends.1, PRIVATE_BYTES);
     Ok(ends)
 }

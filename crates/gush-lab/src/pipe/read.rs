@@ -137,6 +137,7 @@ pub fn read(
         None => {}
     }
     let mut intake = Intake::open(options, from, is_pipe)?;
+    // The clock begins with the first byte: how long the writer takes to start is not its speed.
     waiting::sleep(from, PollFlags::IN).map_err(|errno| Error::failed("poll failed", errno))?;
     let start = Instant::now();
     let bytes = intake.take_all()?;
@@ -216,6 +217,7 @@ fn read_all(
             .waiting
             .until_done(from, PollFlags::IN, || rustix::io::read(from, &mut *buf))
             .map_err(|errno| failed("read", taken, errno))?;
+        // The end: no writer has the pipe any more.
         if got == 0 {
             break;
         }
@@ -234,6 +236,7 @@ fn splice_all(
 ) -> Result<u64, Error> {
     let mut flags = SpliceFlags::empty();
     flags.set(SpliceFlags::NONBLOCK, options.waiting.is_non_blocking());
+    // As the published reader passes it; the kernel ignores the flag (splice(2)).
     flags.set(SpliceFlags::MOVE, options.gift);
     let mut taken = 0;
     while taken < options.bytes {

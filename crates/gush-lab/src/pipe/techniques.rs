@@ -85,6 +85,7 @@ impl<'a> Job<'a> {
                 let put = self
                     .until_room(|| rustix::io::write(self.to, rest))
                     .map_err(|errno| self.failed("write", errno))?;
+                // Counted at once, so that a failure can say how far it came.
                 *self.sent_bytes += put as u64;
                 rest = &rest[put..];
             }
@@ -102,6 +103,7 @@ impl<'a> Job<'a> {
         let turns = if options.same_buffer {
             [(0, 0..half), (0, half..2 * half)]
         } else {
+            // Two buffers in turn: while the reader takes one, the other is written.
             memory.push(Some(allocate()?.lend()));
             [(0, 0..options.buffer_bytes), (1, 0..options.buffer_bytes)]
         };
@@ -163,6 +165,7 @@ impl<'a> Job<'a> {
                 return Ok(());
             }
             self.options.pattern.fill(*self.sent_bytes, &mut buffer[..len]);
+            // Checked on the first filled buffer: an untouched one has no pages to look at.
             if std::mem::take(&mut to_check) {
                 memory::check_huge(buffer.as_ref())?;
             }

@@ -41,6 +41,7 @@ pub fn write(
     options.check()?;
     let to = to.as_fd();
     prepare(options, to, say)?;
+    // The reader's leaving is the usual end here, and must not kill before the last words.
     block_pipe_signal();
     let mut sent_bytes = 0;
     match techniques::run(options, to, &mut sent_bytes) {
@@ -78,6 +79,7 @@ fn prepare(
     }
     let wanted_bytes = match technique {
         Technique::Write => options.pipe_bytes,
+        // Half the buffer: then the other half is out of the pipe, as the published program counts on.
         Technique::Vmsplice => Some(options.buffer_bytes / 2),
         _ => options.pipe_bytes.or(Some(LARGE_PIPE_BYTES)),
     };

@@ -185,6 +185,7 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
     let bench = Bench::new(question)?;
     let warm_up = bench.sample(None)?;
     answer.table = told(&warm_up.report);
+    // One move took so long that too few would fit: better no answer than a weak one.
     if start.elapsed() * FEWEST_MOVES > time * 2 {
         answer.skipped = Some("too slow to be measured in the time that there is".to_owned());
         return Ok(answer);
@@ -195,6 +196,7 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
             break;
         }
         let profile = setting.alone(question)?;
+        // A setting that is refused here is none of this machine's.
         let Ok(taken) = bench.sample(Some(&profile)) else { continue };
         // What the kernel refused here was measured by whatever came next: not what was meant.
         let served = taken.report.main_method() == Some(setting.method);
@@ -220,7 +222,9 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
         answer.skipped = Some("there was no time to try anything else".to_owned());
         return Ok(answer);
     };
+    // A quarter is kept for the proof that the winner does no harm elsewhere.
     let until = start + time / 4 * 3;
+    // By fresh samples: the fastest of many is partly luck, and would be judged by the same luck.
     let compared = compare(&bench, None, Some(&trial.profile), question.bytes, until)?;
     answer.best = compared.map(|comparison| (trial.setting, comparison));
     if answer.best.is_none_or(|(_, comparison)| comparison.rounds < FEWEST_SAMPLES) {
@@ -297,6 +301,7 @@ pub(super) fn compare(
     let mut rounds = Vec::new();
     while rounds.len() < MOST_ROUNDS && Instant::now() < until {
         let spent = |profile| bench.sample(profile).map(|taken| Spent::from(&taken));
+        // In turns first and second, because the first of a pair finds other caches.
         let pair = if rounds.len() % 2 == 0 {
             let first = spent(before)?;
             [first, spent(after)?]

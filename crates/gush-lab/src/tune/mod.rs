@@ -72,6 +72,7 @@ impl Findings {
     /// A sentence, if the engine would refuse the profile.
     pub fn profile(&self) -> Result<String, Error> {
         let text = text::of(self);
+        // Read back by the engine's own reader: a profile that it would refuse is never written.
         setting::read(&text).map(|_| text)
     }
 }
@@ -98,6 +99,7 @@ pub fn measure(
     mut tell: impl FnMut(&Answer),
 ) -> Result<Findings, Error> {
     let start = Instant::now();
+    // A handler, because a profile is measured with pipes whose readers leave.
     outlive_broken_pipes()?;
     let messages = small::messages(time / MESSAGES_PART)?;
     let questions = question::all(places);
@@ -145,6 +147,7 @@ pub fn write(path: &Path, text: &str) -> Result<(), Error> {
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         std::fs::create_dir_all(dir).map_err(|error| failed("make the directory", dir, error))?;
     }
+    // Whole or not at all: a copy at work may read the profile meanwhile.
     put::whole(path, text).map_err(|error| failed("write", path, error))
 }
 

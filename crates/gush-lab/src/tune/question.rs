@@ -138,6 +138,7 @@ pub(super) fn all(places: &[Place]) -> Vec<Question> {
         ask(&stream, &End::Pipe, STREAM);
         ask(&stream, &End::Socket, STREAM);
     }
+    // Small ones first: where the time runs out, the long questions are missing.
     questions.sort_by_key(|question| question.bytes);
     questions
 }
@@ -192,6 +193,7 @@ impl Question {
         let (least, most) = (sizes().min(), sizes().max());
         Self {
             at_least_bytes: least.unwrap_or(self.bytes),
+            // Nothing is claimed beyond the sizes that were measured.
             below_bytes: Some(most.unwrap_or(self.bytes) + 1),
             ..self.clone()
         }
@@ -252,6 +254,7 @@ impl Question {
         const PIPES: [usize; 2] = [64 << 10, 256 << 10];
         const SPINS_US: [u64; 2] = [20, 50];
         let read_write = Setting::of(ReadWrite);
+        // A buffer larger than the file is the same as one of its size.
         let fits = |buffer: &usize| (*buffer as u64) < self.bytes * 2;
         let buffers: Vec<_> = BUFFERS.into_iter().filter(fits).collect();
         let mut settings = vec![read_write];

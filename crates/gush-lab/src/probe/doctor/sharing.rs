@@ -68,6 +68,7 @@ pub(super) fn of_files(found: &Found) -> Finding {
         }
     };
     let own = shows_later_write(&file, file.as_fd());
+    // Files that may only be read are asked apart: a kernel was proposed that shares writable ones alone.
     let read_only = rustix::fs::fchmod(&file, Mode::RUSR)
         .and_then(|()| reopened(&file, OFlags::RDONLY))
         .and_then(|source| shows_later_write(&file, source.as_fd()));
@@ -117,6 +118,7 @@ fn shows_later_write(file: &File, source: BorrowedFd<'_>) -> Result<bool, Errno>
     let mut from = 0;
     let flags = SpliceFlags::NONBLOCK;
     rustix::pipe::splice(source, Some(&mut from), &writer, None, PAGE_BYTES, flags)?;
+    // After the splice: if this byte shows, the pipe refers to the file's page.
     rustix::io::pwrite(file, b"y", 0)?;
     // Nothing in the pipe would be waited for, if this were the last end for writing.
     drop(writer);
@@ -144,6 +146,7 @@ pub(super) fn speed() -> Finding {
         for (best, (technique, _)) in best.iter_mut().zip(names) {
             // A technique that is denied has no figure.
             if let Ok(took) = round(technique) {
+                // The best round: a disturbance only ever adds time.
                 *best = Some(best.map_or(took, |least| least.min(took)));
             }
         }

@@ -28,6 +28,7 @@ pub(super) fn attempt(
     if let Err(error) = workshop.fill(from, &load) {
         return absent(from, &error);
     }
+    // Before the ends are opened: opening a clone or a socket is part of its cost.
     let before = Usage::of_process();
     let source = match Source::open(from, workshop, &load) {
         Ok(source) => source,
@@ -71,6 +72,7 @@ fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64,
     let (method, tuning) = match way.0 {
         Technique::Engine { method, .. } => (method, way.tuning(load.message_bytes)),
         Technique::Raw(way) => {
+            // A raw call that waits would end in the time limit, and tell nothing of its errno.
             without_waiting(source.as_fd());
             without_waiting(target.as_fd());
             let call_bytes = load.message_bytes.unwrap_or(1 << 20);
@@ -86,6 +88,7 @@ fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64,
     let answer = Mover::new(source, target)
         .method(Choice::Only(method))
         .length_bytes(load.bytes)
+        // One, so that a refusal is the method's own and not the scheduling's.
         .threads(1)
         .tuning(tuning)
         .run();
@@ -160,10 +163,12 @@ fn judge(
         Err(error) => return wrong(error.to_string()),
     };
     let helpers = fed.unwrap_or_default().usage;
+    // Feeding and draining threads are the suite's own, and no part of the method.
     let own = Usage::of_process() - before - helpers - arrived.done.usage;
     if said_bytes != due_bytes {
         return wrong(format!("{said_bytes} of {due_bytes} bytes are said to have moved"));
     }
+    // The method's own count is not believed: the far end has counted too.
     if let Some(bytes) = arrived.bytes
         && bytes != due_bytes
     {

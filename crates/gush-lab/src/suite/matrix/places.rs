@@ -108,6 +108,7 @@ fn mounted() -> Vec<Place> {
         let path = dir.display();
         match (has_room(&dir), known) {
             (true, known) => {
+                // A place of the kind that was full gives way to one that has room.
                 known.map(|at| places.remove(at));
                 places.push(Place { kind, how: path.to_string(), dir: Some(dir) });
             }
@@ -128,6 +129,7 @@ fn candidates() -> Vec<PathBuf> {
     dirs.extend(["HOME", "XDG_RUNTIME_DIR"].iter().filter_map(std::env::var_os).map(PathBuf::from));
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    // Last: places that are usual are taken before mounts that somebody may have for another purpose.
     dirs.extend(points.map(unescaped));
     dirs
 }
@@ -144,6 +146,7 @@ fn unescaped(text: &str) -> PathBuf {
 /// A file without a name (O_TMPFILE, open(2)), or one whose name is gone at once.
 pub(super) fn create_in(dir: &Path) -> io::Result<File> {
     let mode = Mode::RUSR | Mode::WUSR;
+    // A file without a name leaves nothing behind, however this process ends.
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     if let Ok(fd) = rustix::fs::openat(CWD, dir, flags, mode) {
         return Ok(fd.into());
@@ -201,6 +204,7 @@ fn open_workshop() -> Result<PathBuf, String> {
     const COVERED: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
     unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| format!("no mount namespace: {errno}"))?;
     let nothing = None::<&str>;
+    // Private first: a shared mount would show our file systems to the whole machine.
     mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)
         .map_err(|errno| format!("the mount namespace stays shared: {errno}"))?;
     let dir = COVERED.iter().find(|dir| Path::new(dir).is_dir());

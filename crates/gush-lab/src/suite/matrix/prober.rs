@@ -87,6 +87,7 @@ impl Prober {
         }
         let limit = match aim {
             Aim::Verify => self.patience,
+            // Slow is no failure: a pseudo-terminal moves some MiB a second.
             Aim::Speed(bytes) => self.patience + Duration::from_secs(bytes / LEAST_SPEED),
         };
         let mut worker = match self.worker.take() {
@@ -98,6 +99,7 @@ impl Prober {
                 self.worker = Some(worker);
                 Ok(attempt)
             }
+            // A hang is an answer about this pair; the next attempt gets a new process.
             Err(Lost::Silent) => {
                 worker.end();
                 Ok(Outcome::Hangs { seconds: limit.as_secs() }.into())
@@ -192,6 +194,7 @@ impl Worker {
         for tries in 0..40 {
             match self.process.child().try_wait() {
                 Ok(Some(status)) => return told(status),
+                // Some time first, in which a worker that was asked to end can tidy up.
                 Ok(None) if tries == 10 => drop(self.process.child().kill()),
                 Ok(None) => thread::sleep(Duration::from_millis(10)),
                 Err(error) => return error.to_string(),

@@ -70,6 +70,7 @@ fn direct(
             call_bytes,
         )
         .map_err(|errno| Refused { call: "splice", errno, delivered_bytes: moved })?;
+        // The end, or a kernel that says so falsely: the count shows which.
         if got == 0 {
             break;
         }
@@ -128,6 +129,7 @@ fn splice(
         match rustix::pipe::splice(from, None, to, None, len, SpliceFlags::NONBLOCK) {
             Ok(moved) => return Ok(moved as u64),
             Err(Errno::INTR) => {}
+            // EAGAIN does not name a side, so each that could be meant is looked at.
             Err(Errno::AGAIN) => wait(waits),
             Err(errno) => return Err(errno),
         }
@@ -139,6 +141,7 @@ fn wait(ends: &[Readiness<'_>]) {
     const MOMENT_MS: i64 = 20;
     match ends.iter().find(|(fd, events)| !is_ready(*fd, *events, 0)) {
         Some((fd, events)) => drop(is_ready(*fd, *events, MOMENT_MS)),
+        // All are ready, and yet the call would not go on (a TCP socket at its urgent mark): a pause, not a spin.
         None => std::thread::sleep(Duration::from_micros(50)),
     }
 }

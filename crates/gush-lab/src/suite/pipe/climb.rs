@@ -92,6 +92,7 @@ impl Case for Climb {
 
     /// Every measurement starts both programs anew: a part of a measurement warms up all that can be warm.
     fn warm_up(&self, probe: &Probe) -> Result<(), Error> {
+        // A sixteenth warms the caches and the page allocator, and costs little time.
         self.run(probe, (self.bytes / 16).max(1)).map(drop)
     }
 
@@ -115,6 +116,7 @@ pub(super) fn connected(
     let (from, to) =
         std::io::pipe().map_err(|error| Error::failed("no pipe between the programs", error))?;
     if let Some([first, second]) = probe.processors {
+        // Two processors of their own: on one the two programs would take turns.
         write.args(["--cpu", &first.to_string()]);
         read.args(["--cpu", &second.to_string()]);
     }
@@ -124,6 +126,7 @@ pub(super) fn connected(
     let reader = children::start(&mut read)?;
     // The commands own copies of the pipe's ends, and would keep it open.
     drop((write, read));
+    // The reader first: when it has ended, the writer dies of its broken pipe.
     let reading = reader.finish()?;
     Ok((writer.finish()?, reading))
 }

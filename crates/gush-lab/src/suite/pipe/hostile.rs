@@ -49,6 +49,7 @@ impl Hostile {
         // Memory that was never touched has nothing to be recognized by: the same buffers, touched.
         let write: Vec<&'static str> =
             write.iter().copied().filter(|word| *word != "--dont-touch-pages").collect();
+        // Steps with the same writer share the finding.
         if let Some(known) = self.known.borrow().get(&write) {
             return Ok(known.clone());
         }
@@ -76,6 +77,7 @@ impl Hostile {
             let sound = promises.then_some(true);
             return Ok(Evidence { sound, told: format!("{BYTES}B held by reference: unchanged") });
         }
+        // Any other failure says nothing about soundness.
         let sound = told.contains(CORRUPTED).then_some(false);
         Ok(Evidence { sound, told })
     }
