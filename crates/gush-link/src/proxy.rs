@@ -92,6 +92,7 @@ impl Header {
             (Some(Peer::Ip(_)), Some(Peer::Ip(_)))
                 | (Some(Peer::Unix { .. }), Some(Peer::Unix { .. }))
         );
+        // A header has one kind of address: an Internet one beside a Unix one is sent as unknown.
         if is_told {
             Self { source, destination }
         } else {
@@ -144,6 +145,7 @@ impl Header {
             v2::Addresses::Unspecified => v2::Protocol::Unspecified,
             _ => v2::Protocol::Stream,
         };
+        // Never LOCAL: that says the proxy speaks for itself, as in a health check.
         let command = v2::Version::Two | v2::Command::Proxy;
         // Building fails only on TLVs that are too long, and there are none.
         v2::Builder::with_addresses(command, protocol, addresses).build().unwrap_or_default()
@@ -156,6 +158,7 @@ impl Header {
     /// [`ProxyError::Malformed`], for bytes that no further bytes can make a header.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
         let begins = |prefix: &[u8]| {
+            // A header may come byte by byte: a beginning that fits so far is not refused.
             let common = prefix.len().min(bytes.len());
             prefix[..common] == bytes[..common]
         };
@@ -169,6 +172,7 @@ impl Header {
     }
 
     fn read_text(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
+        // The protocol gives the text form 107 bytes at most; a longer line is no header.
         let longest = &bytes[..bytes.len().min(V1_BYTES)];
         let Some(end) = longest.iter().position(|&byte| byte == b'\n') else {
             return match bytes.len() {
@@ -202,6 +206,7 @@ impl Header {
     fn read_binary(bytes: &[u8]) -> Result<Option<(Self, usize)>, ProxyError> {
         if let Some(length) = bytes.get(14..V2_FIXED_BYTES) {
             let whole = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]]));
+            // A length field can claim 64 KiB, and a stranger must not make us keep that much.
             if whole > V2_BYTES {
                 return Err(ProxyError::Malformed(format!(
                     "{whole} bytes, more than the {V2_BYTES} that are taken"
@@ -216,6 +221,7 @@ impl Header {
         let ip = |ip: IpAddr, port| Some(Peer::from(SocketAddr::new(ip, port)));
         let unix = |field: &[u8; 108]| Some(Peer::Unix { name: unix_name(field), process: None });
         let (source, destination) = match &header.addresses {
+            // The addresses of a LOCAL header are to be ignored.
             _ if header.command == v2::Command::Local => (None, None),
             v2::Addresses::Unspecified => (None, None),
             v2::Addresses::IPv4(both) => (
@@ -234,11 +240,13 @@ impl Header {
 
 /// The parser's message may quote the bytes received: no control character among them reaches a log.
 fn malformed(error: impl std::fmt::Display) -> ProxyError {
+    // The crate quotes the peer's bytes: escaped, they cannot steer the terminal of whoever reads the log.
     ProxyError::Malformed(error.to_string().escape_debug().to_string())
 }
 
 /// The protocol has one family for both: an IPv4 address beside an IPv6 one is written as such.
 fn of_one_family(one: SocketAddr, other: SocketAddr) -> (SocketAddr, SocketAddr) {
+    // A listener on [::] sees IPv4 clients too: both become IPv6, since a header has one family.
     let mapped = |address: SocketAddr| match address.ip() {
         IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
         IpAddr::V6(_) => address,
@@ -252,6 +260,7 @@ fn unix_field(name: Option<&UnixName>) -> [u8; 108] {
     let mut field = [0; 108];
     let (start, bytes) = match name {
         Some(UnixName::Path(path)) => (0, path.as_os_str().as_bytes()),
+        // An abstract name begins with a zero byte, as in sun_path (unix(7)).
         Some(UnixName::Abstract(name)) => (1, name.as_slice()),
         None => (0, [].as_slice()),
     };
@@ -288,6 +297,7 @@ pub async fn accept(socket: BorrowedFd<'_>, limit: Duration) -> Result<Header, P
 
 async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
     let mut header = Vec::with_capacity(256);
+    // A header is mostly there already: the socket is registered only if it is not.
     let mut watched = None;
     loop {
         let mut piece = [0; V1_BYTES];
@@ -320,6 +330,7 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
         let answer = Header::read(&header)?;
         let length = answer.as_ref().map_or(header.len(), |(_, length)| *length);
         header.truncate(length);
+        // Exactly the header is taken. The data behind it stays in the socket, where splice(2) can take it.
         take(socket, length - known)?;
         if let Some((header, _)) = answer {
             return Ok(header);
@@ -330,10 +341,12 @@ async fn receive(socket: BorrowedFd<'_>) -> Result<Header, ProxyError> {
 /// How many more bytes may be looked at. Those of version 2 say how many there are.
 fn wanted_bytes(header: &[u8]) -> usize {
     match header.get(14..V2_FIXED_BYTES) {
+        // The binary form tells its length, so nothing behind it need be looked at.
         Some(length) if header.starts_with(v2::PROTOCOL_PREFIX) => {
             let whole = V2_FIXED_BYTES + usize::from(u16::from_be_bytes([length[0], length[1]]));
             whole.saturating_sub(header.len()).max(1)
         }
+        // The binary form begins with a carriage return, so one byte tells the two apart.
         _ if header.first() == Some(&b'P') => V1_BYTES - header.len().min(V1_BYTES - 1),
         _ => V2_FIXED_BYTES.saturating_sub(header.len()).max(1),
     }

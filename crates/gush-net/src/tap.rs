@@ -134,6 +134,7 @@ impl<'a> Tap<'a> {
     /// How many bytes have come, and wait to be read. A file has received nothing.
     pub(crate) fn unread_bytes(&self) -> u64 {
         match self.kind() {
+            // FIONREAD of a file tells the bytes up to its end, which nobody sent.
             Kind::File | Kind::Block => 0,
             _ => ioctl_fionread(self.fd()).unwrap_or(0),
         }
@@ -189,6 +190,7 @@ impl<'a> Tap<'a> {
         };
         let Some(descriptor) = descriptor else { return Poll::Ready(Ok(())) };
         let Some(registered) = descriptor.registered() else {
+            // A descriptor that epoll does not take is asked again after a pause.
             return descriptor.pause().map_or(Poll::Ready(()), |pause| pause.poll(cx)).map(Ok);
         };
         let guard = if reads {
@@ -259,7 +261,9 @@ impl<'a> Tap<'a> {
     /// `EAGAIN` while there is no room for these bytes: once there is, call this again with the same count.
     pub(crate) fn finish(&mut self, said_bytes: &mut usize) -> io::Result<EndOfData> {
         let ended = match self.kind() {
+            // To close a master would hang up the terminal: its readers would lose what they have not read.
             Kind::Terminal if self.shape.stance.is_master() => return self.end_of_file(said_bytes),
+            // Not closed: the other direction still reads from the same socket.
             Kind::Stream => descriptor::shut(self.fd()),
             Kind::Datagram if self.shape.stance.ends_at_zero() => descriptor::shut(self.fd()),
             // A socket that may not be asked for its type, or something else without a name.
@@ -337,6 +341,7 @@ fn try_io<T>(
     match descriptor.registered() {
         Some(registered) => registered.try_io(interest, |_| made()),
         None => {
+            // Without epoll nothing tells of readiness: the call itself is the question.
             let answer = made();
             if let (Err(error), Some(pause)) = (&answer, descriptor.pause())
                 && error.kind() == io::ErrorKind::WouldBlock

@@ -90,6 +90,7 @@ impl Listener {
         options: &Options,
         made: Option<Made>,
     ) -> Result<Self, OpenError> {
+        // An inherited socket may be of any type: the type decides how a peer is accepted.
         let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
         Ok(Self {
             socket: Socket::Waiting(fd),
@@ -212,6 +213,7 @@ impl Listener {
     /// The socket, registered with the runtime that accepts.
     fn registered(&mut self) -> Result<&AsyncFd<OwnedFd>, OpenError> {
         self.socket = match std::mem::replace(&mut self.socket, Socket::Given) {
+            // Registered as late as this, since the listener may have been made outside a runtime.
             Socket::Waiting(fd) => watch(fd, Interest::READABLE)
                 .map(Socket::Registered)
                 .map_err(|error| OpenError::new("accept", error))?,
@@ -224,11 +226,14 @@ impl Listener {
     }
 
     async fn stream(&mut self) -> Result<End, OpenError> {
+        // Kept in the listener: a caller that stops waiting for room does not lose the client.
         if self.waiting.is_none() {
             self.waiting = Some(self.next_client().await?);
         }
         if let Some((client, _)) = &self.waiting {
+            // The kernel gives the lowest free number, so a high one tells that many are in use.
             let number = u64::try_from(client.as_raw_fd()).unwrap_or(0);
+            // Far below the limit nothing is asked: the limit costs a call for each client.
             if self.limit.is_none_or(|limit| number + SPARE >= limit / 2) {
                 wait_for_room(number, &self.waits).await;
             }
@@ -237,6 +242,7 @@ impl Listener {
             return Err(OpenError::said("accept", "nobody is there"));
         };
         let conduit = match self.kind {
+            // The kind is known from the listener, which saves the calls that would find it out.
             SocketType::STREAM => Conduit::of_stream_socket(client),
             _ => Conduit::new(client).map_err(|error| OpenError::new("accept", error))?,
         };
@@ -251,6 +257,7 @@ impl Listener {
         loop {
             let fd = self.registered()?;
             let mut ready = fd.readable().await.map_err(|error| OpenError::new("accept", error))?;
+            // accept4(2) sets both at once: a program started in between inherits nothing.
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             match rustix::net::acceptfrom_with(fd.get_ref(), flags) {
                 Ok((client, address)) => {
@@ -264,6 +271,7 @@ impl Listener {
                 }
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                    // Not cleared: the refused client is still in the queue, and no new edge comes for it.
                     drop(ready);
                     until_free(1, &self.waits).await;
                 }
@@ -280,6 +288,7 @@ impl Listener {
     /// The next sender, as a peer with a flow of its own.
     async fn next_sender(&mut self) -> Result<End, OpenError> {
         let fail = |error: io::Error| OpenError::new("receive", error);
+        // Asked before the thread takes the socket, which answers no questions afterwards.
         if let Socket::Waiting(_) = &self.socket {
             self.name = self.local().ok();
         }
@@ -299,6 +308,7 @@ impl Listener {
         };
         let next = loop {
             match flows.next().await {
+                // A flow takes two descriptors; the flag asks the thread to end idle flows meanwhile.
                 Err(error) if is_want_of_descriptors(&error) => {
                     self.short.store(true, Ordering::Relaxed);
                     until_free(2, &self.waits).await;
@@ -328,6 +338,7 @@ impl Listener {
                 self.gate.address
             );
         }
+        // The shift stays small: the longest pause is reached long before.
         let doubled = Duration::from_millis(1 << (failures - FAILURES).min(10));
         tokio::time::sleep(doubled.min(LONGEST_PAUSE)).await;
     }
@@ -337,6 +348,7 @@ impl Listener {
     async fn first_sender(&mut self) -> Result<End, OpenError> {
         let fail = |errno: Errno| OpenError::new("receive", errno);
         let (fd, peer) = self.first_peer().await?;
+        // From here on the kernel passes only this peer's datagrams; those of others came before.
         rustix::net::connect(&fd, &peer)
             .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
         let first = self.drop_what_others_sent(&fd, peer).map_err(fail)?;
@@ -361,8 +373,10 @@ impl Listener {
             .map_err(|errno| fail(errno.into()))?;
         rustix::net::connect(&fd, &peer)
             .map_err(|errno| OpenError::new(format!("connect to {peer}"), errno))?;
+        // The one datagram waits in a socket pair, so that the mover reads it like any other; its close is the end.
         let held = || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            // SEQPACKET, unlike DGRAM, answers 0 at the end, and keeps the datagram whole.
             let (near, far) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
             rustix::net::send(&near, &datagram[..count], SendFlags::NOSIGNAL)?;
             Ok(far)
@@ -380,6 +394,7 @@ impl Listener {
             let mut ready =
                 fd.readable().await.map_err(|error| OpenError::new("receive", error))?;
             let mut nothing = [0; 1];
+            // Only a look: an admitted sender's first datagram stays in the queue for the mover.
             match rustix::net::recvfrom(fd.get_ref(), &mut nothing, RecvFlags::PEEK) {
                 Ok((.., Some(address))) => {
                     let sender = SocketAddr::try_from(address).map_err(fail)?;
@@ -412,6 +427,7 @@ impl Listener {
         peer: SocketAddr,
     ) -> Result<Vec<Vec<u8>>, Errno> {
         let mut nothing = [0; 1];
+        // With SO_PEEK_OFF each look goes on behind the last (socket(7)); without it the whole queue is read.
         let looks_through = gush::set_peek_offset(fd, Some(0)).is_ok();
         let mut unwanted = usize::MAX;
         if looks_through {
@@ -419,11 +435,14 @@ impl Listener {
             unwanted = 0;
             while let Some((_, sender)) = received(fd, &mut nothing, RecvFlags::PEEK)? {
                 seen += 1;
+                // Everything behind the last datagram of another sender may stay where it is.
                 unwanted = if sender == Some(peer) { unwanted } else { seen };
             }
+            // Left on, it would move every later look of ours too.
             gush::set_peek_offset(fd, None)?;
         }
         let (mut first, mut others) = (Vec::new(), 0);
+        // In the usual case nobody else sent anything, and 64 KiB need not be cleared.
         let mut datagram = vec![0; if unwanted > 0 { DATAGRAM_BYTES } else { 0 }];
         for _ in 0..unwanted {
             let Some((count, sender)) = received(fd, &mut datagram, RecvFlags::empty())? else {
@@ -453,6 +472,7 @@ fn received(
     flags: RecvFlags,
 ) -> Result<Option<(usize, Option<SocketAddr>)>, Errno> {
     loop {
+        // With MSG_TRUNC the answer is the datagram's length, even in a room of one byte.
         match rustix::net::recvfrom(fd, &mut *room, flags | RecvFlags::TRUNC) {
             Ok((_, count, sender)) => {
                 let sender = sender.and_then(|sender| SocketAddr::try_from(sender).ok());
@@ -470,10 +490,12 @@ impl Gate {
     fn is_stranger(&mut self, peer: &Peer) -> bool {
         let ip = peer.ip();
         let is_within = |range: &IpNet| ip.is_some_and(|ip| range.contains(&ip));
+        // A peer without an IP address is within no range: the check fails closed.
         if self.ranges.is_empty() || self.ranges.iter().any(is_within) {
             return false;
         }
         self.strangers.fetch_add(1, Ordering::Relaxed);
+        // A flood of strangers fills no log.
         if let Some(untold) = self.told.passes(Instant::now()) {
             let address = &self.address;
             match untold {
@@ -489,6 +511,7 @@ impl Gate {
 
 /// Errors of the connection about to be accepted, not of the listener (accept(2)).
 fn is_the_peers(errno: Errno) -> bool {
+    // Linux passes errors of the new connection on through accept(2), whose page asks to treat them as "try again".
     const PEERS: [Errno; 11] = [
         Errno::CONNABORTED,
         Errno::INTR,
@@ -544,6 +567,7 @@ async fn until_free(wanted: u64, waits: &AtomicU64) {
 }
 
 fn are_free(wanted: u64) -> bool {
+    // Opening is the only sure question: the limit of the process and that of the system both count.
     let Ok(one) =
         rustix::fs::open("/dev/null", rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
     else {

@@ -51,6 +51,7 @@ impl Hidden {
             let number = COUNT.fetch_add(1, Ordering::Relaxed);
             let mut name = OsString::from(HIDDEN.0);
             name.push(wanted.file_name().unwrap_or_default());
+            // The number of the process keeps servers apart that start at once, the count those of one process.
             name.push(format!("{}{}-{number}", HIDDEN.1, std::process::id()));
             let path = wanted.with_file_name(name);
             match make(&path) {
@@ -88,11 +89,13 @@ impl Hidden {
     ) -> Result<(), OpenError> {
         let fail = |errno: Errno| OpenError::new("publish the name", errno);
         loop {
+            // First without replacing: a check before the rename would be out of date by then.
             match self.rename(wanted, RenameFlags::NOREPLACE) {
                 // Not every file system has RENAME_NOREPLACE. linkat(2) fails with EEXIST on all of them.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     match linkat(CWD, &self.path, CWD, wanted, AtFlags::empty()) {
                         Err(Errno::EXIST) => {}
+                        // The hidden name, a second link to the socket now, is removed on drop.
                         answer => return answer.map_err(fail),
                     }
                 }
@@ -100,10 +103,13 @@ impl Hidden {
                 answer => return answer.map_err(fail),
             }
             check(wanted)?;
+            // An exchange, since a plain rename would destroy a server's name that came after the check.
             match self.rename(wanted, RenameFlags::EXCHANGE) {
                 Ok(()) => {}
+                // The old name went meanwhile: the first way is free again.
                 Err(Errno::NOENT) => continue,
                 Err(Errno::INVAL | Errno::NOSYS) => {
+                    // A file system without the exchange leaves this gap; nothing better is to be had.
                     return self.rename(wanted, RenameFlags::empty()).map_err(fail);
                 }
                 Err(errno) => return Err(fail(errno)),
@@ -141,6 +147,7 @@ fn with_address(
         return call(&address);
     }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // O_PATH needs no right to read the directory, only to search it.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = open(parent.unwrap_or(Path::new(".")), flags, Mode::empty())?;
     let mut short = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
@@ -152,6 +159,7 @@ fn with_address(
 pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
     let in_use = || OpenError::new("bind", Errno::ADDRINUSE);
     match path.symlink_metadata() {
+        // Not followed if it is a link: the rename would replace the link, not what it leads to.
         Ok(found) if found.file_type().is_socket() => {}
         Ok(_) => {
             return Err(in_use()
@@ -170,6 +178,7 @@ pub(super) fn check(path: &Path, unlink: bool) -> Result<(), OpenError> {
         Ok(false) => {
             Err(in_use().hinted("nobody listens there any more: remove the file, or say unlink"))
         }
+        // The owner removed the name between the two questions.
         Err(Errno::NOENT) => Ok(()),
         Err(errno) => {
             Err(in_use().hinted(format!("cannot find out whether a server answers there: {errno}")))

@@ -45,6 +45,7 @@ impl Reach {
 
     /// Reaps an ended program; `false` if the program still runs.
     fn is_reaped(self) -> bool {
+        // Any error, such as ECHILD, means that nobody is left to wait for.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
         !matches!(waitid(WaitId::Pid(self.pid()), options), Ok(None))
     }
@@ -55,6 +56,7 @@ pub(super) fn end(program: Reach) {
     program.signal(Signal::TERM);
     // A stopped program sees SIGTERM only once it goes on.
     program.signal(Signal::CONT);
+    // Most programs have ended by themselves: no thread is started for these.
     if program.is_reaped() {
         return;
     }
@@ -94,6 +96,7 @@ pub(crate) fn wait(hurry: impl Fn() -> bool) {
                 wake_up(wake);
             }
         }
+        // With a limit, since `hurry` is a question that wakes nobody.
         let waited = ALL_ENDED.wait_timeout(state, LOOK);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
     }
@@ -129,6 +132,7 @@ fn wake_up(wake: &OwnedFd) {
 }
 
 fn start() -> std::io::Result<Arc<OwnedFd>> {
+    // poll(2) waits for pidfds and for this one in one call; a condition variable could not.
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let waker = Arc::clone(&wake);
     let thread = std::thread::Builder::new().name("gush-reaper".into()).stack_size(64 << 10);
@@ -149,6 +153,7 @@ fn reap(wake: &OwnedFd) {
             tracing::warn!("process {number} does not end after SIGTERM and is killed");
         }
         if state.slow.is_empty() {
+            // Set under the lock, so whoever adds a program next starts a new thread.
             state.wake = None;
             ALL_ENDED.notify_all();
             return;
@@ -158,12 +163,14 @@ fn reap(wake: &OwnedFd) {
         let patience =
             state.slow.iter().filter(|slow| !slow.is_killed).map(|slow| slow.give_up - now);
         let patience = patience.chain((!sees_all).then_some(LOOK)).min();
+        // Others may add programs during the wait.
         drop(state);
         let mut polled = vec![PollFd::new(wake, PollFlags::IN)];
         polled.extend(fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)));
         let patience = patience.and_then(|patience| Timespec::try_from(patience).ok());
         // After an error, such as EINTR, the loop looks again.
         let _ = poll(&mut polled, patience.as_ref());
+        // Taken, or the counter would end every later wait at once.
         let _ = rustix::io::read(wake, &mut [0; 8]);
     }
 }

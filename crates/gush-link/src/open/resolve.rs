@@ -74,6 +74,7 @@ async fn in_thread<T: Send + 'static>(
     thread.spawn(move || {
         // An abandoned thread keeps its place until its lookup is done.
         let _place = place;
+        // A caller who went away is no error.
         let _ = tell.send(work());
     })?;
     told.await.map_err(io::Error::other)
@@ -82,23 +83,27 @@ async fn in_thread<T: Send + 'static>(
 /// The address in numbers, which needs no thread.
 fn literal(name: &Name) -> Option<SocketAddr> {
     let port = name.port.parse().ok()?;
+    // An address in numbers needs no name server, and must not wait behind 16 stuck lookups.
     let ip: IpAddr = name.host.as_deref()?.parse().ok()?;
     Some(SocketAddr::new(ip, port))
 }
 
 fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     let hints = AddrInfoHints {
+        // Without a host AI_PASSIVE gives the wildcard address, its absence the loopback (getaddrinfo(3)).
         flags: if name.local { libc::AI_PASSIVE } else { 0 },
         address: match name.family {
             None => libc::AF_UNSPEC,
             Some(Family::V4) => libc::AF_INET,
             Some(Family::V6) => libc::AF_INET6,
         },
+        // Without a type every address would come once for each.
         socktype: if name.datagrams { libc::SOCK_DGRAM } else { libc::SOCK_STREAM },
         protocol: 0,
     };
     let found = getaddrinfo(name.host.as_deref(), Some(&name.port), Some(hints)).map_err(|error| {
         let kind = error.kind();
+        // Such a failure may pass: retry= asks again, and the name may be known by then.
         let passes = matches!(kind, LookupErrorKind::NoName | LookupErrorKind::Again | LookupErrorKind::Fail);
         match kind {
             LookupErrorKind::NoName => OpenError::said("", "no such host is known")
@@ -113,6 +118,7 @@ fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {
     })?;
     let mut addresses = Vec::new();
     for info in found.flatten() {
+        // A host with several lines in /etc/hosts gives the same address again.
         if !addresses.contains(&info.sockaddr) {
             addresses.push(info.sockaddr);
         }
