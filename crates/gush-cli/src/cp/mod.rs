@@ -34,6 +34,7 @@ use settings::Settings;
 
 /// Copies as `words` say. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
+    // Even a death because nobody reads the messages leaves no temporary file behind.
     let talker = Talker::new(as_name).ending_unread(gush_tree::remove_temporaries);
     let words: Words = match args::parse_as_gnu(command(as_name), command::GNU, words, as_name) {
         Ok(words) => words,
@@ -57,6 +58,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         // The directory was made by the first attempt: copying into it would begin anew, below.
         settings.naming.no_target_directory = true;
     }
+    // Finding the destination takes the target off the operands, and that may have to be done twice.
     let operands = settings.operands.clone();
     let mut destination = settings.naming.destination(&mut settings.operands);
     // Another rank may have made the directory between the two looks.
@@ -76,6 +78,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             quote::if_needed(&target)
         ));
     }
+    // Only then: a copy without temporary files dies of a signal by default, as GNU cp does.
     if settings.options.makes_temporaries()
         && let Err(errno) = gush_process::on_termination(gush_tree::remove_temporaries)
     {
@@ -87,6 +90,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
         gush_process::raise_descriptor_limit();
     }
     let mut teller = Teller::new(as_name, &talker, &settings);
+    // One rank of several copies a part only, and the total of all would mislead.
     if settings.options.recursive && settings.options.shard.is_none() && teller.shows_progress() {
         teller.expect(count_ahead(&settings));
     }
@@ -96,6 +100,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             into_directory(&settings, path, dir.as_fd(), &mut teller)
         }
     };
+    // Not `&&`: the ending is told after a failure too.
     match copied & teller.finish() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -120,6 +125,7 @@ fn count_ahead(settings: &Settings) -> Arc<Census> {
 /// Was a copy to this very name interrupted, or has another rank begun with it?
 fn goes_on(options: &Options, naming: &Naming, operands: &[PathBuf]) -> bool {
     match operands {
+        // Only two plain operands name the copy itself; with -t the name comes below the directory.
         [_, target] if options.shard.is_some() && naming.target_directory.is_none() => {
             shards_beside(target).is_some_and(|state| state.is_dir())
         }
@@ -144,6 +150,7 @@ fn mixed_with_records(settings: &Settings, destination: &Destination) -> Option<
     }
     let is_output = |target: &PathBuf| {
         std::fs::metadata(target)
+            // Two names of one file have the same device and inode, /dev/stdout and a redirection among them.
             .is_ok_and(|there| (there.dev(), there.ino()) == (output.st_dev, output.st_ino))
     };
     match destination {
@@ -194,6 +201,7 @@ fn into_directory(
     teller: &mut Teller<'_>,
 ) -> bool {
     let options = &settings.options;
+    // With several operands two of them may want the same name in the target.
     let mut copier = match settings.operands.len() {
         1 => Copier::new(options),
         _ => Copier::for_several(options),
@@ -204,12 +212,14 @@ fn into_directory(
         let name = settings.naming.name_below(source);
         let shown = path.join(name);
         let target = Place::below(dir, name, &shown);
+        // A failed operand does not keep the others from being copied, as with GNU cp.
         all_well &= timed((source, &shown), teller, |teller| {
             let parents = match settings.naming.parents && !options.dry_run {
                 true => Parents::make(options, (dir, path), source, name, teller)?,
                 false => Parents::default(),
             };
             let result = copier.copy(Place::here(source), target, teller);
+            // Last, since copying into a directory changes its times.
             let complete = parents.finish(options, teller);
             result.map(|mut done| {
                 done.complete &= complete;

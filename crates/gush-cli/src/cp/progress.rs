@@ -47,14 +47,19 @@ struct Sums {
 impl Sums {
     /// `totals` are the files and bytes that all come to.
     fn text(&self, name: &str, totals: Option<(u64, u64)>) -> String {
+        // Files that are half copied count too, or a single large file would stand at nothing.
         let bytes = self.bytes + self.under_way.values().sum::<u64>();
+        // Not before a millisecond: the first bytes would give an absurd rate.
         let rate = bytes as f64 / self.began.elapsed().as_secs_f64().max(1e-3);
+        // Bounded, since a duration of too many seconds panics.
         let left_seconds = |left: u64| (left as f64 / rate.max(1.0)).min(1e9);
         let shown_rate = HumanBytes(rate as u64);
         if let Some((all_files, all_bytes)) = totals {
+            // Files that needed no copy count as done, but not for the rate.
             let (files, done) = (self.files + self.unmoved.0, bytes + self.unmoved.1);
             let percent = match all_bytes {
                 0 => 100,
+                // The tree may grow after the census.
                 _ => (u128::from(done) * 100 / u128::from(all_bytes)).min(100),
             };
             let left = all_bytes.saturating_sub(done);
@@ -225,6 +230,7 @@ const BAR_COLUMNS: usize = 12;
 
 fn new_bar(name: &str, progress: &Progress) -> ProgressBar {
     let columns = talk::columns();
+    // On a narrow terminal the name keeps a third, and the figures give way.
     let name_columns = columns.saturating_sub(FIGURES_COLUMNS).max(columns / 3);
     let name = talk::shortened(name, name_columns);
     let bar_fits = talk::width(&name) + 1 + FIGURES_COLUMNS + BAR_COLUMNS <= columns;

@@ -74,6 +74,7 @@ impl Settings {
             _ => Make::Copy,
         };
         options.data = !words.has("attributes-only");
+        // POSIX leaves the default of -R open; GNU's is not to follow, and hard links are made to what a link leads to.
         options.dereference = attributes.dereference.unwrap_or(match recursive && !hard_link {
             true => Dereference::Never,
             false => Dereference::Always,
@@ -86,6 +87,7 @@ impl Settings {
         options.ask = ask;
         options.force = words.has("force");
         options.remove_first = words.has("remove-destination");
+        // GNU cp refuses to write through a link to nothing, except where POSIX is asked for.
         options.through_dangling = env::var_os("POSIXLY_CORRECT").is_some();
         options.preserve = Preserve { label, ..attributes.preserve };
         options.backup = backup(words)?;
@@ -98,6 +100,7 @@ impl Settings {
         options.sync = words.has("fsync");
         options.verify = words.has("verify");
         options.stable = words.has("stable");
+        // A promise that cannot be kept is refused rather than dropped in silence.
         if options.verify && (!options.data || options.make != Make::Copy) {
             return Err(
                 "--verify needs data to compare: it excludes --attributes-only, -l and -s".into()
@@ -152,6 +155,7 @@ fn refuse_contradictions(options: &Options, words: &Words) -> Result<(), String>
     {
         return Err(format!("{words} trees: -r copies trees"));
     }
+    // An answer would decide about nothing, and the user might take it for a decision.
     if options.dry_run && options.ask {
         return Err("--dry-run asks nothing: it excludes -i".into());
     }
@@ -235,6 +239,7 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
         let file = std::fs::File::open(path).map_err(failed)?;
         rules.push((place, Filter::read_lines(std::io::BufReader::new(file)).map_err(failed)?));
     }
+    // The parser groups by option; the first rule that matches decides, so the user's order must be kept.
     rules.sort_by_key(|(place, _)| *place);
     let rules: Vec<_> = rules.into_iter().flat_map(|(_, rules)| rules).collect();
     match rules.is_empty() {
@@ -271,6 +276,7 @@ fn telling(words: &Words) -> Result<Telling, String> {
     let debug = words.has("debug");
     let dry_run = words.has("dry-run");
     Ok(Telling {
+        // A dry run without a list would say nothing at all.
         verbose: debug || words.has("verbose") || (dry_run && !words.has("json")),
         dry_run,
         lists_failures: words.text("on-error").is_some(),
@@ -310,6 +316,7 @@ fn replacing(words: &Words) -> Result<(Update, bool), String> {
         update = Update::Different;
     }
     let (keep, ask) = (words.place_of("no-clobber"), words.place_of("interactive"));
+    // Places in the command line: the later option wins, and no place is less than any.
     Ok(if keep > ask { (Update::None, false) } else { (update, ask.is_some()) })
 }
 
@@ -320,6 +327,7 @@ fn backup(words: &Words) -> Result<Option<Backup>, String> {
         return Ok(None);
     }
     let from_environment = env::var_os("VERSION_CONTROL");
+    // A plain -b has no word, and then the environment decides, as in GNU's manual.
     let (source, text) = match control.filter(|text| !text.is_empty()) {
         Some(text) => ("backup type", Some(text.as_os_str())),
         None => ("$VERSION_CONTROL", from_environment.as_deref().filter(|text| !text.is_empty())),
@@ -373,6 +381,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
         (Reflink::Never, _) if moving.choice == cloning => {
             return Err("--reflink=never excludes --method=reflink".into());
         }
+        // A clone shares the holes of the source, and would not fill them.
         (Reflink::Auto, Holes::Fill) => moving.reflink = Reflink::Never,
         _ => {}
     }
@@ -392,6 +401,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
         moving.limit = Rate::bytes_per_second(rate);
     }
     moving.tuning = tuning(words)?;
+    // A profile chooses a method; where the user has chosen, there is nothing to ask it.
     if moving.choice == Choice::Auto && moving.reflink != Reflink::Always {
         moving.profile = profile::of_user(words.has("no-profile"));
     }

@@ -40,6 +40,7 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             let put = unless_cancelled(account, &mut target, PollFlags::OUT, &moving.output, write);
             let put = put.map_err(|errno| lost(Halt::by(Side::Target, errno)))?;
             let delivered = &lines[..put];
+            // Counted in what was delivered: a write may take less than it was given.
             let ended = memchr::memchr_iter(moving.options.separator(), delivered).count();
             left_lines -= ended as u64;
             account.observed.show(delivered);

@@ -19,6 +19,7 @@ impl Direct {
         let before = fcntl_getfl(fd).ok().filter(|flags| !flags.contains(OFlags::DIRECT));
         let changed =
             before.filter(|flags| is_file && fcntl_setfl(fd, *flags | OFlags::DIRECT).is_ok());
+        // A copy, since the transfer may have closed its own descriptor by the end.
         Self(changed.and_then(|flags| Some((fcntl_dupfd_cloexec(fd, 3).ok()?, flags))))
     }
 }

@@ -48,10 +48,12 @@ impl Ending {
             let told = Arc::clone(&ending);
             signals = signals.stops(move |stop| told.stop(stop));
         }
+        // The thread that waits for signals has nothing to do meanwhile: it saves a thread for the clock.
         if let Some(late) = late {
             let late = Arc::clone(late);
             signals = signals.after(LATE, move || late.begin());
         }
+        // Before any other thread: each inherits the mask of blocked signals from its maker.
         signals.watch()?;
         Ok(ending)
     }
@@ -97,6 +99,7 @@ impl Ending {
         let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let is_second = accounts.iter().any(|account| account.ended_early() == Some(Early::Signal));
         accounts.iter().for_each(|account| account.end_early(Early::Signal));
+        // A call that is held does not look at the account before it returns, perhaps never.
         let dies = is_second || accounts.is_empty() || accounts.iter().any(|one| one.is_held());
         if !dies {
             return Fate::GoOn;
@@ -110,6 +113,7 @@ impl Ending {
         let begins = stop == Stop::Begins;
         let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         accounts.iter().for_each(|account| account.stop_clock(begins));
+        // Writing to the terminal may take long, and the transfer must not wait for it.
         drop(accounts);
         if begins {
             self.leave_line();

@@ -61,6 +61,7 @@ pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
                 false => has_size.then(|| bytes_at(Path::new(name)).unwrap_or(0))?,
             }
         };
+        // Sparse files can claim more than 64 bits together.
         total = total.saturating_add(bytes);
     }
     Some(total).filter(|&total| total > 0)
@@ -119,16 +120,19 @@ pub fn bytes_at(path: &Path) -> io::Result<u64> {
 /// Those of opening a device.
 pub fn bytes_of(path: &Path, metadata: &Metadata) -> io::Result<Option<u64>> {
     if metadata.file_type().is_block_device() {
+        // The metadata of a device tells 0; the end of the open device is its size.
         return File::open(path)?.seek(SeekFrom::End(0)).map(Some);
     }
     Ok(metadata.is_file().then_some(metadata.len()))
 }
 
 fn bytes_below(dir: &Path) -> io::Result<u64> {
+    // A list in the place of recursion: a deep tree cannot overflow the stack.
     let (mut total, mut dirs) = (0_u64, vec![dir.to_owned()]);
     while let Some(dir) = dirs.pop() {
         for entry in dir.read_dir()? {
             let entry = entry?;
+            // Of the entry itself: a link followed could lead round in a circle.
             let metadata = entry.metadata()?;
             if metadata.is_dir() {
                 dirs.push(entry.path());

@@ -54,6 +54,7 @@ impl Screen {
             Wishes { quiet: true, .. } => Way::Nothing,
             Wishes { numeric: true, .. } => Way::Lines,
             _ if !is_terminal && !wishes.force => Way::Nothing,
+            // Without a place of its own the line is drawn as without -c.
             Wishes { cursor: true, .. } if is_terminal => Slot::take().map_or(Way::Over, Way::Slot),
             _ => Way::Over,
         };
@@ -95,7 +96,9 @@ impl Screen {
             Way::Lines => put(format_args!("{line}\n")),
             Way::Over => {
                 let before = self.open_columns.replace(columns).unwrap_or(0);
+                // Blanks over the rest of the longer line before; unlike an escape sequence every terminal knows them.
                 let blanks = " ".repeat(before.saturating_sub(columns));
+                // One write for the whole line: another program's output cannot come into the middle.
                 put(format_args!("{line}{blanks}\r"));
             }
             Way::Slot(slot) => slot.show(line),
@@ -112,7 +115,9 @@ impl Screen {
             Way::Lines => put(lines.iter().map(|line| format!("{line}\n")).collect::<String>()),
             Way::Over | Way::Slot(_) => {
                 let rows = tcgetwinsize(stderr_fd()).map_or(25, |size| usize::from(size.ws_row));
+                // A block as high as the terminal would scroll, and the cursor would miss its top.
                 let lines = &lines[..lines.len().min(rows.max(2) - 1)];
+                // Lines that the shorter block no longer has are emptied.
                 let height = lines.len().max(self.block_lines);
                 let line = |at: usize| lines.get(at).map_or("", String::as_str);
                 let mut text: Vec<String> =
@@ -133,6 +138,7 @@ impl Screen {
             return;
         }
         let keeps = self.is_terminal && !std::mem::replace(&mut self.has_title, true);
+        // Kept once: a second time would keep our own title.
         let keep = if keeps { "\x1b[22;2t" } else { "" };
         put(format_args!("{keep}\x1b]2;{text}\x1b\\"));
     }

@@ -20,6 +20,7 @@ pub struct Seen {
 
 impl Seen {
     fn add(&mut self, bytes: &[u8], wanted: &Wanted) {
+        // Only the last of a large block: the rest would be pushed out at once.
         let new = &bytes[bytes.len().saturating_sub(wanted.last_bytes)..];
         self.last.extend(new);
         let surplus = self.last.len().saturating_sub(wanted.last_bytes);
@@ -29,6 +30,7 @@ impl Seen {
                 Some(end) => {
                     let start = memchr::memrchr(wanted.separator, &bytes[..end]);
                     self.line =
+                        // The only end in this block ends the line that an earlier block began.
                         if start.is_some() { Vec::new() } else { std::mem::take(&mut self.begun) };
                     extend(&mut self.line, &bytes[start.map_or(0, |start| start + 1)..end]);
                     self.begun.clear();
@@ -55,11 +57,13 @@ impl Seen {
 }
 
 fn extend(line: &mut Vec<u8>, bytes: &[u8]) {
+    // Input without line ends must not fill the memory.
     let room = MOST_LINE_BYTES.saturating_sub(line.len());
     line.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }
 
 fn plain(byte: u8) -> char {
+    // Bytes of the data must not steer the terminal.
     if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '.' }
 }
 
@@ -101,6 +105,7 @@ impl Observed {
     pub fn show(&self, bytes: &[u8]) {
         if self.wanted.lines {
             let found = memchr::memchr_iter(self.wanted.separator, bytes).count() as u64;
+            // Relaxed: the display reads a number, and nothing else depends on it.
             self.lines.fetch_add(found, Ordering::Relaxed);
         }
         if self.has_memory() {

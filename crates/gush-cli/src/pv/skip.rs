@@ -43,10 +43,13 @@ impl Skips {
             return false;
         };
         let Ok(position) = rustix::fs::tell(input) else { return false };
+        // A bad sector is a block of the device: behind its boundary reading may go on.
         let to_boundary = self.block_bytes - position % self.block_bytes;
         let skipped_bytes = to_boundary.min(left_bytes);
         let next = position + skipped_bytes;
+        // From a file, so that zeros take the same way as data: counted, paced and checked.
         let Ok(zeros) = File::open("/dev/zero") else { return false };
+        // Before anything is written: zeros without the step forward would be read over again.
         if seek(input, SeekFrom::Start(next)).is_err() {
             return false;
         }

@@ -19,6 +19,7 @@ use crate::talk::os_text;
 /// # Errors
 /// The status of a failure before the first byte; the message has been written already.
 pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved, Status> {
+    // First, since creating the file would empty it.
     refuse_input(setting.options, setting.talker, name)?;
     let unopened = |error: std::io::Error| {
         setting.talker.say(format_args!("{}: {}", shown(name), os_text(&error)));
@@ -33,6 +34,7 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
     let files = &setting.options.files;
     let stored = setting.transfer(files, setting.expected, Output::File(file), Stage::Store)?;
+    // Some file systems tell only here that the bytes did not fit (close(2)).
     let closed = close(stored.output, setting.talker);
     let mut status = stored.status;
     status.add(closed);
@@ -61,7 +63,9 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
 fn own_file() -> std::io::Result<File> {
     let path = std::env::temp_dir().join(format!("gush-pv-{}", std::process::id()));
     let mut how = File::options();
+    // O_EXCL follows no link that somebody put into /tmp under this name.
     let file = how.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    // The name went, the file stays as long as the descriptor: even a kill leaves nothing behind.
     std::fs::remove_file(&path)?;
     Ok(file)
 }
