@@ -52,6 +52,7 @@ fn drain(mut end: impl Read + Send + 'static) -> thread::JoinHandle<Vec<u8>> {
 
 fn set_nonblocking(fd: impl AsFd) {
     let flags = fcntl_getfl(&fd).unwrap();
+    // The flag belongs to the open file: the command inherits it, as a shell's child does.
     fcntl_setfl(&fd, flags | OFlags::NONBLOCK).unwrap();
 }
 
@@ -166,6 +167,7 @@ fn every_method_delivers_every_byte_or_says_why_not() {
                 .stdout(stdout)
                 .stderr(Stdio::piped());
             let child = command.spawn().unwrap();
+            // It holds the target's descriptor, and the reader would see no end.
             drop(command);
             let output = child.wait_with_output().unwrap();
             let got = taken();
@@ -267,6 +269,7 @@ fn a_fifo_is_read_to_its_writers_end() {
     rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RWXU).unwrap();
     for flag in WAYS {
         let child = cat(flag).arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
+        // The open waits for the command's own (fifo(7)), so it comes after the start.
         let writer = feed(File::options().write(true).open(&fifo).unwrap(), stream());
         assert!(child.wait_with_output().unwrap().stdout == stream(), "{flag}");
         writer.join().unwrap();
@@ -280,6 +283,7 @@ fn lines_show_as_soon_as_they_are_there() {
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         for word in ["one", "two"] {
             writeln!(stdin, "{word}").unwrap();
+            // -n puts seven columns before each line.
             let mut shown = vec![0; if flag == "-n" { 11 } else { 4 }];
             stdout.read_exact(&mut shown).unwrap();
             assert!(shown.ends_with(format!("{word}\n").as_bytes()));
@@ -310,6 +314,7 @@ fn a_reader_that_left_ends_it_silently_by_sigpipe() {
             cat(flag).arg("/dev/zero").stdout(theirs).stderr(Stdio::piped()).spawn().unwrap();
         drop(ours);
         let output = child.wait_with_output().unwrap();
+        // GNU cat dies of SIGPIPE (13) too; a message would appear in every `cat | head`.
         assert_eq!(output.status.signal(), Some(13), "{flag}: {output:?}");
         assert!(output.stderr.is_empty());
     }

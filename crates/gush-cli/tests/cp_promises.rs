@@ -31,9 +31,11 @@ fn atomic_replaces_by_a_new_file_that_keeps_the_old_ones_mode() {
     let target = dir.path().join("b");
     fs::set_permissions(&target, PermissionsExt::from_mode(0o604)).unwrap();
     let before = fs::metadata(&target).unwrap();
+    // Whoever has the old file open keeps reading the old bytes.
     let reader = fs::File::open(&target).unwrap();
     succeeds(dir.path(), &["--atomic", "a", "b"]);
     let after = fs::metadata(&target).unwrap();
+    // Another inode: the name went to a new file, and the old one was not written into.
     assert_ne!(before.ino(), after.ino());
     assert_eq!(before.mode(), after.mode());
     assert_eq!(fs::read(&target).unwrap(), b"new");

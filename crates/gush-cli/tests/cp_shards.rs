@@ -48,11 +48,13 @@ fn state(root: &Path) -> (String, BTreeMap<String, Vec<String>>) {
         let (inode, name) = line.split_once(' ').unwrap();
         names.entry(inode.to_owned()).or_default().push(name.to_owned());
     }
+    // Inode numbers differ in the copy; the first name stands for each file.
     let one_each = names.into_values().map(|names| (names[0].clone(), names)).collect();
     (String::from_utf8(output.stdout).unwrap(), one_each)
 }
 
 fn start(dir: &Path, shard: &str, words: &[&str]) -> Child {
+    // Ranks are started and not waited for: rank 0 ends last, when all others have reported.
     let mut command = gush();
     command.arg("cp").arg(format!("--shard={shard}")).args(words).current_dir(dir);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
@@ -127,6 +129,7 @@ fn ranks_look_at_a_small_file_once_each_and_its_own_at_the_target() {
             Ok(traced) => traced,
             Err(why) => return skipped(&why),
         };
+        // One thread, so that no two lines of the trace are mixed.
         traced.args(["cp", "-a", "--threads=1", &format!("--shard={rank}/2"), "a", "d"]);
         let output = traced.current_dir(dir.path()).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
@@ -169,6 +172,7 @@ fn the_share_of_a_rank_that_was_killed_is_taken_up() {
     let words = ["-a", "--resume", "--verify", "a", "d"];
     for lost in [0, 1, 2] {
         let shard = |rank: u32| format!("{rank}/3");
+        // Slow enough to be killed in the middle of the share.
         let slow = [&["--limit=20K", "--threads=1"][..], &words].concat();
         let mut victim = start(dir.path(), &shard(lost), &slow);
         let journal = dir.path().join(format!(".d.gush-shards/rank-{lost}.journal"));
@@ -346,6 +350,7 @@ fn large_tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().join("a");
     fs::create_dir_all(root.join("sub")).unwrap();
+    // Large enough to be divided, and of an odd length, so that the last piece is a short one.
     fs::write(root.join("sub/data"), noise(68_000_001, 7)).unwrap();
     fs::write(root.join("small"), noise(1000, 8)).unwrap();
     let text = "cd a && truncate -s 70M holes && printf island | dd of=holes bs=1M seek=40 conv=notrunc 2>/dev/null &&
@@ -448,6 +453,7 @@ fn a_rank_started_again_copies_only_the_pieces_that_are_missing() {
     let dir = large_tree();
     let shards = dir.path().join(".d.gush-shards");
     let words = ["-a", "--resume", "a", "d"];
+    // Rank 1 first: it ends by itself, while rank 0 would wait.
     assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
     let before = pieces(&shards);
     assert_eq!(end(start(dir.path(), "1/2", &words)).0, Some(0));
@@ -531,6 +537,7 @@ fn a_divided_file_whose_pieces_are_removed_before_the_end_is_copied_whole() {
         fs::remove_file(shards.join(&name)).unwrap();
     }
     fs::write(shards.join("new"), format!("share 1 2 5 3 {others} 0 1 end\n")).unwrap();
+    // Renamed into place, as a rank reports: the waiting rank must not see half a line.
     fs::rename(shards.join("new"), shards.join("rank-1.done")).unwrap();
     let (status, said) = end(first);
     assert_eq!(status, Some(0), "{said}");
@@ -594,6 +601,7 @@ fn a_divided_file_that_grows_before_it_gets_its_place_is_copied_whole() {
     traced.args(["cp", "--shard", "0/2"]).args(words).current_dir(dir.path());
     let tracer = traced.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     wait_for(&dir.path().join(".d.gush-shards/rank-0.done"));
+    // The open is held up for 3 s: the file grows between the look at its size and the open.
     std::thread::sleep(Duration::from_millis(700));
     let more = noise(5_000_000, 77);
     std::io::Write::write_all(&mut fs::File::options().append(true).open(&big).unwrap(), &more)

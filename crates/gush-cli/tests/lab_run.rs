@@ -16,6 +16,7 @@ use tempfile::TempDir;
 /// `gush lab run` with files in `dir`, and without storing the run.
 fn lab(dir: &Path) -> Command {
     let mut command = gush();
+    // Without --no-store each test would add to the user's own history.
     command.args(["lab", "run", "--no-store", "--dir"]).arg(dir);
     command
 }
@@ -238,6 +239,7 @@ fn every_run_of_a_repeat_begins_in_a_fresh_place_and_has_its_output_compared() {
     let around = ["prepare", "conclude"].map(|what| log.matches(what).count());
     assert_eq!(around, [15, 15], "2 contenders in 2 rounds, and the first one before; 3 runs each");
     for wrong in 1..=3 {
+        // One run of three is wrong, each in its turn: comparing only the first or the last would not do.
         let once = format!("if [ $((n % 3)) = {} ]; then echo x; else cat {{in}}; fi", wrong % 3);
         let (status, out, said) = run(&counting(&counter, &format!("{{ {once}; }} >{{out}}")));
         assert_eq!(status, Some(1), "run {wrong} of 3 is wrong: {said}");
@@ -308,6 +310,7 @@ fn commands_around_run_as_often_as_promised() {
     let count = |what| lines.iter().filter(|line| **line == what).count();
     assert_eq!(
         ["setup", "a", "b", "prepare", "conclude", "cleanup"].map(count),
+        // Once a contender; each of 5 runs, warm-ups included; and around each of these 10.
         [2, 5, 5, 10, 10, 2]
     );
     assert_eq!(lines.len(), 34);
@@ -331,6 +334,7 @@ fn parameters_make_a_contender_of_every_choice() {
     assert_eq!(status, Some(0), "{said}");
     let mut labels: Vec<&str> =
         out.lines().skip(1).map(|row| row.split(',').next().unwrap()).collect();
+    // Each round has an order by chance.
     labels.sort_unstable();
     let expected = [
         "echo a 1.0",
@@ -398,6 +402,7 @@ fn system_calls_are_counted_through_pipelines() {
     command.args(["-r", "1", "--count-calls", "--json", "--shell", "sh"]);
     let (status, out, said) =
         ended(command.args(["/bin/true | /bin/true", "/bin/true; /bin/true"]));
+    // Tracing is forbidden in some containers.
     if said.contains("cannot be counted") || said.contains("cannot trace") {
         return not_applicable(&said);
     }
@@ -416,6 +421,7 @@ fn a_slower_contender_is_status_2_if_asked_for() {
         let mut command = lab(dir.path());
         ended(command.args(["-r", "5", "-w", "0", "--fail-if-slower", "5%"]).args(words))
     };
+    // Far apart: on a busy machine too the order is certain.
     let (status, out, said) = run(&["true", "sleep 1"]);
     assert_eq!(status, Some(2), "{said}");
     assert!(said.contains("sleep 1 is slower than true by more than 5.0 %: it takes "), "{said}");
@@ -494,6 +500,7 @@ fn a_contender_that_changes_the_input_is_out_by_name() {
     for command in ["truncate -s 0 {in}", "touch {in}", "sh -c 'cp {in} {in}2 && mv {in}2 {in}'"] {
         fs::write(&own, "the user's own").unwrap();
         let mut lab = lab(dir.path());
+        // Comparing would find the difference too: here the input alone is watched.
         lab.arg("--input").arg(&own).args(["-r", "3", "--no-compare", command, "cat {in}"]);
         let (status, out, said) = ended(&mut lab);
         assert_eq!(status, Some(1), "{said}");

@@ -51,6 +51,7 @@ fn listener() -> (TcpListener, String) {
 
 fn accept(listener: &TcpListener) -> TcpStream {
     let stream = listener.accept().unwrap().0;
+    // A link that hangs must fail the test, and not hold it.
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
@@ -88,6 +89,7 @@ fn an_upload_is_whole_though_nobody_reads_what_the_server_says() {
         }
         arrived.send(all).unwrap();
     });
+    // More than once, since the order of the server's bytes and the link's close is left to chance.
     for round in 0..5 {
         let (status, said) = code(&["-u", &file, &format!("tcp:{target}")], b"");
         assert_eq!(status, Some(0), "{said}");
@@ -103,6 +105,7 @@ fn a_server_that_resets_after_the_last_byte_has_not_got_it() {
     let link = Running::start(&["--json", "-u", &file, &target]);
     let mut served = accept(&listener);
     served.write_all(b"unread").unwrap();
+    // Some bytes have come: the link has begun to send.
     served.read_exact(&mut [0; 10]).unwrap();
     reset(served);
     let (status, _, said) = link.finish();
@@ -116,6 +119,7 @@ fn a_server_that_has_ended_and_then_resets_has_not_got_it_either() {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, 1 << 20);
     let (listener, target) = listener();
+    // Small at the reader and large at the link: the file lies in the kernel, and not at the server.
     sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
     let link = Running::start(&["--json", &file, &format!("{target},sndbuf=4M")]);
     let mut served = accept(&listener);
@@ -158,6 +162,7 @@ fn what_is_not_acknowledged_was_not_sent() {
     let dir = TempDir::new().unwrap();
     let file = file_of(&dir, 1 << 20);
     let (listener, target) = listener();
+    // Set on the listener: the window is agreed on before accept(2) returns (tcp(7)).
     sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
     let target = format!("{target},sndbuf=4M");
     let link = Running::start(&["-t", "0.3", "-u", &file, &target]);
@@ -205,6 +210,7 @@ fn a_reset_that_a_write_finds_first_is_no_end_for_the_client() {
     let (listener, target) = listener();
     let link = Running::start(&[FORK, &target]);
     let mut looked = 0;
+    // A delay that grows by 10 us: some round hits the moment between the link's read and write.
     for round in 0..60 {
         let mut client = link.client();
         let served = accept(&listener);
@@ -242,6 +248,7 @@ fn a_reset_while_the_source_is_silent_ends_a_link_of_one_direction() {
     let (listener, target) = listener();
     let mut command = gush();
     command.args(["link", "-u", "-", &target]).stdin(Stdio::piped());
+    // Standard input stays open and silent, so only the reset can end the link.
     let mut link = Running::of(command);
     let stdin = link.stdin();
     reset(accept(&listener));
@@ -288,6 +295,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_in_a_reset() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("file");
     let file = File::create(&path).unwrap();
+    // A hole: 64 MiB take no time to write.
     file.set_len(BYTES).unwrap();
     let (listener, target) = listener();
     let link = Running::start(&["-u", "--json", &path.display().to_string(), &target]);
@@ -360,6 +368,7 @@ fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened(
         let (status, _, said) = link.finish();
         assert_eq!(status.code(), Some(1), "{sent:?}: {said}");
         assert!(said.contains("\"ended\":\"proxy-header\""), "{sent:?}: {said}");
+        // The link has ended: whoever is not in the queue by now does not come.
         backend.set_nonblocking(true).unwrap();
         assert_eq!(backend.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{sent:?}");
     }
@@ -457,6 +466,7 @@ fn a_program_that_has_exited_keeps_no_place_for_its_client() {
             client
         })
         .collect();
+    // One place for three clients: each was given back although its client stays.
     link.says_times("\"ended\":\"closed\"", clients.len());
 }
 
@@ -689,6 +699,7 @@ fn a_unix_client_that_closes_while_the_other_end_opens_leaves_its_place() {
     let link = Running::start(&["--json", &listen, &other]);
     link.says("listening on ");
     let connect = || std::os::unix::net::UnixStream::connect(&front).unwrap();
+    // A client that only ends its data still wants the answer.
     let half_closed = connect();
     half_closed.shutdown(Shutdown::Write).unwrap();
     drop(connect());

@@ -58,12 +58,14 @@ fn a_client_waits_for_descriptors_of_the_other_end_for_a_while() {
         let dir = TempDir::new().unwrap();
         let log = dir.path().join("calls");
         let inject = format!("inject=socket:error=EMFILE:when={failing}");
+        // With -D strace is the child: signals of the test reach the link itself.
         let strace = strace(&["-D", "-e", &inject, "-o", log.to_str().unwrap()]);
         let mut command = match strace {
             Ok(strace) => strace,
             Err(why) => return skipped(&why),
         };
         let to = format!("tcp:{}", echo());
+        // One thread, or the number of a call would depend on which thread made it.
         command.args(["link", "--log", "info", "--threads", "1", LISTEN, &to]);
         let link = Running::of(command);
         let answer = ask_as_far_as(link.client(), b"question");
@@ -148,6 +150,7 @@ fn a_firewall_that_refuses_every_client_makes_no_link_spin() {
 
 #[test]
 fn refused_strangers_are_told_a_few_times_and_counted() {
+    // A range for documentation (RFC 5737): every client here is a stranger.
     let listen = format!("{LISTEN},range=192.0.2.0/24");
     let began = Instant::now();
     let link = Running::start(&[&listen, "null:"]);
@@ -176,6 +179,7 @@ fn records_that_nobody_reads_stop_no_client_and_no_end() {
         let to = format!("tcp:{}", echo());
         let (mut link, stderr, place) =
             unread(&["--log", "info", "--drain", "1", records, LISTEN, &to]);
+        // The smallest pipe, so that few lines fill it.
         fcntl_setpipe_size(&stderr, 4096).unwrap();
         for _ in 0..100 {
             assert_eq!(ask(client_of(&place), b"?"), b"?", "{records}");
@@ -204,6 +208,7 @@ fn long_log_lines_that_nobody_reads_stop_no_client_and_no_end() {
 fn progress_that_nobody_reads_keeps_no_link_running() {
     let (_reader, writer) = std::io::pipe().unwrap();
     let bytes = fcntl_setpipe_size(&writer, 4096).unwrap();
+    // Full before the start: the very first line finds no room.
     (&writer).write_all(&vec![b'x'; bytes]).unwrap();
     let mut command = gush();
     command.args(["link", "--progress=always", "null:", "null:"]).stderr(writer);
@@ -236,6 +241,7 @@ fn a_copy_whose_reader_is_slow_loses_nothing_and_keeps_no_other_client_waiting()
     let dir = TempDir::new().unwrap();
     let fifo = dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Opened both ways: an open for reading alone would wait for the writer (fifo(7)).
     let mut reader = std::fs::File::options().read(true).write(true).open(&fifo).unwrap();
     let place = server(|mut stream| {
         let _ = stream.write_all(b"!");
@@ -253,6 +259,7 @@ fn a_copy_whose_reader_is_slow_loses_nothing_and_keeps_no_other_client_waiting()
         greeting
     });
     eventually("the FIFO is full", || {
+        // Not all of 64 KiB: a page that is written in part counts as used.
         rustix::io::ioctl_fionread(&reader).is_ok_and(|bytes| bytes >= 60 << 10)
     });
     link.client().read_exact(&mut [0]).unwrap();
@@ -337,6 +344,7 @@ fn a_program_that_does_not_end_is_gone_when_the_link_is() {
     command.args(["link", "-T", "5", "-", program]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
+    // An end of standard input would end the link before its idle limit.
     let _kept_open = child.stdin.take();
     let output = child.wait_with_output().unwrap();
     let pid = String::from_utf8(output.stdout).unwrap();
@@ -414,6 +422,7 @@ fn a_program_is_told_who_its_client_is() {
     assert_eq!(told, format!("127.0.0.1 {peer} 127.0.0.1 {local} {peer}\n"));
 
     let link = Running::start(&["--proxy-protocol", "accept", LISTEN, program]);
+    // 2001:db8::/32 is for documentation (RFC 3849), so nothing real is meant.
     let header = b"PROXY TCP6 2001:db8::7 2001:db8::1 4711 443\r\n";
     let told = String::from_utf8(ask(link.client(), header)).unwrap();
     assert_eq!(told, "2001:db8::7 4711 2001:db8::1 443 4711\n");

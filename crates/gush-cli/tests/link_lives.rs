@@ -44,6 +44,7 @@ static NOISE: LazyLock<Vec<u8>> = LazyLock::new(|| noise(2 * MOST_BYTES, 11));
 
 /// The bytes that a side sends: a piece of the noise that begins somewhere else in each life.
 fn stream_of(seed: u64, life: u64, is_server: bool) -> &'static [u8] {
+    // Both sides derive plan and bytes from seed and number: nothing has to be passed between them.
     let mut random = fastrand::Rng::with_seed(seed ^ life.rotate_left(20) ^ u64::from(is_server));
     &NOISE[random.usize(..MOST_BYTES)..]
 }
@@ -72,6 +73,7 @@ impl Plan {
         let pieces = (0..random.usize(..4))
             .map(|_| {
                 let bytes = match random.u8(..10) {
+                    // Now and then more than a socket holds, so that a side has to wait.
                     0 => random.usize(..150_000),
                     1 => 0,
                     _ => random.usize(..3_000),
@@ -82,6 +84,7 @@ impl Plan {
         let last = match random.u8(..100) {
             0..80 => Last::Ends,
             80..98 => Last::Resets,
+            // Few, since each lasts until the link's limit on silence.
             _ => Last::Stalls,
         };
         Self { pieces, last }
@@ -144,6 +147,7 @@ impl Wire {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // A peer that has gone must be an error, not a SIGPIPE for the whole test.
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match &mut self.session {
             Some(session) => session.write(self.socket.as_fd(), bytes),
@@ -202,6 +206,7 @@ fn live(wire: &mut Wire, plan: &Plan, own: &[u8], other: &[u8]) -> Seen {
             },
             Last::Ends if has_ended && seen.saw != Saw::Nothing => return seen,
             Last::Resets if all_sent => {
+                // A linger of zero makes close(2) send a reset (socket(7)).
                 let _ = sockopt::set_socket_linger(&wire.socket, Some(Duration::ZERO));
                 return seen;
             }
@@ -219,8 +224,10 @@ fn live(wire: &mut Wire, plan: &Plan, own: &[u8], other: &[u8]) -> Seen {
             _ => {}
         }
         let mut flags = PollFlags::empty();
+        // Behind its end a socket is readable for ever, and the loop would spin.
         flags.set(PollFlags::IN, seen.saw == Saw::Nothing);
         flags.set(PollFlags::OUT, seen.sent_bytes < upto || wire.keeps_some());
+        // A short wait, since pauses of the plan end without an event.
         let revents = ready(&wire.socket, flags, Duration::from_millis(1));
         let may_read = wire.may_have_read() || revents.intersects(PollFlags::IN | PollFlags::HUP);
         if seen.saw == Saw::Nothing && may_read {
@@ -300,6 +307,7 @@ fn serve(
     served: &Arc<Served>,
     wire: impl FnOnce() -> io::Result<Wire> + Send + 'static,
 ) {
+    // Before the thread starts, or the wait for the last one could miss it.
     served.active.fetch_add(1, Ordering::SeqCst);
     let served = Arc::clone(served);
     thread::spawn(move || {
@@ -399,12 +407,14 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
         Client::Unix => format!("unix-listen:{},fork", front.display()),
     };
     let other = server(ends, seed, &pki, dir.path(), &served);
+    // -T cuts the sides that stall; without it a life could not end.
     let link = Running::start(&["--json", "-T", "3", "--drain", "1", &listen, &other]);
     link.says("listening on ");
     let place = match ends.client {
         Client::Tcp | Client::Tls => link.place(),
         Client::Unix => front.display().to_string(),
     };
+    // Once it listens: from here on each descriptor belongs to a life.
     let before = link.ends();
     // A drain amid the lives, in every second round.
     let drained_at = random.bool().then(|| random.u64(..lives));
@@ -422,6 +432,7 @@ fn round(seed: u64, lives: u64) -> [u64; 2] {
                     if drained_at == Some(life) {
                         link.signal(Signal::TERM);
                     }
+                    // A link that drains takes nobody any more.
                     let Some((mut wire, name)) = connect(ends, &pki, &place) else { continue };
                     let plan = Plan::of(seed, life, false);
                     let (own, back) = (stream_of(seed, life, false), stream_of(seed, life, true));
@@ -580,11 +591,13 @@ impl Life<'_> {
 fn campaign(lives: u64) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let given = std::env::var("GUSH_LIVES_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
+    // Other lives at each run; the seed is printed, so that a failure can be played again.
     let first = given.unwrap_or(now.as_millis() as u64);
     let (mut lived, mut by_tls, mut rounds) = (0, 0, 0);
     while lived < lives {
         let seed = first + rounds;
         println!("seed {seed}: {lived} lives so far");
+        // Links of few lives: more pairs of ends are tried, and a failure is found in a short log.
         let [more, more_by_tls] = round(seed, 250.min(lives));
         (lived, by_tls) = (lived + more, by_tls + more_by_tls);
         rounds += 1;

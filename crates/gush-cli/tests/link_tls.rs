@@ -60,11 +60,13 @@ fn a_pair_made_for_a_first_try_serves_its_two_commands() {
             .contains("own.key: cannot be made: File exists (nothing is"),
         "{again:?}"
     );
+    // Clients may trust the certificate of the first key already.
     assert_eq!(fs::read(dir.path().join("own.key")).unwrap(), key);
 
     let commands = String::from_utf8(made.stdout).unwrap();
     let words: Vec<Vec<&str>> = commands.lines().map(|line| line.split(' ').collect()).collect();
     assert_eq!((words[0][..2].join(" "), words[0][3]), ("gush link".into(), "-"), "{commands}");
+    // A free port of this machine alone, since 4433 may be taken.
     let listen = words[0][2].replace(":4433", ":127.0.0.1:0");
     let listening = Running::start(&[&listen, "exec:cat"]);
     let port = listening.place().rsplit(':').next().unwrap().to_owned();
@@ -200,6 +202,7 @@ fn a_server_is_told_why_its_certificate_is_refused() {
 #[test]
 fn a_peer_that_speaks_no_tls_is_told() {
     let pki = Pki::new();
+    // As a mail server does, which speaks first.
     let plain = server(|mut stream| {
         let _ = stream.write_all(b"220 mail.example.org\r\n");
         let _ = stream.read(&mut [0; 4096]);
@@ -278,6 +281,7 @@ fn the_server_is_asked_for_the_name_and_protocols_that_are_wanted() {
         let (place, served) = pki.server(alpn, |mut stream| {
             let _ = stream.read(&mut [0; 1]);
             let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
+            // Without it the end would be a truncation, and the link would rightly fail.
             stream.conn.send_close_notify();
             let _ = stream.flush();
             (stream.conn.server_name().map(str::to_owned), protocol)
@@ -344,6 +348,7 @@ fn min_version_leaves_out_older_versions_of_a_client_and_of_a_server() {
 fn a_server_without_the_key_of_its_certificate_is_refused_also_where_nothing_is_verified() {
     let pki = Pki::new();
     pki.pair("other", &["localhost"], |_| {});
+    // Each version signs another message of the handshake (RFC 5246, 7.4.3; RFC 8446, 4.4.3).
     for version in [&TLS12, &TLS13] {
         for options in ["", ",verify=0"] {
             for (key, has_key) in [("server.key", true), ("other.key", false)] {
@@ -390,6 +395,7 @@ fn a_stream_that_is_cut_is_no_end() {
     let (place, served) = pki.server(&[], |mut stream| {
         stream.write_all(b"the first half").unwrap();
         stream.flush().unwrap();
+        // A FIN alone: anybody on the way can send one, and only close_notify is signed.
         stream.sock.shutdown(Shutdown::Write).unwrap();
         read_all(&mut stream)
     });
@@ -407,6 +413,7 @@ fn a_failure_behind_us_is_no_proper_end_of_tls() {
     let pki = Pki::new();
     let resets = server(|mut stream| {
         stream.write_all(b"half").unwrap();
+        // Waits until the client has seen the first half: a reset may overtake it.
         let _ = stream.read(&mut [0; 1]);
         sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
     });

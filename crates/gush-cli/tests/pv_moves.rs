@@ -51,6 +51,7 @@ fn every_byte_arrives_by_every_way() {
         "-8k -f",
         "-g -f",
     ] {
+        // Pipe and file on either side: the kernel's way differs for each pair.
         for line in [
             "$G pv WORDS source | cat >got",
             "cat source | $G pv WORDS >got",
@@ -58,6 +59,7 @@ fn every_byte_arrives_by_every_way() {
             "$G pv WORDS <source >got",
             "$G pv WORDS -o got source",
         ] {
+            // Without pipefail the status of pv would be lost behind cat's.
             let line = format!("set -o pipefail; {}", line.replace("WORDS", words));
             let output = shell(dir.path(), &line);
             assert!(output.status.success(), "{line}: {}", said(&output));
@@ -106,6 +108,7 @@ fn a_size_can_be_that_of_a_file_or_of_a_directory() {
     fs::write(dir.path().join("d/a"), [0; 60]).unwrap();
     fs::write(dir.path().join("d/e/b"), [0; 140]).unwrap();
     for (size, percent) in [("@d", "50\n"), ("@d/e/b", "71\n"), ("400", "25\n")] {
+        // An interval that never comes: the one line is that of the end.
         let line = format!("head -c 100 source | $G pv -n -i 600 -s {size} >/dev/null");
         assert_eq!(said(&shell(dir.path(), &line)), percent, "{size}");
     }
@@ -219,6 +222,7 @@ fn a_signal_ends_the_transfer_in_order() {
         let mut input = child.stdin.take().unwrap();
         let mut arrived = [0; 5];
         input.write_all(b"bytes").unwrap();
+        // A byte has arrived, so the transfer has begun and signals are watched.
         child.stdout.as_mut().unwrap().read_exact(&mut arrived).unwrap();
         let number = fs::read_to_string(dir.path().join("pid")).unwrap();
         assert_eq!(number, format!("{}\n", child.id()));
@@ -361,12 +365,14 @@ fn the_rate_is_kept() {
     let started = std::time::Instant::now();
     let output = shell(dir.path(), "head -c 300000 /dev/zero | $G pv -q -L 200k | wc -c");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "300000\n");
+    // 300,000 bytes at 200 KiB/s take 1.46 s; a limit may let a piece go at once.
     assert!(started.elapsed().as_secs_f64() > 1.3, "{:?}", started.elapsed());
 }
 
 #[test]
 fn pipes_have_their_size_again_at_the_end() {
     let dir = TempDir::new().unwrap();
+    // Less than a pipe's 64 KiB: pv ends though nobody reads.
     fs::write(dir.path().join("short"), noise(30_000, 3)).unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
@@ -396,10 +402,12 @@ fn progress_is_told_while_the_input_waits_and_the_output_is_full() {
         let held = rustix::io::ioctl_fionread(&reader).unwrap();
         assert!(shown <= held, "{shown} of {held}");
         readings.push(shown);
+        // Five times the same, and all that the pipe holds: it is full, and the display still speaks.
         if shown == held && readings.ends_with(&[held; 5]) {
             break;
         }
     }
+    // It waits for room that never comes.
     kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
     child.wait().unwrap();
 }

@@ -57,6 +57,7 @@ impl Terminal {
 
     fn pv(&self, dir: &Path, args: &[&str]) -> Command {
         let mut command = gush();
+        // Several `pv -c` share a file there: the user's own must not be met.
         command.arg("pv").args(args).current_dir(dir).env("XDG_RUNTIME_DIR", dir);
         command.stdout(Stdio::null()).stderr(self.side.try_clone().unwrap());
         command
@@ -64,6 +65,7 @@ impl Terminal {
 
     /// All that was drawn, once every program has gone.
     fn drawn(self) -> String {
+        // Or the reading thread would never see the last program go.
         drop((self.side, self.master));
         String::from_utf8(self.drawn.join().unwrap()).unwrap()
     }
@@ -128,6 +130,7 @@ fn a_line_follows_the_width_of_the_terminal() {
     let mut child =
         terminal.pv(dir.path(), &["-p", "-i", "600"]).stdin(Stdio::piped()).spawn().unwrap();
     feed(&mut child, b"some bytes");
+    // Between the first line and the last: the width is asked for at each line.
     terminal.resize(30);
     end(child);
     let drawn = terminal.drawn();
@@ -231,6 +234,7 @@ fn no_clock_runs_while_the_terminal_has_stopped_the_transfer() {
     kill_process(Pid::from_child(&child), Signal::TSTP).unwrap();
     eventually("a stop", || state(child.id()) == 'T');
     let stopped = Instant::now();
+    // Longer than the test takes otherwise, so that a clock that runs on is seen.
     std::thread::sleep(std::time::Duration::from_millis(1500));
     let stopped = stopped.elapsed();
     kill_process(Pid::from_child(&child), Signal::CONT).unwrap();

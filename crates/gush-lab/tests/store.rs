@@ -21,6 +21,7 @@ fn runs() -> Vec<Run> {
 
 fn place() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
+    // Directories that are not there yet: the store makes them.
     let path = dir.path().join("deep/er/lab.jsonl");
     (dir, path)
 }
@@ -47,6 +48,7 @@ fn samples_are_there_before_the_run_ends() {
     let mut recording = Store::open(&path).unwrap().begin(&begun).unwrap();
     for (index, sample) in whole.samples.iter().enumerate() {
         recording.add(sample).unwrap();
+        // By a second reader, as `gush lab history` beside a run that goes on.
         let seen = Store::read(&path).unwrap().run(&whole.id).unwrap();
         assert_eq!((seen.samples.len(), seen.finished), (index + 1, None));
     }
@@ -139,6 +141,7 @@ fn a_damaged_file_is_refused_and_left_as_it_is() {
     let mut lines = starts(&whole).into_iter();
     let (_header, first, second) = (lines.next(), lines.next().unwrap(), lines.next().unwrap());
     let without_newline = [&whole[..second - 1], &whole[second..]].concat();
+    // A million brackets: a parser that recurses would overflow its stack.
     let deep = [&whole[..first], &b"[".repeat(1 << 20), b"\n".as_slice()].concat();
     let stray = br#"{"taken":{"run":"x\u001b","sample":{"suite":"pipe","case":"c","round":1}}}"#;
     let stray = [&whole[..first], stray, b"\n".as_slice()].concat();

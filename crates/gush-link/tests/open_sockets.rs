@@ -23,6 +23,7 @@ fn a_connection_is_made_to_every_kind_of_host() {
         let (_, from) = v4.accept().unwrap();
         assert_eq!(end.local(), Some(Peer::Ip(from)));
     }
+    // Some containers have no IPv6.
     match TcpListener::bind("[::1]:0") {
         Ok(v6) => {
             let end = run(one(&format!("tcp:[::1]:{}", v6.local_addr().unwrap().port()))).unwrap();
@@ -110,6 +111,7 @@ fn bind_chooses_the_local_address_and_port() {
     run(async {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = server.local_addr().unwrap().port();
+        // The port is free again as the listener goes; on 127.0.0.3 nobody else takes it meanwhile.
         let free = TcpListener::bind("127.0.0.3:0").unwrap().local_addr().unwrap();
         let end = one(&format!("tcp:127.0.0.1:{port},bind={free}")).await.unwrap();
         assert_eq!(server.accept().unwrap().1, free);
@@ -119,6 +121,7 @@ fn bind_chooses_the_local_address_and_port() {
 
         let error = one(&format!("tcp:127.0.0.1:{port},bind=[::1]")).await.unwrap_err();
         assert!(error.to_string().contains("another version of the protocol"), "{error}");
+        // 192.0.2.0/24 is for documentation (RFC 5737): no machine has it.
         let error = one(&format!("tcp:127.0.0.1:{port},bind=192.0.2.1")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("no such address"), "{error}");
     });
@@ -130,6 +133,7 @@ fn strangers_are_closed_at_once_and_counted() {
         let mut server =
             listener("tcp-listen:127.0.0.1:0,fork,range=127.0.0.8/30+10.0.0.0/8").await.unwrap();
         let mut stranger = TcpStream::connect(socket_of(&server)).unwrap();
+        // Every address in 127.0.0.0/8 is this machine: one host can play two peers.
         let friend = format!("tcp:{},bind=127.0.0.9", socket_of(&server));
         let (friend, served) = tokio::join!(one(&friend), server.accept());
         assert_eq!(served.unwrap().peer, friend.unwrap().local().unwrap());
@@ -227,6 +231,7 @@ fn unlink_close_0_leaves_the_socket_and_a_new_owner_keeps_his() {
         drop(listener(&format!("unix-listen:{},unlink-close=0", path.display())).await.unwrap());
         assert!(path.exists());
         let first = listener(&format!("unix-listen:{},unlink", path.display())).await.unwrap();
+        // As an impatient administrator does, who then starts another server.
         std::fs::remove_file(&path).unwrap();
         let _second = UnixListener::bind(&path).unwrap();
         drop(first);
@@ -275,7 +280,9 @@ fn of_many_starts_at_once_one_listens() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("socket");
     let text = format!("unix-listen:{},unlink", path.display());
+    // Each round is a race of six; 30 of them meet most orders.
     for round in 0..30 {
+        // A stale socket, as a killed server leaves it: all six want to replace it.
         drop(UnixListener::bind(&path).unwrap());
         let starts: Vec<_> = std::thread::scope(|scope| {
             let start = || run(async { listener(&text).await });
@@ -293,6 +300,7 @@ fn of_many_starts_at_once_one_listens() {
 #[test]
 fn who_finds_a_socket_by_its_name_is_served() {
     let dir = tempfile::tempdir().unwrap();
+    // The moment between the name and listen(2) is short: many rounds, or nobody hits it.
     for round in 0..100 {
         let path = dir.path().join(round.to_string());
         std::thread::scope(|scope| {
@@ -344,6 +352,7 @@ fn a_regular_file_is_not_called_a_socket() {
 #[test]
 fn a_port_that_another_holds_on_one_version_is_in_use() {
     let holder = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
+    // The holder leaves IPv4 free: binding both versions must fail as a whole.
     sockopt::set_ipv6_v6only(&holder, true).unwrap();
     let any: std::net::SocketAddr = "[::]:0".parse().unwrap();
     if let Err(errno) = rustix::net::bind(&holder, &any) {
@@ -392,6 +401,7 @@ fn a_unix_server_with_a_full_queue_is_waited_for() {
             })
             .collect();
         for _ in &clients {
+            // A slow server: the queue of one is full, and connect(2) answers EAGAIN.
             tokio::time::sleep(Duration::from_millis(5)).await;
             server.accept().await.unwrap();
         }
@@ -474,6 +484,7 @@ fn what_others_sent_before_the_peer_was_known_is_dropped_and_nothing_of_the_peer
             let other = UdpSocket::bind("127.0.0.1:0").unwrap();
             peer.send_to(b"first", to).unwrap();
             other.send_to(b"evil", to).unwrap();
+            // Empty datagrams are data too, and must be told apart from nothing.
             peer.send_to(b"", to).unwrap();
             other.send_to(b"", to).unwrap();
             peer.send_to(b"second", to).unwrap();
@@ -545,6 +556,7 @@ fn a_vanished_client_does_not_end_the_listener() {
         }
         let last = TcpStream::connect(to).unwrap();
         let wanted = Peer::Ip(last.local_addr().unwrap());
+        // Those that were reset may be accepted or not: the kernel decides.
         while server.accept().await.unwrap().peer != wanted {}
     });
 }

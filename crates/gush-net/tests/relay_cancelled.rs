@@ -78,6 +78,7 @@ fn end(kind: Kind, manners: Manners) -> (Conduit, OwnedFd, Peer) {
             let wire = if matches!(kind, Kind::Tcp) { Wire::Tcp } else { Wire::Unix };
             let (near, far) = pair(wire);
             let (near, far) = (OwnedFd::from(near), unheld(far));
+            // A second descriptor of the same socket: after the drop the test reads what the relay left.
             let again = dup(&near);
             let conduit = Conduit::new(near).expect("an end");
             let conduit = match kind {
@@ -149,6 +150,7 @@ async fn talk(mut peers: [Peer; 2], stop: Arc<AtomicBool>) -> [Peer; 2] {
             peer.turn(turn, begin);
         }
         turn += 1;
+        // The relay and the peers take turns on one thread: the number of polls hardly varies.
         tokio::task::yield_now().await;
     }
     peers
@@ -270,6 +272,7 @@ fn gives_up(kinds: [Kind; 2], choice: Choice, at: usize) -> Option<usize> {
     let name = |way| format!("{kinds:?}, {choice}, given up at poll {at}, {way}");
     let both = [(Way::Forward, &client.sent, &near_a), (Way::Back, &server.sent, &near_b)];
     for (way, sent, near) in both {
+        // Bytes in flight are lost with the future; behind them the source must go on.
         let taken = delivered(&counts, way) + in_flight(&counts, way);
         assert!(taken <= sent.len(), "{}: {taken} of {} taken", name(way), sent.len());
         comes(near, &mut Vec::new(), &sent[taken..], &name(way));

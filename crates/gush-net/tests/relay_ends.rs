@@ -19,6 +19,7 @@ const METHODS: [Choice; 3] =
 
 /// Writes until nobody on the way has room for more, and answers how many bytes that took.
 fn write_until_full(from: &mut Peer, counts: &Counts, way: Way) -> u64 {
+    // A write that waits as long as this has met full buffers, unless the relay was late.
     let patience = Some(Duration::from_millis(100));
     set_socket_timeout(&*from, Timeout::Send, patience).expect("SO_SNDTIMEO");
     let mut written_bytes = 0;

@@ -43,6 +43,7 @@ fn a_child_on_two_pipes_answers_and_ends_with_the_stream() {
         let cat = Conduit::of_two(output.into(), input.into()).unwrap();
         relay(one(near), cat, &Options::new())
     });
+    // Written by a second thread: with all buffers full, writing waits for reading.
     let mut writing = client.try_clone();
     let writer = std::thread::spawn(move || {
         write_numbered(&mut writing, 8 << 20).unwrap();
@@ -87,6 +88,7 @@ fn silent_terminal() -> (OwnedFd, File) {
     let name = ptsname(&master, Vec::new()).unwrap();
     let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let mut settings = tcgetattr(&slave).unwrap();
+    // An echo would come back to the relay, and fill the other direction.
     settings.local_modes -= LocalModes::ECHO;
     tcsetattr(&slave, OptionalActions::Now, &settings).unwrap();
     (master, slave)
@@ -128,6 +130,7 @@ fn files_and_devices_are_ends_too() {
 
     // File to socket: inside the kernel.
     let (mut client, near) = pair(Wire::Tcp);
+    // A reader beside the relay: the file is larger than a socket takes.
     let reader = std::thread::spawn(move || read_numbered(&mut client).unwrap());
     let totals = relay(one(File::open(&path).unwrap()), one(near), &Options::new()).unwrap();
     assert_eq!(totals.forward.method, Some(MethodName::Sendfile));
@@ -136,6 +139,7 @@ fn files_and_devices_are_ends_too() {
     // Socket to a new file.
     let (mut client, near) = pair(Wire::Tcp);
     write_numbered(&mut client, 100_000).unwrap();
+    // The end of the data, without which the relay would not end.
     drop(client);
     let copy = dir.path().join("copy");
     let totals = relay(one(near), one(File::create(&copy).unwrap()), &Options::new()).unwrap();
@@ -164,6 +168,7 @@ fn the_true_error_of_a_full_target_is_told() {
         let error = relay(one(near), full, &Options::new().method(choice)).unwrap_err();
         let io = error.io_error().expect("the system said so");
         assert_eq!(io.kind(), std::io::ErrorKind::StorageFull, "{error}");
+        // The device refuses a splice for another reason: the error told must be that of the write.
         assert_eq!((error.end(), error.call()), (Some(End::B), Some("write")));
         assert!(error.passed(Way::Forward).in_flight_bytes > 0, "taken and not delivered: {error}");
     }
@@ -194,6 +199,7 @@ fn a_fifo_is_spliced_directly_and_its_end_is_the_end() {
 fn an_inherited_descriptor_keeps_its_flags_and_never_blocks_the_relay() {
     let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Unix));
     let (near, far): (OwnedFd, OwnedFd) = (near.into(), far.into());
+    // The flags belong to the open file: a duplicate shows them.
     let (witness, target) = (near.try_clone().unwrap(), far.try_clone().unwrap());
     let relay = std::thread::spawn(move || {
         let (a, b) = (Conduit::inherited(near).unwrap(), Conduit::inherited(far).unwrap());

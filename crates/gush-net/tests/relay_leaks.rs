@@ -17,9 +17,11 @@ use gush_net::{Options, Way};
 /// Runs one of the tests below, which are ignored in this process, in a separate process.
 fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<ExitStatus> {
     let mut command = Command::new(std::env::current_exe().expect("this test"));
+    // Exactly one test: others of this program would open descriptors meanwhile.
     command.args(["--exact", test, "--ignored", "--nocapture"]);
     command.env("GUSH_ALONE", "1");
     if let Some(uid) = uid {
+        // The build's directory may be closed to that user.
         command.uid(uid).gid(uid).current_dir("/");
     }
     let output = command.output()?;
@@ -78,6 +80,7 @@ fn alone_relays_leave_no_descriptor_behind() {
         let idle = Options::new().idle(Duration::from_millis(5));
         Bridge::new(Wire::Tcp, Wire::Unix, idle).relay.join().unwrap().expect("no failure");
     };
+    // The first rounds fill pools and start threads, which stay.
     for _ in 0..3 {
         one_of_each();
     }
@@ -114,6 +117,7 @@ fn sleeps() -> u64 {
 fn ticks() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // utime and stime, counted from behind the name, which may contain blanks (proc_pid_stat(5)).
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
@@ -123,6 +127,7 @@ fn alone_an_idle_relay_sleeps() {
     if !alone() {
         return;
     }
+    // With a limit, since a timer that ticks would wake a relay too.
     let long = Options::new().idle(Duration::from_secs(3600));
     let mut quiet = Bridge::new(Wire::Tcp, Wire::Unix, long);
     // Half closed: one direction has ended, the other is silent.

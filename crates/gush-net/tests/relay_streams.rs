@@ -45,6 +45,7 @@ impl Log {
     /// The calls, each run of one call as one.
     fn calls(&self) -> Vec<&'static str> {
         let mut calls = self.0.lock().expect("no panic").clone();
+        // How often a call is made is the relay's business; the order is the promise.
         calls.dedup();
         calls
     }
@@ -75,6 +76,7 @@ fn answered(
             Poll::Pending
         }
         Some(Never) => {
+            // Back again: it holds for every later call.
             script.push_front(Never);
             Poll::Pending
         }
@@ -127,6 +129,7 @@ fn one_way(source: Scripted, target: Scripted) -> (Result<Totals, gush_net::Erro
     let mut a = Conduit::of_stream(source).read_only();
     let mut b = Conduit::of_stream(target).write_only();
     let ended = run(async { Relay::new(&Options::new()).run(&mut a, &mut b).await });
+    // The target's bytes are unwrapped below, which takes the last owner.
     drop((a, b));
     (ended, Arc::try_unwrap(taken).expect("dropped").into_inner().expect("no panic"), log)
 }
@@ -239,6 +242,7 @@ fn a_stream_that_takes_nothing_of_something_has_failed() {
 
 #[test]
 fn a_stream_whose_peer_has_gone_need_not_be_told_of_the_end() {
+    // shutdown(2) answers ENOTCONN once the peer has reset.
     let shutdowns = [Error(ErrorKind::NotConnected)].into();
     let target = Scripted { shutdowns, ..Scripted::default() };
     assert_eq!(one_way(reads([Bytes(5)]), target).0.expect("no failure").ended, Ended::Closed);
@@ -263,6 +267,7 @@ fn a_method_by_reference_is_refused_for_a_stream_and_nothing_is_touched() {
 /// A stream over one of two Unix sockets, which keeps written bytes until flushed, and its peer.
 fn keeping() -> (Conduit, UnixStream) {
     let (near, far) = UnixStream::pair().expect("a pair");
+    // Odd and small sizes: pieces end neither where the relay's buffer does nor where a write does.
     (Conduit::of_stream(Halting::keeping(near, 3000, 16 << 10)), far)
 }
 
@@ -310,6 +315,7 @@ async fn from_time_to_time(round: u64) {
 /// Either side ends first, with more on the way than all buffers hold.
 #[test]
 fn a_half_close_is_passed_on_through_streams_either_way() {
+    // More than both sockets and both buffers hold.
     const BYTES: usize = 3 << 20;
     for forward in [true, false] {
         run(async {

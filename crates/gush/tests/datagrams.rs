@@ -32,6 +32,7 @@ fn with_messages(from: SourceKind, sizes: &[usize]) -> (OwnedFd, OwnedFd) {
 }
 
 fn message(size: usize) -> Vec<u8> {
+    // The content follows from the size: a message in another's place is noticed.
     noise(size as u64 + 1, size)
 }
 
@@ -41,6 +42,7 @@ fn all_of(sizes: &[usize]) -> Vec<u8> {
 
 /// The sizes of the messages that are still in a socket.
 fn sizes_in(socket: &impl AsFd) -> Vec<usize> {
+    // Larger than any message here, or recv(2) would cut it and hide a fault.
     let mut buf = vec![0; 300_000];
     let mut sizes = Vec::new();
     while let Ok((_, size)) = rustix::net::recv(socket, &mut buf[..], RecvFlags::DONTWAIT) {
@@ -60,7 +62,9 @@ fn moved(
     sizes: &'static [usize],
     set: impl FnOnce(Mover<'_>) -> Mover<'_> + Send + 'static,
 ) -> (Result<Report, gush::Error>, Vec<u8>, Vec<usize>) {
+    // A datagram socket has no end: a move that misses its length would wait for ever.
     within(30, &format!("{from:?} {sizes:?}"), move || {
+        // The far end lives on: a socket whose peer has gone is another case.
         let (source, _far) = with_messages(from, sizes);
         let target = file();
         let result = set(Mover::new(&source, &target)).run();
@@ -76,6 +80,7 @@ fn an_empty_datagram_does_not_end_a_move() {
         .flat_map(|from| served_here(&CHOICES).into_iter().map(move |choice| (from, choice)))
     {
         let (result, arrived, _) =
+            // The sum of the sizes; only a length ends a move out of a datagram socket.
             moved(from, SIZES, move |mover| mover.method(choice).length_bytes(608));
         let report = result.unwrap_or_else(|error| panic!("{choice} {from:?}: {error}"));
         assert_eq!(report.bytes, 608, "{choice} {from:?}");
@@ -109,6 +114,7 @@ fn a_seqpacket_socket_ends_with_its_peer() {
             let (source, far) = with_messages(SourceKind::Seqpacket, &[7, 5000, 1]);
             drop(far);
             let target = file();
+            // Smaller than the messages: a buffer as asked for would cut them.
             let tuning = Tuning::default().buffer_bytes(100);
             let result = Mover::new(&source, &target).method(choice).tuning(tuning).run();
             (result, read_all(&target))
@@ -142,6 +148,7 @@ fn empty_records_of_a_seqpacket_socket_are_not_its_end() {
         assert!(arrived == all_of(sizes), "{sizes:?}: other bytes");
     }
 
+    // The peer lives: the 0 of the empty record must not be taken for its close.
     let (result, arrived) = within(30, "an open socket", || {
         let (source, _far) = with_messages(SourceKind::Seqpacket, &[3, 0]);
         let target = file();

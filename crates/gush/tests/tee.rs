@@ -49,6 +49,7 @@ fn a_target_that_fails_is_reported_and_the_others_get_everything() {
     let (source, feeder) = fed(&data);
     let (reader, out) = std::io::pipe().expect("a pipe");
     let reader = taker(reader);
+    // The failing target comes first: those behind it must be served all the same.
     let (full, file) = (full(), tempfile::NamedTempFile::new().expect("a file"));
     let mut told = Vec::new();
     let report = Tee::new(&source)
@@ -111,6 +112,7 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
             source.write_all(&data).expect("room");
             source.seek(SeekFrom::Start(10)).expect("a position");
             let terms = Terms { choice: Choice::Auto, ..Terms::default() };
+            // A backlog needs a tee that chooses freely.
             let terms = if backlog_bytes == 0 { Terms { choice, ..terms } } else { terms };
             let tee = Tee::new(&source).to(&full()).terms(terms).backlog_bytes(backlog_bytes).run();
             let report = tee.expect("no error of the source");
@@ -135,9 +137,11 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
         tee.join().expect("no panic").expect_err("cancelled")
     });
     let most = file.metadata().expect("a size").len();
+    // The read below ends only once no writer is left.
     drop(out);
     let mut got = Vec::new();
     reader.read_to_end(&mut got).expect("a part");
+    // An error tells the count that every target has: that of the slowest.
     assert_eq!(error.delivered_bytes(), most.min(got.len() as u64), "{error}");
     let most = most.max(got.len() as u64);
     assert_eq!(error.delivered_bytes() + error.in_flight_bytes(), most, "{error}");
@@ -167,6 +171,7 @@ fn stopping_at_a_loss_ends_the_wait_for_an_idle_source() {
 
 #[test]
 fn a_source_that_fails_is_an_error_with_the_count_that_everyone_has() {
+    // read(2) of a directory fails at once with EISDIR, whatever the file system.
     let directory = File::open("/").expect("a directory");
     let (file, other) = (tempfile::tempfile().expect("a file"), tempfile::tempfile().expect("one"));
     let error = Tee::new(&directory).to(&file).to(&other).run().expect_err("it is a directory");
@@ -213,6 +218,7 @@ fn cancelling_ends_waits_for_either_side() {
     let (idle, _feeder) = std::io::pipe().expect("a pipe");
     let zeros = File::open("/dev/zero").expect("/dev/zero");
     for (name, source) in [("source", OwnedFd::from(idle)), ("target", zeros.into())] {
+        // Blocking, on purpose: a careless call would wait in the kernel, where no cancel reaches it.
         let (near, unread) = UnixStream::pair().expect("a pair");
         let cancel = Cancel::new();
         let (done, ended) = std::sync::mpsc::channel();
@@ -254,6 +260,7 @@ fn cancelling_ends_a_tee_whose_bytes_flow() {
                 0 => break,
                 got => all_bytes += got as u64,
             }
+            // Well under way by then: cancelling at the start would be another case.
             if all_bytes > 4 << 20 {
                 canceller.cancel();
             }
@@ -282,7 +289,9 @@ fn wait_until_held_back(files: &[File; 2], unread: &UnixStream) {
     loop {
         let [one, other] = files.each_ref().map(|file| file.metadata().expect("a size").len());
         let queued_bytes = rustix::io::ioctl_fionread(unread).expect("FIONREAD");
+        // Equal files, and fewer bytes in the socket: the files are as far ahead as they may be.
         let is_held_back = one == other && one > queued_bytes && queued_bytes > 0;
+        // Twice the same, since the counts are also equal for a moment while bytes flow.
         if is_held_back && before == (one, queued_bytes) {
             return;
         }
@@ -324,6 +333,7 @@ fn a_cancelled_tee_counts_what_its_slowest_target_has() {
 /// The pipes of the process are for those that move bytes: a tee that waits for the source has none.
 #[test]
 fn a_tee_that_waits_holds_no_pipe() {
+    // The pool belongs to the whole process, where other tests hold pipes too.
     let (passed, said) = common::child(&[], "in_a_child_a_tee_that_waits_holds_no_pipe", &[]);
     assert!(passed, "{said}");
 }
@@ -354,6 +364,7 @@ fn in_a_child_a_tee_that_waits_holds_no_pipe() {
                 panic!("{held} pipes are held while nothing comes");
             }
         }
+        // Or the scope would wait for the tee for ever, and the panic would never be seen.
         drop(feeder);
     });
 }
@@ -380,6 +391,7 @@ fn a_hang_up_ends_an_idle_tee_only_where_it_is_asked_for() {
 
 #[test]
 fn pipes_are_enlarged_unless_that_is_not_wanted() {
+    // A wish of one byte is met by every pipe as it is.
     for (asked, grows) in [(None, true), (Some(1), false)] {
         let (source, feeder) = fed(b"bytes");
         let (_reader, out) = std::io::pipe().expect("a pipe");
@@ -482,6 +494,7 @@ fn a_target_that_takes_a_little_now_and_then_is_not_lost() {
         while seen.len() < data.len() {
             let got = drop_by_drop.read(&mut piece).expect("bytes");
             seen.extend_from_slice(&piece[..got]);
+            // Slow, and never still for as long as `most_stall`.
             thread::sleep(std::time::Duration::from_micros(300));
         }
         assert!(seen == data, "other bytes arrived");

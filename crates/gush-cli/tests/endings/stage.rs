@@ -83,6 +83,7 @@ pub fn play(ending: &Ending, pair: &Pair) -> Result<(), String> {
         }
     }
     let (status, output, said) = link.finish();
+    // Only now: peers that wait for it stay in place until the link has ended by itself.
     marks.set("over");
     let mut reports = reports.into_iter().map(|report| {
         report.map(|told| told.recv_timeout(PATIENCE).expect("its peer comes to an end"))
@@ -129,6 +130,7 @@ fn nowhere(kind: Kind, dir: &Path, held: &mut Vec<OwnedFd>) -> (String, Place) {
     let mut closed_port = || {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let closed = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        // Bound and not listening: connecting is refused, and nobody else gets the port.
         bind(&closed, &any).unwrap();
         let place = SocketAddr::try_from(getsockname(&closed).unwrap()).unwrap();
         held.push(closed);
@@ -181,6 +183,7 @@ fn start(ending: &Ending, pair: &Pair, addresses: &[String]) -> Running {
     if [pair.ender.kind, pair.other.kind].contains(&Kind::Standard) {
         command.stdin(Stdio::piped());
     }
+    // Until its exec the new process holds every socket of this one: a peer that closed now would not be noticed.
     let _forking = FORKING.write().unwrap_or_else(PoisonError::into_inner);
     Running::of(command)
 }

@@ -18,6 +18,7 @@ impl Dice {
     }
 
     pub fn below(&mut self, bound: usize) -> usize {
+        // The remainder prefers small numbers a little, which does no harm here.
         usize::try_from(self.roll() % bound.max(1) as u64).expect("below a usize")
     }
 
@@ -31,6 +32,7 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
+        // A set bit in each byte, which therefore is never zero.
         bytes.extend_from_slice(&(dice.roll() | u64::from_ne_bytes([1; 8])).to_le_bytes());
     }
     bytes.truncate(len);

@@ -37,6 +37,7 @@ impl Drainer {
             let mut got = Vec::new();
             let mut buf = vec![0; 100_000];
             loop {
+                // Asked before the wait: bytes sent just before the end are still waited for.
                 let was_done = done.load(Ordering::Acquire);
                 if let Ending::Idle(milliseconds) = ending
                     && !is_readable(&fd, milliseconds)

@@ -27,6 +27,7 @@ pub fn feed(fd: OwnedFd, bytes: Vec<u8>, how: Feed) -> JoinHandle<Option<OwnedFd
         let mut dice = Dice::new(how.seed);
         let mut rest = &bytes[..];
         while !rest.is_empty() {
+            // Around the sizes that matter: a sector, a page, a pipe, and more than a pipe.
             let len = dice.pick(&[1, 13, 512, 1000, 4096, 4097, 20_000, 65_536, 300_000]);
             let len = len.min(how.most_bytes).min(rest.len());
             if how.dawdle && dice.below(8) == 0 {
@@ -35,6 +36,7 @@ pub fn feed(fd: OwnedFd, bytes: Vec<u8>, how: Feed) -> JoinHandle<Option<OwnedFd
             match rustix::io::write(&fd, &rest[..len]) {
                 Ok(put) => rest = &rest[put..],
                 Err(Errno::INTR) => {}
+                // A full queue of datagrams answers ENOBUFS, for which poll(2) has no event.
                 Err(Errno::AGAIN | Errno::NOBUFS) => thread::sleep(Duration::from_micros(200)),
                 Err(_) => return None,
             }

@@ -31,6 +31,7 @@ impl LoopDevice {
             None => attach(len)?,
         };
         let zeros = vec![0; usize::try_from(len).expect("a small device")];
+        // The test before has left its bytes.
         device.write_all_at(&zeros, 0).map_err(|error| error.to_string())?;
         Ok(Self { device: Some(device), len })
     }

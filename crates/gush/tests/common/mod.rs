@@ -67,6 +67,7 @@ pub fn ends_within<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (tell, told) = mpsc::channel();
+    // The test's own name, so that a panic of the thread tells where it belongs.
     let name = thread::current().name().unwrap_or("a test").to_owned();
     let worker = thread::Builder::new()
         .name(name)

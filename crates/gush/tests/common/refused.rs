@@ -33,6 +33,7 @@ fn unless(name: &str, answer: Result<usize, Errno>, expected: Result<usize, Errn
 }
 
 pub fn splice() -> Refused {
+    // With a writer that says nothing: an empty pipe without one would answer 0.
     let ((empty, _open), (_open_too, target)) = (pipe(), pipe());
     let answer = rustix::pipe::splice(&empty, None, &target, None, 1, SpliceFlags::NONBLOCK);
     unless("splice", answer, Err(Errno::AGAIN))

@@ -118,6 +118,7 @@ impl Source {
             let fd = if kind == SourceKind::Direct { with_direct(&fd)? } else { fd };
             return Ok(Self { fd, kind, feeder: None, far: None, _device: device });
         };
+        // What fits one frame of Ethernet, as most datagrams do.
         let most_bytes = if kind.is_datagram() { 1400 } else { usize::MAX };
         // A terminal that loses its master hangs up, and forgets what it held.
         let how = Feed { seed, most_bytes, keep: !kind.ends(), dawdle };
@@ -149,6 +150,7 @@ impl Source {
         let (mut was_fed, mut ended) = (false, false);
         loop {
             if !self.kind.ends() {
+                // A terminal passes bytes on by a work queue, later than a socket does.
                 let patience = if self.kind == SourceKind::Terminal { 25 } else { 3 };
                 if !is_readable(&self.fd, patience) {
                     if was_fed {
@@ -244,6 +246,7 @@ pub fn fifo() -> (OwnedFd, OwnedFd) {
     let path = dir.path().join("fifo");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("fifo");
     let open = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
+    // Without O_NONBLOCK the open would wait for a writer (fifo(7)).
     let read_end = open(OFlags::RDONLY | OFlags::NONBLOCK).expect("reader");
     let write_end = open(OFlags::WRONLY).expect("writer");
     rustix::fs::fcntl_setfl(&read_end, OFlags::empty()).expect("blocking again");
@@ -263,6 +266,7 @@ pub fn udp() -> (OwnedFd, OwnedFd) {
     near.connect(far.local_addr().expect("address")).expect("connect");
     far.connect(near.local_addr().expect("address")).expect("connect");
     for socket in [&near, &far] {
+        // Datagrams that find no room are dropped without a word.
         rustix::net::sockopt::set_socket_recv_buffer_size(socket, 1 << 20).expect("room");
     }
     (near.into(), far.into())

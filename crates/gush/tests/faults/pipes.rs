@@ -14,6 +14,7 @@ const SECONDS: u64 = 60;
 fn a_refused_pipe_size_means_a_smaller_pipe() {
     for refusals in [1, 3, 5, u64::MAX] {
         let _guard = Plan::new(move |call, nth| match call {
+            // EPERM is the answer to a user whose pages are used up (fcntl(2)).
             Call::SetPipeSize if nth < refusals => Verdict::Fail(Errno::PERM),
             _ => Verdict::Go,
         })
@@ -60,6 +61,7 @@ fn a_writer_where_vmsplice_is_denied() {
     let _guard = Plan::new(deny).install();
     assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno));
     assert_eq!(round_trip(5 << 20), Technique::Socket);
+    // The reader stays open: without one every write would fail, for another reason.
     let (_from, to) = std::io::pipe().expect("pipe");
     let refused = Writer::with(to, Technique::Fresh).map(drop).map_err(|refused| refused.errno);
     assert_eq!(refused, Err(errno), "what is asked for by name is used or refused");
@@ -71,6 +73,7 @@ fn fifo() -> (tempfile::TempDir, std::fs::File, std::fs::File) {
     let path = dir.path().join("fifo");
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RWXU);
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).expect("a FIFO");
+    // Opened both ways first: each of the two opens below would wait for the other (fifo(7)).
     let both = std::fs::OpenOptions::new().read(true).write(true).open(&path).expect("both ends");
     let writer = std::fs::OpenOptions::new().write(true).open(&path).expect("an end for writing");
     let reader = std::fs::File::open(&path).expect("an end for reading");
@@ -177,6 +180,7 @@ fn where_descriptors_run_out_for_a_moment() {
         let short = move |made, _| if made == call { Verdict::Fail(errno) } else { Verdict::Go };
         let guard = Plan::new(short).install();
         assert_eq!(Kernel::get().vmsplice_into_fifo(), Vmsplice::Absent(errno), "{call}");
+        // The question about pipes opens no file.
         if call != Call::Open {
             assert_eq!(Kernel::get().vmsplice(), Vmsplice::Absent(errno), "{call}");
         }
@@ -199,6 +203,7 @@ fn without_proc_a_fifo_is_taken_for_a_pipe() {
 fn where_there_is_no_proc() {
     let of_pipes = Kernel::get().vmsplice();
     let missing = |call, _| match call {
+        // The probe reaches a FIFO without a name through /proc/self/fd.
         Call::Open => Verdict::Fail(Errno::NOENT),
         _ => Verdict::Go,
     };
@@ -290,6 +295,7 @@ fn splice_denied_in_the_middle_loses_nothing() {
             });
             let mut writer = Writer::with(to, Technique::Socket).expect("a writer");
             let _guard = Plan::new(move |call, nth| match call {
+                // Some bytes first: the denial then comes with a slot half emptied.
                 Call::Splice if nth == 0 => Verdict::Short(50_000),
                 Call::Splice => Verdict::Fail(errno),
                 _ => Verdict::Go,
@@ -323,6 +329,7 @@ fn vmsplice_denied_in_the_middle_loses_nothing() {
                 from.read_to_end(&mut got).map(|_| got)
             });
             let _guard = Plan::new(move |call, nth| match call {
+                // Some pages first: these are lent already when the denial comes.
                 Call::Vmsplice if nth == 0 => Verdict::Short(70_000),
                 Call::Vmsplice => Verdict::Fail(errno),
                 _ => Verdict::Go,
@@ -398,6 +405,7 @@ fn a_writer_whose_call_fails_has_sent_a_beginning_and_says_so() {
         });
         assert!(all_well && got == sent, "{technique:?} without any fault");
         let calls = seen.lock().expect("log").clone();
+        // The first of each kind: later ones are of the same loop, and would only cost time.
         for (call, nth) in calls.into_iter().filter(|&(_, nth)| nth < 3) {
             tried.insert(call);
             for errno in [Errno::IO, Errno::NOMEM, Errno::INVAL, Errno::PERM, Errno::AGAIN] {
@@ -408,6 +416,7 @@ fn a_writer_whose_call_fails_has_sent_a_beginning_and_says_so() {
                         _ => Verdict::Go,
                     })
                 });
+                // A failure may cut the end off, and nothing else.
                 if !sent.starts_with(&got) || all_well && got != sent {
                     wrong.push(format!("{name}: {} of {} bytes, or others", got.len(), sent.len()));
                 }

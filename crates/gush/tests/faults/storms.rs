@@ -22,6 +22,7 @@ fn assert_none(wrong: &[String]) {
 
 /// A move in which one call in six meets some trouble.
 fn storm(case: Case, seed: u64) -> Outcome {
+    // Seeded, so that a storm found wrong can be run again.
     let mut dice = Dice::new(seed);
     let errors =
         [Errno::IO, Errno::NOSPC, Errno::INVAL, Errno::PERM, Errno::OPNOTSUPP, Errno::NOMEM];
@@ -56,6 +57,7 @@ fn storms(all: &[Case], moves: usize, seed: u64) {
 
 #[test]
 fn invariant_1_nothing_lost_nothing_twice_in_a_storm() {
+    // Rings have a test of their own, which runs beside this one.
     let all: Vec<_> = cases::named().chain(cases::auto()).filter(|case| !case.is_ring()).collect();
     storms(&all, 2000, 1);
 }
@@ -69,6 +71,7 @@ fn invariant_1_nothing_lost_nothing_twice_when_a_ring_meets_a_storm() {
 #[test]
 #[ignore = "campaign: 40,000 moves"]
 fn campaign_nothing_lost_nothing_twice_in_many_storms() {
+    // A campaign by chance: whoever runs one more gives another seed.
     let seed = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(2);
     let all: Vec<_> = cases::named().chain(cases::auto()).collect();
     storms(&all, 40_000, seed);
@@ -125,6 +128,7 @@ fn side_of(call: Call) -> Option<Side> {
 /// A move on several threads tells the error that one of its calls met, and never that somebody stopped it.
 fn tells_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), String> {
     let Err(error) = &outcome.result else {
+        // An interrupted call is made again, and a refused method has a successor.
         let survivable = errno == Errno::INTR || gush::is_refusal(errno);
         return if survivable { Ok(()) } else { Err("not told".into()) };
     };
@@ -211,6 +215,7 @@ fn invariant_3_a_refusal_on_several_threads_is_from_an_untouched_position() {
                 let is_first = std::thread::current().id() == first;
                 if is_first && !touched && patience > 0 {
                     patience -= 1;
+                    // An interrupted call is made again at once: the thread is late without a sleep.
                     return Verdict::Fail(Errno::INTR);
                 }
                 if touches && !is_first && !touched {
@@ -279,6 +284,7 @@ fn an_observer_that_stops_several_threads_is_told_as_that() {
 #[test]
 fn auto_goes_on_when_one_of_several_threads_is_refused() {
     let host = gush::Host::here();
+    // The profile makes `auto` begin with copy_file_range on four threads.
     let text = format!(
         "format = 1\n[machine]\nkernel = {:?}\nprocessor = {:?}\nprocessors = {}\n\
          [[rule]]\nsource = 'file'\ntarget = 'file'\nsource_file_system = 'tmpfs'\ntarget_file_system = 'tmpfs'\n\
@@ -363,6 +369,7 @@ fn cut_at(choice: Choice, at: u64, kept: usize) -> (Result<gush::Report, gush::E
     let source =
         Source::new(LARGE_CASE.from, content(LARGE_CASE), 1, false).expect("a source").filled();
     let target = Target::new(LARGE_CASE.to, b"", 2, false).expect("a target");
+    // Another descriptor of the file, as another process would have.
     let hand = std::fs::File::from(source.fd.try_clone().expect("dup"));
     let mut seen = 0;
     let guard = Plan::new(move |call, _| {
@@ -383,6 +390,7 @@ fn invariant_1_holds_for_short_counts_on_several_threads() {
     let mut wrong = Vec::new();
     for case in cases::shared() {
         let mut dice = Dice::new(11);
+        // O_DIRECT takes whole sectors; elsewhere an odd count shows a wrong offset.
         let unit = if case.choice == Choice::Only(MethodName::Direct) { 512 } else { 333 };
         let outcome = within(60, &case.to_string(), move || {
             run(case, 3, move |call, _| match call {

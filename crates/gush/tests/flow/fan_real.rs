@@ -69,6 +69,7 @@ fn drive_with(
                 let answer = fan.perform(op, fds);
                 fan.learn(op, answer, &mut ());
                 *driven.ops.entry(name_of(op)).or_insert(0) += 1;
+                // A lost target stands still, and would look like one that holds the others back.
                 let live = || (0..fan.targets() as u16).filter(|&target| fan.is_live(target));
                 let got = live().map(|target| fan.delivered_bytes(target));
                 let (least, most) = (got.clone().min().unwrap_or(0), got.max().unwrap_or(0));
@@ -77,6 +78,7 @@ fn drive_with(
                 driven.most_held_bytes = driven.most_held_bytes.max(held);
             }
             FanNext::Wait => {
+                // Before every wait: what a fan keeps while nothing comes is a cost of each idle connection.
                 fan.rest(lender);
                 assert!(fan.is_at_rest());
                 let (mut sides, mut polled) = (Vec::new(), Vec::new());
@@ -84,6 +86,7 @@ fn drive_with(
                     let events = match interest {
                         Interest::Readable => PollFlags::IN,
                         Interest::Writable => PollFlags::OUT,
+                        // poll(2) tells POLLERR and POLLHUP without being asked.
                         Interest::HangUp => PollFlags::empty(),
                     };
                     let fd = match who {
@@ -108,6 +111,7 @@ fn drive_with(
                     }
                 }
             }
+            // Every call of `next` permits some bytes, so nothing can be throttled.
             FanNext::Throttled => panic!("{step} bytes may be taken"),
             FanNext::Lost(target) => {
                 driven.lost.push(target);
@@ -133,6 +137,7 @@ fn narrow_pipe() -> (OwnedFd, Box<dyn FnOnce(OwnedFd) -> Vec<u8>>) {
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     rustix::pipe::fcntl_setpipe_size(&writer, 4096).expect("a size");
     let taker = thread::spawn(move || {
+        // A prime, so that no piece ends where a page or a buffer does.
         let (mut all, mut buf) = (Vec::new(), [0; 997]);
         loop {
             match reader.read(&mut buf).expect("bytes") {
@@ -173,6 +178,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
     for from in ["file", "pipe", "stream", "blocking stream"] {
         for set in sets {
             for &choice in &choices {
+                // One byte count past a page: every piece begins and ends within one.
                 for step in [u64::MAX, 4099] {
                     // splice(2) refuses O_APPEND, which a name does not change.
                     if choice == splice && set.contains(&"append") {
@@ -201,6 +207,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
             }
         }
     }
+    // The number is held, so that no set is left out in silence: 25 targets, of which 7 are in sets with O_APPEND.
     let by_splice = if choices.contains(&splice) { 18 } else { 0 };
     assert_eq!(ended, 4 * 2 * (25 * 2 + by_splice));
 }
@@ -210,6 +217,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
 fn pipes_are_teed_and_the_last_one_is_spliced() {
     needs!(splice);
     needs!(tee);
+    // Below 64 KiB: the source's pipe takes all of it before the fan begins.
     let data = pattern(60_000);
     let (near, feed) = source("pipe", &data);
     feed.expect("a feeder").join().expect("there is room for all");
@@ -276,6 +284,7 @@ fn what_is_written_behind_it_reaches_no_other_target() {
 
 #[test]
 fn a_target_that_nobody_reads_holds_the_others_back_at_one_intake() {
+    // The bounds are the intake's: a pipe of 1 MiB, or a buffer of 64 KiB.
     for (terms, bound) in [
         (Terms::default(), 1 << 20),
         (Terms { choice: Choice::Only(MethodName::ReadWrite), ..Terms::default() }, 64 << 10),
@@ -326,6 +335,7 @@ fn leaving_reader(kind: &str, bytes: usize) -> (OwnedFd, JoinHandle<Vec<u8>>) {
 
 #[test]
 fn a_target_that_fails_is_lost_alone() {
+    // Every write to /dev/full fails with ENOSPC, without a file system to fill.
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let data = pattern(BYTES);
     for from in ["file", "pipe", "stream"] {
@@ -358,6 +368,7 @@ fn a_target_that_fails_is_lost_alone() {
                 assert_eq!([1, 2].map(errno), [Some(Errno::NOSPC), Some(Errno::PIPE)], "{context}");
                 assert_eq!(fan.delivered_bytes(1), 0, "{context}: /dev/full takes nothing");
                 let got = fan.delivered_bytes(2);
+                // More than was read: the rest lay in the pipe when the reader left.
                 assert!((1000..BYTES as u64).contains(&got), "{context}: {got} bytes");
                 assert_eq!(
                     [0, 3].map(|at| fan.delivered_bytes(at)),

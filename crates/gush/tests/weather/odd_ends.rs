@@ -21,6 +21,7 @@ fn errno_of(error: &gush::Error) -> Option<Errno> {
 
 #[test]
 fn made_up_files_arrive_whole_or_the_method_says_no() {
+    // These tell a size of 0, or of a page, and have other bytes: nothing may be concluded from st_size.
     let paths = ["/proc/cpuinfo", "/proc/self/maps", "/proc/version", "/proc/self/status"];
     let sysfs = ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/kernel/notes"];
     let exists = |path: &&str| std::path::Path::new(path).exists();
@@ -40,6 +41,7 @@ fn made_up_files_arrive_whole_or_the_method_says_no() {
                     // Others change from look to look.
                     if path != "/proc/self/maps" && path != "/proc/self/status" {
                         let all = std::fs::read(path).expect(path);
+                        // Only lines are compared: the frequencies in cpuinfo differ at each look.
                         let lines = |bytes: &[u8]| bytes.split(|&b| b == b'\n').count();
                         assert_eq!(lines(&arrived), lines(&all), "{choice}: {path}");
                     }
@@ -78,6 +80,7 @@ fn a_full_device_says_that_there_is_no_space() {
                 assert_eq!(error.side(), Some(gush::Side::Target), "{name}");
                 assert!(error.hint().is_some(), "{name}");
             }
+            // Bytes taken and not delivered, and those left in the source, are all of them.
             let lost = usize::try_from(error.in_flight_bytes()).expect("few bytes");
             assert_eq!(lost + rest.len(), 30_000, "{name}: {error}");
         }
@@ -88,6 +91,7 @@ fn a_full_device_says_that_there_is_no_space() {
 #[test]
 fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
     let targets = [TargetKind::Pipe, TargetKind::Fifo, TargetKind::UnixStream, TargetKind::Tcp];
+    // More than any pipe or socket here holds, so the writer meets the missing reader.
     let content = noise(1, 3 << 20);
     for to in targets {
         for from in [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream] {
@@ -119,11 +123,13 @@ fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
                         Ok(_) if to == TargetKind::Tcp && reads > 0 => continue,
                         Ok(report) => panic!("{name}: {}", report.explain()),
                     };
+                    // The method does not serve this pair at all, which other tests hold.
                     if error.is_refused() && error.delivered_bytes() == 0 {
                         continue;
                     }
                     let told = errno_of(&error);
                     assert!(
+                        // A socket with unread bytes resets at close; a pipe, or a socket read out, gives EPIPE.
                         matches!(told, Some(Errno::PIPE | Errno::CONNRESET)),
                         "{name}: {error:?}"
                     );
@@ -138,6 +144,7 @@ fn a_reader_that_goes_away_is_an_error_that_counts_what_went_out() {
 fn non_blocking_descriptors_are_waited_for() {
     let from = [SourceKind::File, SourceKind::Pipe, SourceKind::UnixStream, SourceKind::Tcp];
     let to = [TargetKind::File, TargetKind::Pipe, TargetKind::UnixStream, TargetKind::Tcp];
+    // Many times a pipe's 64 KiB: both sides have to be waited for.
     let content = noise(1, 700_000);
     for (from, to) in from.into_iter().flat_map(|from| to.map(|to| (from, to))) {
         for choice in choices() {
@@ -191,6 +198,7 @@ fn ranges_of_one_file_that_lie_apart_are_copied() {
         let file = file_of(&content);
         let mover = Mover::new(&file, &file).method(choice).length_bytes(8192);
         let answer = mover.source_offset_bytes(4096).target_offset_bytes(20_480).run();
+        // sendfile(2) writes at the target's position, and knows no offset there.
         if choice == Choice::Only(MethodName::Sendfile) {
             assert!(answer.expect_err("an offset").is_refused());
             continue;
@@ -234,6 +242,7 @@ fn a_file_copied_behind_its_own_end_does_not_feed_on_itself() {
             move || {
                 let file = file_of(&content);
                 let mut observer = |progress: &gush::Progress| {
+                    // A move that feeds on itself is stopped, so that the test fails instead of filling the disk.
                     if progress.bytes > 500_000 { Control::Stop } else { Control::Continue }
                 };
                 let mover = Mover::new(&file, &file).method(choice).observe(&mut observer);
