@@ -36,6 +36,7 @@ pub fn observe(text: bool, hexadecimal: bool, messages: &Messages) -> Option<Obs
         let shown_bytes = [AtomicU64::new(0), AtomicU64::new(0)];
         Box::new(move |way, bytes| {
             let length_bytes = bytes.len() as u64;
+            // Relaxed: no other memory depends on these numbers.
             let from = shown_bytes[way as usize].fetch_add(length_bytes, Ordering::Relaxed);
             let mut block = head(way, &Zoned::now(), from, length_bytes);
             form(bytes, &mut block);
@@ -50,6 +51,7 @@ fn head(way: Way, now: &Zoned, from: u64, length_bytes: u64) -> String {
         Way::Back => '<',
     };
     let time = now.strftime("%Y/%m/%d %H:%M:%S.%6f");
+    // socat counts the last byte, not the one behind it.
     let to = (from + length_bytes).saturating_sub(1);
     format!("{sign} {time}  length={length_bytes} from={from} to={to}\n")
 }
@@ -65,6 +67,7 @@ fn as_text(bytes: &[u8], block: &mut String) {
             0x08 => block.push_str("\\b"),
             0x0b => block.push_str("\\v"),
             0x0c => block.push_str("\\f"),
+            // Control characters of a peer must not steer the user's terminal.
             _ => block.push(visible(byte)),
         }
     }
@@ -118,6 +121,7 @@ impl Screen {
     /// Shows a block of `length_bytes` bytes of data whole, unless the reader stalls.
     fn show(&self, block: &str, length_bytes: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Only the first block waits: a reader who has gone must not cost a second for each.
         let patience = if state.stalled { Duration::ZERO } else { PATIENCE };
         let missed_bytes = state.missed_bytes;
         let text = match missed_bytes {

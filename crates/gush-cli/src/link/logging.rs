@@ -20,9 +20,11 @@ pub fn start(level: LevelFilter, format: LogFormat, messages: &Messages) {
     let builder = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(move || Whole { line: Vec::new(), messages: messages.clone() })
+        // Log files and service managers take no colours.
         .with_ansi(false);
     match format {
         LogFormat::Json => builder.json().flatten_event(true).with_target(false).init(),
+        // A service manager stamps each line itself.
         LogFormat::Text => builder.event_format(Line { timed: false }).init(),
         LogFormat::Timed => builder.event_format(Line { timed: true }).init(),
     }
@@ -47,6 +49,7 @@ impl Write for Whole {
 
 impl Drop for Whole {
     fn drop(&mut self) {
+        // The formatter writes a line in parts; together they cannot be mixed with another thread's.
         self.messages.say(&self.line);
     }
 }

@@ -27,6 +27,7 @@ pub fn run(words: &[OsString], talker: &Talker) -> ExitCode {
         Err(error) => return talker.fail(told(&error)),
     };
     let (certificate, key) = (path(&pair.certificate), path(&pair.key));
+    // An IPv6 address stands in brackets before a port.
     let host = if names[0].contains(':') { format!("[{}]", names[0]) } else { names[0].clone() };
     let lines = format!(
         "gush link tls-listen:4433,cert={certificate},key={key} -\n\
@@ -56,5 +57,6 @@ fn told(error: &PairError) -> String {
 
 /// A path as a word for a shell; a comma in the path would end the option.
 fn path(path: &Path) -> String {
+    // A comma would begin the next option of the address.
     quote::if_needed(path).to_string().replace(',', "\\,")
 }

@@ -40,6 +40,7 @@ impl Display {
         let (done, is_done) = channel();
         let (is_over, over) = channel();
         let show = move || {
+            // Dropped at the thread's end, also by a panic: that is the message.
             let _is_over: Sender<()> = is_over;
             let bar = on_terminal.then(bar);
             let every = if on_terminal { DRAWN_EVERY } else { SAID_EVERY };
@@ -56,6 +57,7 @@ impl Display {
             }
             talker.say(meter.total(&ledger));
         };
+        // Without a thread the link runs on and shows nothing.
         thread::Builder::new().name("gush-progress".into()).spawn(show).ok()?;
         Some(Self { done, over })
     }
@@ -87,6 +89,7 @@ impl Meter {
     }
 
     fn line(&mut self, ledger: &Ledger) -> String {
+        // Two looks at nearly the same moment must not give an infinite rate.
         let seconds = self.looked.elapsed().as_secs_f64().max(1e-3);
         self.looked = Instant::now();
         let bytes = Way::ALL.map(|way| ledger.delivered_bytes(way));

@@ -40,6 +40,7 @@ pub fn watch(stop: &Stop, forks: bool, messages: Messages) -> Result<Watch, gush
 }
 
 fn respond(signal: Termination, stop: &Stop, forks: bool, is_ended: &Receiver<()>) -> Then {
+    // Draining serves those that are connected; a link without `fork` has one peer, and nothing to drain.
     if signal == Termination::Terminate && forks && !stop.is_wanted() {
         info!("draining: no new clients, those that are connected finish");
         stop.drain();
@@ -55,6 +56,7 @@ impl Watch {
     /// The link has ended, and all accounts are told: if a signal ended the link, the process dies of that signal here.
     pub fn finish(self) {
         let by_signal = self.stop.is_ending();
+        // The other thread waits for this: the main thread has said all it had to say.
         drop(self.ended);
         if by_signal {
             // The thread that got the signal is at it.

@@ -124,11 +124,13 @@ impl Contender {
         let mut needed = self.needs.iter().map(|text| filled(text, text_of));
         needed
             .find(|program| start::found(Path::new(program)).is_none())
+            // A setup may build the program: it is looked for again afterwards.
             .or_else(|| self.missing_own().filter(|_| self.sides.setup.is_none()))
     }
 
     /// The program to be started, if execvp(3) would not find the file. For a shell's command the answer is unknown.
     fn missing_own(&self) -> Option<String> {
+        // A shell has commands of its own, and says itself what it does not find.
         if self.ring.shell.is_some() {
             return None;
         }
@@ -167,6 +169,7 @@ impl Contender {
         let shell = self.rules().shell.words_for([text]);
         let mut command = start::process(text, shell.as_deref(), |name| self.value_of(name))?;
         let said = scrap()?;
+        // Standard error goes to a file and not to a pipe, which a talkative command would fill.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(copy_of(&said)?);
         Ok((command, said))
     }
@@ -193,6 +196,7 @@ impl Contender {
         if let Some(label) = self.ring.spoiler.get() {
             return Err(Error::refused(format!("not measured: {label} changed the input")));
         }
+        // Cheap, and made around each run: a changed input makes every later figure worthless.
         let before = self.ring.place.look();
         let done = self.run();
         if self.ring.place.look() != before {
@@ -387,6 +391,7 @@ impl Contender {
         .with("switches", each(used.switches))
         .with("preemptions", each(used.preemptions));
         let floor_bytes = start_bytes().unwrap_or(0);
+        // A child begins as a copy of this process, whose peak it inherits until its exec: below that nothing is known.
         let peak = if used.peak_bytes > floor_bytes { "peak_bytes" } else { "peak_at_most_bytes" };
         measured = measured.with(peak, used.peak_bytes);
         for (parameter, value) in &self.values {
@@ -415,6 +420,7 @@ impl Contender {
         let untraced = start::process(&self.command, shell, |name| self.value_of(name))?;
         let mut command = count::gated(gush, &untraced);
         let said = self.wire(&mut command)?;
+        // Nobody empties a pipe here, and the traced command would wait for ever.
         if self.rules().output == Output::Pipe {
             command.stdout(Stdio::null());
         }
@@ -504,6 +510,7 @@ impl Case for Turn {
             None => Ok(()),
         };
         left_out(contender.missing_program())?;
+        // Before the setup: one that fails in the middle has left something to clean up.
         contender.is_set_up.set(true);
         contender.side("setup", contender.sides.setup.as_ref())?;
         left_out(contender.missing_own())?;
@@ -514,6 +521,7 @@ impl Case for Turn {
         let contender = &self.0;
         let before = contender.ring.place.survey();
         contender.look_at_printed()?;
+        // The first output is the measure for all, so there must be one before the first sample.
         let least = u32::from(contender.sets_the_expected());
         (0..contender.rules().warmups.max(least)).try_for_each(|_| contender.sample().map(drop))?;
         // Of a directory, the look around each run sees only its own entries.
@@ -548,6 +556,7 @@ fn made(path: &Path) -> Result<File, Error> {
 
 /// A file without a name, in memory, for the messages of a process.
 fn scrap() -> Result<File, Error> {
+    // In memory: no directory need be writable, and nothing is left behind.
     let made: Result<OwnedFd, _> = rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC);
     made.map(File::from)
         .map_err(|errno| Error::failed("cannot make a file for standard error", errno))
@@ -578,6 +587,7 @@ fn succeeded(status: ExitStatus, said: &File) -> Result<(), String> {
 fn last_line(mut said: &File) -> Option<String> {
     const TAIL_BYTES: u64 = 4096;
     let bytes = said.metadata().ok()?.len();
+    // The end of the output tells why; all of it may be long.
     said.seek(SeekFrom::Start(bytes.saturating_sub(TAIL_BYTES))).ok()?;
     let mut tail = Vec::new();
     said.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
@@ -587,5 +597,6 @@ fn last_line(mut said: &File) -> Option<String> {
 
 /// `text` without the characters that an export refuses.
 fn plain_text(text: &str) -> String {
+    // The store and the terminal take no control characters.
     text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
 }

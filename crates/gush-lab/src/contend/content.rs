@@ -100,6 +100,7 @@ impl Tree {
             if kind.is_dir() {
                 self.part(b"directory");
                 self.directory(&path)?;
+            // The link itself, not followed: it may lead out of the tree, or nowhere.
             } else if kind.is_symlink() {
                 self.part(b"link");
                 let target = fs::read_link(&path).map_err(|error| cannot_read(&path, error))?;
@@ -118,6 +119,7 @@ impl Tree {
 
     /// The part's length stands before the part, so that no two lists of parts give the same bytes.
     fn part(&mut self, bytes: &[u8]) {
+        // The length first: "ab", "c" and "a", "bc" must differ.
         self.hasher.update(&bytes.len().to_le_bytes());
         self.hasher.update(bytes);
     }

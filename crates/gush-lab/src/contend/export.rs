@@ -53,6 +53,7 @@ const ASCIIDOC: Language = Language {
     },
     row: ["|", "\n|", "\n\n"],
     end: "|===\n",
+    // The plus signs keep AsciiDoc from reading marks inside.
     code: |text| format!("`+{}+`", text.replace('|', "\\|")),
     text: |text| text.replace('|', "\\|"),
 };

@@ -54,11 +54,13 @@ fn times(root: &Path) -> Option<Times> {
     /// USER_HZ is 100 on every architecture that gush is built for.
     const TICKS_PER_S: f64 = 100.0;
     let stat = fs::read_to_string(root.join("proc/stat")).ok()?;
+    // The first line is the sum of all processors.
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|field| field.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
+    // Time of guests is counted within user already (proc_stat(5)).
     let busy = user + nice + system + irq + softirq;
     Some(Times {
         busy_s: busy / TICKS_PER_S,
@@ -69,6 +71,7 @@ fn times(root: &Path) -> Option<Times> {
 
 fn own_s() -> f64 {
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    // Much of a run is done by children; they count once they have been waited for.
     [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
         .into_iter()
         .filter_map(|who| getrusage(who).ok())

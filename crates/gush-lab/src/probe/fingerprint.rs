@@ -51,9 +51,11 @@ pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
 /// A hash of the facts that do not change between boots.
 fn id(facts: &BTreeMap<String, String>, machine_id: Option<String>) -> String {
     let mut hasher = blake3::Hasher::new();
+    // Facts that stay through a new kernel: a machine keeps its name, and its runs stay comparable.
     for name in ["architecture", "processor", "processors", "memory"] {
         hasher.update(name.as_bytes());
         hasher.update(facts.get(name).map_or(&[][..], |fact| fact.as_bytes()));
+        // A separator, or two facts could be cut elsewhere and give the same bytes.
         hasher.update(&[0]);
     }
     hasher.update(machine_id.unwrap_or_default().as_bytes());
@@ -101,9 +103,11 @@ fn mitigations(directory: &Path) -> Option<String> {
             let entry = entry.ok()?;
             let state = read_line(&entry.path())?;
             let name = entry.file_name().into_string().ok()?;
+            // Only those that cost something are worth a word.
             (state != "Not affected").then(|| format!("{name}: {state}"))
         })
         .collect();
+    // The order of a directory is chance; the text is compared between runs.
     found.sort();
     Some(if found.is_empty() { "none needed".to_owned() } else { found.join("; ") })
 }
@@ -125,6 +129,7 @@ fn file_systems(mounts: &Path) -> Option<String> {
         };
         let mount = format!("{kind} on {place}");
         let writable =
+            // Nothing is measured where nothing can be written.
             !options.split(',').any(|option| option == "ro") && !place.starts_with("/sys/");
         if WITH_FILES.contains(&kind) && writable && !seen.contains(&mount) {
             seen.push(mount);
@@ -137,6 +142,7 @@ fn file_systems(mounts: &Path) -> Option<String> {
 /// Asked of getconf(1), because the C library's own function is not to be had without unsafe code.
 pub(super) fn libc_version() -> Option<String> {
     let mut getconf = Command::new("getconf");
+    // Asked of a program, since gush itself may be linked with another C library.
     getconf.arg("GNU_LIBC_VERSION").stdin(Stdio::null()).stderr(Stdio::null());
     let output = getconf.output().ok().filter(|output| output.status.success())?;
     let version = String::from_utf8(output.stdout).ok()?.trim().to_owned();

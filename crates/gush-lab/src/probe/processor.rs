@@ -14,6 +14,7 @@ pub(super) fn model(cpuinfo: &Path) -> Option<String> {
             (key.trim() == name).then(|| value.trim().to_owned())
         })
     };
+    // On ARM there is no model's name, only numbers of maker and part.
     field("model name").or_else(|| {
         Some(format!("implementer {} part {}", field("CPU implementer")?, field("CPU part")?))
     })
@@ -72,6 +73,7 @@ impl Frequency {
             };
             found.hot += number("thermal_throttle/core_throttle_count");
             let governor = read_line(&cpu.join("cpufreq/scaling_governor"));
+            // One processor that is not fixed is the one to tell of.
             if found.governor.as_deref().is_none_or(|known| known == "performance") {
                 found.governor = governor.or(found.governor);
             }

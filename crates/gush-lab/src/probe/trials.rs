@@ -34,6 +34,7 @@ fn find_two() -> Result<[usize; 2], Warning> {
     match affinity::allowed().as_deref() {
         Ok([first, others @ ..]) if !others.is_empty() && affinity_can_be_set(*first) => {
             let siblings = affinity::siblings_in(Path::new("/"), *first);
+            // Two threads of a core share its units and caches, and slow each other down.
             match others.iter().find(|cpu| !siblings.contains(cpu)) {
                 Some(second) => Ok([*first, *second]),
                 None => Ok([*first, others[0]]),
@@ -78,6 +79,7 @@ pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
         Ok(pages) => pages,
         Err(errno) => return (HugePage::Refused(errno), Err(errno.into())),
     };
+    // A page comes at the first write; before it there is nothing to look at.
     pages.as_mut_slice().fill(1);
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let page = match huge_bytes_in(&smaps, pages.address()) {

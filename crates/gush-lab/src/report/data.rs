@@ -21,6 +21,7 @@ pub struct Data<'a> {
 impl<'a> Data<'a> {
     /// Takes each run once, however often given.
     pub fn of(runs: &'a [Run]) -> Self {
+        // A run may come twice: from the store, and in a file that was given.
         let mut seen = BTreeSet::new();
         let mut runs: Vec<&Run> = runs.iter().filter(|run| seen.insert(&run.id)).collect();
         runs.sort_by_key(|run| (run.started, &run.id));
@@ -30,6 +31,7 @@ impl<'a> Data<'a> {
 
     /// The machine that the page is about: the newest run's that measured anything.
     pub fn machine(&self) -> Option<&'a Machine> {
+        // A run that only failed tells little about the machine that the page is for.
         let measured = self.runs.iter().rev().find(|run| !run.samples.is_empty());
         measured.or(self.runs.last()).map(|run| &run.machine)
     }
@@ -68,6 +70,7 @@ impl<'a> Data<'a> {
         self.suites
             .iter()
             .rev()
+            // From the end, since the latest figures are the ones that hold.
             .find(|suite| suite.name == name && suite.run.machine.id == machine.id)
     }
 
@@ -95,6 +98,7 @@ impl<'a> Data<'a> {
 fn suites(run: &Run) -> Vec<Suite<'_>> {
     let mut suites: Vec<Suite<'_>> = Vec::new();
     let mut places: BTreeMap<(&str, &str), (usize, usize)> = BTreeMap::new();
+    // A case that failed later is out altogether: its earlier samples may be of the same fault.
     let is_in = |sample: &&Sample| run.failure_of(&sample.suite, &sample.case).is_none();
     for sample in run.samples.iter().filter(is_in) {
         let key = (sample.suite.as_str(), sample.case.as_str());
@@ -172,6 +176,7 @@ impl<'a> Case<'a> {
         let [own, others] = [self, other].map(|case| {
             let mut identity = case.described.identity.clone();
             if self.machine != other.machine {
+                // Each machine numbers its devices by itself.
                 identity.remove("device");
             }
             identity

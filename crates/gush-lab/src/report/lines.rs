@@ -75,6 +75,7 @@ pub fn drawn(
     let place = |point: &Point| {
         x_ticks.iter().find(|tick| tick.text == point.x_text).map_or(0.0, |tick| tick.at)
     };
+    // The y of SVG grows downwards.
     let top = |value: f64| round(100.0 - y.at(value));
     let mut drawn: Vec<Drawn> = series
         .iter()
@@ -126,6 +127,7 @@ fn x_ticks(series: &[Series]) -> Vec<Tick> {
     let mut all: Vec<(f64, &str)> = series
         .iter()
         .flat_map(|series| &series.points)
+        // Sizes double from point to point: on a logarithm they stand evenly.
         .map(|point| (point.x.max(1.0).log2(), point.x_text.as_str()))
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -138,6 +140,7 @@ fn x_ticks(series: &[Series]) -> Vec<Tick> {
 
 /// Leaves out names that would run into the one before; the last one stays.
 fn thinned(mut ticks: Vec<Tick>) -> Vec<Tick> {
+    // The last tick always stays, since it names the largest size measured.
     let Some(last) = ticks.pop() else { return ticks };
     let mut kept: Vec<Tick> = Vec::new();
     for tick in ticks {
@@ -160,6 +163,7 @@ fn spread(series: &mut [Drawn]) {
         least = series[index].label_y + NAME_HEIGHT;
     }
     let mut most = 100.0;
+    // And back from the bottom: the first pass may have pushed the last names out of the picture.
     for &index in order.iter().rev() {
         series[index].label_y = round(series[index].label_y.min(most));
         most = series[index].label_y - NAME_HEIGHT;
@@ -167,6 +171,7 @@ fn spread(series: &mut [Drawn]) {
 }
 
 fn round(percent: f64) -> f64 {
+    // Two digits are finer than a screen's dots, and keep the page small.
     (percent * 100.0).round() / 100.0
 }
 

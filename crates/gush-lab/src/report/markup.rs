@@ -101,6 +101,7 @@ pub fn numbered<T>(
 
 /// A sentence: everything escaped, then `code` and **weight** marked.
 pub fn said(text: &str) -> Html {
+    // Escaped first: the marks are no letters of HTML, so they survive it.
     let coded = marked(&html!("{}", text).0, "`", "code");
     Html(marked(&coded, "**", "strong"))
 }
@@ -113,6 +114,7 @@ fn marked(text: &str, mark: &str, element: &str) -> String {
         let closed = index + 1 < parts.len();
         match (index % 2, closed) {
             (1, true) => html.push_str(&format!("<{element}>{part}</{element}>")),
+            // A mark without its partner is a letter as any.
             (1, false) => html.push_str(&format!("{mark}{part}")),
             _ => html.push_str(part),
         }

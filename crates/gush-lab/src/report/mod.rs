@@ -74,5 +74,6 @@ pub fn ahead(runs: &[Run], most: usize) -> Vec<(String, String)> {
 pub fn write(runs: &[Run], path: &Path) -> Result<(), Error> {
     let failed =
         |error| Error::failed(format!("the report cannot be written to {}", path.display()), error);
+    // By a new file in the old one's place: a browser that reloads never sees half a page.
     put::whole(path, &html(runs)).map_err(failed)
 }

@@ -6,6 +6,7 @@ use super::estimate::Times;
 pub fn figure(value: f64) -> String {
     match value.abs() {
         v if v >= 1e6 => format!("{value:.2e}"),
+        // Bounds at half of the last digit shown: 99.96 is 100, and never 100.0.
         v if v >= 99.95 => count(value.round() as u64),
         v if v >= 9.995 => format!("{value:.1}"),
         v if v >= 0.1 => format!("{value:.2}"),
@@ -41,6 +42,7 @@ pub fn count(value: u64) -> String {
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
         if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            // A narrow space that does not break: a comma is a decimal sign in many countries.
             text.push('\u{202f}');
         }
         text.push(digit);
@@ -53,6 +55,7 @@ pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut left = value;
     let mut unit = 0;
+    // Only exact sizes change their unit: a rounded one could name another case.
     while left >= 1024 && left.is_multiple_of(1024) && unit + 1 < UNITS.len() {
         left /= 1024;
         unit += 1;
