@@ -120,6 +120,7 @@ fn usual(entries: &[Entry], first: Option<String>) -> Result<[String; 2], StoreE
     let is_first = |entry: &Entry| first.as_ref() == Some(&entry.run.id);
     let mut measured: Vec<&Entry> =
         entries.iter().filter(|entry| entry.samples > 0 && !is_first(entry)).collect();
+    // The latest first: people ask about what they have just measured.
     measured.reverse();
     if let (Some(first), Some(judged)) = (&first, measured.first()) {
         return Ok([first.clone(), judged.run.id.clone()]);
@@ -196,6 +197,7 @@ fn table(comparison: &Comparison) -> String {
         text += &format!(
             "of {} comparisons at 95 % up to {} can be wrong by chance\n",
             cases.len(),
+            // One in twenty lies outside an interval of 95 %.
             cases.len().div_ceil(20)
         );
     }

@@ -67,6 +67,7 @@ struct Named {
 impl Named {
     fn read(text: &str) -> Result<Self, String> {
         let is_word = |word: &str| {
+            // A word with a hyphen first would be an option of the command that is recorded.
             word.starts_with(|c: char| c.is_ascii_alphanumeric())
                 && word.chars().all(|c| c.is_ascii_graphic())
         };
@@ -107,11 +108,13 @@ pub fn run(options: &Options) -> ExitCode {
 impl Options {
     fn act(&self, talker: &Talker) -> Result<ExitCode, Error> {
         for path in self.flame.iter().chain(&self.report) {
+            // Before the recording, which takes its time.
             takes_text_in_its_directory(path).map_err(Error::refused)?;
         }
         // An interrupt ends perf's children and removes perf's file.
         interrupt::watch().map_err(|error| Error::failed("cannot watch for signals", error))?;
         let Named { suite, case } = &self.case;
+        // Figures made under a profiler are slower ones: they go into no store.
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
         let dir = self.dir.to_string_lossy();
         let has_dir = |suite: &suite::Suite| suite.options.iter().any(|one| one.name == "dir");
@@ -120,6 +123,7 @@ impl Options {
         }
         words.extend(self.options.iter().map(String::as_str));
         let recording = explain::perf::record(&this_program()?, &words)?;
+        // perf ends in order at an interrupt, and its half recording would look whole.
         if interrupt::requested() {
             return Err(Error::refused("interrupted"));
         }
@@ -165,6 +169,7 @@ impl Options {
 
     /// Puts the account of the case into the store, and into a report if requested.
     fn keep(&self, talker: &Talker, mut run: Run) -> Result<(), Error> {
+        // A page about this run must not show the slower figures as measured ones.
         run.samples.clear();
         run.command = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         if let Some(path) = &self.report {
@@ -180,6 +185,7 @@ impl Options {
                     quote::if_needed(store.path()),
                     run.id
                 )),
+                // The account itself is there, so this is no failure.
                 Err(error) => talker.say(format_args!("this is not stored: {error}")),
             }
         }
@@ -274,6 +280,7 @@ impl Options {
 
 /// Parts below 0.5 % are left out.
 fn is_worth_a_word(cpu_ns: u64, all: u64) -> bool {
+    // Half a percent; less is noise of the sampling.
     cpu_ns * 200 >= all
 }
 

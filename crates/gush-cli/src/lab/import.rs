@@ -38,6 +38,7 @@ pub fn run(options: &Options) -> ExitCode {
                 quote::if_needed(file)
             )),
             Err(error) => {
+                // The other files are taken all the same.
                 status = talker.fail(format_args!("{}: {error}", quote::if_needed(file)));
             }
         }

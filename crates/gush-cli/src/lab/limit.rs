@@ -11,6 +11,7 @@ use super::session::Ended;
 /// unknown. No line for figures that are no throughput, or for the suite `memory` itself.
 pub fn line(ended: &Ended) -> Option<String> {
     let Sample { suite, .. } = ended.run.samples.first()?;
+    // Its own figures are the limit.
     if suite == "memory"
         || ended.run.samples.iter().all(|sample| sample.measured.gib_per_s.is_none())
     {
@@ -36,6 +37,7 @@ fn last(store: &Store, machine: &str) -> Result<Option<(String, String)>, StoreE
     for entry in store.runs()?.into_iter().rev() {
         let has_memory = entry.suites.iter().any(|suite| suite == "memory");
         if has_memory
+            // Another machine's memory limits nothing here.
             && entry.run.machine.id == machine
             && let Some(limit) = memory::limit(&store.run(&entry.run.id)?.samples)
         {

@@ -104,6 +104,7 @@ impl Argument<'_> {
         let command = Command(self.as_str().to_owned());
         match shlex::split(&command.line()) {
             None => self.fault("a shell would find a quote that is never closed in this command"),
+            // A word with a zero byte would end there for execve(2), and another command would run.
             Some(_) if self.as_str().contains('\0') => {
                 self.fault("a command cannot hold a zero byte")
             }
@@ -140,6 +141,7 @@ impl Argument<'_> {
 
     /// `PROXY:PORT:HOST:PORT`; either host may be an IPv6 address in brackets.
     pub fn through(&self) -> Result<Through, Fault> {
+        // Colons within brackets belong to an IPv6 address.
         let mut depth = 0;
         let mut colons = self.as_str().bytes().enumerate().filter_map(|(at, byte)| {
             match byte {
@@ -149,6 +151,7 @@ impl Argument<'_> {
             }
             (byte == b':' && depth == 0).then_some(self.piece.start + at)
         });
+        // The proxy has one colon before its port; the next one begins the target.
         let Some(middle) = colons.nth(1) else {
             return self
                 .fault("a proxy and a target are needed, such as localhost:1080:example.org:80");
@@ -157,6 +160,7 @@ impl Argument<'_> {
         let target = middle + 1..self.piece.end;
         let Remote { host, port, .. } = remote(self.text, &target, None)?;
         match number(&port) {
+            // A name of a service is the proxy's to know, and its protocol has room for a number only.
             Some(port) => Ok(Through { proxy, host, port }),
             None => fault(target, "the proxy is told a number as the target's port"),
         }
@@ -166,6 +170,7 @@ impl Argument<'_> {
         let (text, family) = (self.text, self.family());
         let (host, port) = host_and_port(text, &self.piece)?;
         let host = match host {
+            // An empty host and a star, as other programs write it, are every local address.
             Some(host) if !matches!(&text[host.clone()], "" | "*") => {
                 Some(self::host(text, &host, family)?)
             }
@@ -184,6 +189,7 @@ fn remote(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Re
         return fault(host, "a host is missing before the colon");
     }
     let host = self::host(text, &host, family)?;
+    // To a listener port 0 means any free one; to a client it means nothing.
     if number::<u16>(&text[port.clone()]) == Some(0) {
         return fault(port, "nothing can be reached at port 0");
     }
@@ -210,6 +216,7 @@ fn host_and_port(
         return Ok((None, piece.clone()));
     };
     let host = piece.start..piece.start + colon;
+    // Without brackets nobody can tell which colon stands before the port.
     if text[host.clone()].contains(':') {
         return fault(host, "an IPv6 address stands in brackets, such as [::1]:80");
     }
@@ -221,6 +228,7 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
     let host = &text[piece.clone()];
     if let Some(inner) = host.strip_prefix('[') {
         let inner = inner.strip_suffix(']').unwrap_or(inner);
+        // A link-local address names its interface behind a percent sign (RFC 4007); the standard parser takes none.
         let (address, zone) = inner.split_once('%').unwrap_or((inner, "lo"));
         let is_zone = !zone.is_empty()
             && zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
@@ -238,6 +246,7 @@ fn host(text: &str, piece: &Range<usize>, family: Option<Family>) -> Result<Stri
         let at = piece.start + at;
         return fault(at..at + c.len_utf8(), "no host name holds this character");
     }
+    // What looks like an address and is none, as 300.1.1.1, would be asked of a name server.
     let is_dotted = host.split('.').count() == 4
         && host.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit());
     match host.parse::<Ipv4Addr>() {
@@ -259,6 +268,7 @@ fn port(text: &str, piece: &Range<usize>) -> Result<String, Fault> {
     }
     if port.bytes().all(|byte| byte.is_ascii_digit()) {
         return match number::<u16>(port) {
+            // Written anew, so that 0080 and 80 are one address.
             Some(port) => Ok(port.to_string()),
             None => fault(piece.clone(), "ports end at 65535"),
         };

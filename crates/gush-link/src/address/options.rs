@@ -248,6 +248,7 @@ impl Opt {
     /// The row of the table that describes the option.
     #[must_use]
     pub fn row(self) -> &'static Row {
+        // The table has the order of the enumeration, which a test holds.
         &ROWS[self as usize]
     }
 

@@ -50,6 +50,7 @@ impl Language for HttpConnect {
         credentials: Option<&Credentials>,
     ) -> Result<(), OpenError> {
         let target = through.target();
+        // HTTP/1.1 wants a Host, also where the request names the target already (RFC 9112, 3.2).
         let mut request = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n");
         if let Some(Credentials { name, password }) = credentials {
             let code = BASE64_STANDARD.encode(format!("{name}:{password}"));
@@ -66,6 +67,7 @@ impl Language for HttpConnect {
                 407 if credentials.is_none() => {
                     Err(refused().hinted("credentials=FILE names a file with NAME:PASSWORD"))
                 }
+                // A gateway that does not reach the target now may reach it later; other refusals stay.
                 502..=504 => Err(refused().passing(true)),
                 _ => Err(refused()),
             };
@@ -77,10 +79,13 @@ impl Language for HttpConnect {
 /// target's, and so the head is taken byte by byte.
 async fn head(talk: &Talk<'_>) -> Result<Vec<u8>, OpenError> {
     let mut head = Vec::new();
+    // Some servers end lines by LF alone, and a recipient may take that (RFC 9112, 2.2).
     while !head.ends_with(b"\n\r\n") && !head.ends_with(b"\n\n") {
+        // A stranger at the proxy's port must not fill our memory.
         if head.len() == HEAD_BYTES {
             return Err(OpenError::said("", "its answer does not end"));
         }
+        // Byte by byte, since behind the head the target's data begins.
         head.extend(talk.hear::<1>().await.map_err(broken)?);
     }
     Ok(head)
@@ -92,6 +97,7 @@ fn answer(head: &[u8]) -> Result<(u16, String), OpenError> {
     let mut answer = httparse::Response::new(&mut headers);
     match answer.parse(head) {
         Ok(_) => {
+            // A stranger's text must not steer the terminal that shows it.
             let reason = answer.reason.unwrap_or_default().escape_debug().to_string();
             Ok((answer.code.unwrap_or(0), reason))
         }

@@ -305,6 +305,7 @@ impl Kind {
     #[must_use]
     pub fn takes(self, option: Opt) -> bool {
         let row = self.row();
+        // A kind without a keyword stands for others, which take these options themselves.
         let shapes = if row.keywords.is_empty() { &[] } else { SHAPES };
         row.options.iter().chain([&shapes]).any(|group| group.contains(&option))
     }
@@ -314,6 +315,7 @@ impl Kind {
 pub(crate) fn keyword(word: &str) -> Option<(Kind, Form)> {
     Kind::all().find_map(|kind| {
         let mut keywords = kind.row().keywords.iter();
+        // socat's documentation writes keywords in upper case.
         let found = keywords.find(|(name, _)| name.eq_ignore_ascii_case(word));
         found.map(|&(_, form)| (kind, form))
     })

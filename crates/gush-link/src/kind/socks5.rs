@@ -51,6 +51,7 @@ impl Language for Socks5 {
         credentials: Option<&Credentials>,
     ) -> Result<(), OpenError> {
         let ways: &[u8] = match credentials {
+            // Both are offered: the proxy chooses, and may not need a password.
             Some(_) => &[VERSION, 2, NO_PASSWORD, PASSWORD],
             None => &[VERSION, 1, NO_PASSWORD],
         };
@@ -85,6 +86,7 @@ impl Language for Socks5 {
         let rest_bytes = 2 + match kind {
             1 => 4,
             4 => 16,
+            // A name, with its length before it.
             3 => usize::from(talk.hear::<1>().await.map_err(broken)?[0]),
             _ => {
                 return Err(OpenError::said(
@@ -93,11 +95,13 @@ impl Language for Socks5 {
                 ));
             }
         };
+        // Read to its last byte: what comes behind the answer is the target's data.
         talk.fill(&mut vec![0; rest_bytes]).await.map_err(broken)
     }
 }
 
 async fn log_in(talk: &Talk<'_>, credentials: &Credentials) -> Result<(), OpenError> {
+    // The version of the login alone, 1 (RFC 1929), and not that of SOCKS.
     let mut message = vec![1];
     for field in [&credentials.name, &credentials.password] {
         message.extend(u8::try_from(field.len()));
@@ -122,6 +126,7 @@ fn request(through: &Through) -> Result<Vec<u8>, OpenError> {
             request.push(4);
             request.extend(ip.octets());
         }
+        // The name goes to the proxy, which may know hosts that this machine does not.
         Err(_) => {
             let Ok(length) = u8::try_from(through.host.len()) else {
                 return Err(OpenError::said("", "a name has at most 255 bytes"));

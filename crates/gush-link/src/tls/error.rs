@@ -37,6 +37,7 @@ pub(super) fn of_server(error: io::Error) -> OpenError {
 /// The errors possible on both sides.
 fn common(found: Option<&Error>, text: String, error: &io::Error) -> OpenError {
     match found {
+        // What is no TLS at all is read as a record that makes no sense.
         Some(Error::InvalidMessage(_) | Error::InappropriateMessage { .. }) => {
             OpenError::said(STEP, "the peer does not speak TLS")
                 .hinted("for a plain connection say tcp, or tcp-listen")
@@ -159,6 +160,7 @@ pub(super) fn of_stream(error: io::Error) -> io::Error {
         return io::Error::new(error.kind(), what);
     }
     match (error.kind(), error.raw_os_error()) {
+        // Without a number of the kernel's it is rustls that tells of a missing close_notify.
         (io::ErrorKind::UnexpectedEof, None) => io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "TLS: the connection ended without close_notify, so what came may be cut",

@@ -42,6 +42,7 @@ impl Stamp {
             place: (found.dev(), found.ino()),
             size_bytes: found.size(),
             modified: (found.mtime(), found.mtime_nsec()),
+            // The time of the last change too: a file put in place by a move keeps its old time of writing.
             changed: (found.ctime(), found.ctime_nsec()),
         })
     }
@@ -78,6 +79,7 @@ impl<T: Clone> Fresh<T> {
                 known.value = value;
             }
             Err(error) => {
+                // A certificate half written must not end a server that has a good one.
                 warn!("{error}; what was read of {} before stays in use", files.join(", "))
             }
         }
