@@ -33,6 +33,7 @@ impl Side {
         };
         let programs = tempfile::tempdir().unwrap();
         let ours = programs.path().join(self.program);
+        // By the tool's own name gush takes its command line and begins its messages with it.
         std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), &ours).unwrap();
         let differences = lines
             .iter()
@@ -49,6 +50,7 @@ impl Side {
         let ((their, their_files), (our, our_files)) =
             (self.run(line, theirs), self.run(line, ours));
         let (their_words, our_words) = (words(&their, theirs), words(&our, ours));
+        // Version and help are each program's own.
         let prints = !line.contains("--vers") && !line.contains("--help");
         let same = their.status.code() == our.status.code()
             && (!prints || their.stdout == our.stdout)
@@ -70,11 +72,13 @@ impl Side {
     fn run(&self, line: &str, program: &Path) -> Outcome {
         let dir = tempfile::tempdir().unwrap();
         let output = Command::new("bash")
+            // The tester's own umask would show in every mode.
             .args(["-c", &format!("umask 022\n{}\n{line}", self.files)])
             .current_dir(dir.path())
             .env(self.variable, program)
             .env("LC_ALL", "C.UTF-8")
             .env("GUSH_NO_PROFILE", "1")
+            // Both programs would change their rules with it.
             .env_remove("POSIXLY_CORRECT")
             .stdin(Stdio::null())
             .output()

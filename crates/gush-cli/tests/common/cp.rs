@@ -36,6 +36,7 @@ pub fn names(dir: &Path) -> Vec<String> {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
+    // The order of a directory is the file system's.
     names.sort();
     names
 }
@@ -50,6 +51,7 @@ pub fn with_files(files: &[(&str, &[u8])]) -> tempfile::TempDir {
 
 fn bash(mut command: Command, dir: &Path, text: &str) -> Output {
     command.args(["-c", text]).env("G", env!("CARGO_BIN_EXE_gush")).env("LC_ALL", "C.UTF-8");
+    // What the user of this machine measured must not change a test.
     command.env("GUSH_NO_PROFILE", "1").env("XDG_DATA_HOME", gush_test::own_dir());
     command.current_dir(dir).stdin(Stdio::null()).output().unwrap()
 }
@@ -61,6 +63,7 @@ pub fn script(dir: &Path, text: &str) -> Output {
 
 /// Runs a script that may mount things nobody else sees, on `m`; `None` where that is not allowed.
 pub fn with_mounts(dir: &Path, text: &str) -> Option<Output> {
+    // Tried by doing it: containers forbid it in several ways.
     let probe = script(dir, "mkdir -p m && unshare -m mount -t tmpfs none m");
     if !probe.status.success() {
         skipped(&format!("no private mounts: {}", stderr(&probe).trim()));

@@ -36,6 +36,7 @@ impl Running {
         let mut child = command.spawn().unwrap();
         let said = Arc::new((Mutex::new(String::new()), Condvar::new()));
         let (stderr, hears) = (child.stderr.take().unwrap(), Arc::clone(&said));
+        // Read all the time: a full pipe would hold a link that writes its log.
         let heard = thread::spawn(move || {
             for line in BufReader::new(stderr).split(b'\n').map_while(Result::ok) {
                 *hears.0.lock().unwrap() += &(String::from_utf8_lossy(&line).into_owned() + "\n");
@@ -143,6 +144,7 @@ impl Running {
     /// Waits for the link's end: status, standard output, standard error.
     pub fn finish(mut self) -> (ExitStatus, Vec<u8>, String) {
         let stdout = self.child.stdout.take();
+        // Read beside the wait: a link with more output than a pipe holds would never end.
         let reader = thread::spawn(move || {
             let mut output = Vec::new();
             stdout.map(|mut stdout| stdout.read_to_end(&mut output).unwrap());
@@ -181,6 +183,7 @@ pub fn unread(args: &[&str]) -> (Killed, ChildStderr, String) {
     let mut said = String::new();
     while !said.contains(" for tcp-listen") {
         let mut byte = [0];
+        // Byte by byte: what is read ahead would be taken out of the pipe that is to fill.
         stderr.read_exact(&mut byte).unwrap();
         said.push(char::from(byte[0]));
     }
@@ -223,6 +226,7 @@ pub fn server(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
             let serve = Arc::clone(&serve);
+            // Thousands of connections in one test: stacks of 2 MiB would fill small machines.
             let small = thread::Builder::new().stack_size(256 << 10);
             small.spawn(move || serve(stream)).unwrap();
         }
@@ -248,6 +252,7 @@ pub fn ask(mut stream: TcpStream, question: &[u8]) -> Vec<u8> {
     let mut answer = Vec::new();
     thread::scope(|scope| {
         let mut writer = stream.try_clone().unwrap();
+        // Written beside the reading: an echo blocks once both directions are full.
         scope.spawn(move || {
             writer.write_all(question).unwrap();
             writer.shutdown(Shutdown::Write).unwrap();

@@ -69,6 +69,7 @@ pub fn gnu(tool: &str) -> Result<PathBuf, String> {
     let major =
         first.rsplit(' ').next().and_then(|number| number.split('.').next()?.parse::<u32>().ok());
     match major {
+        // Older versions word messages otherwise, and BusyBox has options of its own.
         Some(9..) if first.contains("GNU coreutils") => Ok(path),
         _ => Err(format!("{tool} is no GNU coreutils 9: '{first}'")),
     }
@@ -81,6 +82,7 @@ pub fn nobody() -> Result<u32, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("becoming another user needs root".to_owned());
     }
+    // Tried by doing it: root of a container may lack CAP_SETUID.
     match Command::new("true").uid(NOBODY).gid(NOBODY).status() {
         Ok(_) => Ok(NOBODY),
         Err(error) => {
@@ -123,6 +125,7 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
     assert!(!options.iter().any(follows), "children are followed without {options:?}");
     let mut probe = Command::new("strace");
     probe
+        // With an injection, since old versions of strace trace and cannot inject.
         .args(["-f", "-o", "/dev/null", "-e", "inject=getpid:error=EINTR", "true"])
         .stdin(Stdio::null());
     match probe.output() {

@@ -110,6 +110,7 @@ impl Pki {
     ) -> Arc<ServerConfig> {
         let chain = vec![CertificateDer::from_pem_file(self.path("server.crt")).unwrap()];
         let key = PrivateKeyDer::from_pem_file(self.path(key)).unwrap();
+        // Not by `with_single_cert`, which refuses a key of another certificate: one test needs that.
         let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)

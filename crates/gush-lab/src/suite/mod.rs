@@ -137,6 +137,7 @@ fn cpu_s_per_gib(measured: &Measured) -> Option<f64> {
         let gib = measured.bytes as f64 / (1_u64 << 30) as f64;
         (gib > 0.0).then_some((measured.user_s? + measured.system_s?) / gib)
     };
+    // A figure that the case tells itself comes first: it may know of work that its process did not do.
     told.or_else(counted)
 }
 

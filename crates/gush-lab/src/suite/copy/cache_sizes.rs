@@ -19,6 +19,7 @@ pub fn data_bytes(level: u32) -> Option<usize> {
 
 fn size_of(cache: &Path, level: u32) -> Option<usize> {
     let word = |name| fs::read_to_string(cache.join(name)).ok().map(|text| text.trim().to_owned());
+    // The first level has two caches, and data goes through one of them.
     if word("level")?.parse() != Ok(level) || word("type")? == "Instruction" {
         return None;
     }

@@ -190,6 +190,7 @@ impl Case for Copying {
         if !self.what.cold {
             let file = File::open(&source.path)
                 .map_err(|error| Error::failed("cannot open the source", error))?;
+            // Before each copy: the one before, or somebody else, may have pushed pages out.
             cold::bring_into_cache(&file, self.what.size_bytes)?;
         }
         // The engine's own choice may be to use several processors.
@@ -197,6 +198,7 @@ impl Case for Copying {
         let processor = probe.processors.map(|[first, _]| first).filter(|_| pinned);
         let measured = once::run(&self.program, &self.words(&source, self.what.cold), processor)
             .and_then(|measured| self.verify(&source).map(|()| measured));
+        // Also after a failure: the next copy must begin without a target, as every other does.
         self.files.remove_target();
         let measured = measured?;
         let published = published(self.what.way.name, self.what.size_bytes);

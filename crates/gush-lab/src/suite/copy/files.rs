@@ -79,6 +79,7 @@ impl Files {
         name: &str,
         count: impl FnOnce() -> Result<Count, Error>,
     ) -> Result<Count, Error> {
+        // A cold case and a warm one have the same calls, and tracing is slow.
         if let Some(known) = self.counts.borrow().get(name) {
             return Ok(known.clone());
         }
@@ -93,6 +94,7 @@ impl Files {
         let made = File::options().read(true).write(true).create_new(true).open(&path);
         let made = made.and_then(|file| {
             fill(&file, size_bytes)?;
+            // Written back now, or the disk would be at it during the first measurements.
             file.sync_all()?;
             Ok(file)
         });
@@ -114,6 +116,7 @@ impl Files {
             return Ok(());
         };
         let free_bytes = room.f_bavail.saturating_mul(room.f_frsize);
+        // The source and its copy.
         if free_bytes / 2 >= size_bytes {
             return Ok(());
         }

@@ -175,6 +175,7 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
     files.room_for(TRIAL_BYTES)?;
     let mut all = Cases::default();
     let counts = !asked.is("no-count");
+    // Tried once: in a container without ptrace every case would fail for the same reason.
     let traced = if counts { try_counting(program, &files) } else { Ok(()) };
     if let Err(why) = &traced {
         all.notes.push(format!("system calls are not counted: {}", why.told()));
@@ -186,9 +187,11 @@ fn cases(asked: &Asked, whats: &[What]) -> Result<Cases, Error> {
         let size_bytes = what.size_bytes;
         let no_room =
             || files.room_for(size_bytes).err().inspect(|error| all.notes.push(error.told()));
+        // Told once for a size, and not for each of its ways.
         if too_large.entry(size_bytes).or_insert_with(no_room).is_some() {
             continue;
         }
+        // A case asked for by name is kept, and its failure told where it is measured.
         let is_refused = asked.only.is_empty()
             && *refused.entry((what.way.name, what.cold)).or_insert_with(|| {
                 let Err(why) = try_out(&files, what) else { return false };
