@@ -176,7 +176,7 @@ fn a_flood_of_senders_disturbs_no_flow_and_is_served_as_far_as_there_are_places(
     assert!(link.descriptors() < descriptors + 20, "{} descriptors", link.descriptors());
 }
 
-/// Senders that have had their answer and are silent make room for those that wait.
+/// Silent senders with an answer make room for waiting ones.
 #[test]
 fn more_senders_than_descriptors_are_all_answered() {
     let mut command = Command::new("sh");

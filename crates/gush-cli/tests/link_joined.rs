@@ -87,7 +87,7 @@ fn a_reset_of_the_half_that_is_written_fails_the_link() {
     }
 }
 
-/// A server that waits, and the error that ends its connection.
+/// A waiting server, and the error at the end of the connection.
 fn waiter() -> (String, std::sync::mpsc::Receiver<Option<ErrorKind>>) {
     let (tell, told) = std::sync::mpsc::channel();
     let place = server(move |mut stream| {

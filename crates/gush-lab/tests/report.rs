@@ -1,4 +1,4 @@
-//! The report as a file: what is in it, what is not, and that it is always the same.
+//! The report as a file: its content, its omissions, and the same bytes from the same runs.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! The store keeps what it was given, and leaves alone what it cannot read.
+//! The store keeps every run, and leaves a damaged file alone.
 
 use gush_test as _;
 use std::fs;

@@ -363,7 +363,7 @@ impl<'a> Life<'a> {
         Course { passed, ..course }
     }
 
-    /// What a relay failed of; what it delivered before arrives before the reset, which would overtake it.
+    /// The cause of a relay's failure. Bytes delivered before arrive before the reset, which would overtake them.
     async fn failed(&self, error: &Error, first: &mut End, second: &mut End) -> Course {
         let (a_name, b_name) = self.names();
         let concerned = match error.end() {

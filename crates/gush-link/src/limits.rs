@@ -10,7 +10,7 @@ use tracing::warn;
 use crate::address::{Address, Opt};
 use crate::ledger::{Ledger, Limit};
 
-/// Descriptors kept free for those that a client with a place needs for a moment beyond its own: four where a program starts (the
+/// Descriptors kept free for the short needs of a client with a place, beyond its own: four where a program starts (the
 /// program's ends of its sockets, and the pipe by which a failed exec(2) is told), two for a lookup, one for a request for metrics.
 /// One of each at once fits.
 const SPARE: u64 = 8;

@@ -78,8 +78,8 @@ pub(crate) async fn finish_beside(
     }
 }
 
-/// Relays until the end. Nothing goes to a program any more once it has exited; the end of what it has written is a proper
-/// one only if it exits with status 0.
+/// Relays until the end. Nothing goes to a program any more once it has exited; the end of its output is a proper
+/// one only with exit status 0.
 pub(crate) async fn relayed(
     first: &mut End,
     second: &mut End,
@@ -155,7 +155,7 @@ fn to(end: usize) -> Way {
     [Way::Back, Way::Forward][end]
 }
 
-/// Has nobody the other side any more? A program may have left it to another that it started.
+/// Has nobody the other side any more? A program may have left that side to its child.
 fn is_left(conduit: &Conduit) -> bool {
     let Some(fd) = conduit.write_fd() else { return false };
     let gone = PollFlags::HUP | PollFlags::ERR;
@@ -166,7 +166,7 @@ fn has_succeeded(exited: &io::Result<Option<ExitStatus>>) -> bool {
     matches!(exited, Ok(None)) || matches!(exited, Ok(Some(status)) if status.success())
 }
 
-/// The end that an error is about, if it says that whoever is there reads no more, or has gone. A program there has had
+/// The end of an error by which the reader there has stopped, or has gone. A program there has had
 /// all that it wanted, or has failed: its exit status says which.
 fn gone_program(error: &Error) -> Option<usize> {
     use io::ErrorKind::{BrokenPipe, ConnectionReset};

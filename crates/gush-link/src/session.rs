@@ -131,8 +131,8 @@ pub(crate) struct Arrival {
 impl Shared {
     /// Counts a client that has come. Whoever accepts does so, because connections are numbered in the order of arrival.
     ///
-    /// A client with nothing to say before the other end is opened has its turn by then. One that has might never say it, and
-    /// takes its turn afterwards.
+    /// A client with nothing to say before the other end is opened has its turn by then. Any other might never speak, and
+    /// takes a turn afterwards.
     pub fn arrived(&self, client: End) -> Arrival {
         let may_delay = self.settings.accept_proxy || client.wants_handshake();
         // A client that may be slow before its connection is opened takes its turn only then.

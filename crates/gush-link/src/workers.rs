@@ -105,7 +105,7 @@ impl Worker {
     }
 }
 
-/// A job that counts as load from its start until it is done or dropped.
+/// A job, which counts as load from start to end, also when dropped.
 struct Loaded(Arc<AtomicUsize>);
 
 impl Loaded {

@@ -9,7 +9,7 @@ use std::path::Path;
 use gush_link::open::How;
 use open_common::{one, one_as, run, talk, until};
 
-/// Runs a program to its end and answers all that it said.
+/// Runs a program to its end, and answers everything said.
 fn said(address: &str, input: &[u8]) -> String {
     let answer = run(async {
         let mut end = one(address).await.unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! Connections by a proxy: what it is told, what it answers, and that nothing behind its answer is lost.
+//! Connections by a proxy: the words of both sides, and every byte behind the proxy's answer.
 
 mod open_common;
 

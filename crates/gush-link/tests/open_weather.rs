@@ -1,4 +1,4 @@
-//! Servers that are not there, networks that are down, names that nobody knows: told, and waited for with `retry=`.
+//! Absent servers, networks that are down, unknown names: told, and waited for with `retry=`.
 
 mod open_common;
 

@@ -1,4 +1,4 @@
-//! Bad weather: segments that fill slots, urgent data, readers that stop, datagrams, files that are cut.
+//! Bad weather: small segments in large slots, urgent data, readers that stop, datagrams, shrinking files.
 
 mod common;
 

@@ -156,7 +156,7 @@ pub fn set_title(text: &str) {
     title::set(text);
 }
 
-/// What happens to a process that is stopped from its terminal.
+/// The two moments of a stop from the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// SIGTSTP came: the process stops as soon as this is told.

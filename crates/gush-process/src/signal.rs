@@ -25,7 +25,7 @@ pub(crate) fn ignore_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
 }
 
-/// Blocks SIGXFSZ in this thread and in those that it starts.
+/// Blocks SIGXFSZ in this thread and in all threads started from here.
 pub(crate) fn block_file_size_signal() -> io::Result<()> {
     let mut set = empty_set();
     // SAFETY: `set` was initialised by sigemptyset.

@@ -1,4 +1,4 @@
-//! The traced side: a process that lets its parent trace it, and becomes the program to be counted.
+//! The traced side: a process that permits tracing by the parent, and becomes the program to be counted.
 //!
 //! The process stops itself once under its tracer. A seccomp(2) filter that answers RET_TRACE to every
 //! call then makes each of them stop once, at entry, and no more; where filters are denied the process stops

@@ -212,7 +212,7 @@ kinds! {
     Path(PathBuf): path;
     /// A file or device.
     File(PathBuf): file;
-    /// A FIFO, or a private pipe that gives back what it is given.
+    /// A FIFO, or a private pipe, which gives written bytes back.
     Pipe(Option<PathBuf>): pipe;
     /// A new pseudo-terminal.
     Pty(Nothing): pty;

@@ -1,4 +1,4 @@
-//! The variables by which a program learns of its client, and those that are removed.
+//! The variables by which a program learns of its client, and the variables removed.
 
 use std::net::SocketAddr;
 use std::process::Command;

@@ -43,7 +43,7 @@ const WAITING_BYTES: usize = 1 << 20;
 /// How long a new sender waits for a place in that queue. Meanwhile the port's socket keeps what comes.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// How often it is looked for flows that have ended, and for those that shall make room.
+/// The interval of looks for flows that have ended, or shall make room.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A flow that has been silent for so long may make room for another.
@@ -186,7 +186,7 @@ impl Port {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets flows that have ended, and of a port that admits nobody new those that wait. Are any left?
+    /// Forgets ended flows, and waiting ones of a port closed to new senders. Are any left?
     fn has_flows(&self, is_closed: bool) -> bool {
         let mut senders = self.senders();
         senders.by_address.retain(|_, sender| match sender {

@@ -1,4 +1,4 @@
-//! A relay's plan goes with its task, to any thread that polls it.
+//! A relay's plan goes with the task, to any thread that polls.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};

@@ -95,7 +95,7 @@ pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
     fingerprint(&[&numbers(&[above.st_ino]), name.as_bytes()])
 }
 
-/// A file done: the entry, and what its source and its target look like.
+/// A file done: the entry, and the looks of source and target.
 pub(crate) fn done(entry: Fingerprint, source: &Stat, target: &Stat) -> Fingerprint {
     let (entry, source_now) = (entry.to_le_bytes(), state(source));
     // The change time, because a program can put the modification time back.

@@ -56,7 +56,7 @@ pub(super) struct AfterShares {
     pub(super) has_pieces: bool,
 }
 
-/// One piece: its number, where it begins, and how long it is.
+/// One piece: number, beginning and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     number: u64,

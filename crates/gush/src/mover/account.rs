@@ -4,7 +4,7 @@ use crate::method::{MethodName, Refusal};
 use crate::report::MethodUse;
 use crate::sys::Counts;
 
-/// The methods that were used, in order, and those that were refused.
+/// The methods used, in order, and the refusals.
 #[derive(Clone)]
 pub(super) struct Account {
     pub(super) uses: Vec<MethodUse>,

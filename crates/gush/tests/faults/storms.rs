@@ -125,7 +125,7 @@ fn side_of(call: Call) -> Option<Side> {
     }
 }
 
-/// A move on several threads tells the error that one of its calls met, and never that somebody stopped it.
+/// A move on several threads tells the error of one of its calls, and never claims a stop.
 fn tells_the_cause(outcome: &Outcome, call: Call, errno: Errno) -> Result<(), String> {
     let Err(error) = &outcome.result else {
         // An interrupted call is made again, and a refused method has a successor.

@@ -1,5 +1,5 @@
-//! The news from one of several threads to the others: that a piece failed, that the observer stopped the move, that
-//! somebody cancelled it. Each test keeps the others from getting on by themselves.
+//! The news from one of several threads to the others: a piece failed, the observer stopped the move, or
+//! somebody cancelled. Each test keeps the others from getting on by themselves.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};

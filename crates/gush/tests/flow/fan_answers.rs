@@ -57,7 +57,7 @@ fn pass_on(fan: &mut Fan, lender: &mut Counting, answer: Result<usize, Errno>) -
     }
 }
 
-/// References are given up for all targets once those that take none are more than those that are spared a copy.
+/// References are given up for all targets once more targets need a copy than are spared one.
 #[test]
 fn one_target_that_refuses_references_does_not_cost_the_others_theirs() {
     use Kind::{File, Pipe};

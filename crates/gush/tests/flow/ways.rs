@@ -333,7 +333,7 @@ fn a_shelf_lends_again_what_came_back() {
     assert!(shelf.buf(1).expect("memory").len_bytes() >= Shelf::LEAST_BUF_BYTES);
 }
 
-/// A flow that is lent a buffer uses it again and again, and gives that back when it rests.
+/// A flow uses a lent buffer again and again, and gives the buffer back at rest.
 #[test]
 fn a_flow_asks_for_memory_once() {
     struct Counting(Shelf, usize);
