@@ -1,4 +1,4 @@
-//! `gush cp` while somebody else changes names during the copy: a file that was not asked for is never touched.
+//! `gush cp` while somebody else changes names during the copy: a file not asked for is never touched.
 
 mod common;
 

@@ -182,7 +182,7 @@ fn runs_that_failed_are_counted_beside_their_figures() {
     assert!(!out.contains("sleep 0.01 failed"), "{out}");
 }
 
-/// The store of `dir`, and runs that are kept there.
+/// The store of `dir`, and runs kept there.
 fn stored(dir: &Path, words: &[&str]) -> (Option<i32>, String, String) {
     ended(gush().arg("lab").args(words).args(["--db", "lab.jsonl"]).current_dir(dir))
 }

@@ -612,7 +612,7 @@ fn draining_ends_senders_of_datagrams_that_rest() {
     assert!(said.contains("\"ended\":\"idle\""), "{said}");
 }
 
-/// A program that is ended in the middle of its work has not finished the work.
+/// A program ended in the middle of its work has not finished the work.
 #[test]
 fn a_program_that_outlives_the_idle_limit_is_a_failure_and_one_that_outlives_the_linger_limit_is_told()
  {

@@ -104,7 +104,7 @@ fn every_crate_brings_its_licences_and_its_readme_and_leaves_its_tests_out() {
     }
 }
 
-/// A text that is compiled in has to be in the package as well.
+/// A text compiled in has to be in the package as well.
 #[test]
 fn no_source_of_a_package_includes_a_file_from_outside() {
     let published = published();

@@ -284,7 +284,7 @@ pub struct Run {
     /// Facts that made figures doubtful.
     #[serde(default)]
     pub warnings: Vec<Warning>,
-    /// The cases that were left out.
+    /// The cases left out.
     #[serde(default)]
     pub failures: Vec<Failure>,
     /// The cases to be measured, in the order of the suites; none in runs of an older gush.

@@ -40,7 +40,7 @@ pub(crate) async fn accept(listener: &mut Listener) -> Result<End, Failure> {
     listener.accept().await.map_err(|error| open_failure(&error))
 }
 
-/// Leaves the standard streams of an end that is open to that end alone.
+/// Leaves the standard streams of an open end to that end alone.
 pub(crate) fn give_up_standard(address: &Address, how: How) -> Result<(), Failure> {
     open::give_up_standard(address.target(), &how).map_err(|error| open_failure(&error))
 }

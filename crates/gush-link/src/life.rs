@@ -506,7 +506,7 @@ impl Ways {
     }
 }
 
-/// Says the end, at the proper end of a life, to peers of TLS that were not told of one: where a limit or draining ended the
+/// Says the end, at the proper end of a life, to peers of TLS not told of one: where a limit or draining ended the
 /// connection, where the data went one way only, with `shut-none`. Nobody waits for one that takes nothing any more.
 fn farewell(ends: [&mut End; 2]) {
     for end in ends {

@@ -13,7 +13,7 @@ use crate::sides::{self, Source, Target};
 /// Why a direction failed.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A call of the flow, or the method that was asked for by name.
+    /// A call of the flow, or the method asked for by name.
     Flow(gush::Error),
     /// A call of the driver.
     Call(&'static str, Side, io::Error),

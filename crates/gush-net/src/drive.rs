@@ -43,7 +43,7 @@ pub(crate) struct Driver {
     /// The side that the flow waits for: a relay is polled for both directions, and a direction that waits
     /// has nothing to do until this side is ready.
     waits_for: Option<Side>,
-    /// The source's first state, if the source is a file that is sent to its end.
+    /// The source's first state, if the source is a file sent to its end.
     whole: Option<Whole>,
     /// Has the source ended, and is everything delivered?
     is_at_end: bool,

@@ -194,7 +194,7 @@ impl Error {
         }
     }
 
-    /// Was a method that was asked for by name refused?
+    /// Was a method asked for by name refused?
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self.cause, Cause::Refused(..))

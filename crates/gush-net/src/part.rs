@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::conduit::Conduit;
 
 /// The first and the longest pause between two looks at a socket's unacknowledged bytes: no event tells of an
-/// acknowledgement. Each pause is twice the one before, also while bytes arrive: a thousand connections that are looked at
+/// acknowledgement. Each pause is twice the one before, also while bytes arrive: a thousand connections looked at
 /// every millisecond take a fifth of a relay's processor time.
 const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(50)];
 /// Bytes that nobody wants are read and dropped in pieces of so many.

@@ -266,14 +266,14 @@ impl Relay {
         poll_fn(|cx| self.poll(cx, &mut ends)).await
     }
 
-    /// Ends one direction, though the source may go on and the target is told of no end; for a target that is known to
+    /// Ends one direction, though the source may go on and the target is told of no end; for a target known to
     /// read no more.
     pub fn abandon(&mut self, way: Way) {
         self.driver(way).abandon();
     }
 
     /// Ends one direction as if the source had ended: the bytes taken so far are delivered, and the end is passed on. For a
-    /// source that is known to have gone.
+    /// source known to have gone.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {

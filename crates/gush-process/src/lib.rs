@@ -87,7 +87,7 @@ pub fn closed_behind(path: impl AsRef<Path>) -> Option<usize> {
 ///
 /// Call this function before starting other threads: the three signals are blocked in the calling thread and
 /// in threads started later. `tidy` runs at once in a separate thread, even while another thread is inside
-/// a long system call. Signals that are ignored at the time of the call (nohup) stay ignored.
+/// a long system call. Signals ignored at the time of the call (nohup) stay ignored.
 ///
 /// # Errors
 /// `EAGAIN` when no thread could be started.

@@ -67,7 +67,7 @@ pub(crate) struct Duties {
 ///
 /// A thread instead of a handler: a handler runs only when the interrupted call returns, and a signal with a
 /// handler does not interrupt a long `copy_file_range`. The thread re-raises the signal with its default
-/// action, which is fatal and does interrupt. A signal that is ignored at the time of the call (nohup) stays
+/// action, which is fatal and does interrupt. A signal ignored at the time of the call (nohup) stays
 /// ignored.
 pub(crate) fn watch(duties: Duties) -> io::Result<()> {
     let mut set = empty_set();

@@ -103,7 +103,7 @@ pub fn device(name: &str, dir: &Path) -> PathBuf {
     path
 }
 
-/// Judges the output of one test that was run in a process of its own (`--exact NAME --ignored --nocapture`):
+/// Judges the output of one test run in a process of its own (`--exact NAME --ignored --nocapture`):
 /// the messages about skips are passed on, which the parent's capture would swallow.
 ///
 /// # Panics

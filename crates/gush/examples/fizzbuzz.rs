@@ -34,7 +34,7 @@ Writes FizzBuzz to standard output, to the end of the 64-bit numbers or until th
   --help          this text
 ";
 
-/// A reader that is about to go on is met without a wake-up; an idle one costs no processor time.
+/// A reader about to go on is met without a wake-up; an idle one costs no processor time.
 const SPIN: Duration = Duration::from_micros(50);
 
 fn main() -> ExitCode {

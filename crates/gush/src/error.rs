@@ -362,7 +362,7 @@ impl Error {
     }
 }
 
-/// Of a flow that was refused before it began.
+/// Of a flow refused before it began.
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::refused(refusal)

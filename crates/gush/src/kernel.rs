@@ -69,7 +69,7 @@ impl Kernel {
         kept(&self.vmsplice, probe_vmsplice)
     }
 
-    /// As [`Kernel::vmsplice`], into a FIFO: a pipe that was opened by a path, which the kernel may refuse where it takes a pipe
+    /// As [`Kernel::vmsplice`], into a FIFO: a pipe opened by a path, which the kernel may refuse where it takes a pipe
     /// of pipe2(2). The question needs /proc; without it the answer is that of [`Kernel::vmsplice`].
     ///
     /// ```

@@ -48,7 +48,7 @@ impl fmt::Display for Side {
 }
 
 /// How many bytes were written to a socket that the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
-/// (Unix sockets, with what the kernel needs to keep them). An end of data that was sent on a TCP connection counts as
+/// (Unix sockets, with what the kernel needs to keep them). An end of data sent on a TCP connection counts as
 /// one more until acknowledged.
 ///
 /// # Errors

@@ -498,7 +498,7 @@ struct Sides {
     /// The source's position, if a file.
     source_at: Option<u64>,
     targets: Vec<Stance>,
-    /// Targets that are not open for writing.
+    /// Targets not open for writing.
     unwritable: Vec<(u16, Fault)>,
 }
 

@@ -120,7 +120,7 @@ pub fn asked(taken: &'static [Taken], matches: &ArgMatches) -> Result<Asked, Err
     Ok(asked)
 }
 
-/// Measures the cases of `suite` that were asked for; shows and stores the samples.
+/// Measures the cases of `suite` asked for; shows and stores the samples.
 ///
 /// Success if every case was measured. After an interrupt the samples so far are shown, and the status is
 /// that of an interrupted program.

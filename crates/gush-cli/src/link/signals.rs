@@ -10,7 +10,7 @@ use tracing::info;
 
 use super::messages::Messages;
 
-/// How long a link that was told to end may take to reset its peers and give an account: a few milliseconds, on a machine
+/// How long a link told to end may take to reset its peers and give an account: a few milliseconds, on a machine
 /// that is not overloaded. The process dies after that time in any case, and then TCP peers see an end instead of a reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 

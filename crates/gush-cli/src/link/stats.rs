@@ -76,7 +76,7 @@ pub fn explained(record: &Record) -> String {
     )
 }
 
-/// None of a connection that was cut with bytes moved: nobody knows by which methods.
+/// None of a connection cut with bytes moved: nobody knows by which methods.
 fn methods(record: &Record) -> Option<String> {
     Some(match (method(&record.forward), method(&record.back)) {
         (None, None) if record.forward.bytes + record.back.bytes > 0 => return None,

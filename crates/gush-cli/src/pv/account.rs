@@ -38,7 +38,7 @@ pub struct Account {
     left_out_bytes: AtomicU64,
     /// An input was opened.
     has_input: AtomicBool,
-    /// The rate holds back bytes that are moved by hand.
+    /// The rate holds back bytes moved by hand.
     is_limited: AtomicBool,
     /// 0 stands for unknown.
     expected: AtomicU64,

@@ -200,7 +200,7 @@ impl Moving<'_> {
         }
     }
 
-    /// Flushes bytes that were moved by hand to the disk, with `--sync`.
+    /// Flushes bytes moved by hand to the disk, with `--sync`.
     fn synced(&self, moved: Result<(), Halt>) -> Result<(), Halt> {
         // Also after a failure: the bytes that went before it are to be on storage.
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };

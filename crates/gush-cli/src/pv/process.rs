@@ -188,7 +188,7 @@ pub struct Descriptor {
     pub path: PathBuf,
     /// Device, inode, and the mode that the descriptor was opened with.
     identity: (u64, u64, u32),
-    /// The size of a file that is read there: a file being written has no final size yet.
+    /// The size of a file read there: a file being written has no final size yet.
     pub size_bytes: Option<u64>,
 }
 

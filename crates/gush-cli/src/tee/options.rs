@@ -102,7 +102,7 @@ const MODES: [(&str, Mode); 4] = [
 ];
 
 impl Options {
-    /// The mode that was asked for, if any was.
+    /// The mode asked for, if any was.
     pub fn mode(&self) -> Option<Mode> {
         self.output_error.or(self.nopipe.then_some(MODES[1].1))
     }

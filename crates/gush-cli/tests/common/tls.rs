@@ -205,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    /// Reads the tickets of a server: a socket that is closed with something unread resets the connection (`tcp_close` of
+    /// Reads the tickets of a server: a socket closed with something unread resets the connection (`tcp_close` of
     /// net/ipv4/tcp.c).
     pub fn take_tickets(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let taken = |session: &Connection| match session {

@@ -1,6 +1,6 @@
 //! The required outcome, from the rules of the protocols and of `gush link`, never from the program's behaviour.
 //!
-//! 1. An end of data is passed on as an end, behind every byte that was sent before it.
+//! 1. An end of data is passed on as an end, behind every byte sent before it.
 //! 2. A failure is told in the strongest way that the kind of the other side has: a reset of TCP, SIGTERM before the input
 //!    of a program is closed, an end elsewhere. Files and datagrams are told nothing.
 //! 3. The exit status is 0 after proper ends, 1 after failures, and death by the signal that ended the link.

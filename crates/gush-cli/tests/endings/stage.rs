@@ -222,7 +222,7 @@ fn enter(
     Some(told)
 }
 
-/// A program's report about itself; the program must be gone. A program that was ended before the first word has reported nothing.
+/// A program's report about itself; the program must be gone. A program ended before the first word has reported nothing.
 fn of_program(dir: &Path, name: &str) -> Report {
     let Some((report, id)) = puppet::report(dir, name) else {
         return Report { saw: puppet::ended_by(dir, name), ..Report::NONE };

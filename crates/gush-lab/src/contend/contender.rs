@@ -174,7 +174,7 @@ impl Contender {
         Ok((command, said))
     }
 
-    /// Runs the cleanup, also after an interrupt; only of a contender that was set up.
+    /// Runs the cleanup, also after an interrupt; only of a contender set up.
     pub(super) fn clean_up(&self) -> Result<(), Error> {
         // Only where its setup has run: there is nothing to clean up otherwise.
         let Some(text) = self.sides.cleanup.as_ref().filter(|_| self.is_set_up.take()) else {

@@ -240,7 +240,7 @@ pub struct Absent {
 pub struct Contest {
     /// The contenders, in order.
     pub cases: Vec<Box<dyn Case>>,
-    /// Contenders that are left out, and why.
+    /// Contenders left out, and why.
     pub absent: Vec<Absent>,
     /// Doubts about the comparison, as sentences.
     pub notes: Vec<String>,
@@ -508,7 +508,7 @@ impl Contest {
         )))
     }
 
-    /// Runs the cleanup of every contender that was set up, and removes the files; `tell` learns of failures.
+    /// Runs the cleanup of every contender set up, and removes the files; `tell` learns of failures.
     pub fn end(self, mut tell: impl FnMut(&Error)) {
         let Self { cases, contenders, ring, .. } = self;
         drop(cases);

@@ -23,7 +23,7 @@ pub struct Share {
     pub kind: Kind,
 }
 
-/// A recorded profile: stacks, each with the processor time that was spent in it.
+/// A recorded profile: stacks, each with the processor time spent in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stacks {
     /// `program;function;…;function_[k] ns`, outermost first. perf's period of `cpu-clock` is in

@@ -3,7 +3,7 @@
 
 use gush::Lent;
 
-/// Writes memory again that was lent before, although a reader may still hold the pages.
+/// Writes lent memory again, although a reader may still hold the pages.
 ///
 /// Nothing tells when the last holder is done: a reader that spliced or teed the pages onward sees
 /// the new bytes in place of the bytes sent.

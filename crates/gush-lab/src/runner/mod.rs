@@ -51,7 +51,7 @@ pub enum End {
 pub struct Outcome {
     /// Every sample in the order in which they were taken.
     pub samples: Vec<Sample>,
-    /// The cases that were left out, and why.
+    /// The cases left out, and why.
     pub failures: Vec<Failure>,
     /// Whether that is all that was asked for.
     pub end: End,

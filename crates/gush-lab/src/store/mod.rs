@@ -1,4 +1,4 @@
-//! Every run that was made here, in one file that only grows, a line of JSON for each event: samples are in the file as
+//! Every run made here, in one file that only grows, a line of JSON for each event: samples are in the file as
 //! soon as they are taken.
 //!
 //! | room | holds |

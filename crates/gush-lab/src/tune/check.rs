@@ -10,7 +10,7 @@ use super::place::Place;
 use super::question;
 use crate::Error;
 
-/// Said of a choice that was not looked at more closely.
+/// Said of a choice not looked at more closely.
 const THE_TABLES: &str = "the table's choice";
 
 /// One choice, with the profile and without it.

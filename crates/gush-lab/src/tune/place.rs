@@ -52,11 +52,11 @@ impl Place {
         })
     }
 
-    /// Looks at those that were asked for, and at shared memory; one for each file system, and notes
-    /// about those that are left out.
+    /// Looks at those asked for, and at shared memory; one for each file system, and notes
+    /// about those left out.
     ///
     /// # Errors
-    /// As [`Place::look`], of a directory that was asked for.
+    /// As [`Place::look`], of a directory asked for.
     pub fn all(dirs: &[PathBuf]) -> Result<(Vec<Self>, Vec<String>), Error> {
         let mut places: Vec<Self> = Vec::new();
         let mut notes = Vec::new();

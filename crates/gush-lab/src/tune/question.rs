@@ -247,7 +247,7 @@ impl Question {
         lines
     }
 
-    /// The answers that are tried beside the table's own.
+    /// The answers tried beside the table's own.
     pub(super) fn settings(&self) -> Vec<Setting> {
         use MethodName::{CopyFileRange, MmapWrite, ReadWrite, Sendfile, Splice, Vmsplice};
         const BUFFERS: [usize; 4] = [64 << 10, 128 << 10, 512 << 10, 1 << 20];

@@ -399,7 +399,7 @@ impl Options {
         }
     }
 
-    /// The local address that was asked for.
+    /// The local address asked for.
     #[must_use]
     pub fn bind(&self) -> Option<&str> {
         self.text(Opt::Bind)

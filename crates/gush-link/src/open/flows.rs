@@ -88,7 +88,7 @@ impl Served {
 struct Port {
     socket: AsyncFd<OwnedFd>,
     senders: Mutex<Senders>,
-    /// Counts datagrams that were taken from the port and given to nobody for want of room.
+    /// Counts datagrams taken from the port and given to nobody for want of room.
     dropped: Arc<AtomicU64>,
 }
 

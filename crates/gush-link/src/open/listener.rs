@@ -168,7 +168,7 @@ impl Listener {
         self.waits = Arc::clone(counter);
     }
 
-    /// Counts datagrams that are dropped for want of room in `counter` from now on.
+    /// Counts datagrams dropped for want of room in `counter` from now on.
     pub(crate) fn count_drops_in(&mut self, counter: &Arc<AtomicU64>) {
         self.dropped = Arc::clone(counter);
     }

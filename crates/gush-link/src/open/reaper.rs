@@ -1,4 +1,4 @@
-//! Programs that were asked to end: one thread waits for all of them, and kills the slow ones.
+//! Programs asked to end: one thread waits for all of them, and kills the slow ones.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

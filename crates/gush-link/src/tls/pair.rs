@@ -28,7 +28,7 @@ pub enum PairError {
     /// No certificate can have such a name.
     #[error("no certificate can be made for {names}: {why}")]
     Name {
-        /// The names that were asked for.
+        /// The names asked for.
         names: String,
         /// The fault of the names.
         why: String,

@@ -61,7 +61,7 @@ impl Backlog {
     /// From a port to several others, through `ring`. No call is made.
     ///
     /// # Errors
-    /// The refusal of a method other than read-write that was asked for by name, or of datagrams on both sides.
+    /// The refusal of a method other than read-write asked for by name, or of datagrams on both sides.
     pub(crate) fn between(
         source: Stance,
         targets: &[Stance],

@@ -98,7 +98,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until the side can go on, a slice at most; in a wait that is known to be long, only where somebody watches.
+    /// Waits until the side can go on, a slice at most; in a wait known to be long, only where somebody watches.
     ///
     /// # Errors
     /// That of poll(2).

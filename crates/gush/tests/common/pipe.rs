@@ -6,7 +6,7 @@ use gush::pipe::{Technique, Writer};
 
 use super::{noise, within};
 
-/// Sends some bytes by the writer that is chosen here, reads them, and answers the technique.
+/// Sends some bytes by the writer chosen here, reads them, and answers the technique.
 pub fn round_trip(len: usize) -> Technique {
     within(60, "a round trip", move || {
         let (mut from, to) = std::io::pipe().expect("pipe");

@@ -174,7 +174,7 @@ fn data_and_zeros(units: &str) -> Vec<u8> {
     units.chars().enumerate().flat_map(unit).collect()
 }
 
-/// Zeros that were taken before the source failed are delivered, as data would have been.
+/// Zeros taken before the source failed are delivered, as data would have been.
 #[test]
 fn zeros_in_front_of_a_source_that_fails_are_a_hole() {
     let content = data_and_zeros("d00d");

@@ -479,7 +479,7 @@ fn is_in(names: &[&str], name: &str) -> bool {
     names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// Options that are taken out before an address of ours is asked for its own.
+/// Options taken out before an address of ours is asked for its own.
 const TAKEN: &[&str] =
     &["pf", "protocol-family", "sourceport", "sp", "proxyport", "verify", "openssl-verify"];
 

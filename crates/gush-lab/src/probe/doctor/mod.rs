@@ -43,7 +43,7 @@ pub struct Examination {
     pub machine: Machine,
     /// About the kernel and this process.
     pub findings: Vec<Finding>,
-    /// About each path that was asked for.
+    /// About each path asked for.
     pub paths: Vec<PathFindings>,
     /// From each of these paths to each other one.
     pub pairs: Vec<PairFindings>,

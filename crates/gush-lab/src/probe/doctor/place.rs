@@ -1,4 +1,4 @@
-//! A path that was asked for: the kind of file, and files there for trials.
+//! A path asked for: the kind of file, and files there for trials.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

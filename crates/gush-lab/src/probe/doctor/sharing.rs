@@ -222,7 +222,7 @@ mod tests {
         assert_ne!(facts[0], facts[1]);
     }
 
-    /// splice(2) copies from a file that is open with O_DIRECT (`copy_splice_read` of `fs/splice.c`).
+    /// splice(2) copies from a file open with O_DIRECT (`copy_splice_read` of `fs/splice.c`).
     #[test]
     fn a_splice_that_copies_is_told_from_one_that_shares() {
         let file = tempfile::tempfile().expect("a file");

@@ -88,7 +88,7 @@ fn push(whats: &mut Vec<What>, what: What) {
     }
 }
 
-/// Every combination of the advice and the space that were asked for, where the way takes them.
+/// Every combination of the advice and the space asked for, where the way takes them.
 fn asked(plain: What, choice: &Choice) -> Vec<What> {
     fn or<T: Copy>(chosen: &[T], otherwise: T) -> Vec<T> {
         if chosen.is_empty() { vec![otherwise] } else { chosen.to_vec() }

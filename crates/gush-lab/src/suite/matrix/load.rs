@@ -26,7 +26,7 @@ struct Most {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Aim {
-    /// Whether the cell works, with a few bytes that are compared at the far end.
+    /// Whether the cell works, with a few bytes compared at the far end.
     Verify,
     /// How fast so many bytes pass, which are only counted at the far end.
     Speed(u64),

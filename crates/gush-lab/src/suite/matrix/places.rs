@@ -1,4 +1,4 @@
-//! Directories on each file system: those that are mounted here, or made for the purpose by root.
+//! Directories on each file system: those mounted here, or made for the purpose by root.
 //!
 //! New file systems are made inside a mount namespace of this process: images in a tmpfs, over a directory
 //! that only this process sees covered. The kernel removes the namespace with the process, also after SIGKILL.

@@ -12,7 +12,7 @@ use super::far::{self, Helper};
 use super::load::Load;
 use super::{Kind, ends, places};
 
-/// The directories for files, and the files that were filled before.
+/// The directories for files, and the files filled before.
 #[derive(Debug, Default)]
 pub(super) struct Workshop {
     pub(super) dirs: HashMap<Kind, PathBuf>,
