@@ -28,6 +28,7 @@ fn look(path: &Path) -> Look {
         mode: stat.mode(),
         inode: stat.ino(),
         links: stat.nlink(),
+        // To the nanosecond, which a write would change and a refusal must not.
         modified: (stat.mtime(), stat.mtime_nsec()),
     }
 }
@@ -64,6 +65,7 @@ fn a_method_that_is_refused_leaves_an_existing_target_as_it_was_and_no_new_one()
         for how in methods().chain(["--reflink=always".to_owned()]) {
             for options in more {
                 let said = format!("{how} {options:?} {source}");
+                // Shorter and longer than the source: one would leave a tail, and the other a short file.
                 for old in [&b"old"[..], &noise(300_000, 2)] {
                     for name in ["new", "target", "other", "target~"] {
                         let _ = fs::remove_file(here(name));
@@ -99,6 +101,7 @@ fn a_method_that_is_refused_with_force_leaves_an_unwritable_target_as_it_was() {
     };
     let programs = tempfile::tempdir().unwrap();
     fs::set_permissions(programs.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // The user may not enter the build's directory.
     let gush = copied_gush(programs.path());
     let dir = with_files(&[("plain", &noise(200_000, 1)), ("empty", b"")]);
     let target = dir.path().join("b");
@@ -156,6 +159,7 @@ fn a_call_that_is_refused_leaves_an_existing_target_as_it_was() {
         let before = look(&target);
         let paths = [&source, &target].map(|path| path.to_str().unwrap());
         let inject = format!("inject={call}");
+        // Only calls about these two files: the loader makes such calls for its own.
         let options = ["-P", paths[1], "-P", paths[0], "-e", &inject];
         // No path belongs to the calls that set something up.
         let options = match call.starts_with("io_uring") || call.starts_with("vmsplice") {

@@ -36,6 +36,7 @@ fn tee(dir: &Path, args: &[&str]) -> Command {
 
 #[test]
 fn every_output_gets_every_byte_from_a_file_and_from_a_pipe() {
+    // A file is read by position, and a pipe is teed by reference: two roads inside.
     for feed in ["$G tee", "cat source | $G tee"] {
         for way in ["", "--method=read-write", "--method=splice", "--isolated", "--pipe-size=64K"] {
             let (dir, bytes) = source();
@@ -78,6 +79,7 @@ fn a_slow_output_that_does_not_block_gets_every_byte() {
         let mut child = tee(dir.path(), &["copy"]).stdout(writer).spawn().unwrap();
         let (mut reader, mut got, mut piece) = (File::from(reader), Vec::new(), vec![0; 70_000]);
         loop {
+            // Slower than tee, so that its output is full most of the time and answers EAGAIN.
             thread::sleep(std::time::Duration::from_millis(1));
             match reader.read(&mut piece).unwrap() {
                 0 => break,
@@ -123,6 +125,7 @@ fn faulty_and_denied_calls_lose_no_byte() {
         let status = child.wait().unwrap();
         let (left, right) = (left.join().unwrap(), right.join().unwrap());
         let traced = fs::read_to_string(&log).unwrap();
+        // A fault that met no call would prove nothing.
         assert!(traced.contains("(INJECTED)"), "{fault} met no call:\n{traced}");
         let why =
             || String::from_utf8_lossy(&right[right.len().saturating_sub(300)..]).into_owned();
@@ -144,6 +147,7 @@ fn when_a_reader_leaves_the_others_get_what_was_taken() {
         let child = command.args(mode).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         drop(command);
         let mut first = vec![0; 100_000];
+        // Some bytes first: tee is at work as this reader leaves.
         reader.read_exact(&mut first).unwrap();
         drop(reader);
         let output = child.wait_with_output().unwrap();
@@ -352,6 +356,7 @@ fn a_buffer_takes_no_more_memory_than_was_asked_for() {
     let copied = || fs::metadata(dir.path().join("copy")).map_or(0, |file| file.len());
     eventually("a full buffer", || copied() >= 16 << 20);
     let mut piece = vec![0; 1 << 20];
+    // Many times the buffer goes through: a ring that grew would show.
     for _ in 0..ALL_BYTES >> 20 {
         late.read_exact(&mut piece).unwrap();
     }
@@ -361,5 +366,6 @@ fn a_buffer_takes_no_more_memory_than_was_asked_for() {
     drop(feeder.join().unwrap());
     assert!(child.wait().unwrap().success());
     assert_eq!(copied(), ALL_BYTES as u64);
+    // Far above the buffer, since the program, its libraries and pipes count too.
     assert!(most_kib < 100 << 10, "{most_kib} KiB for a buffer of 16 MiB");
 }

@@ -78,6 +78,17 @@ impl Options {
 
     /// Ends the relay when no byte has moved in either direction for so long. The relay then answers
     /// `Ok` with [`Ended::Idle`](crate::Ended::Idle), and no error.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
+    /// use std::time::Duration;
+    /// use gush_net::{Ended, Options, relay};
+    /// let (_silent, mut a) = tokio::net::UnixStream::pair().unwrap();
+    /// let (mut b, _server) = tokio::net::UnixStream::pair().unwrap();
+    /// let options = Options::new().idle(Duration::from_millis(20));
+    /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Idle);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = Some(limit);
@@ -86,6 +97,18 @@ impl Options {
 
     /// Once one end has ended: ends the relay when no byte has moved for so long. Without this limit the
     /// other direction may go on, or be silent, without limit.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), gush_net::Error> {
+    /// use std::time::Duration;
+    /// use gush_net::{Ended, Options, relay};
+    /// let (client, mut a) = tokio::net::UnixStream::pair().unwrap();
+    /// let (mut b, _says_nothing) = tokio::net::UnixStream::pair().unwrap();
+    /// drop(client); // one end has ended, and the other never answers
+    /// let options = Options::new().linger(Duration::from_millis(20));
+    /// assert_eq!(relay(&mut a, &mut b, &options).await?.ended, Ended::Lingered);
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = Some(limit);
@@ -93,6 +116,11 @@ impl Options {
     }
 
     /// Limits each direction to so many bytes a second.
+    ///
+    /// ```
+    /// let rate = gush::Rate::bytes_per_second(10 << 20).unwrap();
+    /// let options = gush_net::Options::new().limit(rate);
+    /// ```
     #[must_use]
     pub fn limit(mut self, rate: Rate) -> Self {
         self.limit = Some(rate);
@@ -100,6 +128,15 @@ impl Options {
     }
 
     /// Counts into these, in place of new counts.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use gush_net::{Counts, Options, Way};
+    /// let all = Arc::new(Counts::default());
+    /// let (one, other) = (Options::new().counting(Arc::clone(&all)), Options::new().counting(all));
+    /// assert_eq!(one.counts().delivered_bytes(Way::Forward), 0); // the sum of both relays
+    /// # drop(other);
+    /// ```
     #[must_use]
     pub fn counting(mut self, counts: Arc<Counts>) -> Self {
         self.counts = counts;
@@ -145,6 +182,21 @@ impl Options {
 
     /// Shows every delivered byte to `observer`. Bytes then pass through memory
     /// (`read-write`), and another method asked for by name is refused.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::{Arc, Mutex};
+    /// use gush_net::{Options, Way, relay_one_way};
+    /// let seen = Arc::new(Mutex::new(Vec::new()));
+    /// let sink = Arc::clone(&seen);
+    /// let options = Options::new().observe(move |way, bytes| {
+    ///     assert_eq!(way, Way::Forward);
+    ///     sink.lock().unwrap().extend_from_slice(bytes);
+    /// });
+    /// relay_one_way(&mut &b"shown"[..], &mut tokio::io::sink(), &options).await?;
+    /// assert_eq!(*seen.lock().unwrap(), b"shown");
+    /// # Ok(()) }
+    /// ```
     #[must_use]
     pub fn observe(mut self, observer: impl Fn(Way, &[u8]) + Send + Sync + 'static) -> Self {
         self.observer = Some(Arc::new(observer));

@@ -294,6 +294,18 @@ impl Relay {
     }
 
     /// Passes the end of one direction on only once `proof` has come true; else the relay fails.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
+    /// use gush_net::{Options, Relay, Way};
+    /// let (mut a, client) = tokio::net::UnixStream::pair()?;
+    /// let (mut b, _server) = tokio::net::UnixStream::pair()?;
+    /// let mut relay = Relay::new(&Options::new());
+    /// relay.prove_end(Way::Forward, async { false }); // such as a program that exits with 1
+    /// drop(client);
+    /// assert!(relay.run(&mut a, &mut b).await.is_err());
+    /// # Ok(()) }
+    /// ```
     pub fn prove_end(&mut self, way: Way, proof: impl Future<Output = bool> + Send + 'static) {
         self.driver(way).prove_end(proof);
     }

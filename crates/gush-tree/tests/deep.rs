@@ -30,6 +30,7 @@ fn open(dir: impl AsFd, name: impl Arg, flags: OFlags) -> rustix::io::Result<Own
 /// Makes a chain of directories, each in the one before, with a file at the end.
 fn chain(root: &Path, name: &str, depth: usize) {
     fs::create_dir(root).unwrap();
+    // By descriptors: the path would soon be longer than PATH_MAX.
     let mut at = open(CWD, root, OFlags::DIRECTORY).unwrap();
     for _ in 0..depth {
         mkdirat(&at, name, Mode::RWXU).unwrap();
@@ -50,6 +51,7 @@ fn unchain(root: &Path, name: &str) -> (usize, String) {
     let mut text = String::new();
     let end = open(&at, "end", OFlags::RDONLY).unwrap();
     fs::File::from(end).read_to_string(&mut text).unwrap();
+    // Removed by hand: the temporary directory's own removal goes by paths, and would fail at this depth.
     unlinkat(&at, "end", AtFlags::empty()).unwrap();
     for _ in 0..depth {
         at = open(&at, "..", OFlags::DIRECTORY).unwrap();

@@ -61,6 +61,7 @@ impl Field {
                 }
                 false => fs::read(&path).unwrap(),
             };
+            // The time of the last change shows every touch, also one that put everything back.
             let (changed, nanoseconds) = (about.ctime(), about.ctime_nsec());
             state.push((path, about.mode(), changed, nanoseconds, about.nlink(), content));
         }
@@ -107,6 +108,7 @@ fn options(turn: u64) -> Options {
     options.recursive = true;
     options.dereference = Dereference::Never;
     options.specials = Specials::Recreate;
+    // Each turn has other options, so that all ways of replacing meet the swaps.
     options.moving.threads = 1 + (turn % 3) as usize;
     options.remove_first = turn % 4 == 1;
     options.force = turn % 4 == 2;

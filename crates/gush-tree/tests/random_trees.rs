@@ -37,6 +37,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     ]
 }
 
+// Larger than a block of any file system, so that a hole is a hole everywhere.
 const BLOCK_BYTES: usize = 128 << 10;
 
 /// Makes the tree; times, modes and attributes last.
@@ -59,6 +60,7 @@ fn make(root: &Path, entries: &[Entry]) {
                 let path = at(*parent);
                 let file = File::create(&path).unwrap();
                 for (block, _) in blocks.iter().enumerate().filter(|(_, is_data)| **is_data) {
+                    // Never zero: blocks of zeros could become holes in the copy.
                     let bytes = vec![number as u8 | 1; BLOCK_BYTES];
                     file.write_all_at(&bytes, (block * BLOCK_BYTES) as u64).unwrap();
                 }
@@ -151,6 +153,7 @@ fn facts(root: &Path) -> BTreeMap<PathBuf, String> {
             format!("{} {}", kind.is_dir(), kind.is_fifo())
         };
         let first = first_names.entry(about.ino()).or_insert_with(|| name.clone()).clone();
+        // File systems count links and sizes of directories each in its own way.
         let links = if kind.is_dir() { 0 } else { about.nlink() };
         let size = if kind.is_dir() { 0 } else { about.len() };
         let text = format!(

@@ -90,6 +90,7 @@ fn each_entry_is_told_once_and_the_root_is_the_result() {
         let done = result.unwrap();
         assert!(done.complete);
         assert_eq!(done.action, Action::Directory);
+        // Several threads end their files in any order.
         told.ended.sort_by(|a, b| a.0.cmp(&b.0));
         let expected = [
             ("f", Action::Copied),
@@ -136,6 +137,7 @@ fn a_flat_directory_is_shared_by_threads_and_nothing_comes_twice() {
     let dir = tempfile::tempdir().unwrap();
     let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
     fs::create_dir(&source).unwrap();
+    // Several listings long, so that threads share one directory.
     for number in 0..5_000 {
         fs::write(source.join(format!("file-{number}")), number.to_string()).unwrap();
     }
@@ -238,6 +240,7 @@ fn a_newer_target_counts_as_a_copy_of_its_source() {
             fs::write(target.join(newer), "newer").unwrap();
             let mut options = archive(threads);
             options.update = Update::Older;
+            // Twice: a copy of what is there already must change nothing.
             for _ in 0..2 {
                 assert!(copy(&options, &source, &target).0.unwrap().complete);
                 assert_eq!(entries(&target).len(), 3);

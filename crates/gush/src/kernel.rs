@@ -65,6 +65,16 @@ impl Kernel {
     }
 
     /// Does vmsplice(2) work, and does a later store show through the pipe?
+    ///
+    /// ```
+    /// use gush::{Kernel, Vmsplice};
+    /// match Kernel::get().vmsplice() {
+    ///     Vmsplice::ZeroCopy => println!("pages are lent"),
+    ///     Vmsplice::Copies => println!("no gain over write"),
+    ///     Vmsplice::Absent(errno) => println!("denied: {errno}"),
+    ///     _ => {}
+    /// }
+    /// ```
     pub fn vmsplice(&self) -> Vmsplice {
         kept(&self.vmsplice, probe_vmsplice)
     }

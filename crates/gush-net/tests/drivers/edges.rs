@@ -34,6 +34,7 @@ impl Edges {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("epoll");
         let watched = [(source, EventFlags::IN), (target, EventFlags::OUT)].map(|(fd, event)| {
             let data = EventData::new_u64(event.bits().into());
+            // Edge-triggered, as tokio registers its descriptors.
             match epoll::add(&epoll, fd, data, event | EventFlags::RDHUP | EventFlags::ET) {
                 Ok(()) => true,
                 Err(Errno::PERM) => false,
@@ -103,11 +104,13 @@ pub fn drive(case: Case, source: impl AsFd, target: impl AsFd) -> Result<Told, S
     };
     let fds = Fds { source: source.as_fd(), target: target.as_fd() };
     let edges = Edges::of(fds.source, fds.target);
+    // A pool of its own: every pipe in use at the end is this flow's.
     let pool = Pool::new(16 << 20, 4);
     let mut shelf = Shelf::new(pool.clone());
     let fate = loop {
         match flow.next(1 << 20, &mut shelf) {
             Next::Do(op) => {
+                // An edge from before the call tells nothing about the time after it.
                 edges.forget();
                 let answer = flow.perform(op, fds);
                 flow.learn(op, answer, &mut ());

@@ -197,11 +197,13 @@ impl Hand {
         let cut = async {
             let bytes = case.limit.filter(|_| !case.from.ends());
             while bytes != Some(counts.delivered_bytes(Way::Forward)) {
+                // Asked again and again: nothing tells an outsider that the last byte has gone.
                 tokio::time::sleep(Duration::from_micros(200)).await;
             }
         };
         let (done, cut) = (pin!(done), pin!(cut));
         tokio::select! {
+            // The relay first: an end of its own must win over the test's cut.
             biased;
             ended = done => told(ended, case),
             () = cut => Told {

@@ -53,6 +53,7 @@ fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
             }
         }
     }
+    // Rows that no hand can play would leave the table empty without a word.
     assert!(played >= at_least, "only {played} moves were played");
     assert!(wrong.is_empty(), "of {played} moves:\n{wrong}");
 }
@@ -101,6 +102,7 @@ fn whole(from: S, to: T, bytes: usize) -> Case {
 fn everything_arrives_between_any_two_ends() {
     let cases = pairs().flat_map(|(from, to)| {
         let most = from.most_bytes().min(to.most_bytes());
+        // Nothing, a byte, within a page, the bound of short messages, and more than a pipe.
         let sizes = [0, 1, 1000, 16 << 10, 300_007];
         sizes
             .into_iter()

@@ -437,6 +437,17 @@ impl<'a> Mover<'a> {
     }
 
     /// A memory of refusals to share with other moves.
+    ///
+    /// ```
+    /// let refusals = gush::Refusals::default();
+    /// for content in ["one file", "and another"] {
+    ///     let (source, target) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    ///     std::os::unix::fs::FileExt::write_all_at(&source, content.as_bytes(), 0)?;
+    ///     let report = gush::Mover::new(&source, &target).remember(&refusals).run()?;
+    ///     assert_eq!(report.bytes, content.len() as u64);
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn remember(mut self, refusals: &'a Refusals) -> Self {
         self.request.refusals = Some(refusals);

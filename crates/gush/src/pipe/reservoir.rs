@@ -104,6 +104,18 @@ impl Reservoir {
     ///
     /// # Errors
     /// `EAGAIN` when the pipe is full; `EPIPE` when the pipe has no reader; `EINVAL` when `into` is no pipe.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// let mut reservoir = gush::pipe::Reservoir::of(b"yes\n", 65536)?;
+    /// assert_eq!(reservoir.pour(&writer, 6)?, 6);
+    /// assert_eq!(reservoir.pour(&writer, 2)?, 2);
+    /// let mut seen = [0; 8];
+    /// reader.read_exact(&mut seen)?;
+    /// assert_eq!(&seen, b"yes\nyes\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pour(&mut self, into: &impl AsFd, most: usize) -> io::Result<usize> {
         self.pour_into(into.as_fd(), most)
     }

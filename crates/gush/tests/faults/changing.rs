@@ -23,6 +23,7 @@ fn moved_while(
 ) -> (bool, Outcome, Vec<u8>) {
     let source = file_of(&noise(1, LEN));
     let target = file_of(b"");
+    // Duplicates: the change must not move the positions that the engine uses.
     let hands = [&source, &target].map(|fd| File::from(fd.try_clone().expect("dup")));
     let changed = Arc::new(AtomicBool::new(false));
     let (told, mut calls) = (changed.clone(), 0);
@@ -49,6 +50,7 @@ fn at_every_call(
 ) {
     let mut wrong = Vec::new();
     for choice in choices {
+        // Until a move makes no call of that number: every moment has had its change.
         for at in 0.. {
             let name = format!("{choice}, before call {at}");
             let (changed, outcome, arrived) =

@@ -391,6 +391,7 @@ pub fn play(
                     Err(Errno::AGAIN) => had_clears,
                     _ => None,
                 };
+                // A flow that makes calls for ever without progress would spin in its driver.
                 let is_progress = seen != (0, 0)
                     || account.end_seen
                     || moved.refusal.is_some()
