@@ -75,6 +75,7 @@ fn figure_of(counted: &[Counted<'_>], published: bool) -> Figure {
     sizes.sort_unstable();
     sizes.dedup();
     let mut figure = Figure::new("System calls of each case, counted in a run of its own");
+    // The largest size first: there the ways differ most.
     for size in sizes.into_iter().rev() {
         let own: Vec<&Counted<'_>> =
             counted.iter().filter(|case| case.size_bytes == size).collect();
@@ -93,6 +94,7 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
     for case in counted {
         let mut calls: Vec<(&str, u64)> =
             case.calls.iter().map(|(name, n)| (name.as_str(), *n)).collect();
+        // By number, and of equal ones by name: the page is the same at each making.
         calls.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(b.0)));
         let mut row =
             vec![Cell::code(case.name()), listed(&calls).into(), count(case.all()).into()];

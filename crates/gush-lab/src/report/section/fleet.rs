@@ -46,6 +46,7 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
             let speeds = taken.iter().map(|(_, suite)| suite.speed_like(case).cloned());
             (case.name.to_owned(), speeds.collect::<Vec<Option<Estimate>>>())
         })
+        // A case of one machine alone compares nothing.
         .filter(|(_, speeds)| speeds.iter().flatten().count() > 1)
         .collect();
     if rows.is_empty() {

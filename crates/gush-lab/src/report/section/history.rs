@@ -43,6 +43,7 @@ struct Course<'a> {
 fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
     // A grid of what works has its own section, whose cells are too many to follow one by one.
     taken.retain(|taken| suite != "matrix" && taken.has_speeds());
+    // The newest stay: a column for each run soon leaves the screen.
     taken.drain(..taken.len().saturating_sub(RUNS));
     let newest = taken.last()?;
     let courses: Vec<Course<'a>> = newest
@@ -113,11 +114,13 @@ fn spark(known: &[&Estimate]) -> Spark {
     const HEIGHT: f64 = 24.0;
     let scale = Scale::linear(known.iter().map(|estimate| estimate.median));
     let last = (known.len().max(2) - 1) as f64;
+    // A tenth of a dot is finer than any screen, and keeps the page small.
     let tenth = |place: f64| (place * 10.0).round() / 10.0;
     let points: Vec<(f64, f64)> = known
         .iter()
         .enumerate()
         .map(|(index, estimate)| {
+            // The y of SVG grows downwards.
             let y = HEIGHT - scale.at(estimate.median) / 100.0 * HEIGHT;
             (tenth(index as f64 / last * WIDTH), tenth(y))
         })

@@ -154,6 +154,7 @@ fn side_by_side(machines: &[&Machine]) -> Table {
         machines.iter().flat_map(|machine| machine.facts.keys()).collect();
     names.sort();
     names.dedup();
+    // A stable sort: facts without a place of their own stay in alphabetical order.
     names.sort_by_key(|name| place(name));
     for fact in names {
         let values: Vec<Option<&String>> =
@@ -214,6 +215,7 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
 /// The command line; a program's directory says nothing.
 fn command(run: &Run) -> String {
     let mut words = run.command.iter().map(String::as_str);
+    // The directory of the program is the user's affair, and goes to nobody who reads the page.
     let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -44,6 +44,7 @@ impl<'a> Tried<'a> {
     fn cell(&self, most: f64) -> Cell {
         let cell = match (self.works, self.gib_per_s) {
             (true, Some(speed)) => {
+                // By the logarithm: one very fast cell would make all others look alike.
                 Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
             }
             (true, None) => Cell::toned("✓", Tone::Good),

@@ -87,6 +87,7 @@ fn moved(way: Way, source: &Source, target: &Target, load: &Load) -> Result<u64,
     };
     let answer = Mover::new(source, target)
         .method(Choice::Only(method))
+        // Some of the sources, such as /dev/zero, have no end.
         .length_bytes(load.bytes)
         // One, so that a refusal is the method's own and not the scheduling's.
         .threads(1)
@@ -133,6 +134,7 @@ fn outcome_of(
 }
 
 fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<String> {
+    // The kernel is asked with one call, which must not wait for bytes.
     without_waiting(source.as_fd());
     without_waiting(target.as_fd());
     let answer = raw::answer_of(method, source.as_fd(), target.as_fd())?;
@@ -152,6 +154,7 @@ fn judge(
     let due_bytes = source.bytes(load);
     let feeder = source.feeder.take();
     let arrived = target.arrived(load);
+    // Behind the last byte at the far end: bytes in a pipe or socket have not arrived.
     let wall_s = started.elapsed().as_secs_f64();
     let wrong = |why: String| Attempt::from(Outcome::Wrong { why });
     let fed = feeder.map(|feeder| {
@@ -190,6 +193,7 @@ fn judge(
 }
 
 fn first_difference(got: &[u8], sent: &[u8]) -> Option<usize> {
+    // The usual case, at the speed of memcmp.
     if got == sent {
         return None;
     }

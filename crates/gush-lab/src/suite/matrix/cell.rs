@@ -99,6 +99,7 @@ pub fn cases(program: &Path, plan: &Plan) -> Result<Matrix, Error> {
             }
         }
     }
+    // The table of 2007 first: whoever interrupts a long run has that at least.
     cells.sort_by_key(|(later, _)| *later);
     let cases = cells.into_iter().map(|(_, cell)| Box::new(cell) as Box<dyn Case>).collect();
     Ok(Matrix { cases, places })
@@ -135,6 +136,7 @@ impl Case for Cell {
     }
 
     fn measure(&self, probe: &Probe) -> Result<Measured, Error> {
+        // Verified first: the speed of a way that loses bytes is worth nothing.
         let verified = self.try_out(Aim::Verify, None)?;
         let mut measured = self.measured(&verified);
         let works = matches!(verified.outcome, Outcome::Works { .. });

@@ -46,8 +46,10 @@ pub(super) fn fifo(dir: &Path) -> io::Result<Ends> {
     let path = dir.path().join("fifo");
     rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
     let open = |flags| rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty());
+    // Without O_NONBLOCK the open would wait for the writer below (fifo(7)).
     let out = open(OFlags::RDONLY | OFlags::NONBLOCK)?;
     let into = open(OFlags::WRONLY)?;
+    // Blocking again, as a program finds the end that it was given.
     rustix::fs::fcntl_setfl(&out, OFlags::empty())?;
     Ok(Ends { out, into })
 }
@@ -82,9 +84,11 @@ pub(super) fn terminal() -> io::Result<(OwnedFd, OwnedFd)> {
     rustix::pty::grantpt(&master)?;
     rustix::pty::unlockpt(&master)?;
     let name = rustix::pty::ptsname(&master, Vec::new())?;
+    // Without O_NOCTTY the slave could become this process's terminal, and Ctrl-C go there.
     let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let slave = rustix::fs::open(name, flags, Mode::empty())?;
     let mut attributes = rustix::termios::tcgetattr(&slave)?;
+    // Cooked it would change line ends and take ^D for an end: other bytes would arrive.
     attributes.make_raw();
     rustix::termios::tcsetattr(&slave, OptionalActions::Now, &attributes)?;
     Ok((master, slave))

@@ -139,6 +139,7 @@ impl Rule {
     /// one file system.
     #[must_use]
     pub fn of(way: Way, from: Kind, to: Kind, same: bool) -> Option<&'static Rule> {
+        // Special rules stand before general ones.
         let first = RULES.iter().find(|rule| rule.fits(way.name(), from, to, same))?;
         first.expected.is_some().then_some(first)
     }

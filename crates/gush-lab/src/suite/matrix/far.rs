@@ -142,6 +142,7 @@ pub(super) fn drain(
                     FINISH => idle_slices += 1,
                     _ => {}
                 }
+                // Where no end is told, a long silence is the only sign.
                 if idle_slices > IDLE_SLICES {
                     break;
                 }

@@ -126,6 +126,7 @@ fn figure(gib_per_s: f64) -> String {
     match gib_per_s {
         speed if speed >= 9.95 => format!("{speed:.0}"),
         speed if speed >= 0.995 => format!("{speed:.1}"),
+        // .42 for 0.42: a cell is three letters wide.
         speed => format!("{speed:.2}").trim_start_matches('0').to_owned(),
     }
 }

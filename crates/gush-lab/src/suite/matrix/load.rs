@@ -68,6 +68,7 @@ impl Load {
         };
         let bytes =
             if both.contains(&Kind::Direct) { bytes.next_multiple_of(DIRECT_BYTES) } else { bytes };
+        // /proc/self/comm keeps 15 bytes of a name (proc_pid_comm(5)).
         let bytes = if target == Kind::Procfs { bytes.min(COMM_BYTES) } else { bytes };
         let small = both.iter().any(|kind| kind.has_messages() || *kind == Kind::Pty);
         Self {
@@ -95,6 +96,7 @@ fn block() -> Arc<[u8]> {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
+            // Never zero: a hole or a lost page would look like data.
             (state >> 32) as u8 | 1
         };
         std::iter::repeat_with(&mut next).take(1 << 20).collect()

@@ -68,6 +68,7 @@ impl Cost {
     /// The throughput in GiB/s.
     #[must_use]
     pub fn gib_per_s(&self) -> f64 {
+        // A clock that stood still must not make an infinite speed.
         self.bytes as f64 / (1_u64 << 30) as f64 / self.wall_s.max(1e-9)
     }
 }

@@ -93,6 +93,7 @@ fn mounted() -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
         let Ok(about) = rustix::fs::statfs(&dir) else { continue };
+        // The kernel's number has 32 bits, and some architectures extend its sign.
         let magic = about.f_type as u64 & 0xffff_ffff;
         let known = FILE_SYSTEMS.iter().find(|(_, number)| *number == magic).map(|(kind, _)| *kind);
         let kind = match known {
@@ -102,6 +103,7 @@ fn mounted() -> Vec<Place> {
             None => continue,
         };
         let known = places.iter().position(|place| place.kind == kind);
+        // A mounted file system may be read-only, or another user's.
         if known.is_some_and(|at| places[at].dir.is_some()) || create_in(&dir).is_err() {
             continue;
         }
@@ -137,6 +139,7 @@ fn candidates() -> Vec<PathBuf> {
 /// A path of /proc/self/mounts: blanks, tabs, line ends and backslashes are octal there (proc(5)).
 fn unescaped(text: &str) -> PathBuf {
     let mut path = text.to_owned();
+    // The backslash last, or its own escape would begin another (getmntent(3) tells of these four).
     for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
         path = path.replace(code, character);
     }
