@@ -352,7 +352,7 @@ fn a_program_whose_reader_has_exited_fails_only_if_sigpipe_kills_it() {
     }
 }
 
-/// The clients are one that sends something else, one that ends its data, and one that sends half a header and waits.
+/// The first client sends something else, the second ends its data, and the third sends half a header and waits.
 #[test]
 fn a_client_without_a_proxy_header_is_reset_and_the_other_address_is_not_opened() {
     for (sent, ends) in [("GET / HTTP/1.1\r\n\r\n", false), ("", true), ("PROXY TCP4", false)] {

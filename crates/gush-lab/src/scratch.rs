@@ -99,7 +99,7 @@ fn device_of<'m>(path: &Path, mountinfo: &'m str) -> Option<&'m str> {
     found.map(|(_, source)| source)
 }
 
-/// Removes the directories of runs that were killed: those that nobody has locked, and that are older than the moment
+/// Removes the directories of runs that were killed: unlocked ones, older than the moment
 /// between mkdir(2) and flock(2).
 fn remove_left_ones(dir: &Path) {
     const MOMENT: Duration = Duration::from_secs(60);

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::open::{End, Keeper};
 use crate::record::Failure;
 
-/// How long a program that has closed its output may take to exit before the end is passed on without its status.
+/// The time for a program to exit once its output is closed; afterwards the end is passed on without a status.
 const EXIT_WAIT: Duration = Duration::from_secs(1);
 
 /// How the work of an end's program ended.

@@ -87,7 +87,7 @@ fn what_no_waiting_helps_is_not_tried_again() {
     assert!(error.to_string().contains("Not a directory"), "{error}");
 }
 
-/// A TCP port that does not answer: its queue is full of clients that nobody accepts, and the kernel drops what comes.
+/// A TCP port that does not answer: the queue is full of unaccepted clients, and the kernel drops further ones.
 struct Silent {
     address: std::net::SocketAddr,
     _held: (OwnedFd, Vec<End>),

@@ -117,7 +117,7 @@ impl Conduit {
         }
     }
 
-    /// Reads and drops bytes that still come to the descriptor that is written, or to one that is only read: the output of a program whose terminal has to
+    /// Reads and drops bytes still coming to the written descriptor, or to one only read: the output of a program whose terminal has to
     /// stay open for as long as the program runs. Over when something comes after `limit`. The end of the output is no
     /// reason to hang up: a program may close its terminal, or open the terminal again, some time before it exits.
     pub async fn drop_rest(&mut self, limit: Option<Duration>) {

@@ -453,7 +453,7 @@ fn a_failure_waits_a_moment_for_a_stream_that_never_sends_on_what_it_keeps() {
     assert_eq!(taken.len(), 10);
 }
 
-/// The last words of an end of two parts are those of the part that is read, without the bytes that came to the other part.
+/// The last words of an end of two parts come from the part read, without the bytes that came to the other part.
 #[test]
 fn the_last_words_of_two_ends_in_one_are_those_of_the_source() {
     const BYTES: usize = 150_000;

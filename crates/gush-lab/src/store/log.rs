@@ -1,8 +1,8 @@
 //! The file: opened, locked for a moment, and extended by whole lines.
 //!
 //! A line counts once the newline is there, and never changes after that. Only the bytes behind the last newline
-//! are ever cut off, by a writer that holds the lock: its own bytes, if the disk was full, or those of a writer that was
-//! killed, which are kept beside. A reader therefore needs no lock.
+//! are ever cut off, by a writer that holds the lock: its own bytes, if the disk was full, or those of a killed
+//! writer, which are kept beside. A reader therefore needs no lock.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};

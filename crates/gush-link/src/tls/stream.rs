@@ -104,7 +104,7 @@ impl Layer for Secured {
         self.stream.get_ref().0.conduit.stream_socket()
     }
 
-    /// A peer that has sent all its data and closed answers a close_notify by a reset, as it answers no FIN. All of our
+    /// A peer that has sent everything and closed answers a close_notify by a reset, but not a FIN. All of our
     /// data has arrived all the same.
     fn end_bytes(&self) -> u64 {
         self.data_bytes.map_or(0, |data_bytes| self.written_bytes() - data_bytes)

@@ -1,4 +1,4 @@
-//! Large files in pieces: each rank copies the pieces that are its own, and rank 0 gives the file its place.
+//! Large files in pieces: each rank copies its own pieces, and rank 0 puts the file in place.
 //!
 //! The pieces come together in a file of the ranks' state. A symbolic link there names the file, and is named by a fingerprint of the
 //! path and of the source's size and times: a source that changes is another file. The file's own name ends with a random number, and is

@@ -9,7 +9,7 @@ use super::Kind;
 /// Enough for several fills of a pipe, and no multiple of a page: the last piece is always odd.
 const VERIFY_BYTES: u64 = 300_001;
 
-/// The most for ends that hold little, that are slow, or that drop bytes beyond their buffer: nothing keeps a
+/// The most for small ends, slow ones, and ends that drop bytes beyond their buffer: nothing keeps a
 /// UDP sender from losing bytes, so UDP is not timed at all.
 const MOST: &[(Kind, Most)] = &[
     (Kind::Udp, Most { verify_bytes: 40_001, speed_bytes: 0 }),
