@@ -395,7 +395,7 @@ fn a_stream_that_is_cut_is_no_end() {
     let (place, served) = pki.server(&[], |mut stream| {
         stream.write_all(b"the first half").unwrap();
         stream.flush().unwrap();
-        // A FIN alone: anybody on the way can send one, and only close_notify is signed.
+        // A FIN alone: anybody on the way can send one, and close_notify alone is protected.
         stream.sock.shutdown(Shutdown::Write).unwrap();
         read_all(&mut stream)
     });

@@ -112,7 +112,7 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
             source.write_all(&data).expect("room");
             source.seek(SeekFrom::Start(10)).expect("a position");
             let terms = Terms { choice: Choice::Auto, ..Terms::default() };
-            // A backlog needs a tee that chooses freely.
+            // A backlog goes through memory, and is tried as `auto` alone.
             let terms = if backlog_bytes == 0 { Terms { choice, ..terms } } else { terms };
             let tee = Tee::new(&source).to(&full()).terms(terms).backlog_bytes(backlog_bytes).run();
             let report = tee.expect("no error of the source");

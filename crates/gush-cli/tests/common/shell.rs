@@ -28,6 +28,6 @@ pub fn source() -> (TempDir, Vec<u8>) {
 pub fn shell(dir: &Path, line: &str) -> Output {
     let mut command = Command::new("bash");
     command.args(["-c", line]).current_dir(dir).env("G", env!("CARGO_BIN_EXE_gush"));
-    // A command that hangs holds the whole test program, which has no limit of its own.
+    // A command that hangs fails its own test, and not the whole program of tests.
     bounded(120, &command).output().unwrap()
 }

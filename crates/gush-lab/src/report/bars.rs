@@ -135,7 +135,7 @@ fn published(bar: &Bar) -> String {
 
 /// The text shown when a bar is pointed at.
 fn facts(bar: &Bar) -> Vec<(String, String)> {
-    // More would fill the note beside a bar; the table's file has them all.
+    // More would fill the note beside a bar.
     const SHOWN: usize = 12;
     let samples = &bar.estimate.samples;
     let mut text: Vec<String> = samples.iter().take(SHOWN).map(|sample| figure(*sample)).collect();

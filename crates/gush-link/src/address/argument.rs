@@ -104,7 +104,7 @@ impl Argument<'_> {
         let command = Command(self.as_str().to_owned());
         match shlex::split(&command.line()) {
             None => self.fault("a shell would find a quote that is never closed in this command"),
-            // A word with a zero byte would end there for execve(2), and another command would run.
+            // A word of execve(2) ends at its zero byte: no word can hold one.
             Some(_) if self.as_str().contains('\0') => {
                 self.fault("a command cannot hold a zero byte")
             }

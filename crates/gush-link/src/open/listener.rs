@@ -288,7 +288,7 @@ impl Listener {
     /// The next sender, as a peer with a flow of its own.
     async fn next_sender(&mut self) -> Result<End, OpenError> {
         let fail = |error: io::Error| OpenError::new("receive", error);
-        // Asked before the thread takes the socket, which answers no questions afterwards.
+        // Asked before the sorting task takes the socket, which answers no questions afterwards.
         if let Socket::Waiting(_) = &self.socket {
             self.name = self.local().ok();
         }
@@ -308,7 +308,7 @@ impl Listener {
         };
         let next = loop {
             match flows.next().await {
-                // A flow takes two descriptors; the flag asks the thread to end idle flows meanwhile.
+                // A flow takes two descriptors; the flag asks the sorting task to end idle flows meanwhile.
                 Err(error) if is_want_of_descriptors(&error) => {
                     self.short.store(true, Ordering::Relaxed);
                     until_free(2, &self.waits).await;

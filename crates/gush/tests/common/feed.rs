@@ -36,7 +36,7 @@ pub fn feed(fd: OwnedFd, bytes: Vec<u8>, how: Feed) -> JoinHandle<Option<OwnedFd
             match rustix::io::write(&fd, &rest[..len]) {
                 Ok(put) => rest = &rest[put..],
                 Err(Errno::INTR) => {}
-                // A full queue of datagrams answers ENOBUFS, for which poll(2) has no event.
+                // A full queue of datagrams may answer ENOBUFS, for which poll(2) has no event.
                 Err(Errno::AGAIN | Errno::NOBUFS) => thread::sleep(Duration::from_micros(200)),
                 Err(_) => return None,
             }

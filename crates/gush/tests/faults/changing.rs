@@ -23,7 +23,7 @@ fn moved_while(
 ) -> (bool, Outcome, Vec<u8>) {
     let source = file_of(&noise(1, LEN));
     let target = file_of(b"");
-    // Duplicates: the change must not move the positions that the engine uses.
+    // Duplicates share the position that the engine uses: a change writes at offsets, and never moves it.
     let hands = [&source, &target].map(|fd| File::from(fd.try_clone().expect("dup")));
     let changed = Arc::new(AtomicBool::new(false));
     let (told, mut calls) = (changed.clone(), 0);

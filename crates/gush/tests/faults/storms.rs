@@ -369,7 +369,7 @@ fn cut_at(choice: Choice, at: u64, kept: usize) -> (Result<gush::Report, gush::E
     let source =
         Source::new(LARGE_CASE.from, content(LARGE_CASE), 1, false).expect("a source").filled();
     let target = Target::new(LARGE_CASE.to, b"", 2, false).expect("a target");
-    // Another descriptor of the file, as another process would have.
+    // A duplicate for the plan; set_len moves no position.
     let hand = std::fs::File::from(source.fd.try_clone().expect("dup"));
     let mut seen = 0;
     let guard = Plan::new(move |call, _| {

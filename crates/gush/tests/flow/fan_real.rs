@@ -178,7 +178,7 @@ fn every_set_of_targets_gets_every_byte_in_order() {
     for from in ["file", "pipe", "stream", "blocking stream"] {
         for set in sets {
             for &choice in &choices {
-                // One byte count past a page: every piece begins and ends within one.
+                // Three bytes more than a page: pieces begin and end within pages.
                 for step in [u64::MAX, 4099] {
                     // splice(2) refuses O_APPEND, which a name does not change.
                     if choice == splice && set.contains(&"append") {

@@ -215,7 +215,6 @@ fn runs(runs: &[&Run], several_machines: bool) -> Table {
 /// The command line; a program's directory says nothing.
 fn command(run: &Run) -> String {
     let mut words = run.command.iter().map(String::as_str);
-    // The directory of the program is the user's affair, and goes to nobody who reads the page.
     let program = words.next().map(|path| path.rsplit('/').next().unwrap_or(path));
     program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }
