@@ -75,8 +75,10 @@ fn every_script(depth: usize) -> u64 {
 
 #[test]
 fn every_answer_to_every_call_keeps_each_lanes_account() {
-    let scripts = every_script(5);
-    assert!(scripts > 100_000, "only {scripts} scripts were played");
+    let (depth, least) = if gush_test::is_whole() { (5, 100_000) } else { (4, 10_000) };
+    let scripts = every_script(depth);
+    assert!(scripts > least, "only {scripts} scripts were played");
+    gush_test::not_run(5 - depth, 5, "answers to each fan");
 }
 
 #[test]
@@ -88,7 +90,7 @@ fn every_answer_to_every_call_keeps_each_lanes_account_to_a_greater_depth() {
 #[test]
 fn long_random_scripts_keep_each_lanes_account() {
     let mut seen = fan_model::Seen::default();
-    for seed in 0..800 {
+    for seed in 0..u64::from(gush_test::few_or_all(200, 800, "scripts of each fan")) {
         for (name, source, targets, terms) in fans() {
             let script = &mut Script::random(seed, 150);
             fan_model::play(name, source, &targets, &terms, script, Some((seed, &mut seen)));

@@ -29,7 +29,7 @@ fn moves_agree_with_the_model(cases: u32) {
 
 #[test]
 fn moved_bytes_positions_reports_and_surroundings_agree_with_the_model() {
-    moves_agree_with_the_model(1500);
+    moves_agree_with_the_model(gush_test::few_or_all(300, 1500, "moves"));
 }
 
 #[test]
