@@ -13,6 +13,7 @@ pub mod tls;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 
 pub use gush_test::{not_applicable, skipped};
 
@@ -123,27 +124,27 @@ pub fn within(words: &[&str], command: &Command) -> Command {
 pub fn strace(options: &[&str]) -> Result<Command, String> {
     let follows = |option: &&str| option.starts_with("-f") || option.starts_with("--follow");
     assert!(!options.iter().any(follows), "children are followed without {options:?}");
-    let mut probe = Command::new("strace");
-    probe
-        // With an injection, since old versions of strace trace and cannot inject.
-        .args(["-f", "-o", "/dev/null", "-e", "inject=getpid:error=EINTR", "true"])
-        .stdin(Stdio::null());
-    match probe.output() {
-        Ok(output) if output.status.success() => {
-            let mut command = Command::new("strace");
-            command.arg("-f");
-            if !options.contains(&"-o") {
-                command.args(["-o", "/dev/null"]);
-            }
-            command.args(options).arg(env!("CARGO_BIN_EXE_gush"));
-            command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
-            Ok(command)
-        }
-        Ok(output) => {
-            Err(format!("strace cannot trace: {}", String::from_utf8_lossy(&output.stderr).trim()))
-        }
-        Err(error) => Err(format!("strace: {error}")),
+    static PROBED: LazyLock<Result<(), String>> = LazyLock::new(|| {
+        let mut probe = Command::new("strace");
+        probe
+            .args(["-f", "-o", "/dev/null", "-e", "inject=getpid:error=EINTR", "true"])
+            .stdin(Stdio::null());
+        let said = match probe.output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => output.stderr,
+            Err(error) => return Err(format!("strace: {error}")),
+        };
+        Err(format!("strace cannot trace: {}", String::from_utf8_lossy(&said).trim()))
+    });
+    PROBED.clone()?;
+    let mut command = Command::new("strace");
+    command.arg("-f");
+    if !options.contains(&"-o") {
+        command.args(["-o", "/dev/null"]);
     }
+    command.args(options).arg(env!("CARGO_BIN_EXE_gush"));
+    command.env("LC_ALL", "C.UTF-8").env("GUSH_NO_PROFILE", "1").stdin(Stdio::null());
+    Ok(command)
 }
 
 /// `deny ERRNO NUMBER,… COMMAND…`, which runs a command under a seccomp filter (system calls have the numbers of
