@@ -1,30 +1,82 @@
 //! A headless Chromium, spoken to by the DevTools protocol over a pipe: JSON, a NUL after each message.
 
 use std::io::{BufRead, BufReader, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A page in a browser of its own.
+/// A browser that shows one page. Starting a browser takes seconds: one that a test is done with serves the next test.
 pub struct Browser {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     session: Option<String>,
+    /// The storage of the page: the next test's page finds nothing of the last one's.
+    context: Value,
     calls: u64,
     /// What the browser told without being asked.
     events: Vec<Value>,
     _profile: TempDir,
 }
 
+/// The number of tests that have a browser, and the browsers that none of them has.
+static IDLE: Mutex<(usize, Vec<Browser>)> = Mutex::new((0, Vec::new()));
+
+/// A browser for the time of a test. The last test of several at once ends the browsers.
+pub struct Lease(Option<Browser>);
+
+impl Lease {
+    /// A browser with a new page, or why there is none.
+    pub fn new() -> Result<Self, String> {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.0 += 1;
+        let found = idle.1.pop();
+        drop(idle);
+        let mut lease = Self(found);
+        if lease.0.is_none() {
+            lease.0 = Some(Browser::start()?);
+        }
+        lease.show_new_page()?;
+        Ok(lease)
+    }
+}
+
+impl Deref for Lease {
+    type Target = Browser;
+
+    fn deref(&self) -> &Browser {
+        self.0.as_ref().expect("a browser until the lease ends")
+    }
+}
+
+impl DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut Browser {
+        self.0.as_mut().expect("a browser until the lease ends")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.0 -= 1;
+        // After a failure the browser may be in any state.
+        let sound = self.0.take().filter(|_| !std::thread::panicking());
+        idle.1.extend(sound);
+        let ended = if idle.0 == 0 { std::mem::take(&mut idle.1) } else { Vec::new() };
+        drop(idle);
+        drop(ended);
+    }
+}
+
 const NAMES: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
 impl Browser {
-    /// Starts one, or says why there is none.
-    pub fn start() -> Result<Self, String> {
+    fn start() -> Result<Self, String> {
         let paths = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&paths)
             .flat_map(|dir| NAMES.iter().map(move |name| dir.join(name)))
@@ -33,7 +85,7 @@ impl Browser {
         let profile = tempfile::tempdir().map_err(|error| error.to_string())?;
         // The pipe's ends are to be descriptors 3 and 4; timeout ends a browser whose test has died.
         let mut child = Command::new("sh")
-            .args(["-c", "exec timeout 120 \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
+            .args(["-c", "exec timeout 600 \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1"])
             .arg(found)
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--disable-background-networking", "--no-first-run", "--hide-scrollbars"])
@@ -45,23 +97,28 @@ impl Browser {
             .map_err(|error| error.to_string())?;
         let to = child.stdin.take().ok_or("no pipe")?;
         let from = BufReader::new(child.stdout.take().ok_or("no pipe")?);
-        let mut browser = Self {
+        Ok(Self {
             child,
             to,
             from,
             session: None,
+            context: Value::Null,
             calls: 0,
             events: Vec::new(),
             _profile: profile,
-        };
-        browser.attach()?;
-        Ok(browser)
+        })
     }
 
-    fn attach(&mut self) -> Result<(), String> {
-        let targets = self.try_call("Target.getTargets", json!({}))?;
-        let pages = targets["targetInfos"].as_array().cloned().unwrap_or_default();
-        let page = pages.iter().find(|target| target["type"] == "page").ok_or("no page")?;
+    fn show_new_page(&mut self) -> Result<(), String> {
+        self.session = None;
+        if let Value::String(context) = self.context.take() {
+            self.try_call("Target.disposeBrowserContext", json!({ "browserContextId": context }))?;
+        }
+        self.events.clear();
+        self.context =
+            self.try_call("Target.createBrowserContext", json!({}))?["browserContextId"].take();
+        let page = json!({ "url": "about:blank", "browserContextId": self.context });
+        let page = self.try_call("Target.createTarget", page)?;
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
         let attached = self.try_call("Target.attachToTarget", attach)?;
         self.session = attached["sessionId"].as_str().map(str::to_owned);
