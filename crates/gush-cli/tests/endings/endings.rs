@@ -441,7 +441,8 @@ pub const ENDINGS: [Ending; 21] = [
     Ending {
         name: "is-drained",
         words: "SIGTERM, with `fork`, and draining takes longer than `--drain`",
-        options: &["--drain", "0.2"],
+        // Far from the 0.5 s after which a silent sender of datagrams is let go.
+        options: &["--drain", "0.02"],
         forks: true,
         act: Act::Terminate,
         ender: sends_and_stays,
@@ -454,7 +455,13 @@ pub const ENDINGS: [Ending; 21] = [
                 _ => unless(first.listens, "only listening addresses serve every client"),
             }
         },
-        outcome: |_| Outcome { ended: "interrupted", ..FAILED },
+        // A program that is cut has 0.5 s to end by itself.
+        outcome: |_| Outcome {
+            other_is_told: Told::FailureInHaste,
+            ender_is_told: Told::FailureInHaste,
+            ended: "interrupted",
+            ..FAILED
+        },
         ..ORDINARY
     },
     Ending {

@@ -22,8 +22,8 @@ pub enum Told {
     EndThenOver,
     /// The end, and then a failure, which may overtake the end.
     EndThenFailure,
-    /// A failure that a program may have no time to tell of: SIGTERM came as the program began, or the link dies of a signal itself
-    /// and kills a program that does not end at once.
+    /// A failure that a program may have no time to tell of: SIGTERM came as the program began, or the link ends and kills a program that
+    /// does not end at once.
     FailureInHaste,
 }
 

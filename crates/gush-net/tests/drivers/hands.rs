@@ -13,11 +13,11 @@ use gush_net::{Conduit, End, Error, Options, Relay, Totals, Way};
 use rustix::fs::{OFlags, SeekFrom};
 
 use crate::account::{Account, Fate};
-use crate::case::{Case, To};
+use crate::case::{Case, Scene, To};
 use crate::common::{SourceKind, TargetKind, ends_within};
 use crate::edges;
 use crate::halting::Halting;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 
 /// The bytes that a stream without a descriptor moves at once.
 const STREAM_PIECE_BYTES: usize = 50_000;
@@ -305,8 +305,11 @@ fn run<F: Future>(future: F) -> F::Output {
 /// Plays one row by one hand.
 pub fn outcome(case: Case, hand: Hand) -> Result<Account, String> {
     ends_within(60, move || {
+        // A copy of the reader's end would keep the reader alive.
+        let no_fork = (case.scene == Scene::NoReader).then(|| stage::FORKING.read());
         let stage = Stage::set(case)?;
         let told = hand.moves(case, &stage.source, &stage.target)?;
+        drop(no_fork);
         stage.settle(told)
     })
     .unwrap_or_else(|| Err("hangs".into()))

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -240,17 +240,23 @@ fn device(path: &str) -> Result<OwnedFd, String> {
     Ok(file.into())
 }
 
+/// Held to write while a program is started: until its execve(2) the new process has copies of all descriptors.
+pub static FORKING: RwLock<()> = RwLock::new(());
+
 /// A new file on a small file system, mounted in the namespace of a thread that ends: the kernel unmounts it when the file is closed.
 pub fn small_file_system() -> Option<OwnedFd> {
     let dir = tempfile::tempdir().ok()?;
     let mount = |words: &[&str]| {
+        let _forking = FORKING.write();
         let status =
             Command::new("mount").args(words).arg(dir.path()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     };
     let made = || {
         nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).ok()?;
+        let forking = FORKING.write();
         let private = Command::new("mount").args(["--make-rprivate", "/"]).status().ok()?;
+        drop(forking);
         let room = format!("size={ROOM_BYTES}");
         if !private.success() || !mount(&["-t", "tmpfs", "-o", &room, "none"]) {
             return None;
