@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 
 use gush_tree::{
-    Copier, Dereference, Done, Error, Events, ModeRule, Options, Place, Specials, Xattrs,
+    Copier, Dereference, Done, Error, Events, Filter, ModeRule, Options, Place, Specials, Xattrs,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -80,7 +80,7 @@ fn keep(options: &mut Options, names: &[String]) -> PyResult<()> {
 
 /// Copies a directory and all that is in it. Answers with the entries that failed, and with warnings.
 #[pyfunction]
-#[pyo3(signature = (source, target, *, threads, symlinks, preserve, verify, on_progress))]
+#[pyo3(signature = (source, target, *, threads, symlinks, left_out, preserve, verify, on_progress))]
 #[expect(clippy::too_many_arguments, reason = "Python names each of them")]
 pub(crate) fn copy_tree(
     py: Python<'_>,
@@ -88,6 +88,7 @@ pub(crate) fn copy_tree(
     target: PathBuf,
     threads: usize,
     symlinks: bool,
+    left_out: Vec<String>,
     preserve: Vec<String>,
     verify: bool,
     on_progress: Option<Py<PyAny>>,
@@ -101,6 +102,10 @@ pub(crate) fn copy_tree(
     options.moving.threads = threads;
     options.moving.cancel = Some(cancel.clone());
     keep(&mut options, &preserve)?;
+    if !left_out.is_empty() {
+        let rules: Vec<_> = left_out.into_iter().map(|pattern| (false, pattern)).collect();
+        options.filter = Some(Filter::new(&rules).map_err(PyValueError::new_err)?);
+    }
     let tally = Tally::default();
     let mut listener = Listener {
         tally: &tally,

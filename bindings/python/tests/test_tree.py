@@ -57,6 +57,32 @@ class CopyTree(unittest.TestCase):
             self.assertEqual(described(ours), described(theirs))
             self.assertGreater(len(described(ours)), 45)
 
+    def test_what_ignore_names_is_left_out_as_by_shutil(self):
+        for name in ("*.pyc", "[a]", "{x,y}", "back\\slash", "#hash", "!bang", "a b", "x", "space "):
+            (self.source / "a" / name).write_text(name)
+        (self.source / "a" / "space").write_text("stays")
+        told = []
+
+        def ignore(directory, names):
+            told.append((directory, sorted(names)))
+            odd = {"*.pyc", "[a]", "{x,y}", "back\\slash", "#hash", "!bang", "a b", "space ", "file3", "empty"}
+            return odd & set(names)
+
+        for symlinks in (False, True):
+            ours, theirs = self.dir / f"ours{symlinks}", self.dir / f"theirs{symlinks}"
+            gush.copytree(self.source, ours, symlinks=symlinks, ignore=ignore)
+            by_us = sorted(told)
+            told.clear()
+            shutil.copytree(self.source, theirs, symlinks=symlinks, ignore=ignore)
+            self.assertEqual(by_us, sorted(told))
+            told.clear()
+            self.assertEqual(described(ours), described(theirs))
+            self.assertFalse((ours / "a" / "[a]").exists() or (ours / "empty").exists())
+            self.assertTrue((ours / "a" / "x").exists() and (ours / "a" / "space").exists())
+        by_pattern = self.dir / "pattern"
+        gush.copytree(self.source, by_pattern, ignore=shutil.ignore_patterns("file*"))
+        self.assertEqual([name for name in os.listdir(by_pattern / "a") if name.startswith("file")], [])
+
     def test_threads_verify_and_progress(self):
         seen = []
         gush.copytree(self.source, self.target, threads=3, verify=True, on_progress=lambda *told: seen.append(told))

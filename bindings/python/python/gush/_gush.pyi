@@ -20,6 +20,7 @@ def copy_tree(
     *,
     threads: int,
     symlinks: bool,
+    left_out: list[str],
     preserve: list[str],
     verify: bool,
     on_progress: Callable[[int, int], object] | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -17,6 +18,7 @@ def copytree(
     dst: Any,
     *,
     symlinks: bool = False,
+    ignore: Callable[[Any, list[Any]], Iterable[Any]] | None = None,
     dirs_exist_ok: bool = False,
     threads: int = 0,
     preserve: Iterable[str] = ("mode", "timestamps", "xattr"),
@@ -29,6 +31,8 @@ def copytree(
     cannot are in one :class:`TreeError`, which is a :class:`shutil.Error`. FIFOs, sockets and devices are made anew, where
     shutil fails.
 
+    :param ignore: called with each directory and the names in it, as by shutil, before the first is copied; returns the names to
+        leave out. :func:`shutil.ignore_patterns` makes one.
     :param threads: 0 means one a processor.
     :param preserve: of ``"mode"``, ``"timestamps"``, ``"ownership"``, ``"links"`` (names of one file stay names of one file) and
         ``"xattr"``.
@@ -52,6 +56,7 @@ def copytree(
         os.fsdecode(dst),
         threads=threads,
         symlinks=symlinks,
+        left_out=[] if ignore is None else _left_out(os.fspath(src), ignore, not symlinks),
         preserve=list(preserve),
         verify=verify,
         on_progress=on_progress,
@@ -63,3 +68,34 @@ def copytree(
         failures = [(os.fspath(source), os.fspath(target), text) for source, target, text, _ in failed]
         raise TreeError(failures, first)
     return dst
+
+
+def _left_out(src: Any, ignore: Callable[[Any, list[Any]], Iterable[Any]], follows: bool) -> list[str]:
+    """The paths below ``src`` that ``ignore`` names, as patterns of gush: from the root, with nothing in them that means more."""
+    patterns: list[str] = []
+
+    def look(directory: Any, below: str, above: list[tuple[int, int]]) -> None:
+        try:
+            about = os.stat(directory)
+            with os.scandir(directory) as found:
+                entries = list(found)
+        except OSError:
+            return  # The copy meets the same, and tells.
+        # A link that leads to a directory above is told of by the copy, too.
+        if (about.st_dev, about.st_ino) in above:
+            return
+        above = [*above, (about.st_dev, about.st_ino)]
+        ignored = set(ignore(directory, [entry.name for entry in entries]))
+        for entry in entries:
+            path = f"{below}/{os.fsdecode(entry.name)}"
+            if entry.name in ignored:
+                try:
+                    path.encode()
+                except UnicodeEncodeError as error:
+                    raise ValueError(f"a name that is not UTF-8 cannot be left out: {path!r}") from error
+                patterns.append(re.sub(r"([^\w/])", r"\\\1", path))
+            elif entry.is_dir(follow_symlinks=follows):
+                look(os.path.join(directory, entry.name), path, above)
+
+    look(src, "", [])
+    return patterns
