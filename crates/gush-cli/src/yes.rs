@@ -8,7 +8,7 @@ use clap::{ArgAction, CommandFactory, Parser};
 use gush::{Errno, Repeat};
 
 use crate::args;
-use crate::talk::{Talker, errno_text, os_text};
+use crate::talk::{Talker, die_if_nobody_reads, errno_text, os_text};
 
 /// Repeatedly output a line with all specified STRING(s), or 'y'
 #[derive(Debug, Parser)]
@@ -51,6 +51,8 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     match Repeat::new(&line(&options.strings)).run(&rustix::stdio::stdout()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
+            // A write to a socket raises no SIGPIPE here.
+            error.io_error().into_iter().for_each(die_if_nobody_reads);
             let cause = error.io_error().map(os_text).unwrap_or_else(|| error.to_string());
             talker.fail(format_args!("standard output: {cause}"))
         }

@@ -2,7 +2,13 @@
 
 mod common;
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+
 use common::as_gnu::{Sentence, Side};
+use common::gush;
+use rustix::process::Signal;
 
 const FILES: &str = "mkfifo fifo";
 
@@ -20,6 +26,10 @@ const LINES: &[&str] = &[
     "$Y -x",
     "$Y a -x",
     "$Y --nope",
+    "$Y a --nope=1",
+    "$Y --version --nope",
+    "$Y a --help -x",
+    "$Y -x --help",
     "$Y --help",
     "$Y a --help",
     "$Y --version",
@@ -43,4 +53,13 @@ const SENTENCES: &[Sentence] = &[];
 #[test]
 fn every_line_is_gnus() {
     Side { program: "yes", variable: "Y", files: FILES, sentences: SENTENCES }.agrees_on(LINES);
+}
+
+#[test]
+fn a_socket_that_nobody_reads_ends_it_as_a_pipe_does() {
+    let (near, far) = UnixStream::pair().unwrap();
+    drop(far);
+    let output = gush().arg("yes").stdout(OwnedFd::from(near)).output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::PIPE.as_raw()), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
 }

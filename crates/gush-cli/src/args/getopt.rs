@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use clap::{Arg, Command};
+use clap::{Arg, ArgAction, Command};
 
 use super::nearest;
 
@@ -27,6 +27,8 @@ struct Found<'a> {
 
 /// Rewrites `words` with every option in full and every value in its option's word.
 ///
+/// Options count in their order: the words end at the first mistake where one before asks for help or the version.
+///
 /// # Errors
 /// A sentence about the first mistake in the words.
 pub fn spell_out(
@@ -34,31 +36,19 @@ pub fn spell_out(
     reading: Reading<'_>,
     words: impl Iterator<Item = OsString>,
 ) -> Result<Vec<OsString>, String> {
-    let mut words = words;
-    let mut spelled = Vec::new();
-    while let Some(word) = words.next() {
-        match word.as_bytes() {
-            b"--" => {
-                spelled.push(word);
-                spelled.extend(words);
-                return Ok(spelled);
-            }
-            [b'-', b'-', long @ ..] => {
-                spelled.push(long_option(command, reading, long, &mut words)?)
-            }
-            [b'-', shorts @ ..] if !shorts.is_empty() => {
-                short_options(command, shorts, &mut words, &mut spelled)?;
-            }
-            // POSIXLY_CORRECT: getopt(3) stops at the first operand.
-            _ if reading.operands_end_options => {
-                spelled.extend(["--".into(), word]);
-                spelled.extend(words);
-                return Ok(spelled);
-            }
-            _ => spelled.push(word),
-        }
+    let mut speller = Speller { command, reading, spelled: Vec::new(), asks_for_page: false };
+    match speller.spell(words) {
+        Err(wrong) if !speller.asks_for_page => Err(wrong),
+        _ => Ok(speller.spelled),
     }
-    Ok(spelled)
+}
+
+struct Speller<'a> {
+    command: &'a Command,
+    reading: Reading<'a>,
+    spelled: Vec<OsString>,
+    /// An option so far is answered by a page: help or the version.
+    asks_for_page: bool,
 }
 
 impl<'a> Found<'a> {
@@ -71,76 +61,119 @@ impl<'a> Found<'a> {
     fn takes_none(&self) -> bool {
         !self.arg.get_action().takes_values()
     }
+
+    /// Is the option answered by a page, whatever comes behind?
+    fn is_page(&self) -> bool {
+        use ArgAction::{Help, HelpLong, HelpShort, Version};
+        matches!(self.arg.get_action(), Help | HelpLong | HelpShort | Version)
+    }
 }
 
-fn long_option(
+impl Speller<'_> {
+    fn spell(&mut self, mut words: impl Iterator<Item = OsString>) -> Result<(), String> {
+        while let Some(word) = words.next() {
+            match word.as_bytes() {
+                b"--" => {
+                    self.spelled.push(word);
+                    self.spelled.extend(words);
+                    return Ok(());
+                }
+                [b'-', b'-', long @ ..] => self.long_option(long, &mut words)?,
+                [b'-', shorts @ ..] if !shorts.is_empty() => {
+                    self.short_options(shorts, &mut words)?;
+                }
+                _ if self.reading.operands_end_options => {
+                    self.spelled.extend(["--".into(), word]);
+                    self.spelled.extend(words);
+                    return Ok(());
+                }
+                _ => self.spelled.push(word),
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, option: &Found<'_>, word: OsString) {
+        self.asks_for_page |= option.is_page();
+        self.spelled.push(word);
+    }
+
+    fn long_option(
+        &mut self,
+        long: &[u8],
+        words: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), String> {
+        let command = self.command;
+        let end = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
+        let (given, value) = (&long[..end], long.get(end + 1..));
+        let name = full_name(command, self.reading, given, long)?;
+        let Some(arg) =
+            command.get_arguments().find(|arg| long_names(arg).any(|known| known == name))
+        else {
+            return Err(unrecognized(command, given, long));
+        };
+        let option = Found::of(arg);
+        let word = match (value, option.takes_value) {
+            (Some(_), false) if option.takes_none() => {
+                return Err(format!("option '--{name}' doesn't allow an argument"));
+            }
+            (Some(value), _) => joined(&name, value),
+            (None, false) => format!("--{name}").into(),
+            (None, true) => match words.next() {
+                Some(value) => joined(&name, value.as_bytes()),
+                None => return Err(format!("option '--{name}' requires an argument")),
+            },
+        };
+        self.push(&option, word);
+        Ok(())
+    }
+
+    fn short_options(
+        &mut self,
+        shorts: &[u8],
+        words: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), String> {
+        let command = self.command;
+        for (at, &short) in shorts.iter().enumerate() {
+            let letter = char::from(short);
+            let found = command.get_arguments().find(|arg| {
+                arg.get_short_and_visible_aliases().is_some_and(|letters| letters.contains(&letter))
+            });
+            let Some(option) = found.map(Found::of) else {
+                // A character of several bytes is shown whole.
+                let shown = String::from_utf8_lossy(&shorts[at..]).chars().next().unwrap_or(letter);
+                return Err(format!("invalid option -- '{shown}'"));
+            };
+            if !option.takes_value {
+                self.push(&option, format!("-{letter}").into());
+                continue;
+            }
+            let rest = &shorts[at + 1..];
+            let value = match rest.is_empty() {
+                false => OsString::from_vec(rest.to_vec()),
+                true => words
+                    .next()
+                    .ok_or_else(|| format!("option requires an argument -- '{letter}'"))?,
+            };
+            match option.arg.get_long() {
+                Some(name) => self.spelled.push(joined(name, value.as_bytes())),
+                None => self.spelled.extend([format!("-{letter}").into(), value]),
+            }
+            return Ok(());
+        }
+        Ok(())
+    }
+}
+
+/// The option with the name `given`, or with the only name that begins with `given`; `word` has the value, too.
+fn full_name(
     command: &Command,
     reading: Reading<'_>,
-    long: &[u8],
-    words: &mut impl Iterator<Item = OsString>,
-) -> Result<OsString, String> {
-    let end = long.iter().position(|&byte| byte == b'=').unwrap_or(long.len());
-    let (given, value) = (&long[..end], long.get(end + 1..));
-    let name = full_name(command, reading, given)?;
-    let Some(arg) = command.get_arguments().find(|arg| long_names(arg).any(|known| known == name))
-    else {
-        return Err(unrecognized(command, given));
-    };
-    let option = Found::of(arg);
-    match (value, option.takes_value) {
-        (Some(_), false) if option.takes_none() => {
-            Err(format!("option '--{name}' doesn't allow an argument"))
-        }
-        (Some(value), _) => Ok(joined(&name, value)),
-        (None, false) => Ok(format!("--{name}").into()),
-        // The next word is the value even if it begins with a dash, as getopt_long(3) reads it.
-        (None, true) => match words.next() {
-            Some(value) => Ok(joined(&name, value.as_bytes())),
-            None => Err(format!("option '--{name}' requires an argument")),
-        },
-    }
-}
-
-fn short_options(
-    command: &Command,
-    shorts: &[u8],
-    words: &mut impl Iterator<Item = OsString>,
-    spelled: &mut Vec<OsString>,
-) -> Result<(), String> {
-    for (at, &short) in shorts.iter().enumerate() {
-        let letter = char::from(short);
-        let found = command.get_arguments().find(|arg| {
-            arg.get_short_and_visible_aliases().is_some_and(|letters| letters.contains(&letter))
-        });
-        let Some(option) = found.map(Found::of) else {
-            // A character of several bytes is shown whole.
-            let shown = String::from_utf8_lossy(&shorts[at..]).chars().next().unwrap_or(letter);
-            return Err(format!("invalid option -- '{shown}'"));
-        };
-        if !option.takes_value {
-            spelled.push(format!("-{letter}").into());
-            continue;
-        }
-        let rest = &shorts[at + 1..];
-        let value = match rest.is_empty() {
-            false => OsString::from_vec(rest.to_vec()),
-            true => {
-                words.next().ok_or_else(|| format!("option requires an argument -- '{letter}'"))?
-            }
-        };
-        match option.arg.get_long() {
-            Some(name) => spelled.push(joined(name, value.as_bytes())),
-            None => spelled.extend([format!("-{letter}").into(), value]),
-        }
-        return Ok(());
-    }
-    Ok(())
-}
-
-/// The option with the name `given`, or with the only name that begins with `given`.
-fn full_name(command: &Command, reading: Reading<'_>, given: &[u8]) -> Result<String, String> {
+    given: &[u8],
+    word: &[u8],
+) -> Result<String, String> {
     let Ok(given_text) = std::str::from_utf8(given) else {
-        return Err(unrecognized(command, given));
+        return Err(unrecognized(command, given, word));
     };
     let all = || command.get_arguments().flat_map(long_names);
     if let Some(exact) = all().find(|name| *name == given_text) {
@@ -156,7 +189,7 @@ fn full_name(command: &Command, reading: Reading<'_>, given: &[u8]) -> Result<St
     let first: Vec<&str> = begins().filter(|name| reading.first.contains(name)).collect();
     let candidates = if first.is_empty() { begins().collect() } else { first };
     match candidates[..] {
-        [] => Err(unrecognized(command, given)),
+        [] => Err(unrecognized(command, given, word)),
         [only] => Ok(only.to_owned()),
         _ => {
             let listed: String = begins().map(|name| format!(" '--{name}'")).collect();
@@ -169,12 +202,12 @@ fn long_names(arg: &Arg) -> impl Iterator<Item = &str> {
     arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten())
 }
 
-fn unrecognized(command: &Command, given: &[u8]) -> String {
-    let given = String::from_utf8_lossy(given);
+fn unrecognized(command: &Command, given: &[u8], word: &[u8]) -> String {
     let names = command.get_arguments().filter_map(Arg::get_long);
-    match nearest(&given, names) {
-        Some(name) => format!("unrecognized option '--{given}'; did you mean '--{name}'?"),
-        None => format!("unrecognized option '--{given}'"),
+    let word = String::from_utf8_lossy(word);
+    match nearest(&String::from_utf8_lossy(given), names) {
+        Some(name) => format!("unrecognized option '--{word}'; did you mean '--{name}'?"),
+        None => format!("unrecognized option '--{word}'"),
     }
 }
 
@@ -186,8 +219,6 @@ fn joined(name: &str, value: &[u8]) -> OsString {
 
 #[cfg(test)]
 mod tests {
-    use clap::ArgAction;
-
     use super::*;
 
     fn spell(reading: Reading<'_>, words: &[&str]) -> Result<Vec<String>, String> {
@@ -226,6 +257,20 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_shown_if_it_was_asked_for_before_the_first_mistake() {
+        let spell = |words: &[&str]| {
+            let page = Arg::new("about").long("about").short('a').action(ArgAction::Version);
+            let command = Command::new("x").version("1").args([page, Arg::new("to").short('t')]);
+            spell_out(&command, Reading::default(), words.iter().map(OsString::from))
+        };
+        assert_eq!(spell(&["--abo", "--nope"]).unwrap(), ["--about"]);
+        assert_eq!(spell(&["-ax"]).unwrap(), ["-a"]);
+        assert!(spell(&["--nope", "--about"]).is_err());
+        // A value asks for nothing.
+        assert!(spell(&["-t", "-a", "--nope"]).is_err());
+    }
+
+    #[test]
     fn the_first_operand_ends_the_options_where_posix_is_asked_for() {
         let reading = Reading { operands_end_options: true, ..Reading::default() };
         assert_eq!(
@@ -239,7 +284,7 @@ mod tests {
         let wrong = |word: &str| spell(Reading::default(), &[word]).unwrap_err();
         assert_eq!(wrong("-vh"), "invalid option -- 'h'");
         assert_eq!(wrong("-é"), "invalid option -- 'é'");
-        assert_eq!(wrong("--nope=x"), "unrecognized option '--nope'");
+        assert_eq!(wrong("--nope=x"), "unrecognized option '--nope=x'");
         assert_eq!(wrong("--verbose=x"), "option '--verbose' doesn't allow an argument");
         assert_eq!(wrong("--suf"), "option '--suffix' requires an argument");
         assert_eq!(wrong("-S"), "option requires an argument -- 'S'");
