@@ -1,8 +1,40 @@
-//! Files that a command writes in the end: whether they can be written is asked before the work begins.
+//! Files that a command writes: whether they can be written is asked before the work begins, and whether they were is asked
+//! in the end.
 
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use gush_tree::quote;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
+
+/// Opens `path` as `how` says.
+///
+/// # Errors
+/// That of open(2), and `EBADF` where a closed standard descriptor is behind the path: there the bytes would go to /dev/null.
+pub fn open(path: impl AsRef<Path>, how: &OpenOptions) -> io::Result<File> {
+    match gush_process::closed_behind(&path) {
+        Some(_) => Err(Errno::BADF.into()),
+        None => how.open(path),
+    }
+}
+
+/// Closes a file, for errors that only close(2) tells, such as a full quota on NFS.
+///
+/// # Errors
+/// That of close(2).
+pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
+    nix::unistd::close(file.into()).map_err(Into::into)
+}
+
+/// Closes a duplicate of `fd`, for the same errors; `fd` stays open. Where no duplicate can be had, there is nothing to tell.
+///
+/// # Errors
+/// That of close(2).
+pub fn close_twin(fd: impl AsFd) -> io::Result<()> {
+    fcntl_dupfd_cloexec(fd, 0).map_or(Ok(()), close)
+}
 
 /// Can text be put at `path`, as far as can be known without writing?
 ///

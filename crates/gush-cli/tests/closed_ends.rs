@@ -40,6 +40,10 @@ fn a_name_of_a_closed_standard_descriptor_is_an_error_and_no_byte_is_lost() {
         ("g cp in c <&-", "in: cannot open for reading: Bad file descriptor"),
         ("g cat /dev/stdin <&-", "cat: /dev/stdin: open failed: Bad file descriptor"),
         ("g cat -n in <&-", "cat: in: open failed: Bad file descriptor"),
+        ("g tee /dev/stdout <a >&-", "tee: /dev/stdout: open failed: Bad file descriptor"),
+        ("g tee further </dev/null >&-", "tee: further: open failed: Bad file descriptor"),
+        ("g pv -o /dev/stdout a >&- || exit 1", "pv: /dev/stdout: Bad file descriptor"),
+        ("g pv -U out a >&- | cat; exit $((PIPESTATUS[0] == 2))", "Bad file descriptor"),
         ("g link -u a /dev/stdout >&-", "standard output is closed"),
         ("g link -u file:out a >&-", "standard output is closed"),
         ("g link -u /dev/stdin - <&-", "standard input is closed"),
@@ -55,6 +59,7 @@ fn a_name_of_a_closed_standard_descriptor_is_an_error_and_no_byte_is_lost() {
     }
     // Nobody can be told.
     fails(dir.path(), "g cp a err 2>&-");
+    fails(dir.path(), "g tee err <a 2>&-");
     assert_eq!(names(dir.path()), ["a", "err", "fds", "further", "in", "out"]);
     assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"wanted");
 }

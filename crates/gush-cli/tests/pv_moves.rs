@@ -12,6 +12,7 @@ use common::cp::with_files;
 use common::link::eventually;
 use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{gush, noise, skipped, strace};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -374,12 +375,33 @@ fn pipes_have_their_size_again_at_the_end() {
     let dir = TempDir::new().unwrap();
     // Less than a pipe's 64 KiB: pv ends though nobody reads.
     fs::write(dir.path().join("short"), noise(30_000, 3)).unwrap();
-    let (reader, writer) = std::io::pipe().unwrap();
-    let before = rustix::pipe::fcntl_getpipe_size(&reader).unwrap();
-    let status = pv(dir.path(), &["short"]).stdout(writer).status().unwrap();
-    assert!(status.success());
-    // Nothing was read: all of it fits into the old size.
-    assert_eq!(rustix::pipe::fcntl_getpipe_size(&reader).unwrap(), before);
+    mknodat(CWD, dir.path().join("fifo"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let fifo = File::options().read(true).write(true).open(dir.path().join("fifo")).unwrap();
+    let size = || rustix::pipe::fcntl_getpipe_size(&fifo).unwrap();
+    let before = size();
+    for (words, from) in [
+        (&["short"][..], Stdio::null()),
+        (&["short", "-o", "fifo"], Stdio::null()),
+        (&["short", "-o", "fifo", "--", "cat"], Stdio::null()),
+        (&["-S", "-s", "30000", "fifo"], Stdio::null()),
+        (&["-S", "-s", "30000"], Stdio::from(fifo.try_clone().unwrap())),
+    ] {
+        let is_read = words[0] == "-S";
+        if is_read {
+            (&fifo).write_all(&noise(30_000, 5)).unwrap();
+        }
+        let mut command = pv(dir.path(), words);
+        command.stdin(from);
+        if words == ["short"] {
+            command.stdout(fifo.try_clone().unwrap());
+        }
+        assert!(command.output().unwrap().status.success(), "{words:?}");
+        // Nothing was read: all of it fits into the old size.
+        assert_eq!(size(), before, "{words:?}");
+        if !is_read {
+            (&fifo).read_exact(&mut [0; 30_000]).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -214,6 +214,52 @@ fn a_file_that_is_the_source_is_neither_emptied_nor_made_endless() {
 }
 
 #[test]
+fn standard_output_that_is_the_source_gets_nothing_and_the_others_everything() {
+    for (words, to, others) in
+        [("", ">>", true), ("-p", "1<>", true), ("--output-error=exit", ">>", false)]
+    {
+        let (dir, bytes) = source();
+        let line = format!("$G tee {words} copy <source {to}source");
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert_eq!(
+            said(&output),
+            "gush: tee: 'standard output': input file is output file\n",
+            "{line}"
+        );
+        let copy = fs::read(dir.path().join("copy")).unwrap_or_default();
+        assert!(copy == if others { &bytes[..] } else { b"" }, "{line}: {} bytes", copy.len());
+        assert!(fs::read(dir.path().join("source")).unwrap() == bytes, "{line}");
+    }
+}
+
+#[test]
+fn a_failure_that_only_close_tells_is_told() {
+    let (dir, bytes) = source();
+    for (words, name, told) in [
+        (&["tee"][..], "out", "gush: tee: 'standard output': close failed: "),
+        (&["tee", "copy"], "copy", "gush: tee: copy: close failed: "),
+        (&["cat"], "out", "gush: cat: write error: "),
+        (&["pv", "-q"], "out", "gush: pv: close failed: "),
+    ] {
+        let (log, path) = (dir.path().join("log"), dir.path().join(name));
+        let [log, path] = [&log, &path].map(|path| path.to_str().unwrap());
+        let options = ["-o", log, "-P", path, "-e", "inject=close:error=EDQUOT"];
+        let mut command = match strace(&options) {
+            Ok(command) => command,
+            Err(why) => return skipped(&why),
+        };
+        command.args(words).current_dir(dir.path());
+        command.stdin(File::open(dir.path().join("source")).unwrap());
+        command.stdout(File::create(dir.path().join("out")).unwrap()).stderr(Stdio::piped());
+        let output = command.spawn().unwrap().wait_with_output().unwrap();
+        assert!(matches!(output.status.code(), Some(1 | 8)), "{words:?}: {}", output.status);
+        assert_eq!(said(&output), format!("{told}Disk quota exceeded\n"), "{words:?}");
+        assert!(fs::read(path).unwrap() == bytes, "{words:?}");
+    }
+}
+
+#[test]
 fn a_reader_that_takes_nothing_is_dropped_where_that_was_asked_for() {
     let (dir, bytes) = source();
     let (mut stuck, slow) = std::io::pipe().unwrap();

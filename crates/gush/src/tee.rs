@@ -407,11 +407,14 @@ impl<'a> Tee<'a> {
         let mut stances = Vec::with_capacity(targets.len());
         for (number, &fd) in (0..).zip(targets) {
             let target = look(fd, Side::Target)?;
-            // What is written would be read again, for ever where the target appends.
-            if source.kind() == Kind::File && source.is_same_file(&target) {
-                return Err(Error::same_file());
+            match access::check(&target, Side::Target) {
+                Err(why) => unwritable.push((number, why)),
+                // What is written would be read again, for ever where the target appends.
+                Ok(()) if source.kind() == Kind::File && source.is_same_file(&target) => {
+                    return Err(Error::same_file());
+                }
+                Ok(()) => {}
             }
-            unwritable.extend(access::check(&target, Side::Target).err().map(|why| (number, why)));
             stances.push(stance(&target, Side::Target)?);
         }
         let source_at = source.position().filter(|_| source.has_offsets());

@@ -9,16 +9,15 @@ mod stream;
 mod text;
 
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 use gush_tree::quote;
 use rustix::fs::{Stat, fstat};
-use rustix::io::{Errno, fcntl_dupfd_cloexec};
+use rustix::io::Errno;
 
 use crate::args;
+use crate::files::close_twin;
 use crate::talk::{Talker, die_if_nobody_reads, errno_text, os_text};
 use options::Options;
 use show::{Show, Shown, Trouble};
@@ -58,18 +57,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             Err(Failure::Output) => return ExitCode::FAILURE,
         }
     }
-    match show.finish().and_then(|()| closed(target)).inspect_err(die_if_nobody_reads) {
+    match show.finish().and_then(|()| close_twin(target)).inspect_err(die_if_nobody_reads) {
         Ok(()) => status,
         Err(error) => talker.fail(format_args!("write error: {}", os_text(&error))),
     }
-}
-
-/// Closes a duplicate of `target` for errors that only close(2) tells, such as a full quota on NFS. `target`
-/// stays open.
-fn closed(target: BorrowedFd<'_>) -> io::Result<()> {
-    // Closing standard output itself would free its number; a twin's close tells the same failures.
-    let twin = fcntl_dupfd_cloexec(target, 0)?;
-    nix::unistd::close(twin).map_err(Into::into)
 }
 
 /// Why an operand was not shown in full. The message is already written.

@@ -18,6 +18,7 @@ use super::direct::Direct;
 use super::ending::lock;
 use super::inputs::{Input, left_bytes};
 use super::options::{Expected, Options};
+use super::pipes;
 use super::screen::Screen;
 use super::skip::Skips;
 use super::sparse;
@@ -144,9 +145,10 @@ impl Moving<'_> {
             return Then::NextInput;
         }
         self.account.set_input();
+        let pipe = if self.options.no_boost { None } else { pipes::keep(&input) };
         let direct = self.options.direct_io.then(|| Direct::set(&input));
         let then = self.move_one(name, &input);
-        drop(direct);
+        drop((direct, pipe));
         then
     }
 

@@ -9,6 +9,7 @@ use super::ending::lock;
 use super::moving::{Output, shown};
 use super::status::Status;
 use super::transfer::{Moved, Setting, Stage, close, refuse_input};
+use crate::files;
 use crate::talk::os_text;
 
 /// Moves the inputs to the file `name`, and that to `output`. `-` is a file that nobody else sees.
@@ -27,14 +28,17 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     };
     let (file, path) = match name.as_encoded_bytes() {
         b"-" => (own_file().map_err(unopened)?, None),
-        _ => (File::create(name).map_err(unopened)?, Some(name.to_owned())),
+        _ => {
+            let how = &mut File::options();
+            let file = files::open(name, how.write(true).create(true).truncate(true));
+            (file.map_err(unopened)?, Some(name.to_owned()))
+        }
     };
     // The path of a file without a name needs a descriptor that stays open.
     let kept = file.try_clone().map_err(unopened)?;
     let path = path.unwrap_or_else(|| format!("/proc/self/fd/{}", kept.as_raw_fd()).into());
-    let files = &setting.options.files;
-    let stored = setting.transfer(files, setting.expected, Output::File(file), Stage::Store)?;
-    // Some file systems tell only here that the bytes did not fit (close(2)).
+    let inputs = &setting.options.files;
+    let stored = setting.transfer(inputs, setting.expected, Output::File(file), Stage::Store)?;
     let closed = close(stored.output, setting.talker);
     let mut status = stored.status;
     status.add(closed);

@@ -3,11 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use gush::{Endpoint, Errno, Kind, Rate, Throttle};
 use rustix::fs::{FileType, SeekFrom, Stat, fstat, seek, stat};
+use rustix::pipe::fcntl_getpipe_size;
+use rustix::stdio::stdout;
 
 use super::account::Account;
 use super::direct::Direct;
@@ -15,12 +17,13 @@ use super::ending::{self, Ending, lock};
 use super::line::Look;
 use super::moving::{Moving, Output, shown};
 use super::options::Options;
-use super::pipes::Pipes;
+use super::pipes::{self, Kept};
 use super::screen::Screen;
 use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::{Late, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
+use crate::files;
 use crate::talk::{Talker, errno_text, os_text};
 
 /// State that the transfers of one command line share.
@@ -34,7 +37,8 @@ pub struct Setting<'a> {
     pub expected: Option<u64>,
     /// The output's device has so many bytes, and no more can be written.
     pub device_bytes: Option<u64>,
-    pipes: Option<Pipes>,
+    /// The output, if it is a pipe.
+    pipe: Option<Kept<OwnedFd>>,
 }
 
 /// A transfer from the inputs to the output, or one half of that.
@@ -64,7 +68,7 @@ pub struct Moved {
 /// The status of a failure before the first byte; the message has been written already.
 pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
     let output = open_output(options, talker)?;
-    let setting = Setting::new(options, talker, Some(&output))?;
+    let setting = Setting::new(options, talker, &output)?;
     let moved = match &options.store_and_forward {
         Some(name) => store::run(&setting, name, output),
         None => setting.transfer(&options.files, setting.expected, output, Stage::Whole),
@@ -76,13 +80,16 @@ pub fn run(options: &Options, talker: &Talker) -> Result<Status, Status> {
 
 /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
 pub fn close(output: Output, talker: &Talker) -> Status {
-    if let Output::File(file) = output
-        // NFS and quotas tell of a failed write at the close.
-        && let Err(errno) = nix::unistd::close(OwnedFd::from(file))
-    {
-        return failed(talker, Status::UNCLOSED, format_args!("close failed: {}", errno.desc()));
+    let closed = match output {
+        Output::File(file) => files::close(file),
+        Output::Stdout => files::close_twin(stdout()),
+    };
+    match closed {
+        Ok(()) => Status::default(),
+        Err(error) => {
+            failed(talker, Status::UNCLOSED, format_args!("close failed: {}", os_text(&error)))
+        }
     }
-    Status::default()
 }
 
 fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
@@ -93,23 +100,20 @@ fn failed(talker: &Talker, status: Status, what: impl Display) -> Status {
 impl<'a> Setting<'a> {
     /// # Errors
     /// The status of a failure; the message has been written already.
-    pub fn new(
-        options: &'a Options,
-        talker: &'a Talker,
-        output: Option<&Output>,
-    ) -> Result<Self, Status> {
+    pub fn new(options: &'a Options, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
         let expected = expected(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
-        let device_bytes = output.and_then(inputs::device_bytes).filter(|_| expected.is_none());
+        let device_bytes = inputs::device_bytes(output).filter(|_| expected.is_none());
         let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
         let late = Arc::new(Late::default());
         let ending =
             Ending::begin(&screen, Some(&late)).map_err(|errno| ending::untold(errno, talker))?;
-        // Noted before the engine grows them, to be given back at the end.
-        let pipes = if options.no_boost { None } else { Some(Pipes::as_they_are()) };
+        let is_pipe = !options.no_boost && fcntl_getpipe_size(output).is_ok();
+        let twin = is_pipe.then(|| output.as_fd().try_clone_to_owned().ok()).flatten();
+        let pipe = twin.and_then(pipes::keep);
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
         }
-        Ok(Self { options, talker, screen, ending, late, expected, device_bytes, pipes })
+        Ok(Self { options, talker, screen, ending, late, expected, device_bytes, pipe })
     }
 
     /// An account that signals concern.
@@ -222,9 +226,9 @@ impl<'a> Setting<'a> {
 }
 
 impl Drop for Setting<'_> {
-    /// Pipes have their sizes again, the line of `-c` is free, and the file of `-P` goes.
+    /// The pipe has its size again, the line of `-c` is free, and the file of `-P` goes.
     fn drop(&mut self) {
-        drop(self.pipes.take());
+        drop(self.pipe.take());
         lock(&self.screen).leave();
         self.ending.tidy();
     }
@@ -253,7 +257,7 @@ pub fn open_output(options: &Options, talker: &Talker) -> Result<Output, Status>
     };
     refuse_input(options, talker, name)?;
     let keeps = options.seek.is_some();
-    let file = File::options().write(true).create(true).truncate(!keeps).open(name);
+    let file = files::open(name, File::options().write(true).create(true).truncate(!keeps));
     let file = file
         .map_err(|error| fail(Status::UNOPENED, format!("{}: {}", shown(name), os_text(&error))))?;
     let output = Output::File(file);

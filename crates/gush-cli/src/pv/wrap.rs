@@ -37,7 +37,10 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         return Err(Status::MISUSE);
     }
     let output = open_output(options, talker)?;
-    let setting = Setting::new(options, talker, None)?;
+    let mut setting = Setting::new(options, talker, &output)?;
+    // The input goes to the command, which has room for all.
+    setting.device_bytes = None;
+    let setting = setting;
     let child = match start(options) {
         Ok(child) => child,
         Err(error) => {

@@ -6,17 +6,18 @@ mod options;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 use clap::CommandFactory;
 use gush::flow::Terms;
 use gush::{Control, Loss, Tee};
 use gush_tree::quote;
-use rustix::fs::{FileType, fstat, stat};
+use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, stat};
 use rustix::io::Errno;
 
 use crate::args;
+use crate::files;
 use crate::talk::{Talker, errno_text, os_text};
 use address::Remote;
 use options::{Mode, Options};
@@ -45,9 +46,10 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let mut said = Said { options: &options, talker, failed: false, died: false };
     let Some(outputs) = open_outputs(&mut said) else { return ExitCode::FAILURE };
     copy(&outputs, &mut said);
-    for output in outputs {
-        said.closed(output);
-    }
+    // As GNU tee: standard output is the last.
+    let (stdout, files) =
+        outputs.into_iter().partition::<Vec<_>, _>(|output| output.file.is_none());
+    files.into_iter().chain(stdout).for_each(|output| said.closed(output));
     if said.died {
         gush_process::die_of_sigpipe();
     }
@@ -74,9 +76,14 @@ impl AsFd for Output<'_> {
 /// Standard output, and the files that can be opened. `None` where the mode permits no failure.
 fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     let mut outputs = Vec::with_capacity(1 + said.options.files.len());
-    // Rust's start has put /dev/null in its place, and bytes there would count as written.
-    if !gush_process::was_closed(1) {
+    let stdout = rustix::stdio::stdout();
+    if is_written(stdout) && is_source(fstat(stdout)) {
+        said.failure(format_args!("{STDOUT}: {IS_SOURCE}"));
+    } else if !gush_process::was_closed(1) {
         outputs.push(Output { file: None, remote: None });
+    }
+    if said.failed && said.exits() {
+        return None;
     }
     for name in &said.options.files {
         match open(name, said.options.append) {
@@ -87,7 +94,7 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
             }
             Err(Unopened::Source) => {
                 let name = quote::if_needed(name.as_ref());
-                said.failure(format_args!("{name}: input file is output file"));
+                said.failure(format_args!("{name}: {IS_SOURCE}"));
             }
         }
         if said.failed && said.exits() {
@@ -115,22 +122,31 @@ enum Unopened {
 }
 
 fn open(name: &OsStr, append: bool) -> Result<File, Unopened> {
-    let source = fstat(rustix::stdio::stdin()).ok();
-    let same = |source: &rustix::fs::Stat| {
-        let file = stat(name).ok();
-        let is_file = FileType::from_raw_mode(source.st_mode) == FileType::RegularFile;
-        is_file
-            && file.is_some_and(|file| (file.st_dev, file.st_ino) == (source.st_dev, source.st_ino))
-    };
-    if source.as_ref().is_some_and(same) {
+    if is_source(stat(name)) {
         return Err(Unopened::Source);
     }
     let mut how = OpenOptions::new();
     // Asked about the source first: opening would have emptied it.
     let how = if append { how.append(true) } else { how.write(true).truncate(true) };
-    how.create(true).open(name).map_err(Unopened::Error)
+    files::open(name, how.create(true)).map_err(Unopened::Error)
 }
 
+/// Is this the regular file that standard input reads?
+fn is_source(file: rustix::io::Result<Stat>) -> bool {
+    let source = fstat(rustix::stdio::stdin());
+    source.is_ok_and(|source| {
+        FileType::from_raw_mode(source.st_mode) == FileType::RegularFile
+            && file.is_ok_and(|file| (file.st_dev, file.st_ino) == (source.st_dev, source.st_ino))
+    })
+}
+
+/// Is the descriptor open for writing?
+fn is_written(fd: BorrowedFd<'_>) -> bool {
+    fcntl_getfl(fd).is_ok_and(|flags| flags.intersects(OFlags::WRONLY | OFlags::RDWR))
+}
+
+const IS_SOURCE: &str = "input file is output file";
+const STDOUT: &str = "'standard output'";
 const UNREAD: &str = "standard input: read failed after 0 bytes";
 
 fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
@@ -178,7 +194,7 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
     match copied {
         // A closed standard output is a failure once there is something to write.
         Ok(1..) if gush_process::was_closed(1) => {
-            said.failure(format_args!("'standard output': {}", errno_text(Errno::BADF)));
+            said.failure(format_args!("{STDOUT}: {}", errno_text(Errno::BADF)));
         }
         Ok(_) => {}
         Err(error) => said.source_failed(&error),
@@ -272,10 +288,16 @@ impl Said<'_> {
     /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
     fn closed(&mut self, output: Output<'_>) {
         let name = name(&output);
-        let Some((_, file)) = output.file else { return };
-        // A full disk of NFS is told here for the first time.
-        if let Err(errno) = nix::unistd::close(OwnedFd::from(file)) {
-            self.failure(format_args!("{name}: close failed: {}", errno.desc()));
+        let (closed, familiar) = match output.file {
+            Some((_, file)) => (files::close(file), &*name),
+            // Standard output stays open.
+            None => (files::close_twin(rustix::stdio::stdout()), "write error"),
+        };
+        if let Err(error) = closed {
+            match self.talker.is_familiar() {
+                true => self.failure(format_args!("{familiar}: {}", os_text(&error))),
+                false => self.failure(format_args!("{name}: close failed: {}", os_text(&error))),
+            }
         }
         // The end of the pipe is the end of the link.
         self.failed |= !output.remote.is_none_or(Remote::finish);
@@ -285,6 +307,6 @@ impl Said<'_> {
 fn name(output: &Output<'_>) -> String {
     match &output.file {
         Some((name, _)) => quote::if_needed(name.as_ref()).to_string(),
-        None => "'standard output'".to_owned(),
+        None => STDOUT.to_owned(),
     }
 }
