@@ -16,7 +16,7 @@ use common::link::eventually;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{Action, Winsize, tcflow, tcsetwinsize};
 use tempfile::TempDir;
 
 /// A terminal with so many columns, and everything that is drawn there.
@@ -211,6 +211,26 @@ fn a_signal_leaves_the_cursor_on_a_new_line() {
     let drawn = terminal.drawn();
     // Nothing was shown yet, or a whole line.
     assert!(drawn.is_empty() || drawn.ends_with("\r\r\n"), "{drawn:?}");
+}
+
+#[test]
+fn a_stopped_terminal_keeps_no_transfer_from_its_end_by_a_signal() {
+    let dir = TempDir::new().unwrap();
+    let terminal = Terminal::new(80);
+    tcflow(&terminal.side, Action::OOff).unwrap();
+    let mut child = terminal
+        .pv(dir.path(), &["-i", "0.1", "-P", "pid", "/dev/zero"])
+        .stdin(Stdio::null())
+        .spawn()
+        .unwrap();
+    // Several lines are due meanwhile: the first one waits for the terminal.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    eventually("the end", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(32));
+    assert!(!dir.path().join("pid").exists());
+    tcflow(&terminal.side, Action::OOn).unwrap();
+    drop(terminal.drawn());
 }
 
 /// The state of a process: one letter of proc_pid_stat(5).

@@ -14,7 +14,7 @@ use super::status::Status;
 use super::steward::{LATE, Late};
 use crate::talk::{Talker, errno_text};
 
-/// How often, and how far apart, an ending process looks whether the file of `-P` is made by now.
+/// How often, and how far apart, an ending process looks whether the file of `-P` is made by now, and the screen is free.
 const LOOKS: u32 = 20;
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -101,12 +101,28 @@ impl Ending {
         accounts.iter().for_each(|account| account.end_early(Early::Signal));
         // A call that is held does not look at the account before it returns, perhaps never.
         let dies = is_second || accounts.is_empty() || accounts.iter().any(|one| one.is_held());
+        drop(accounts);
         if !dies {
+            if self.is_screen_held() {
+                self.tidy();
+                std::process::exit(Status::SIGNAL.into());
+            }
             return Fate::GoOn;
         }
         self.leave_line();
         self.tidy();
         Fate::Die
+    }
+
+    /// Does the terminal hold a writer, who would keep the process from its end? A stopped terminal does, and one behind a
+    /// line that is down.
+    fn is_screen_held(&self) -> bool {
+        let is_held = |_| {
+            std::thread::sleep(LOOK);
+            matches!(self.screen.try_lock(), Err(TryLockError::WouldBlock))
+        };
+        // Most transfers end meanwhile, and the process with them.
+        (0..LOOKS).map(is_held).skip(LOOKS as usize / 2).all(|is_held| is_held)
     }
 
     fn stop(&self, stop: Stop) {

@@ -27,3 +27,9 @@ impl From<Status> for ExitCode {
         status.0.into()
     }
 }
+
+impl From<Status> for i32 {
+    fn from(status: Status) -> Self {
+        status.0.into()
+    }
+}
