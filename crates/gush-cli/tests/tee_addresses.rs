@@ -70,3 +70,18 @@ fn a_wrong_address_is_told_before_anything_is_started() {
     assert!(output.status.success(), "{}", said(&output));
     assert!(fs::read(dir.path().join("tcp:127.0.0.1:1")).unwrap() == bytes);
 }
+
+#[test]
+fn an_address_that_is_the_source_is_refused_and_the_others_get_everything() {
+    for options in ["", ",append", ",trunc"] {
+        let (dir, bytes) = source();
+        let line = format!("$G tee copy --to file:source{options} <source >out");
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let words = format!("gush: tee: 'file:source{options}': input file is output file\n");
+        assert_eq!(said(&output), words);
+        for name in ["source", "copy", "out"] {
+            assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+        }
+    }
+}

@@ -7,7 +7,11 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+
+use gush_tree::quote;
+use rustix::fs::stat;
 
 /// A running link to an address.
 #[derive(Debug)]
@@ -17,9 +21,13 @@ impl Remote {
     /// Starts a link to `address`, and answers the pipe that leads there.
     ///
     /// # Errors
-    /// What is wrong with the address, or that of starting this program again.
+    /// What is wrong with the address, which may also be the file that is read, or that of starting this program again.
     pub fn open(address: &OsStr) -> Result<(File, Self), String> {
-        check(address)?;
+        let is_source = |path: &PathBuf| super::is_source(stat(path));
+        if file_behind(address)?.as_ref().is_some_and(is_source) {
+            let name = quote::if_needed(address.as_ref());
+            return Err(format!("{name}: {}", super::IS_SOURCE));
+        }
         let started = |error: io::Error| crate::talk::os_text(&error);
         let mut command = Command::new("/proc/self/exe");
         command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -36,14 +44,21 @@ impl Remote {
     }
 }
 
-/// What is wrong with `address`, before anything is started.
+/// The file at `address`, if that is one.
+///
+/// # Errors
+/// What is wrong with the address, before anything is started.
 #[cfg(feature = "link")]
-fn check(address: &OsStr) -> Result<(), String> {
-    let read = gush_link::address::Address::from_os(address);
-    read.map(drop).map_err(|error| error.to_string())
+fn file_behind(address: &OsStr) -> Result<Option<PathBuf>, String> {
+    use gush_link::address::{Address, Target};
+    let address = Address::from_os(address).map_err(|error| error.to_string())?;
+    Ok(match address.target() {
+        Target::File(path) | Target::Path(path) => Some(path.clone()),
+        _ => None,
+    })
 }
 
 #[cfg(not(feature = "link"))]
-fn check(_address: &OsStr) -> Result<(), String> {
+fn file_behind(_address: &OsStr) -> Result<Option<PathBuf>, String> {
     Err(crate::about::why_left_out("link"))
 }

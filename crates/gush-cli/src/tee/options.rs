@@ -28,7 +28,10 @@ use crate::time::time;
                   The slowest output holds the others back: they are ahead by at most one pipe or one buffer, or by SIZE bytes \
                   with --buffer. With --drop-slow as well, an output is dropped only once its SIZE bytes are full. The last output is never \
                   dropped: it holds nobody back but the source.\n\
-                  TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h."
+                  TIME is a number of seconds, such as 2 or 0.5, or has a unit: 200ms, 5m, 1h.\n\n\
+                  Unlike GNU tee: an output that is the file at standard input is left out, since it would be emptied, or grow for ever. \
+                  Where tee ends early, the other outputs get the bytes taken before. An output that does not block is waited for. The pipes \
+                  on both sides hold up to 1 MiB from then on (see --pipe-size), so that tee and its neighbours wait less often."
 )]
 pub struct Options {
     /// Files to write, besides standard output
