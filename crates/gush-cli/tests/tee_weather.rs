@@ -298,8 +298,14 @@ fn failures_say_what_how_far_and_why() {
             "gush: tee: standard input: read failed after 0 bytes: Bad file descriptor\n",
         ),
         ("$G tee copy <.", "gush: tee: standard input: read failed after 0 bytes: Is a directory"),
-        ("echo x | $G tee copy >&-", "gush: tee: 'standard output': Bad file descriptor\n"),
-        ("echo x | $G tee >&-", "gush: tee: 'standard output': Bad file descriptor\n"),
+        (
+            "echo x | $G tee copy >&-",
+            "gush: tee: 'standard output': write failed after 0 bytes: Bad file descriptor",
+        ),
+        (
+            "echo x | $G tee >&-",
+            "gush: tee: 'standard output': write failed after 0 bytes: Bad file descriptor",
+        ),
         ("$G tee --output-error=e </dev/null", "gush: tee: "),
     ] {
         let output = shell(dir.path(), line);

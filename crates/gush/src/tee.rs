@@ -311,12 +311,7 @@ impl<'a> Tee<'a> {
         unwritable: Vec<(u16, Fault)>,
         source_at: Option<u64>,
     ) -> Result<TeeReport, Error> {
-        for (target, fault) in unwritable {
-            // Failed through the fan, so that the caller hears of it as of any other loss.
-            fan.fail(target, fault);
-        }
-        let outcome = self.pump(&mut fan, targets);
-        // Also after a failure: bytes that no target got are still in the file.
+        let outcome = self.pump(&mut fan, targets, unwritable);
         let put_back = self.put_back(&fan, source_at);
         let taken_bytes = *put_back.as_ref().unwrap_or(&fan.taken_bytes());
         match outcome.and_then(|is_complete| put_back.map(|_| is_complete)) {
@@ -332,7 +327,12 @@ impl<'a> Tee<'a> {
     }
 
     /// Drives the fan; answers whether the source was copied to the end.
-    fn pump(&mut self, fan: &mut impl Spread, targets: &[BorrowedFd<'a>]) -> Result<bool, Error> {
+    fn pump(
+        &mut self,
+        fan: &mut impl Spread,
+        targets: &[BorrowedFd<'a>],
+        mut unwritable: Vec<(u16, Fault)>,
+    ) -> Result<bool, Error> {
         let mut shelf = Shelf::new(Pool::shared().clone());
         // Two programs at a pipe wait for each other often, and a look spares each of them a wake-up.
         let mut waiter = Waiter::new(Wait::Auto);
@@ -349,6 +349,10 @@ impl<'a> Tee<'a> {
                 FanNext::Do(op) => {
                     let answer = fan.perform(op, fds);
                     fan.learn(op, answer);
+                    // As write(2) would fail: once there is something to be written.
+                    if fan.taken_bytes() > 0 {
+                        unwritable.drain(..).for_each(|(target, fault)| fan.fail(target, fault));
+                    }
                 }
                 // Bytes in flight for a target that takes nothing now must not hold the end (invariant 7).
                 FanNext::Wait if self.is_cancelled() => return Err(Error::cancelled()),
@@ -501,7 +505,7 @@ struct Sides {
     /// The source's position, if a file.
     source_at: Option<u64>,
     targets: Vec<Stance>,
-    /// Targets not open for writing.
+    /// Targets that are not open for writing: lost with the first byte.
     unwritable: Vec<(u16, Fault)>,
 }
 

@@ -16,6 +16,7 @@ use crate::talk::{Talker, errno_text};
 
 /// How often, and how far apart, an ending process looks whether the file of `-P` is made by now, and the screen is free.
 const LOOKS: u32 = 20;
+const SCREEN_LOOKS: usize = 15;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The objects that signals concern: accounts of transfers, the terminal, the file of `-P`.
@@ -122,7 +123,7 @@ impl Ending {
             matches!(self.screen.try_lock(), Err(TryLockError::WouldBlock))
         };
         // Most transfers end meanwhile, and the process with them.
-        (0..LOOKS).map(is_held).skip(LOOKS as usize / 2).all(|is_held| is_held)
+        (0..SCREEN_LOOKS).map(is_held).skip(SCREEN_LOOKS / 2).all(|is_held| is_held)
     }
 
     fn stop(&self, stop: Stop) {

@@ -45,10 +45,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     }
     let mut said = Said { options: &options, talker, failed: false, died: false };
     let Some(outputs) = open_outputs(&mut said) else { return ExitCode::FAILURE };
-    copy(&outputs, &mut said);
+    if !outputs.is_empty() {
+        copy(&outputs, &mut said);
+    }
     // As GNU tee: standard output is the last.
-    let (stdout, files) =
-        outputs.into_iter().partition::<Vec<_>, _>(|output| output.file.is_none());
+    let (stdout, files) = outputs
+        .into_iter()
+        .partition::<Vec<_>, _>(|output| !matches!(output.place, Place::Named(..)));
     files.into_iter().chain(stdout).for_each(|output| said.closed(output));
     if said.died {
         gush_process::die_of_sigpipe();
@@ -58,17 +61,33 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
 
 /// Where the bytes go.
 struct Output<'a> {
-    /// `None` stands for standard output.
-    file: Option<(&'a OsStr, File)>,
+    place: Place<'a>,
     /// The link to an address, whose pipe is the file.
     remote: Option<Remote>,
 }
 
+enum Place<'a> {
+    Stdout,
+    /// Standard output was closed: a file that is not open for writing either fails with the first byte, as that would.
+    Closed(File),
+    Named(&'a OsStr, File),
+}
+
+impl Output<'_> {
+    fn stdout() -> io::Result<Self> {
+        let place = match gush_process::was_closed(1) {
+            true => Place::Closed(File::open("/dev/null")?),
+            false => Place::Stdout,
+        };
+        Ok(Self { place, remote: None })
+    }
+}
+
 impl AsFd for Output<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.file {
-            Some((_, file)) => file.as_fd(),
-            None => rustix::stdio::stdout(),
+        match &self.place {
+            Place::Closed(file) | Place::Named(_, file) => file.as_fd(),
+            Place::Stdout => rustix::stdio::stdout(),
         }
     }
 }
@@ -79,15 +98,18 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     let stdout = rustix::stdio::stdout();
     if is_written(stdout) && is_source(fstat(stdout)) {
         said.failure(format_args!("{STDOUT}: {IS_SOURCE}"));
-    } else if !gush_process::was_closed(1) {
-        outputs.push(Output { file: None, remote: None });
+    } else {
+        match Output::stdout() {
+            Ok(output) => outputs.push(output),
+            Err(_) => said.failure(format_args!("{STDOUT}: {}", errno_text(Errno::BADF))),
+        }
     }
     if said.failed && said.exits() {
         return None;
     }
     for name in &said.options.files {
         match open(name, said.options.append) {
-            Ok(file) => outputs.push(Output { file: Some((name, file)), remote: None }),
+            Ok(file) => outputs.push(Output { place: Place::Named(name, file), remote: None }),
             Err(Unopened::Error(error)) => {
                 said.talker.say_failed_open(name, &error);
                 said.failed = true;
@@ -104,7 +126,8 @@ fn open_outputs<'a>(said: &mut Said<'a>) -> Option<Vec<Output<'a>>> {
     for address in &said.options.to {
         match Remote::open(address) {
             Ok((file, remote)) => {
-                outputs.push(Output { file: Some((address, file)), remote: Some(remote) });
+                let place = Place::Named(address, file);
+                outputs.push(Output { place, remote: Some(remote) });
             }
             Err(why) => said.failure(why),
         }
@@ -186,26 +209,9 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         tee = tee.sees_hang_ups();
     }
     let mut lost = |loss: &Loss| said.lost(&outputs[loss.target], loss);
-    let copied = match outputs {
-        // As GNU tee: without any output it fails once there is something to write.
-        [] => first_byte(),
-        _ => tee.on_loss(&mut lost).run().map(|report| report.taken_bytes),
-    };
-    match copied {
-        // A closed standard output is a failure once there is something to write.
-        Ok(1..) if gush_process::was_closed(1) => {
-            said.failure(format_args!("{STDOUT}: {}", errno_text(Errno::BADF)));
-        }
-        Ok(_) => {}
-        Err(error) => said.source_failed(&error),
+    if let Err(error) = tee.on_loss(&mut lost).run() {
+        said.source_failed(&error);
     }
-}
-
-/// Is there anything to write, where every output is closed? Answers 1 if so.
-fn first_byte() -> Result<u64, gush::Error> {
-    let (source, sink) = (rustix::stdio::stdin(), File::options().write(true).open("/dev/null"));
-    let Ok(sink) = sink else { return Ok(1) };
-    gush::Mover::new(&source, &sink).length_bytes(1).run().map(|report| report.bytes)
 }
 
 /// Messages, and their part in the exit status.
@@ -288,10 +294,11 @@ impl Said<'_> {
     /// Closes an output, for errors that only close(2) tells, such as a full quota on NFS.
     fn closed(&mut self, output: Output<'_>) {
         let name = name(&output);
-        let (closed, familiar) = match output.file {
-            Some((_, file)) => (files::close(file), &*name),
+        let (closed, familiar) = match output.place {
+            Place::Named(_, file) => (files::close(file), &*name),
             // Standard output stays open.
-            None => (files::close_twin(rustix::stdio::stdout()), "write error"),
+            Place::Stdout => (files::close_twin(rustix::stdio::stdout()), "write error"),
+            Place::Closed(_) => return,
         };
         if let Err(error) = closed {
             match self.talker.is_familiar() {
@@ -305,8 +312,8 @@ impl Said<'_> {
 }
 
 fn name(output: &Output<'_>) -> String {
-    match &output.file {
-        Some((name, _)) => quote::if_needed(name.as_ref()).to_string(),
-        None => STDOUT.to_owned(),
+    match &output.place {
+        Place::Named(name, _) => quote::if_needed(name.as_ref()).to_string(),
+        Place::Stdout | Place::Closed(_) => STDOUT.to_owned(),
     }
 }
