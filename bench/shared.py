@@ -1,5 +1,4 @@
 """What the benchmarks of this directory have in common."""
-import argparse
 import os
 import platform
 import random
@@ -41,57 +40,6 @@ def first_line(argv):
     except FileNotFoundError:
         return ""
     return (done.stdout + done.stderr).splitlines()[0]
-
-
-def read_options(doc, cases, size_help, more):
-    """The options that benchmarks of whole commands share, and `more`: (name, default, help). `wanted` are cases, by name."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--size", type=int, default=1 << 30, help=size_help)
-    parser.add_argument("--dir", default="/dev/shm", help="where files are made")
-    parser.add_argument("--only", default="", help="cases, by name")
-    parser.add_argument("--realtime", action="store_true")
-    parser.add_argument("--gush", default="", help="the binary; built from this checkout without it")
-    for name, default, words in more:
-        parser.add_argument(f"--{name}", default=default, help=words)
-    options = parser.parse_args()
-    options.wanted = [name for name in options.only.split(",") if name] or list(cases)
-    unknown = set(options.wanted) - set(cases)
-    if unknown:
-        parser.error(f"no such case: {', '.join(sorted(unknown))}; there are {', '.join(cases)}")
-    return options
-
-
-def started(argv, options, **how):
-    """Starts a program, before all other work with --realtime."""
-    return subprocess.Popen(["chrt", "-f", "10", *argv] if options.realtime else argv, **how)
-
-
-def finished(child):
-    """Waits; answers the processor seconds of the program."""
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    return used.ru_utime + used.ru_stime
-
-
-def compare(title, contenders, rounds, measure, aims):
-    """Prints a table of {label: contender}; a sample is the seconds of the whole and the processor's.
-
-    An aim is {peer: factor}: gush is to be at least so many times as fast.
-    """
-    print(f"\n## {title}")
-    samples = interleaved(contenders, rounds, measure)
-    print("| contender | median | ratio | quartiles | processor |\n|---|---|---|---|---|")
-    mine = [seconds for seconds, _ in samples["gush"]]
-    for label, each in samples.items():
-        times = [seconds for seconds, _ in each]
-        middle, low, high = ratios(times, mine)
-        used = statistics.median(cpu for _, cpu in each)
-        print(f"| {label} | {statistics.median(times) * 1e3:.1f} ms | {middle:.2f} | {low:.2f} to {high:.2f} | {used * 1e3:.1f} ms |", flush=True)
-    for peer, factor in aims.items():
-        ratio = ratios([seconds for seconds, _ in samples[peer]], mine)[0]
-        print(f"- gush is {ratio:.2f} times as fast as {peer}, aim >= {factor}: {'reached' if ratio >= factor else 'MISSED'}", flush=True)
-    return samples
 
 
 def interleaved(contenders, rounds, measure):

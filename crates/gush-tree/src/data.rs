@@ -114,7 +114,7 @@ fn moved(
 
 /// When blocks are allocated for the target.
 ///
-/// ext4 writes into reserved blocks faster than it allocates them one by one (bench/copy.py). tmpfs would
+/// ext4 writes into reserved blocks faster than it allocates them one by one (bench/copy.toml). tmpfs would
 /// zero each page first, and a clone needs no blocks at all. Blocks are reserved for new files only: when a
 /// file is replaced, by truncation or rename, ext4 flushes its delayed blocks at once, so that a crash does
 /// not leave an empty file (`auto_da_alloc`, ext4(5)). Reserved blocks would evade this safeguard.
