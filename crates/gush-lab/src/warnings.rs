@@ -258,6 +258,36 @@ fn odd_rounds(suite: &str, case: &str, own: &[(u32, f64)]) -> Option<String> {
         .filter(|&(_, odd)| odd)
         .map(|((round, _), _)| round.to_string())
         .collect();
-    let rounds = if odd.len() == 1 { "round" } else { "rounds" };
-    (!odd.is_empty()).then(|| format!("{suite} {case} ({rounds} {})", odd.join(" ")))
+    let rounds = match odd.len() {
+        0 => return None,
+        1 => format!("round {}", odd[0]),
+        2..=MOST_NAMED => format!("rounds {}", odd.join(" ")),
+        many => format!("{many} of {} rounds", own.len()),
+    };
+    Some(format!("{suite} {case} ({rounds})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Measured;
+
+    #[test]
+    fn a_long_run_names_no_round_of_many() {
+        let speed = |round: u32| {
+            if round.is_multiple_of(20) { 9.0 } else { 2.0 + f64::from(round % 3) / 10.0 }
+        };
+        let sample = |round| Sample {
+            suite: "run".into(),
+            case: "true".into(),
+            round,
+            measured: Measured { gib_per_s: Some(speed(round)), ..Measured::default() },
+        };
+        let samples: Vec<Sample> = (1..=500).map(sample).collect();
+        let facts: Vec<String> = of_samples(&samples).into_iter().map(|one| one.fact).collect();
+        assert_eq!(
+            facts,
+            ["samples far from the others of their case: run true (25 of 500 rounds)"]
+        );
+    }
 }

@@ -79,6 +79,31 @@ fn suites_that_were_not_run_are_absent() {
 }
 
 #[test]
+fn the_top_tells_the_rounds_of_the_figures_that_are_shown() {
+    let mut older = one();
+    older.samples.retain(|sample| sample.suite == "memory");
+    let mut newer = older.clone();
+    let more = older.samples.clone();
+    older.samples.extend((1..=40).flat_map(|round| {
+        more.iter().map(move |sample| Sample { round: round + 100, ..sample.clone() })
+    }));
+    newer.id = format!("{}-newer", newer.id);
+    newer.started = newer.started + std::time::Duration::from_secs(60);
+    let byline = |runs: &[Run]| {
+        let page = report::html(runs);
+        page.split_once("<p class=\"byline\">").unwrap().1.split_once("</p>").unwrap().0.to_owned()
+    };
+    let rounds =
+        |text: &str| text.split(" · ").find(|part| part.contains("round")).unwrap().to_owned();
+    let alone = rounds(&byline(std::slice::from_ref(&newer)));
+    assert_eq!(
+        rounds(&byline(&[older, newer])),
+        alone,
+        "the older run has more rounds, and no figure"
+    );
+}
+
+#[test]
 fn figures_stand_beside_the_published_ones() {
     let page = report::html(&runs());
     for published in ["3.50–3.70", "12.7", "32.8", "25.0", "51.0", "62.5–65.0"] {

@@ -1,7 +1,5 @@
 //! The machines, the runs, and the facts that made their figures doubtful.
 
-use std::collections::BTreeMap;
-
 use crate::model::{Machine, Run};
 use crate::report::data::Data;
 use crate::report::number::{bytes, count, plural};
@@ -63,23 +61,20 @@ pub fn byline(data: &Data<'_>) -> String {
     });
     let gush = format!("gush {}", run.gush);
     let time = run.started.strftime("%-d %B %Y, %H:%M UTC").to_string();
-    let rounds = rounds(data.own());
+    let rounds = rounds(data);
     let parts = [fact("processor"), processors, kernel, rounds, Some(gush), Some(time)];
     parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-/// The number of rounds that each case of the page was measured in: the least and the most.
-fn rounds<'r>(runs: impl Iterator<Item = &'r Run>) -> Option<String> {
-    let mut of_case: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
-    for run in runs {
-        for sample in &run.samples {
-            *of_case.entry((&run.id, &sample.suite, &sample.case)).or_default() += 1;
-        }
-    }
-    let (least, most) = (of_case.values().min()?, of_case.values().max()?);
+/// The number of rounds that the cases shown were measured in: the least and the most.
+fn rounds(data: &Data<'_>) -> Option<String> {
+    let shown = data.suites().into_iter().filter_map(|name| data.suite(name));
+    let rounds: Vec<usize> =
+        shown.flat_map(|suite| &suite.cases).map(|case| case.samples.len()).collect();
+    let (least, most) = (*rounds.iter().min()?, *rounds.iter().max()?);
     Some(match least == most {
-        true => plural(*most, "round"),
-        false => format!("{least} to {}", plural(*most, "round")),
+        true => plural(most, "round"),
+        false => format!("{least} to {}", plural(most, "round")),
     })
 }
 
