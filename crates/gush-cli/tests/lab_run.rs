@@ -843,7 +843,7 @@ fn the_case_files_of_bench_work() {
     let dir = TempDir::new().unwrap();
     for (name, only) in [
         ("cat.toml", "pair,three,counted"),
-        ("copy.toml", "cached,small,pipe"),
+        ("copy.toml", "cached,small,pipe,threads"),
         ("pv.toml", "file,to-file"),
         ("relay.toml", ""),
         ("fizzbuzz.toml", ""),

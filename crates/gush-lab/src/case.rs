@@ -64,11 +64,7 @@ pub fn choose(
 ) -> Result<Vec<Box<dyn Case>>, Error> {
     if let Some(unknown) = names.iter().find(|name| cases.iter().all(|case| case.name() != **name))
     {
-        let known: Vec<&str> = cases.iter().map(|case| case.name()).collect();
-        return Err(Error::refused(format!(
-            "no case is called '{unknown}'; there are {}",
-            known.join(", ")
-        )));
+        return Err(Error::unknown("case", unknown, cases.iter().map(|case| case.name())));
     }
     cases.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name()));
     Ok(cases)

@@ -55,6 +55,18 @@ impl Error {
         Self::Refused(why.into())
     }
 
+    /// A name that nothing of a kind has, with the names that there are.
+    ///
+    /// ```
+    /// let error = gush_lab::Error::unknown("suite", "nope", ["pipe", "copy"]);
+    /// assert_eq!(error.to_string(), "no suite is called 'nope'; there are pipe, copy");
+    /// ```
+    #[must_use]
+    pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        let known: Vec<&str> = known.into_iter().collect();
+        Self::Refused(format!("no {kind} is called '{name}'; there are {}", known.join(", ")))
+    }
+
     /// The whole error as one sentence: the failed call, and the operating system's answer.
     ///
     /// ```

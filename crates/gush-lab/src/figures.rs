@@ -74,7 +74,7 @@ pub(crate) fn described<'r>(run: &'r Run, case: &Speeds<'_>) -> Option<&'r Descr
 }
 
 /// The figures of both in each round that has both.
-fn pairs(of: &[(u32, f64)], to: &[(u32, f64)]) -> Vec<(f64, f64)> {
+pub(crate) fn pairs(of: &[(u32, f64)], to: &[(u32, f64)]) -> Vec<(f64, f64)> {
     of.iter()
         .filter_map(|&(round, figure)| {
             let same = to.iter().find(|(other, _)| *other == round)?;

@@ -194,27 +194,12 @@ pub(crate) fn wait4(child: u32) -> io::Result<(ExitStatus, Usage)> {
         // SAFETY: the kernel writes one number and one structure, which both live longer than the call.
         let answer = unsafe { libc::wait4(child, &raw mut status, 0, &raw mut used) };
         if answer == child {
-            return Ok((ExitStatus::from_raw(status), usage(&used)));
+            return Ok((ExitStatus::from_raw(status), Usage::from(&used)));
         }
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-    }
-}
-
-fn usage(used: &libc::rusage) -> Usage {
-    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
-    Usage {
-        user_s: seconds(used.ru_utime),
-        system_s: seconds(used.ru_stime),
-        // The kernel counts it in KiB (getrusage(2)).
-        peak_bytes: count(used.ru_maxrss) << 10,
-        minor_faults: count(used.ru_minflt),
-        major_faults: count(used.ru_majflt),
-        switches: count(used.ru_nvcsw),
-        preemptions: count(used.ru_nivcsw),
     }
 }
 

@@ -11,17 +11,7 @@ use serde_json::Value;
 
 /// One sample's figures of one case.
 ///
-/// A figure that a suite does not take is absent. Values peculiar to a suite stand in `facts`:
-///
-/// | suite | facts |
-/// |---|---|
-/// | `pipe` | `buffer_bytes`, `pipe_bytes`, `sound` (null where nothing showed soundness), `evidence` |
-/// | `copy` | `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls`, `syscalls_published` (name → count), `syscalls_printed` (where the published table has a slip) |
-/// | `matrix` | `method`, `source`, `target`, `works`, `errno`, `expected` |
-/// | `pages` | `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, by whichever page size it is backed), `drop_ns_per_page` |
-/// | `memory` | `operation` (`read`, `write`, `copy`), `processors` |
-/// | `relay` | `peer`, `connections`, `cpu_s_per_gib` |
-/// | `run`, and those of case files | `command`, `parameter NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count) |
+/// A figure that a suite does not take is absent. Values peculiar to a suite stand in `facts`; the page of the suite's room says which.
 ///
 /// ```
 /// let measured = gush_lab::model::Measured { gib_per_s: Some(4.5), ..Default::default() }

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
 
-use nix::sys::resource::{Usage, UsageWho, getrusage};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::resource::UsageWho;
 
 use crate::case::Case;
 use crate::model::{Described, Measured};
 use crate::probe::Probe;
-use crate::runner::children;
+use crate::runner::{Usage, children};
 use crate::{Error, affinity};
 
 /// Measures in a new process: `program lab once WORDS`, on one processor if one is named.
@@ -93,7 +92,7 @@ impl Case for Single {
     }
 }
 
-/// A clock of this process: wall time, processor time, page faults and context switches (getrusage(2)).
+/// A clock of this process: wall time, processor time, page faults and context switches.
 ///
 /// ```
 /// let clock = gush_lab::once::Clock::start()?;
@@ -107,8 +106,12 @@ pub struct Clock {
     started: Instant,
 }
 
-fn usage(who: UsageWho) -> Result<Usage, Error> {
-    getrusage(who).map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
+/// The resources used so far.
+///
+/// # Errors
+/// The error of getrusage(2).
+pub(crate) fn used(who: UsageWho) -> Result<Usage, Error> {
+    Usage::of(who).map_err(|errno| Error::failed("cannot ask for the processor time used", errno))
 }
 
 impl Clock {
@@ -117,8 +120,7 @@ impl Clock {
     /// # Errors
     /// The error of getrusage(2).
     pub fn start() -> Result<Self, Error> {
-        let usage = usage(UsageWho::RUSAGE_SELF)?;
-        Ok(Self { usage, started: Instant::now() })
+        Ok(Self { usage: used(UsageWho::RUSAGE_SELF)?, started: Instant::now() })
     }
 
     /// Stops; `bytes` were moved meanwhile.
@@ -128,61 +130,10 @@ impl Clock {
     pub fn stop(self, bytes: u64) -> Result<Measured, Error> {
         // First of all: asking for the usage takes time too.
         let wall_s = self.started.elapsed().as_secs_f64();
-        let (before, after) = (self.usage, usage(UsageWho::RUSAGE_SELF)?);
-        let (user_s, system_s) = worked(&before, &after);
-        let more = |of: fn(&Usage) -> i64| of(&after) - of(&before);
-        Ok(Measured {
-            gib_per_s: gib_per_s(bytes, wall_s),
-            wall_s: Some(wall_s),
-            user_s: Some(user_s),
-            system_s: Some(system_s),
-            bytes,
-            ..Measured::default()
-        }
-        .with("minor_faults", more(Usage::minor_page_faults))
-        .with("major_faults", more(Usage::major_page_faults))
-        .with("switches", more(Usage::voluntary_context_switches))
-        .with("preemptions", more(Usage::involuntary_context_switches)))
+        let (gib_per_s, wall_s) = (gib_per_s(bytes, wall_s), Some(wall_s));
+        let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
+        Ok(used(UsageWho::RUSAGE_SELF)?.since(self.usage).told(measured, 1))
     }
-}
-
-/// The processor time of the processes that this one starts, and waits for, meanwhile.
-///
-/// ```
-/// use std::process::Command;
-/// let clock = gush_lab::once::ChildrenClock::start()?;
-/// Command::new("true").status().expect("true runs");
-/// assert!(clock.stop()?.user_s.unwrap() >= 0.0);
-/// # Ok::<(), gush_lab::Error>(())
-/// ```
-#[derive(Debug)]
-pub struct ChildrenClock(Usage);
-
-impl ChildrenClock {
-    /// Starts.
-    ///
-    /// # Errors
-    /// The error of getrusage(2).
-    pub fn start() -> Result<Self, Error> {
-        Ok(Self(usage(UsageWho::RUSAGE_CHILDREN)?))
-    }
-
-    /// Stops: `user_s` and `system_s` of all children together.
-    ///
-    /// # Errors
-    /// The error of getrusage(2).
-    pub fn stop(self) -> Result<Measured, Error> {
-        let after = usage(UsageWho::RUSAGE_CHILDREN)?;
-        let (user_s, system_s) = worked(&self.0, &after);
-        Ok(Measured { user_s: Some(user_s), system_s: Some(system_s), ..Measured::default() })
-    }
-}
-
-/// User and system seconds between two looks.
-fn worked(before: &Usage, after: &Usage) -> (f64, f64) {
-    let seconds =
-        |of: fn(&Usage) -> TimeVal| (of(after) - of(before)).num_microseconds() as f64 / 1e6;
-    (seconds(Usage::user_time), seconds(Usage::system_time))
 }
 
 /// Bytes in so many seconds as GiB/s; none where no time passed or nothing moved.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
+use crate::mount::Mount;
+
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
 /// An empty file in each directory, so that no directory of the user's is taken for one.
@@ -48,27 +50,12 @@ impl Scratch {
         &self.path
     }
 
-    /// The kind of file system that the directory is on, by name or number (statfs(2)).
-    pub(crate) fn file_system(&self) -> String {
-        const NAMES: [(u64, &str); 6] = [
-            (0xef53, "ext4"),
-            (0x0102_1994, "tmpfs"),
-            (0x5846_5342, "xfs"),
-            (0x9123_683e, "btrfs"),
-            (0x794c_7630, "overlay"),
-            (0x6969, "nfs"),
-        ];
-        let Ok(about) = rustix::fs::statfs(&self.path) else { return "unknown".to_owned() };
-        let magic = about.f_type as u64 & 0xffff_ffff;
-        let known = NAMES.iter().find(|(number, _)| *number == magic);
-        known.map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned())
-    }
-
-    /// The device or server that the file system is on, as the mount table names it: two disks with the same kind of file
+    /// The kind of file system that the directory is on, and the device or server of that: two disks with the same kind of file
     /// system are two places.
-    pub(crate) fn device(&self) -> String {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        device_of(&self.path, &mounts).unwrap_or("unknown").to_owned()
+    pub(crate) fn file_system(&self) -> [String; 2] {
+        let unknown = || "unknown".to_owned();
+        Mount::of(&self.path)
+            .map_or_else(|| [unknown(), unknown()], |mount| [mount.kind, mount.source])
     }
 
     /// Keeps the directory, under a name that no later run removes; answers the path.
@@ -87,19 +74,7 @@ impl Scratch {
     }
 }
 
-/// The source of the mount in `mountinfo` (proc_pid_mountinfo(5)) that `path` is in: the last one of the longest mount point.
-fn device_of<'m>(path: &Path, mountinfo: &'m str) -> Option<&'m str> {
-    let mount = |line: &'m str| {
-        let (place, kind) = line.split_once(" - ")?;
-        let point = place.split(' ').nth(4)?.replace("\\040", " ");
-        path.starts_with(&point).then_some((point.len(), kind.split(' ').nth(1)?))
-    };
-    // The longest mount point above the path is the one that holds it.
-    let found = mountinfo.lines().filter_map(mount).max_by_key(|&(length, _)| length);
-    found.map(|(_, source)| source)
-}
-
-/// Removes the directories of runs that were killed: unlocked ones, older than the moment
+/// Removes the directories of runs that were killed: those that nobody has locked, and that are older than the moment
 /// between mkdir(2) and flock(2).
 fn remove_left_ones(dir: &Path) {
     const MOMENT: Duration = Duration::from_secs(60);
@@ -123,24 +98,17 @@ fn remove_left_ones(dir: &Path) {
     }
 }
 
-/// Fills a file with bytes that are nowhere zero for long and nowhere the same.
+/// Fills a file with random bytes, always the same for a size.
 ///
 /// # Errors
 /// The error of write(2).
 pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut piece = vec![0_u8; PIECE_BYTES];
-    // The same bytes for the same size in every run, and none that a file system could compress or share.
-    let mut state = 0x9E37_79B9_7F4A_7C15_u64 ^ size_bytes;
+    let mut random = fastrand::Rng::with_seed(size_bytes);
     let mut left_bytes = size_bytes;
     while left_bytes > 0 {
-        for word in piece.chunks_exact_mut(8) {
-            // xorshift (Marsaglia 2003).
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
+        random.fill(&mut piece);
         let len = usize::try_from(left_bytes).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         file.write_all(&piece[..len])?;
         left_bytes -= len as u64;
@@ -152,20 +120,6 @@ pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::time::SystemTime;
-
-    #[test]
-    fn the_device_is_that_of_the_innermost_and_newest_mount() {
-        let mounts = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
-                      30 22 0:25 / /mnt rw,noatime shared:1 - xfs /dev/vdb rw\n\
-                      31 30 0:26 / /mnt/my\\040disk rw - ext4 /dev/vdc rw\n\
-                      32 31 0:27 / /mnt/my\\040disk rw - ext4 /dev/vdd rw\n";
-        let device = |path: &str| device_of(Path::new(path), mounts);
-        assert_eq!(device("/home"), Some("/dev/vda"));
-        assert_eq!(device("/mnt/a"), Some("/dev/vdb"));
-        assert_eq!(device("/mnt2"), Some("/dev/vda"), "a name is not its beginning");
-        assert_eq!(device("/mnt/my disk/a"), Some("/dev/vdd"));
-        assert_eq!(device_of(Path::new("/a"), ""), None);
-    }
 
     #[test]
     fn what_a_killed_run_left_is_removed_and_what_is_in_use_stays() {

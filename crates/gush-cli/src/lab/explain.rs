@@ -44,7 +44,7 @@ pub struct Options {
     /// Show the kernel's call path down to N levels
     #[arg(long, value_name = "N", default_value = "8")]
     depth: usize,
-    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (copy's cases)
+    /// Make the files in DIR, for the profile and for the trace of the kernel's functions (of suites that make files)
     #[arg(long, value_name = "DIR", default_value = ".", value_hint = ValueHint::DirPath)]
     dir: PathBuf,
     /// Print the account as one JSON object
@@ -74,11 +74,8 @@ impl Named {
         match text.split_once(':') {
             Some((suite, case)) if is_word(suite) && is_word(case) => {
                 if suite::named(suite).is_none() {
-                    let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-                    return Err(format!(
-                        "no suite is called '{suite}'; there are {}",
-                        names.join(", ")
-                    ));
+                    let names = SUITES.iter().map(|suite| suite.name);
+                    return Err(Error::unknown("suite", suite, names).told());
                 }
                 Ok(Self { suite: suite.to_owned(), case: case.to_owned() })
             }
@@ -117,8 +114,7 @@ impl Options {
         // Figures made under a profiler are slower ones: they go into no store.
         let mut words = vec!["lab", suite, "--only", case, "--rounds", "1", "--json", "--no-store"];
         let dir = self.dir.to_string_lossy();
-        let has_dir = |suite: &suite::Suite| suite.options.iter().any(|one| one.name == "dir");
-        if suite::named(suite).is_some_and(has_dir) {
+        if self.makes_files() {
             words.extend(["--dir", &dir]);
         }
         words.extend(self.options.iter().map(String::as_str));
@@ -155,6 +151,10 @@ impl Options {
             Ok(()) => Ok(ExitCode::SUCCESS),
             Err(error) => Err(Error::failed("write error", error)),
         }
+    }
+
+    fn makes_files(&self) -> bool {
+        suite::named(&self.case.suite).is_some_and(suite::Suite::makes_files)
     }
 
     fn attachment(&self, title: &str, media_type: &str, text: String) -> Attachment {
@@ -195,10 +195,10 @@ impl Options {
     /// The kernel's call paths: the sampled one and, for a case that copies files by a method, the one of the
     /// kernel's tracer, which sees every call. If the tracer fails, the user is told why.
     fn call_paths(&self, talker: &Talker, stacks: &Stacks) -> Vec<CallPath> {
-        let Named { suite, case } = &self.case;
+        let Named { case, .. } = &self.case;
         let sampled = stacks.call_tree(self.depth);
         let mut paths = vec![CallPath { title: SAMPLED, tree: sampled }];
-        if let Some(method) = explain::trace::method_in(case).filter(|_| suite == "copy") {
+        if let Some(method) = explain::trace::method_in(case).filter(|_| self.makes_files()) {
             match explain::trace::of_method(method, &self.dir) {
                 Ok(calls) => paths.push(CallPath { title: TRACED, tree: calls.tree(self.depth) }),
                 Err(error) => talker.say(format_args!("calls are not traced: {}", error.told())),

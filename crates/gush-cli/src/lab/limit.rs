@@ -11,8 +11,7 @@ use super::session::Ended;
 /// unknown. No line for figures that are no throughput, or for the suite `memory` itself.
 pub fn line(ended: &Ended) -> Option<String> {
     let Sample { suite, .. } = ended.run.samples.first()?;
-    // Its own figures are the limit.
-    if suite == "memory"
+    if *suite == memory::SUITE.name
         || ended.run.samples.iter().all(|sample| sample.measured.gib_per_s.is_none())
     {
         return None;
@@ -35,7 +34,7 @@ pub fn line(ended: &Ended) -> Option<String> {
 /// The machine's newest run that measured memory, and the limit found there.
 fn last(store: &Store, machine: &str) -> Result<Option<(String, String)>, StoreError> {
     for entry in store.runs()?.into_iter().rev() {
-        let has_memory = entry.suites.iter().any(|suite| suite == "memory");
+        let has_memory = entry.suites.iter().any(|suite| suite == memory::SUITE.name);
         if has_memory
             // Another machine's memory limits nothing here.
             && entry.run.machine.id == machine

@@ -27,8 +27,14 @@ pub struct Options {
     /// Measure every case N times, or as often as there is time
     #[arg(long, value_name = "N", default_value = "9", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these suites: pipe, copy, matrix, memory, pages, relay
-    #[arg(long, value_name = "SUITE,…", value_delimiter = ',', value_parser = suites(), hide_possible_values = true)]
+    #[arg(
+        long,
+        value_name = "SUITE,…",
+        value_delimiter = ',',
+        value_parser = PossibleValuesParser::new(names()),
+        hide_possible_values = true,
+        help = format!("Only these suites: {}", names().collect::<Vec<_>>().join(", "))
+    )]
     only: Vec<String>,
     /// Write the report to the file PATH [default: $XDG_DATA_HOME/gush/report.html]
     #[arg(long, value_name = "PATH")]
@@ -115,8 +121,8 @@ impl Course for Narrowing {
     }
 }
 
-fn suites() -> PossibleValuesParser {
-    PossibleValuesParser::new(SUITES.iter().map(|suite| suite.name))
+fn names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|suite| suite.name)
 }
 
 pub fn run(options: &Options) -> ExitCode {
@@ -128,7 +134,7 @@ pub fn run(options: &Options) -> ExitCode {
     let is_wanted =
         |suite: &str| options.only.is_empty() || options.only.iter().any(|s| s == suite);
     // Better an error now than after a minute.
-    if is_wanted("copy")
+    if SUITES.iter().any(|suite| suite.makes_files() && is_wanted(suite.name))
         && let Err(error) = options.dir.read_dir()
     {
         talker.say_failed(&options.dir, "cannot make files there", &error);

@@ -373,23 +373,12 @@ impl Contender {
         answer: Option<&Content>,
     ) -> Measured {
         let Comparison { bytes, repeat, .. } = *self.rules();
-        let runs = f64::from(repeat.max(1));
+        let runs = repeat.max(1);
         let bytes = bytes.or_else(|| self.ring.place.input_bytes()).unwrap_or(0);
-        let wall_s = wall.as_secs_f64() / runs;
-        let each = |count: u64| count / u64::from(repeat.max(1));
-        let mut measured = Measured {
-            gib_per_s: once::gib_per_s(bytes, wall_s),
-            wall_s: Some(wall_s),
-            user_s: Some(used.user_s / runs),
-            system_s: Some(used.system_s / runs),
-            bytes,
-            ..Measured::default()
-        }
-        .with("command", plain_text(&self.command))
-        .with("minor_faults", each(used.minor_faults))
-        .with("major_faults", each(used.major_faults))
-        .with("switches", each(used.switches))
-        .with("preemptions", each(used.preemptions));
+        let wall_s = wall.as_secs_f64() / f64::from(runs);
+        let (gib_per_s, wall_s) = (once::gib_per_s(bytes, wall_s), Some(wall_s));
+        let measured = Measured { gib_per_s, wall_s, bytes, ..Measured::default() };
+        let mut measured = used.told(measured, runs).with("command", plain_text(&self.command));
         let floor_bytes = start_bytes().unwrap_or(0);
         // A child begins as a copy of this process, whose peak it inherits until its exec: below that nothing is known.
         let peak = if used.peak_bytes > floor_bytes { "peak_bytes" } else { "peak_at_most_bytes" };
@@ -489,6 +478,7 @@ impl Case for Turn {
         for (name, value) in rules.variables.iter().filter(|(name, _)| names(command, name)) {
             described = described.with(&format!("variable {name}"), plain_text(value));
         }
+        let [file_system, device] = ring.place.file_system();
         described
             .with("output", self.0.output().name())
             .with("stdin", rules.is_input_piped)
@@ -497,8 +487,8 @@ impl Case for Turn {
                 "shell",
                 ring.shell.as_ref().map_or_else(|| "none".to_owned(), |words| words.join(" ")),
             )
-            .with("file_system", ring.place.file_system())
-            .with("device", ring.place.device())
+            .with("file_system", file_system)
+            .with("device", device)
             .with("repeat", rules.repeat)
             .with("keep_out", rules.keeps_output)
     }

@@ -15,6 +15,9 @@
 //! Rounds are interleaved: each takes every contender once, in shuffled order, so that a machine that slows down slows
 //! all of them. The clock of a sample runs from before the process is started until the process ends; everything around it
 //! (removing the old output, `prepare`, comparing the new output) stands outside.
+//!
+//! Facts of a sample: `command`, `parameter NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or
+//! `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count).
 
 mod contender;
 mod content;

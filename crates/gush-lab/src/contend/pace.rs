@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::model::Sample;
 use crate::runner::Course;
-use crate::stats;
+use crate::{figures, stats};
 
 /// How many rounds are taken.
 ///
@@ -116,13 +116,7 @@ fn is_precise(samples: &[Sample], baseline: &str) -> bool {
         return stats::median(&all).is_some_and(|median| is_narrow(&median));
     }
     others.into_iter().all(|case| {
-        let pairs: Vec<(f64, f64)> = times(case)
-            .into_iter()
-            .filter_map(|(round, own)| {
-                let (_, other) = base.iter().find(|(at, _)| *at == round)?;
-                Some((own, *other))
-            })
-            .collect();
+        let pairs = figures::pairs(&times(case), &base);
         // A contender that failed in an early round gets no more samples, however long the others go on.
         pairs.len() < base.len()
             || stats::paired_ratio(&pairs).is_some_and(|ratio| is_narrow(&ratio))

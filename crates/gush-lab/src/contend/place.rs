@@ -190,14 +190,9 @@ impl Place {
         }
     }
 
-    /// The kind of file system that the files are on.
-    pub(super) fn file_system(&self) -> String {
+    /// The kind of file system that the files are on, and the device.
+    pub(super) fn file_system(&self) -> [String; 2] {
         self.scratch.file_system()
-    }
-
-    /// The device of that file system.
-    pub(super) fn device(&self) -> String {
-        self.scratch.device()
     }
 
     /// The file that takes standard output where the comparison needs standard output.

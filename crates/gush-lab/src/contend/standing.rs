@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::figures;
 use crate::model::{Described, Failure, Measured, Sample};
 use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Summary, Verdict};
 
@@ -136,12 +137,8 @@ pub(super) fn times(of: &Standing, to: &Standing) -> Option<Estimate> {
 
 /// The seconds of both in each round after the round `after` that both have: the slower one's first.
 fn pairs(of: &Standing, to: &Standing, after: u32) -> Vec<(f64, f64)> {
-    let own = of.rounds.iter().filter(|(round, _)| *round > after);
-    own.filter_map(|&(round, own)| {
-        let (_, other) = to.rounds.iter().find(|(at, _)| *at == round)?;
-        Some((*other, own))
-    })
-    .collect()
+    let own: Vec<_> = of.rounds.iter().copied().filter(|(round, _)| *round > after).collect();
+    figures::pairs(&to.rounds, &own)
 }
 
 /// The fastest beside each of the others, as sentences, the fastest of these first. A contender that failed, or whose
@@ -169,8 +166,13 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
     let unsuccessful = standings.iter().filter_map(unsuccessful);
     let how = choosing.map(|choosing| {
         format!(
-            "{} was chosen by the first {choosing} rounds, and is judged by the others",
-            fastest.label
+            "{} was chosen by {}, and is judged by the others",
+            fastest.label,
+            if choosing == 1 {
+                "the first round".to_owned()
+            } else {
+                format!("the first {choosing} rounds")
+            }
         )
     });
     said.chain(how).chain(unsuccessful).collect()
@@ -282,6 +284,9 @@ pub(super) mod tests {
         assert!(said[0].starts_with("lucky and a: no difference can be told"), "{said:?}");
         assert!(said[1].starts_with("lucky and b: no difference can be told"), "{said:?}");
         assert_eq!(said[2], "lucky was chosen by the first 3 rounds, and is judged by the others");
+        let six = [samples("a", &SLOW), samples("b", &SLOW), samples("fast", &FAST)].concat();
+        let said = sentences(&of("run", &[], &six, &[]));
+        assert_eq!(said[2], "fast was chosen by the first round, and is judged by the others");
         let late = [0.9, 0.9, 0.9, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0];
         let all = [samples("a", &steady), samples("b", &steady), samples("late", &late)].concat();
         let said = sentences(&of("run", &[], &all, &[]));

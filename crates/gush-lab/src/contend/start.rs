@@ -257,6 +257,12 @@ mod tests {
     }
 
     #[test]
+    fn programs_are_found_on_the_path() {
+        assert!(found(Path::new("sh")).is_some());
+        assert!(found(Path::new("no-such-program-anywhere")).is_none());
+    }
+
+    #[test]
     fn other_braces_stay() {
         let none = |_: &str| None;
         for text in ["awk '{print $1}' x", "echo ${HOME} {a,b}", "echo {", "echo \"{\" '", "\\"] {

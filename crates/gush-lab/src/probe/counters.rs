@@ -3,12 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use nix::sys::resource::{UsageWho, getrusage};
-use nix::sys::time::TimeVal;
-
 use gush::Cgroup;
+use nix::sys::resource::UsageWho;
 
 use super::processor::Frequency;
+use crate::runner::Usage;
 
 /// Counters at one moment; the difference of two is the work in between.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,11 +69,9 @@ fn times(root: &Path) -> Option<Times> {
 }
 
 fn own_s() -> f64 {
-    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-    // Much of a run is done by children; they count once they have been waited for.
     [UsageWho::RUSAGE_SELF, UsageWho::RUSAGE_CHILDREN]
         .into_iter()
-        .filter_map(|who| getrusage(who).ok())
-        .map(|usage| seconds(usage.user_time()) + seconds(usage.system_time()))
+        .filter_map(|who| Usage::of(who).ok())
+        .map(|used| used.user_s + used.system_s)
         .sum()
 }

@@ -1,6 +1,8 @@
 //! Bars: one measured figure a row, with interval, samples, and a published figure beside it.
 
 use super::estimate::Estimate;
+use super::html::{axis, rules};
+use super::markup::{Html, each, html, when};
 use super::number::{self, figure, plural, range};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
@@ -40,33 +42,6 @@ pub struct Limit {
     pub text: String,
 }
 
-/// Bars as they are drawn: places in percent.
-#[derive(Debug)]
-pub struct Bars {
-    pub unit: &'static str,
-    pub ticks: Vec<Tick>,
-    pub limits: Vec<Tick>,
-    pub rows: Vec<Row>,
-    pub published: bool,
-    pub unsound: bool,
-}
-
-#[derive(Debug)]
-pub struct Row {
-    pub name: String,
-    pub about: String,
-    pub to: f64,
-    pub low: f64,
-    pub high: f64,
-    pub dots: Vec<f64>,
-    pub published_to: Option<f64>,
-    pub published: String,
-    pub value: String,
-    pub interval: String,
-    pub sound: Option<bool>,
-    pub facts: Vec<(String, String)>,
-}
-
 /// A figure of bars with a table; both kinds of axis, the more telling one first.
 pub fn figure_of(
     caption: impl Into<String>,
@@ -83,8 +58,8 @@ pub fn figure_of(
     let ends = |(a, b): (f64, f64), value: f64| (value.min(a), value.max(b));
     let (least, most) = values().fold((f64::INFINITY, 0.0), ends);
     let logarithmic = Scale::logarithmic(values());
-    let logarithmic = ("Logarithmic", Body::Bars(drawn(unit, bars, limits, logarithmic)));
-    let linear = ("Linear", Body::Bars(drawn(unit, bars, limits, Scale::linear(values()))));
+    let logarithmic = ("Logarithmic", Body::Drawn(drawn(unit, bars, limits, logarithmic)));
+    let linear = ("Linear", Body::Drawn(drawn(unit, bars, limits, Scale::linear(values()))));
     // A short bar that cannot be seen is worse than a long one that looks too short.
     let (first, second) =
         if most > 200.0 * least { (logarithmic, linear) } else { (linear, logarithmic) };
@@ -95,34 +70,107 @@ pub fn figure_of(
         .with("Table", Body::Table(table))
 }
 
-fn drawn(unit: &'static str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Bars {
-    let row = |bar: &Bar| Row {
-        name: bar.name.clone(),
-        about: bar.about.clone(),
-        to: scale.at(bar.estimate.median),
-        low: scale.at(bar.estimate.low),
-        high: scale.at(bar.estimate.high),
-        dots: bar.estimate.samples.iter().map(|sample| scale.at(*sample)).collect(),
-        published_to: bar.published.map(|(_, to)| scale.at(to)),
-        published: published(bar),
-        value: figure(bar.estimate.median),
-        interval: range(bar.estimate.low, bar.estimate.high),
-        sound: bar.sound,
-        facts: facts(bar),
-    };
+/// The bars with their axis.
+fn drawn(unit: &str, bars: &[Bar], limits: &[Limit], scale: Scale) -> Html {
     let limit = |limit: &Limit| Tick {
         at: scale.at(limit.value),
         text: format!("{}: {}", limit.text, figure(limit.value)),
     };
-    let rows: Vec<Row> = bars.iter().map(row).collect();
-    Bars {
-        unit,
-        ticks: scale.ticks(),
-        limits: limits.iter().map(limit).collect(),
-        rows,
-        published: bars.iter().any(|bar| bar.published.is_some()),
-        unsound: bars.iter().any(|bar| bar.sound == Some(false)),
-    }
+    let limits: Vec<Tick> = limits.iter().map(limit).collect();
+    let behind = html!("{}{}", rules("grid", &scale.ticks()), rules("limit", &limits));
+    html!(
+        "<div class=\"bars\">\n{}{}<ul>\n{}</ul>\n</div>\n",
+        legend(bars, &limits),
+        axis(&scale.ticks(), unit),
+        each(bars, |bar| row(bar, unit, &behind, scale)),
+    )
+}
+
+/// The meanings of bars and lines, where there is more than one kind.
+fn legend(bars: &[Bar], limits: &[Tick]) -> Html {
+    let has_published = bars.iter().any(|bar| bar.published.is_some());
+    let has_unsound = bars.iter().any(|bar| bar.sound == Some(false));
+    when(has_published || has_unsound || !limits.is_empty(), || {
+        html!(
+            r#"<p class="legend">
+<span><svg width="26" height="12" aria-hidden="true"><rect class="bar" y="1" width="26" height="10"/></svg>{plain}</span>
+{unsound}{published}{limits}</p>
+"#,
+            plain = if has_unsound { "sound" } else { "measured here" },
+            unsound = when(has_unsound, || html!(
+                r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="bar unsound" x=".5" y="1.5" width="25" height="9"/></svg>not sound</span>"#
+            )),
+            published = when(has_published, || html!(
+                r#"<span><svg width="26" height="12" aria-hidden="true"><rect class="published" x=".5" y="3.5" width="25" height="5"/></svg>published</span>"#
+            )),
+            limits = each(limits, |limit| html!(
+                r#"<span><svg width="26" height="12" aria-hidden="true"><line class="limit" x1="13" x2="13" y1="0" y2="12"/></svg>{}</span>"#,
+                limit.text
+            )),
+        )
+    })
+}
+
+/// A bar before the lines `behind` it, between its name and its figures.
+fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
+    html!(
+        r#"<li class="row" tabindex="0">
+<span class="name"><code>{name}</code>{about}</span>
+<svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
+{behind}{bar}
+</svg>
+<span class="value"><b>{value}</b> <span class="sr">{unit}, interval</span><small>{interval}</small>{also}</span>
+<span class="tip">{facts}</span>
+</li>
+"#,
+        name = bar.name,
+        about = when(!bar.about.is_empty(), || html!("<small>{}</small>", bar.about)),
+        behind = behind,
+        bar = track(bar, scale),
+        value = figure(bar.estimate.median),
+        unit = unit,
+        interval = range(bar.estimate.low, bar.estimate.high),
+        also = also(bar),
+        facts = each(facts(bar), |(name, fact)| html!("<span><b>{}</b> {}</span>", name, fact)),
+    )
+}
+
+/// The bar itself; higher up where the published figure is below.
+fn track(bar: &Bar, scale: Scale) -> Html {
+    let (top, middle): (usize, usize) = if bar.published.is_some() { (7, 15) } else { (12, 20) };
+    let Estimate { low, median, high, samples } = &bar.estimate;
+    html!(
+        r#"<rect class="bar{unsound}" x="0" y="{top}" width="{to}%" height="16"/>
+{published}{spread}"#,
+        unsound = if bar.sound == Some(false) { " unsound" } else { "" },
+        top = top,
+        to = scale.at(*median),
+        published = bar.published.map_or_else(Html::default, |(_, to)| html!(
+            "<rect class=\"published\" x=\"0\" y=\"26\" width=\"{}%\" height=\"7\"/>",
+            scale.at(to)
+        )),
+        spread = html!(
+            r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
+<g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
+            middle = middle,
+            low = scale.at(*low),
+            high = scale.at(*high),
+            dots = each(samples, |one| html!("<circle cx=\"{}%\" r=\"1.7\"/>", scale.at(*one))),
+        ),
+    )
+}
+
+/// Whether the way is sound, and the published figure.
+fn also(bar: &Bar) -> Html {
+    let sound = bar.sound.map_or_else(Html::default, |is_sound| {
+        let (class, word) = if is_sound { ("sound", "sound") } else { ("unsound", "not sound") };
+        html!("<span class=\"{}\">{}</span>", class, word)
+    });
+    let has_published = bar.published.is_some();
+    let published = when(has_published, || html!(" <small>published {}</small>", published(bar)));
+    when(bar.sound.is_some() || has_published, || {
+        html!("<span class=\"also\">{}{}</span>", sound, published)
+    })
 }
 
 fn published(bar: &Bar) -> String {

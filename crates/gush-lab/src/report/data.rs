@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::bars::Limit;
-use super::estimate::{Estimate, Times};
+use super::estimate::Estimate;
 use crate::model::{Described, Failure, Machine, Measured, Run, Sample};
+use crate::suite::{self, memory};
 use crate::{figures, stats};
 
 /// All runs, oldest first.
@@ -79,7 +80,7 @@ impl<'a> Data<'a> {
         let is_it = |case: &&Case<'_>| {
             case.text("operation") == Some("read") && case.number("processors") == Some(1)
         };
-        let speed = self.suite("memory")?.cases.iter().find(is_it)?.speed()?.median;
+        let speed = self.suite(memory::SUITE.name)?.cases.iter().find(is_it)?.speed()?.median;
         Some(Limit { value: speed, text: "memory, read by one processor".to_owned() })
     }
 
@@ -144,6 +145,12 @@ impl<'a> Suite<'a> {
         self.run.failures.iter().filter(move |failure| failure.suite == name)
     }
 
+    /// Is there a throughput to be followed from run to run, case by case? A grid has too many cells for that.
+    pub fn is_followed(&self) -> bool {
+        let has_section = suite::named(self.name).is_some_and(|known| known.section.is_some());
+        self.has_speeds() && !has_section
+    }
+
     /// Has any case a throughput?
     pub fn has_speeds(&self) -> bool {
         self.cases.iter().any(|case| case.samples.iter().any(|s| s.measured.gib_per_s.is_some()))
@@ -185,7 +192,7 @@ impl<'a> Case<'a> {
     }
 
     /// The baseline of this case, and the ratio of speeds, where the two can be told apart.
-    pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<Times>)> {
+    pub fn against<'s>(&self, suite: &'s Suite<'a>) -> Option<(&'s Self, Option<stats::Estimate>)> {
         let baseline = self.baseline(suite)?;
         let (times, verdict) = self.paired(baseline, |_| true)?;
         Some((baseline, Some(times).filter(|_| verdict != stats::Verdict::CannotTell)))
@@ -201,14 +208,12 @@ impl<'a> Case<'a> {
         &self,
         baseline: &Self,
         is_wanted: impl Fn(u32) -> bool,
-    ) -> Option<(Times, stats::Verdict)> {
+    ) -> Option<(stats::Estimate, stats::Verdict)> {
         let of = |samples: &[&'a Sample]| -> Vec<&'a Sample> {
             samples.iter().copied().filter(|sample| is_wanted(sample.round)).collect()
         };
         let (own, other) = (of(&self.samples), of(&baseline.samples));
-        let (ratio, verdict) = figures::paired(&own, &other, |one| one.gib_per_s)?;
-        let stats::Estimate { value, low, high } = ratio;
-        Some((Times { low, value, high }, verdict))
+        figures::paired(&own, &other, |one| one.gib_per_s)
     }
 
     /// In GiB/s.

@@ -1,47 +1,16 @@
 //! Dots: the same case measured in several places, one mark a place on one line.
 
 use super::estimate::Estimate;
+use super::html::{axis, rules};
 use super::lines::LOOKS;
+use super::markup::{Html, each, html, numbered};
 use super::number::{figure, range};
 use super::page::Body;
 use super::scale::{Scale, Tick};
 
-/// Dots as they are drawn: places in percent.
-#[derive(Debug)]
-pub struct Dots {
-    pub unit: &'static str,
-    pub ticks: Vec<Tick>,
-    /// The meanings of the marks.
-    pub keys: Vec<Key>,
-    pub rows: Vec<Row>,
-}
-
-#[derive(Debug)]
-pub struct Key {
-    pub look: usize,
-    pub name: String,
-}
-
-#[derive(Debug)]
-pub struct Row {
-    pub name: String,
-    pub marks: Vec<Mark>,
-}
-
-#[derive(Debug)]
-pub struct Mark {
-    pub look: usize,
-    pub at: f64,
-    pub low: f64,
-    pub high: f64,
-    pub value: String,
-    pub key: String,
-    pub interval: String,
-}
-
 /// Draws each case's estimate under each key.
 pub fn drawn(
-    unit: &'static str,
+    unit: &str,
     keys: &[String],
     rows: &[(String, Vec<Option<Estimate>>)],
     logarithmic: bool,
@@ -51,28 +20,66 @@ pub fn drawn(
         .flat_map(|(_, estimates)| estimates.iter().flatten())
         .flat_map(|estimate| [estimate.low, estimate.high]);
     let scale = if logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
-    let mark = |(index, estimate): (usize, &Estimate)| Mark {
-        look: index % LOOKS,
-        at: scale.at(estimate.median),
-        low: scale.at(estimate.low),
-        high: scale.at(estimate.high),
-        value: figure(estimate.median),
-        key: keys[index].clone(),
-        interval: range(estimate.low, estimate.high),
+    let ticks = scale.ticks();
+    Body::Drawn(html!(
+        r#"<div class="bars dotted">
+<p class="legend">
+{keys}</p>
+{axis}<ul>
+{rows}</ul>
+</div>
+"#,
+        keys = numbered(keys, |index, name| html!(
+            r##"<span class="series s{look}"><svg width="14" height="14" aria-hidden="true"><use href="#m{look}" x="7" y="7"/></svg>{name}</span>"##,
+            look = index % LOOKS,
+            name = name,
+        )),
+        axis = axis(&ticks, unit),
+        rows = each(rows, |(name, estimates)| row(name, estimates, keys, &ticks, scale)),
+    ))
+}
+
+fn row(
+    name: &str,
+    estimates: &[Option<Estimate>],
+    keys: &[String],
+    ticks: &[Tick],
+    scale: Scale,
+) -> Html {
+    let known = || {
+        let all = estimates.iter().enumerate().zip(keys);
+        all.filter_map(|((index, one), key)| Some((index % LOOKS, one.as_ref()?, key)))
     };
-    let row = |(name, estimates): &(String, Vec<Option<Estimate>>)| Row {
-        name: name.clone(),
-        marks: estimates
-            .iter()
-            .enumerate()
-            .filter_map(|(index, estimate)| Some(mark((index, estimate.as_ref()?))))
-            .collect(),
-    };
-    let key = |(index, name): (usize, &String)| Key { look: index % LOOKS, name: name.clone() };
-    Body::Dots(Dots {
-        unit,
-        ticks: scale.ticks(),
-        keys: keys.iter().enumerate().map(key).collect(),
-        rows: rows.iter().map(row).collect(),
-    })
+    html!(
+        r#"<li class="row" tabindex="0">
+<span class="name"><code>{name}</code></span>
+<svg class="track" width="100%" height="34" aria-hidden="true" focusable="false">
+{grid}{marks}
+</svg>
+<span class="value">{values}</span>
+<span class="tip">{tips}</span>
+</li>
+"#,
+        name = name,
+        grid = rules("grid", ticks),
+        marks = each(known(), |(look, one, _)| html!(
+            r##"<g class="series s{look}"><line x1="{low}%" x2="{high}%" y1="50%" y2="50%"/><use href="#m{look}" x="{at}%" y="50%"/></g>"##,
+            look = look,
+            low = scale.at(one.low),
+            high = scale.at(one.high),
+            at = scale.at(one.median),
+        )),
+        values = each(known(), |(look, one, key)| html!(
+            r##"<span class="series s{look}"><svg width="14" height="12" aria-hidden="true"><use href="#m{look}" x="7" y="6"/></svg><span class="sr">{key}:</span><b>{value}</b></span> "##,
+            look = look,
+            key = key,
+            value = figure(one.median),
+        )),
+        tips = each(known(), |(_, one, key)| html!(
+            "<span><b>{}</b> {}, {}</span>",
+            figure(one.median),
+            range(one.low, one.high),
+            key
+        )),
+    )
 }

@@ -12,14 +12,6 @@ pub struct Estimate {
     pub samples: Vec<f64>,
 }
 
-/// How many times as much one is as another, with the interval of that.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Times {
-    pub low: f64,
-    pub value: f64,
-    pub high: f64,
-}
-
 impl Estimate {
     /// Of the samples that are finite and above 0; none when there are none.
     pub fn of(samples: impl IntoIterator<Item = f64>) -> Option<Self> {

@@ -1,5 +1,6 @@
 //! Lines: a figure over a quantity, one line a series, named at the last point.
 
+use super::markup::{Html, each, html, numbered};
 use super::number::{figure, range};
 use super::scale::{Scale, Tick};
 
@@ -22,34 +23,22 @@ pub struct Point {
     pub about: String,
 }
 
-/// Lines as they are drawn: places in percent, from the top left.
-#[derive(Debug)]
-pub struct Lines {
-    pub unit: &'static str,
-    pub x_label: &'static str,
-    pub y_ticks: Vec<Tick>,
-    pub x_ticks: Vec<Tick>,
-    pub series: Vec<Drawn>,
-}
-
-#[derive(Debug)]
-pub struct Drawn {
-    pub name: String,
+/// A series with its places: in percent, from the top left.
+struct Drawn {
+    name: String,
     /// The number of the colour, dash and mark.
-    pub look: usize,
-    pub points: String,
-    pub marks: Vec<Mark>,
+    look: usize,
+    marks: Vec<Mark>,
     /// The height of the series' name.
-    pub label_y: f64,
+    label_y: f64,
 }
 
-#[derive(Debug)]
-pub struct Mark {
-    pub x: f64,
-    pub y: f64,
-    pub low: f64,
-    pub high: f64,
-    pub said: String,
+struct Mark {
+    x: f64,
+    y: f64,
+    low: f64,
+    high: f64,
+    said: String,
 }
 
 /// How many looks the style sheet has.
@@ -61,49 +50,96 @@ const NAME_HEIGHT: f64 = 4.6;
 /// Names below the axis closer than this would overlap, in percent of the width.
 const NAME_WIDTH: f64 = 9.0;
 
-/// Draws `series`; x is logarithmic, y too if `logarithmic`.
-pub fn drawn(
-    series: &[Series],
-    unit: &'static str,
-    x_label: &'static str,
-    logarithmic: bool,
-) -> Lines {
-    let points = || series.iter().flat_map(|series| &series.points);
-    let values = points().flat_map(|point| [point.low, point.high]);
+/// Draws `series`, which the script makes walkable by the arrow keys; x is logarithmic, y too if `logarithmic`.
+pub fn drawn(series: &[Series], unit: &str, x_label: &str, logarithmic: bool) -> Html {
+    let values = series.iter().flat_map(|series| &series.points);
+    let values = values.flat_map(|point| [point.low, point.high]);
     let y = if logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
     let x_ticks = x_ticks(series);
+    let all = placed(series, unit, &x_ticks, y);
+    let look = |one: &Drawn| {
+        html!(
+            r##"<span class="series s{look}"><svg width="30" height="14" aria-hidden="true"><line x1="0" x2="30" y1="7" y2="7"/><use href="#m{look}" x="15" y="7"/></svg>{name}</span>"##,
+            look = one.look,
+            name = one.name,
+        )
+    };
+    html!(
+        r#"<div class="lines" data-lines>
+<p class="axis-name">{unit}</p>
+<div class="plot">
+<svg width="100%" height="380" tabindex="0" role="img" aria-label="Lines: {unit} by {what}. The arrow keys go from point to point; the table has them all.">
+{y_ticks}{x_ticks}{series}</svg>
+</div>
+<p class="axis-name x">{x_label}</p>
+<p class="legend keys">
+{keys}</p>
+<p class="readout" aria-live="polite"></p>
+</div>
+"#,
+        unit = unit,
+        what = x_label.to_lowercase(),
+        y_ticks = each(y.ticks(), |tick| html!(
+            r#"<line class="grid" x1="0" x2="100%" y1="{at}%" y2="{at}%"/><text class="y" x="0" dx="-8" y="{at}%" dy="4">{text}</text>"#,
+            at = round(100.0 - tick.at),
+            text = tick.text,
+        )),
+        x_ticks = numbered(thinned(x_ticks), |index, tick| html!(
+            r#"<line class="tick" x1="{at}%" x2="{at}%" y1="100%" y2="100%"/><text class="x{second}" x="{at}%" y="100%" dy="20">{text}</text>"#,
+            at = tick.at,
+            second = if index % 2 == 1 { " second" } else { "" },
+            text = tick.text,
+        )),
+        series = each(&all, line),
+        x_label = x_label,
+        keys = each(&all, look),
+    )
+}
+
+fn placed(series: &[Series], unit: &str, x_ticks: &[Tick], y: Scale) -> Vec<Drawn> {
     let place = |point: &Point| {
         x_ticks.iter().find(|tick| tick.text == point.x_text).map_or(0.0, |tick| tick.at)
     };
     // The y of SVG grows downwards.
     let top = |value: f64| round(100.0 - y.at(value));
-    let mut drawn: Vec<Drawn> = series
-        .iter()
-        .enumerate()
-        .map(|(index, series)| {
-            let marks: Vec<Mark> = series
-                .points
-                .iter()
-                .map(|point| Mark {
-                    x: place(point),
-                    y: top(point.median),
-                    low: top(point.low),
-                    high: top(point.high),
-                    said: said(series, point, unit),
-                })
-                .collect();
-            Drawn {
-                name: series.name.clone(),
-                look: index % LOOKS,
-                points: polyline(marks.iter().map(|mark| (mark.x, mark.y))),
-                label_y: marks.last().map_or(50.0, |mark| mark.y),
-                marks,
-            }
-        })
-        .collect();
-    spread(&mut drawn);
-    let y_ticks = y.ticks().into_iter().map(|tick| Tick { at: round(100.0 - tick.at), ..tick });
-    Lines { unit, x_label, y_ticks: y_ticks.collect(), x_ticks: thinned(x_ticks), series: drawn }
+    let drawn = |(index, series): (usize, &Series)| {
+        let mark = |point: &Point| Mark {
+            x: place(point),
+            y: top(point.median),
+            low: top(point.low),
+            high: top(point.high),
+            said: said(series, point, unit),
+        };
+        let marks: Vec<Mark> = series.points.iter().map(mark).collect();
+        let label_y = marks.last().map_or(50.0, |mark| mark.y);
+        Drawn { name: series.name.clone(), look: index % LOOKS, label_y, marks }
+    };
+    let mut all: Vec<Drawn> = series.iter().enumerate().map(drawn).collect();
+    spread(&mut all);
+    all
+}
+
+fn line(series: &Drawn) -> Html {
+    html!(
+        r#"<g class="series s{look}">
+<svg width="100%" height="100%" viewBox="0 0 100 100" preserveAspectRatio="none" overflow="visible"><polyline points="{points}"/></svg>
+{marks}<text class="end" x="100%" dx="12" y="{label_y}%" dy="4">{name}</text>
+</g>
+"#,
+        look = series.look,
+        points = polyline(series.marks.iter().map(|mark| (mark.x, mark.y))),
+        marks = each(&series.marks, |Mark { x, y, low, high, said }| html!(
+            r##"<line class="spread" x1="{x}%" x2="{x}%" y1="{low}%" y2="{high}%"/><use href="#m{look}" x="{x}%" y="{y}%" data-said="{said}"/>"##,
+            x = x,
+            y = y,
+            low = low,
+            high = high,
+            look = series.look,
+            said = said,
+        )),
+        label_y = series.label_y,
+        name = series.name,
+    )
 }
 
 /// Points as SVG has them.
@@ -196,8 +232,8 @@ mod tests {
         let all: Vec<Series> = (0..10)
             .map(|index| series(&index.to_string(), &[1.0, 2.0 + f64::from(index) / 1e3]))
             .collect();
-        let lines = drawn(&all, "GiB/s", "size", false);
-        let mut places: Vec<f64> = lines.series.iter().map(|series| series.label_y).collect();
+        let lines = placed(&all, "GiB/s", &x_ticks(&all), Scale::linear([2.01].into_iter()));
+        let mut places: Vec<f64> = lines.iter().map(|series| series.label_y).collect();
         places.sort_by(f64::total_cmp);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] > NAME_HEIGHT - 0.1), "{places:?}");
         assert!(places.iter().all(|place| (0.0..=100.0).contains(place)), "{places:?}");
@@ -206,6 +242,6 @@ mod tests {
     #[test]
     fn a_single_size_stands_in_the_middle() {
         let lines = drawn(&[series("one", &[3.0])], "GiB/s", "size", true);
-        assert_eq!(lines.series[0].points, "50,52.29");
+        assert!(lines.0.contains("<polyline points=\"50,52.29\"/>"), "{lines:?}");
     }
 }

@@ -1,17 +1,17 @@
 //! Runs as one HTML page that opens offline: figures, conclusions, and the samples themselves.
 //!
-//! Sections are data (`page.rs`); `html/` draws them as HTML and SVG. The page
+//! Sections are data (`page.rs`), with figures in HTML and SVG (`bars.rs`, `lines.rs`, `dots.rs`); `html/` is the frame. The page
 //! makes no request, which its content security policy enforces, and needs no script to be read.
 
 mod bars;
-mod data;
+pub(crate) mod data;
 mod dots;
 mod estimate;
 mod html;
 mod lines;
 mod markup;
-mod number;
-mod page;
+pub(crate) mod number;
+pub(crate) mod page;
 mod render;
 mod scale;
 mod section;

@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use super::estimate::Times;
+use crate::stats::Estimate;
 
 /// Three digits that matter: `0.79`, `4.50`, `13.0`, `557`.
 pub fn figure(value: f64) -> String {
@@ -32,7 +32,7 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// How many times, and how sure that is: `24.0 times (22.1 … 26.0)`.
-pub fn times_between(Times { low, value, high }: Times) -> String {
+pub fn times_between(Estimate { low, value, high }: Estimate) -> String {
     format!("{}\u{a0}times ({})", figure(value), range(low, high))
 }
 

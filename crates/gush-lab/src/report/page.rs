@@ -1,8 +1,6 @@
-//! The parts of a page, as data: `html/` draws them.
+//! The parts of a page, as data; figures are drawn already.
 
-use super::bars::Bars;
-use super::dots::Dots;
-use super::lines::Lines;
+use super::markup::Html;
 
 /// The whole.
 #[derive(Debug)]
@@ -94,12 +92,17 @@ pub struct View {
 
 #[derive(Debug)]
 pub enum Body {
-    Bars(Bars),
-    Lines(Lines),
-    Dots(Dots),
+    /// Bars, lines or dots.
+    Drawn(Html),
     Table(Table),
-    Picture { href: String, alt: String, name: String },
-    Text { text: String },
+    Picture {
+        href: String,
+        alt: String,
+        name: String,
+    },
+    Text {
+        text: String,
+    },
 }
 
 /// A table; the first cell of a row is the row's heading.

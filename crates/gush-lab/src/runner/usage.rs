@@ -1,4 +1,8 @@
-//! The resources used by a process.
+//! The resources used by processes and threads.
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use crate::model::Measured;
 
 /// The resources used by a process and the children that it waited for (getrusage(2)).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,6 +25,44 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Of this process, of the calling thread, or of the children that this process waited for.
+    ///
+    /// # Errors
+    /// The error of getrusage(2).
+    pub fn of(who: UsageWho) -> nix::Result<Self> {
+        getrusage(who).map(|usage| usage.as_ref().into())
+    }
+
+    /// The resources used since `earlier`; never below zero, because the kernel estimates how time is divided between user space
+    /// and kernel.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user_s: (self.user_s - earlier.user_s).max(0.0),
+            system_s: (self.system_s - earlier.system_s).max(0.0),
+            peak_bytes: self.peak_bytes,
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+            switches: self.switches.saturating_sub(earlier.switches),
+            preemptions: self.preemptions.saturating_sub(earlier.preemptions),
+        }
+    }
+
+    /// `measured` with the resources of one of so many runs: processor seconds, page faults and context switches.
+    #[must_use]
+    pub(crate) fn told(&self, measured: Measured, runs: u32) -> Measured {
+        let each = |count: u64| count / u64::from(runs);
+        Measured {
+            user_s: Some(self.user_s / f64::from(runs)),
+            system_s: Some(self.system_s / f64::from(runs)),
+            ..measured
+        }
+        .with("minor_faults", each(self.minor_faults))
+        .with("major_faults", each(self.major_faults))
+        .with("switches", each(self.switches))
+        .with("preemptions", each(self.preemptions))
+    }
+
     /// Both together; of the memory the larger peak.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -32,6 +74,23 @@ impl Usage {
             major_faults: self.major_faults + other.major_faults,
             switches: self.switches + other.switches,
             preemptions: self.preemptions + other.preemptions,
+        }
+    }
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(used: &libc::rusage) -> Self {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+        let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
+        Self {
+            user_s: seconds(used.ru_utime),
+            system_s: seconds(used.ru_stime),
+            // The kernel counts it in KiB (getrusage(2)).
+            peak_bytes: count(used.ru_maxrss) << 10,
+            minor_faults: count(used.ru_minflt),
+            major_faults: count(used.ru_majflt),
+            switches: count(used.ru_nvcsw),
+            preemptions: count(used.ru_nivcsw),
         }
     }
 }

@@ -33,18 +33,6 @@ impl Estimate {
         let tail = (1.0 - CONFIDENCE) / 2.0;
         Self { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
     }
-
-    /// Do the two intervals have a figure in common?
-    ///
-    /// ```
-    /// use gush_lab::stats::median;
-    /// let (low, high) = (median(&[1.0, 2.0, 3.0]).unwrap(), median(&[7.0, 8.0, 9.0]).unwrap());
-    /// assert!(low.overlaps(&low) && !low.overlaps(&high));
-    /// ```
-    #[must_use]
-    pub fn overlaps(&self, other: &Self) -> bool {
-        self.low <= other.high && other.low <= self.high
-    }
 }
 
 /// The median, with its interval; none without samples, or if one of them is no finite number.

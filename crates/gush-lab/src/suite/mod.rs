@@ -2,7 +2,7 @@
 //!
 //! A room says as data which options it takes, which cases come of them, and which figures they give. The command line,
 //! the table, CSV, JSON, the page, the tour, `explain` and `compare` know no suite by name: a new one is a room
-//! here and a row in [`SUITES`]. Only the matrix shows itself, as a grid.
+//! here and a row in [`SUITES`]. Only the matrix has a section of its own, a grid.
 
 pub mod copy;
 pub mod matrix;
@@ -18,6 +18,8 @@ pub use asked::{Asked, Given, Taken, Takes};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Measured, Sample};
+use crate::report::data::Data;
+use crate::report::page::Section;
 
 /// All suites, in the order in which they are listed and stand on the page.
 pub const SUITES: &[&Suite] =
@@ -59,6 +61,8 @@ pub struct Suite {
     pub axis: Option<Axis>,
     /// In small type below the figures.
     pub notes: &'static [&'static str],
+    /// The section of the page, in place of the usual one.
+    pub(crate) section: Option<fn(&Data<'_>) -> Option<Section>>,
     /// Whether a tour measures the cases again as long as there is time.
     pub is_repeated: bool,
     /// The options that a tour gives.
@@ -76,6 +80,17 @@ impl Suite {
     /// Why none can be measured: a contradiction, an unknown name, a place where no file can be made.
     pub fn cases(&self, asked: &Asked) -> Result<Cases, Error> {
         (self.make)(asked)
+    }
+
+    /// Does the suite make files, in the directory of `--dir`?
+    ///
+    /// ```
+    /// use gush_lab::suite::{copy, memory};
+    /// assert!(copy::SUITE.makes_files() && !memory::SUITE.makes_files());
+    /// ```
+    #[must_use]
+    pub fn makes_files(&self) -> bool {
+        self.options.iter().any(|option| matches!(option.takes, Takes::Dir))
     }
 }
 
@@ -147,12 +162,9 @@ fn entry<T>(
     name_of: fn(&T) -> &'static str,
     name: Option<&str>,
 ) -> Result<&'static T, Error> {
-    table.iter().find(|entry| Some(name_of(entry)) == name).ok_or_else(|| {
-        let names: Vec<&str> = table.iter().map(name_of).collect();
-        let what =
-            name.map_or("--way is missing".to_owned(), |name| format!("no way is called '{name}'"));
-        Error::refused(format!("{what}; there are {}", names.join(", ")))
-    })
+    let name = name.unwrap_or_default();
+    let found = table.iter().find(|entry| name_of(entry) == name);
+    found.ok_or_else(|| Error::unknown("way", name, table.iter().map(name_of)))
 }
 
 /// Shows samples in a special form.
@@ -199,7 +211,7 @@ mod tests {
     #[test]
     fn every_baseline_is_a_case_of_the_suite_that_was_told_something_else() {
         let dir = tempfile::tempdir().expect("a directory");
-        for suite in SUITES.iter().filter(|suite| suite.name != "matrix") {
+        for suite in SUITES.iter().filter(|suite| suite.section.is_none()) {
             let mut asked = Asked::of("/nowhere/gush");
             asked.is_brief = true;
             (suite.tour)(&mut asked);

@@ -12,8 +12,10 @@ use gush::{Endpoint, Mover, Profile, Report, Space, Tuning};
 use rustix::fs::{Advice, fadvise};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::place::Place;
 use super::question::{Circumstance, End, Question};
 use crate::Error;
+use crate::scratch::fill;
 
 /// The bytes that programs at the far ends read and write at a time, as GNU's do.
 const FAR_BYTES: usize = 128 << 10;
@@ -73,27 +75,16 @@ fn processor_s(clock: ClockId) -> f64 {
 impl<'q> Bench<'q> {
     /// Makes the source, in the page cache.
     pub(super) fn new(question: &'q Question) -> Result<Self, Error> {
-        let source = match &question.source {
-            End::File(place) => {
-                let mut file = place.file()?;
-                fill(&mut file, question.bytes).map_err(|error| {
-                    let dir = place.dir.display();
-                    Error::failed(format!("cannot fill a file in {dir}"), error)
-                })?;
-                Some(file)
-            }
-            End::Pipe | End::Socket => None,
+        let filled = |place: &Place| {
+            let file = place.file()?;
+            fill(&file, question.bytes).map_err(|error| {
+                Error::failed(format!("cannot fill a file in {}", place.dir.display()), error)
+            })?;
+            Ok::<_, Error>(file)
         };
-        let existing = match (&question.target, question.circumstance) {
-            (End::File(place), Circumstance::ExistingTarget) => {
-                let mut file = place.file()?;
-                fill(&mut file, question.bytes).map_err(|error| {
-                    Error::failed(format!("cannot fill a file in {}", place.dir.display()), error)
-                })?;
-                Some(file)
-            }
-            _ => None,
-        };
+        let source = question.source.place().map(filled).transpose()?;
+        let is_over = question.circumstance == Circumstance::ExistingTarget;
+        let existing = question.target.place().filter(|_| is_over).map(filled).transpose()?;
         let moves = match &source {
             // Only one move has the source cold.
             Some(source) if question.circumstance == Circumstance::ColdSource => {
@@ -249,20 +240,6 @@ pub(super) fn advice(question: &Question, profile: &Profile) -> Result<Option<St
     };
     let known_bytes = question.source.place().map_or(0, |_| question.bytes);
     Ok(profile.advice(&look(&source)?, &look(&target)?, known_bytes))
-}
-
-/// Bytes that are no hole and no zeros.
-fn fill(file: &mut File, bytes: u64) -> io::Result<()> {
-    let block: Vec<u8> =
-        // No two pages alike: a file system that shares or compresses would be measured otherwise.
-        (0..1_u32 << 18).flat_map(|i| i.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
-    let mut left = bytes;
-    while left > 0 {
-        let part = left.min(block.len() as u64);
-        file.write_all(&block[..usize::try_from(part).unwrap_or(block.len())])?;
-        left -= part;
-    }
-    Ok(())
 }
 
 /// A writing end and a reading end.

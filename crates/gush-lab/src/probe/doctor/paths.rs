@@ -15,6 +15,7 @@ use super::finding::{Finding, size, words};
 use super::pairs;
 use super::place::{Found, Place, Sort};
 use super::sharing;
+use crate::mount::Mount;
 use crate::os_words;
 
 /// Facts about a file system, by the name in /proc/self/mountinfo.
@@ -70,7 +71,7 @@ fn of_found(path: &Path, found: &Found) -> Vec<Finding> {
         ));
         return findings;
     }
-    findings.push(file_system(path, found));
+    findings.push(file_system(path));
     findings.push(space(path));
     if !found.is_usable() {
         // Whatever would be tried now, the answer is the one above.
@@ -109,11 +110,9 @@ fn access(found: &Found) -> Finding {
     }
 }
 
-fn file_system(path: &Path, found: &Found) -> Finding {
+fn file_system(path: &Path) -> Finding {
     const TOPIC: &str = "file-system";
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let Some(mount) = mount_of(&mounts, &real, found.device) else {
+    let Some(mount) = Mount::of(path) else {
         return Finding::unknown(TOPIC, "its mount is not told", "nothing special is known of it");
     };
     let known = FILE_SYSTEMS.iter().find(|(name, _)| *name == mount.kind);
@@ -126,32 +125,9 @@ fn file_system(path: &Path, found: &Found) -> Finding {
     };
     Finding::fine(
         TOPIC,
-        format!("{} on {}, mounted at {}", mount.kind, mount.source, mount.point),
+        format!("{} on {}, mounted at {}", mount.kind, mount.source, mount.point.display()),
         consequence,
     )
-}
-
-/// A line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
-#[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
-    point: &'a str,
-    kind: &'a str,
-    source: &'a str,
-}
-
-/// The mount with the longest point above `path`; the device decides where the number is known.
-fn mount_of<'a>(mounts: &'a str, path: &Path, device: u64) -> Option<Mount<'a>> {
-    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let line = |line: &'a str| {
-        let (front, back) = line.split_once(" - ")?;
-        let front: Vec<&str> = front.split(' ').collect();
-        let mut back = back.split(' ');
-        let mount = Mount { point: front.get(4)?, kind: back.next()?, source: back.next()? };
-        path.starts_with(mount.point).then_some((front[2] == number, mount.point.len(), mount))
-    };
-    let above = mounts.lines().filter_map(line);
-    // btrfs shows a device of its own for each subvolume, which no mount has.
-    above.max_by_key(|(is_device, len, _)| (*is_device, *len)).map(|(.., mount)| mount)
 }
 
 fn space(path: &Path) -> Finding {
@@ -264,18 +240,6 @@ fn holes(found: &Found) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const MOUNTS: &str = "22 1 254:0 / / rw shared:1 - ext4 /dev/vda rw\n\
-                          30 22 0:26 / /dev/shm rw - tmpfs tmpfs rw\n\
-                          31 22 0:40 / /data rw - btrfs /dev/vdb rw\n";
-
-    #[test]
-    fn the_nearest_mount_is_the_files() {
-        let kind = |path: &str, device| mount_of(MOUNTS, Path::new(path), device).unwrap().kind;
-        assert_eq!(kind("/dev/shm/x", rustix::fs::makedev(0, 26)), "tmpfs");
-        assert_eq!(kind("/home", rustix::fs::makedev(254, 0)), "ext4");
-        assert_eq!(kind("/data/sub/x", rustix::fs::makedev(0, 41)), "btrfs");
-    }
 
     #[test]
     fn a_missing_path_is_a_sentence_with_a_remedy() {

@@ -1,13 +1,12 @@
 //! Whether the kernel's work can be profiled: by trying, if perf is installed.
 
-use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::finding::Finding;
 use super::status::{Capability, Status};
+use crate::contend::found;
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
@@ -21,7 +20,7 @@ pub(super) fn profiling(status: &Status) -> Finding {
         if may { "has" } else { "lacks" }
     );
     let without = "figures come without the kernel functions behind them";
-    let Some(program) = find("perf") else {
+    let Some(program) = found(Path::new("perf")) else {
         return Finding::absent(TOPIC, format!("perf is not installed; {state}"), without)
             .remedy("Debian: apt install linux-perf; Fedora: dnf install perf; Ubuntu: apt install linux-tools-generic");
     };
@@ -51,24 +50,9 @@ fn says_unsupported(stderr: &[u8]) -> bool {
     said.contains("<not supported>") || said.contains("<not counted>")
 }
 
-fn find(name: &str) -> Option<PathBuf> {
-    let path = env::var_os("PATH")?;
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path)
-            .is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
-    };
-    env::split_paths(&path).map(|dir| dir.join(name)).find(is_program)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn programs_are_found_on_the_path() {
-        assert!(find("sh").is_some());
-        assert!(find("no-such-program-anywhere").is_none());
-    }
 
     #[test]
     fn what_counts_nothing_is_not_taken_for_success() {

@@ -1,8 +1,5 @@
-//! The page as HTML: a file for each kind of figure, and the frame around them.
+//! The page as HTML: the frame around its figures, and tables.
 
-mod bars;
-mod dots;
-mod lines;
 mod table;
 
 use super::markup::{Html, each, html, numbered, said, when};
@@ -162,9 +159,7 @@ fn views(id: &str, figure: &Figure) -> Html {
 
 fn body(body: &Body, caption: &str) -> Html {
     match body {
-        Body::Bars(bars) => bars::html(bars),
-        Body::Lines(lines) => lines::html(lines),
-        Body::Dots(dots) => dots::html(dots),
+        Body::Drawn(html) => html.clone(),
         Body::Table(table) => table::html(table, caption),
         Body::Picture { href, alt, name } => html!(
             r#"<div class="picture"><img src="{href}" alt="{alt}"></div>
@@ -197,7 +192,7 @@ fn samples(page: &Page) -> Html {
 }
 
 /// The axis above rows of bars or dots.
-fn axis(ticks: &[Tick], unit: &str) -> Html {
+pub(super) fn axis(ticks: &[Tick], unit: &str) -> Html {
     html!(
         r#"<div class="axis" aria-hidden="true"><span></span><svg class="track" width="100%" height="20">
 {}</svg><span class="unit">{}</span></div>
@@ -211,7 +206,7 @@ fn axis(ticks: &[Tick], unit: &str) -> Html {
 }
 
 /// Upright lines of a class through a row of bars or dots.
-fn rules(class: &str, ticks: &[Tick]) -> Html {
+pub(super) fn rules(class: &str, ticks: &[Tick]) -> Html {
     each(ticks, |tick| {
         html!(
             "<line class=\"{c}\" x1=\"{x}%\" x2=\"{x}%\" y1=\"0\" y2=\"100%\"/>",

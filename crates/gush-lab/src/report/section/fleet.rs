@@ -33,7 +33,7 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
     let taken: Vec<(&Machine, &Suite<'_>)> = machines
         .iter()
         .filter_map(|machine| Some((*machine, data.every(machine, suite).next_back()?)))
-        .filter(|(_, taken)| suite != "matrix" && taken.has_speeds())
+        .filter(|(_, taken)| taken.is_followed())
         .collect();
     if taken.len() < 2 {
         return None;

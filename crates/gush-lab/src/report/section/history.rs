@@ -41,9 +41,7 @@ struct Course<'a> {
 }
 
 fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
-    // A grid of what works has its own section, whose cells are too many to follow one by one.
-    taken.retain(|taken| suite != "matrix" && taken.has_speeds());
-    // The newest stay: a column for each run soon leaves the screen.
+    taken.retain(|taken| taken.is_followed());
     taken.drain(..taken.len().saturating_sub(RUNS));
     let newest = taken.last()?;
     let courses: Vec<Course<'a>> = newest

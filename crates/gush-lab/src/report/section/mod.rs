@@ -5,7 +5,6 @@ mod explained;
 mod fleet;
 mod history;
 mod machine;
-mod matrix;
 mod suite;
 
 use super::data::Data;
@@ -28,10 +27,9 @@ const SECTIONS: &[fn(&Data<'_>) -> Option<Section>] = &[
 
 /// The whole page.
 pub fn page(data: &Data<'_>) -> Page {
-    // The matrix has a view of its own: thousands of cells are a grid, not bars.
-    let suites = SUITES.iter().filter_map(|known| match known.name {
-        matrix::SUITE => matrix::section(data),
-        _ => suite::section(data, known),
+    let suites = SUITES.iter().filter_map(|known| match known.section {
+        Some(section) => section(data),
+        None => suite::section(data, known),
     });
     let below = SECTIONS.iter().filter_map(|section| section(data));
     Page {

@@ -10,7 +10,7 @@ use crate::report::lines::{self, Point, Series};
 use crate::report::number::{bytes, figure, range, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
 use crate::stats;
-use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK};
+use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
 
 /// The explanation of intervals, below the first figures of the page.
 const INTERVALS: &str = "A bar is the median of the rounds, its whisker the interval (95 %, by resampling; of fewer than \
@@ -109,8 +109,11 @@ fn sources(taken: &Suite<'_>) -> Option<String> {
 fn groups(data: &Data<'_>, taken: &Suite<'_>, quantity: &Quantity) -> Vec<Figure> {
     let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
     let is_speed = quantity.unit == THROUGHPUT.unit;
-    let limits: Vec<Limit> =
-        data.memory_read().filter(|_| is_speed && taken.name != "memory").into_iter().collect();
+    let limits: Vec<Limit> = data
+        .memory_read()
+        .filter(|_| is_speed && taken.name != memory::SUITE.name)
+        .into_iter()
+        .collect();
     names
         .into_iter()
         .filter_map(|group| {
@@ -219,7 +222,7 @@ struct Gained<'s, 'a> {
     case: &'s Case<'a>,
     baseline: &'s Case<'a>,
     speed: &'s Estimate,
-    times: crate::report::estimate::Times,
+    times: stats::Estimate,
     /// The rounds that chose the case are not the rounds that tell the gain.
     is_confirmed: bool,
 }
@@ -392,7 +395,7 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
     let caption = format!("{} by {}{place}", quantity.caption, axis.label.to_lowercase());
     let series = series(own, &sizes);
     let drawn =
-        |logarithmic| Body::Lines(lines::drawn(&series, quantity.unit, axis.label, logarithmic));
+        |logarithmic| Body::Drawn(lines::drawn(&series, quantity.unit, axis.label, logarithmic));
     Figure::new(caption.clone())
         .with("Linear", drawn(false))
         .with("Logarithmic", drawn(true))

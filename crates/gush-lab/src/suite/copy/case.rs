@@ -152,6 +152,7 @@ impl Case for Copying {
             Some(bytes) => format!("{}, {}", way.method, size_text(bytes as u64)),
             None => way.method.to_owned(),
         };
+        let [file_system, device] = self.files.file_system();
         Described::new(SUITE.name, &self.name)
             .does(does)
             .group(if cold { "The source out of the cache" } else { "The source in the cache" })
@@ -161,8 +162,8 @@ impl Case for Copying {
             .with("advice", name_of(ADVICE, &advice))
             .with("space", name_of(SPACE, &space))
             .with("cold", cold)
-            .with("file_system", self.files.file_system())
-            .with("device", self.files.device())
+            .with("file_system", file_system)
+            .with("device", device)
     }
 
     /// Makes the source, and counts the calls: a traced copy is not measured.

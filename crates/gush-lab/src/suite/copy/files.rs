@@ -48,14 +48,9 @@ impl Files {
         self.scratch.path().join("target")
     }
 
-    /// The kind of file system that they lie on.
-    pub(super) fn file_system(&self) -> String {
+    /// The kind of file system that they lie on, and the device.
+    pub(super) fn file_system(&self) -> [String; 2] {
         self.scratch.file_system()
-    }
-
-    /// The device of that file system.
-    pub(super) fn device(&self) -> String {
-        self.scratch.device()
     }
 
     pub(super) fn remove_target(&self) {

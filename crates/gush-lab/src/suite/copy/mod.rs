@@ -1,6 +1,9 @@
 //! Copying a file by every way there is: the published nine and the engine's, at sizes from 4 KiB to
 //! 1 GiB, cached and cold, with their system calls counted.
 //!
+//! Facts of a sample: `method`, `buffer_bytes`, `size_bytes`, `cache` (`cached`, `cold`), `advice`, `space`, `syscalls` and
+//! `syscalls_published` (name → count), `syscalls_printed` (where the published table has a slip).
+//!
 //! | room | holds |
 //! |---|---|
 //! | `ways` | the ways, as a table; `textbook` the loops whose calls the published tables count |
@@ -93,6 +96,7 @@ pub static SUITE: Suite = Suite {
         "The clock runs from before both files are opened until both are closed. Every way's copy was compared with its \
          source once. `reflink` clones: no bytes move.",
     ],
+    section: None,
     is_repeated: true,
     // Three sizes, enough for a line on the page.
     tour: |asked| asked.give("size", Given::Sizes(vec![64 << 10, 1 << 20, 16 << 20])),
@@ -154,11 +158,8 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     let names = &asked.only;
     if let Some(unknown) = names.iter().find(|name| !whats.iter().any(|what| what.is_called(name)))
     {
-        let ways: Vec<&str> = WAYS.iter().map(|way| way.name).collect();
-        return Err(Error::refused(format!(
-            "no case, way or method is called '{unknown}'; there are {}, each also with @SIZE",
-            ways.join(", ")
-        )));
+        let ways = WAYS.iter().map(|way| way.name).chain(["each of them with @SIZE"]);
+        return Err(Error::unknown("case, way or method", unknown, ways));
     }
     whats.retain(|what| names.is_empty() || names.iter().any(|name| what.is_called(name)));
     cases(asked, &whats)

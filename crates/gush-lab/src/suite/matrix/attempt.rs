@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use gush::{Choice, Errno, MethodName, Mover, errno_name};
+use nix::sys::resource::UsageWho;
 use rustix::fs::OFlags;
 
 use super::load::Load;
@@ -12,9 +13,9 @@ use super::outcome::{Attempt, Cost, Outcome};
 use super::raw;
 use super::source::{Source, Workshop};
 use super::target::Target;
-use super::usage::Usage;
 use super::way::Technique;
 use super::{Aim, Kind, Way};
+use crate::runner::Usage;
 
 /// Tries a way on a pair.
 pub(super) fn attempt(
@@ -28,8 +29,7 @@ pub(super) fn attempt(
     if let Err(error) = workshop.fill(from, &load) {
         return absent(from, &error);
     }
-    // Before the ends are opened: opening a clone or a socket is part of its cost.
-    let before = Usage::of_process();
+    let before = used_so_far();
     let source = match Source::open(from, workshop, &load) {
         Ok(source) => source,
         Err(error) => return absent(from, &error),
@@ -141,6 +141,11 @@ fn kernels_own(method: MethodName, source: &Source, target: &Target) -> Option<S
     Some(answer.map_or_else(errno_name, |()| "works".to_owned()))
 }
 
+/// Of all threads of this process, those that have ended included.
+fn used_so_far() -> Usage {
+    Usage::of(UsageWho::RUSAGE_SELF).unwrap_or_default()
+}
+
 /// Compares the arrived bytes with the sent bytes.
 fn judge(
     mut source: Source,
@@ -166,8 +171,7 @@ fn judge(
         Err(error) => return wrong(error.to_string()),
     };
     let helpers = fed.unwrap_or_default().usage;
-    // Feeding and draining threads are the suite's own, and no part of the method.
-    let own = Usage::of_process() - before - helpers - arrived.done.usage;
+    let own = used_so_far().since(before).since(helpers).since(arrived.done.usage);
     if said_bytes != due_bytes {
         return wrong(format!("{said_bytes} of {due_bytes} bytes are said to have moved"));
     }

@@ -7,12 +7,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use gush::Errno;
+use nix::sys::resource::UsageWho;
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 
 use super::raw::is_ready;
-use super::usage::Usage;
 use crate::affinity;
+use crate::runner::Usage;
 
 /// The orders to a helper.
 const GO_ON: u8 = 0;
@@ -64,7 +65,9 @@ impl Helper {
             let flags = rustix::fs::fcntl_getfl(&far).unwrap_or(OFlags::empty());
             let _ = rustix::fs::fcntl_setfl(&far, flags | OFlags::NONBLOCK);
             let (bytes, kept) = work(&far, &seen);
-            Done { bytes, kept, usage: Usage::of_thread(), _far: keeps_open.then_some(far) }
+            // Without an answer all the time counts as the mover's.
+            let usage = Usage::of(UsageWho::RUSAGE_THREAD).unwrap_or_default();
+            Done { bytes, kept, usage, _far: keeps_open.then_some(far) }
         });
         Self { thread, told }
     }

@@ -5,15 +5,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
+
 macro_rules! kinds {
     ($($variant:ident $name:literal $short:literal $source:literal $target:literal $what:literal;)+) => {
         /// A kind of end.
-        ///
-        /// ```
-        /// use gush_lab::suite::matrix::Kind;
-        /// assert_eq!("tcp".parse(), Ok(Kind::Tcp));
-        /// assert!("modem".parse::<Kind>().is_err());
-        /// ```
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Kind {
@@ -34,12 +30,6 @@ macro_rules! kinds {
             #[must_use]
             pub fn short(self) -> &'static str {
                 match self { $(Kind::$variant => $short,)+ }
-            }
-
-            /// The description, in a line.
-            #[must_use]
-            pub fn what(self) -> &'static str {
-                match self { $(Kind::$variant => $what,)+ }
             }
 
             /// Can bytes be read from this kind?
@@ -108,9 +98,6 @@ impl Kind {
     pub const STREAMS: &'static [Kind] =
         &[Kind::Tcp, Kind::UnixStream, Kind::UnixDatagram, Kind::Udp, Kind::Pty];
 
-    /// Devices whose bytes are made up, or thrown away.
-    pub const DEVICES: &'static [Kind] = &[Kind::Zero, Kind::Null, Kind::Full];
-
     /// Is this kind in a group?
     #[must_use]
     pub fn is_in(self, group: &[Kind]) -> bool {
@@ -136,22 +123,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A name that no kind of end has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no kind of end is called '{0}'; there are {names}", names = all_names())]
-pub struct UnknownKind(String);
-
-fn all_names() -> String {
-    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
-    names.join(", ")
-}
-
 impl FromStr for Kind {
-    type Err = UnknownKind;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, Error> {
         let named = Self::ALL.iter().copied().find(|kind| kind.name() == text);
-        named.ok_or_else(|| UnknownKind(text.to_owned()))
+        let names = || Self::ALL.iter().map(|kind| kind.name());
+        named.ok_or_else(|| Error::unknown("kind of end", text, names()))
     }
 }
 

@@ -1,7 +1,6 @@
 //! Marks of a grid: a letter an errno, a figure a speed, and the meanings of the marks.
 
-use super::view::{Cell, Cells, Told};
-use crate::stats::Summary;
+use super::view::{Cell, Cells};
 
 /// A letter for each errno.
 const LETTERS: &[(&str, &str)] = &[
@@ -36,11 +35,10 @@ pub(super) struct Letters {
 impl Letters {
     /// The mark in a cell of a grid.
     pub(super) fn mark(&mut self, cell: &Cell<'_>) -> String {
-        let told = Told::of(cell.measured);
+        let told = cell.told();
         let flag = if told.differs() { "!" } else { "" };
         if told.works() {
-            let speed = Summary::of(&cell.speeds).map(|speed| figure(speed.median));
-            return speed.unwrap_or_else(|| "✓".to_owned()) + flag;
+            return cell.speed().map(figure).unwrap_or_else(|| "✓".to_owned()) + flag;
         }
         let letter = self.letter(told.word());
         if letter.ends_with('!') { letter } else { letter + flag }
@@ -69,7 +67,7 @@ impl Letters {
         if cells.cells.is_empty() {
             return String::new();
         }
-        let timed = cells.cells.values().any(|cell| !cell.speeds.is_empty());
+        let timed = cells.cells.values().any(|cell| cell.speed().is_some());
         let mut entries = vec!["✓ works, bytes verified (into zero and null: counted)".to_owned()];
         if timed {
             entries.push("a figure: works, GiB/s".to_owned());
@@ -82,43 +80,27 @@ impl Letters {
             "wrong" => "W! the wrong bytes arrived".to_owned(),
             word => format!("{letter} {word}"),
         }));
-        if cells.cells.values().any(|cell| Told::of(cell.measured).differs()) {
+        if cells.cells.values().any(|cell| cell.told().differs()) {
             entries.push("! not as expected".to_owned());
         }
-        let mut text = "Legend".to_owned();
-        let mut width = usize::MAX;
-        for entry in entries {
-            let len = entry.chars().count() + 3;
-            if width.saturating_add(len) > 96 {
-                text.push_str("\n  ");
-                width = 2;
-            } else {
-                text.push_str("   ");
-            }
-            text.push_str(&entry);
-            width += len;
-        }
-        text.push_str("\n  ");
         let columns = cells.kinds.iter().filter(|kind| kind.short() != kind.name());
-        wrapped(&mut text, columns.map(|kind| format!("{} {kind}", kind.short())));
-        text
+        let columns = columns.map(|kind| format!("{} {kind}", kind.short()));
+        format!("Legend\n{}{}", wrapped(entries), wrapped(columns))
     }
 }
 
-fn wrapped(text: &mut String, words: impl Iterator<Item = String>) {
-    let mut width = 2;
-    for word in words {
-        if width + word.len() > 94 {
-            text.truncate(text.trim_end().len());
-            text.push_str("\n  ");
-            width = 2;
+/// In lines of less than 100 columns.
+fn wrapped(entries: impl IntoIterator<Item = String>) -> String {
+    let mut lines = vec![String::new()];
+    for entry in entries {
+        let last = lines.last_mut().expect("never empty");
+        if last.is_empty() || last.chars().count() + entry.chars().count() > 92 {
+            lines.push(format!("  {entry}"));
+        } else {
+            *last += &format!("   {entry}");
         }
-        text.push_str(&word);
-        text.push_str("   ");
-        width += word.len() + 3;
     }
-    text.truncate(text.trim_end().len());
-    text.push('\n');
+    lines[1..].iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// A speed in three characters.

@@ -1,6 +1,6 @@
 //! The load sent through a pair: the number of bytes, the pattern, the size of the pieces.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -86,20 +86,12 @@ impl Load {
     }
 }
 
-/// A mebibyte that looks random and holds no zero byte, so that a hole or a lost byte always shows.
+/// A mebibyte of random bytes without a zero byte, so that a hole or a lost byte always shows.
 fn block() -> Arc<[u8]> {
-    use std::sync::OnceLock;
     static BLOCK: OnceLock<Arc<[u8]>> = OnceLock::new();
     let make = || {
-        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut next = move || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            // Never zero: a hole or a lost page would look like data.
-            (state >> 32) as u8 | 1
-        };
-        std::iter::repeat_with(&mut next).take(1 << 20).collect()
+        let mut random = fastrand::Rng::with_seed(1);
+        (0..1 << 20).map(|_| random.u8(1..)).collect()
     };
     BLOCK.get_or_init(make).clone()
 }

@@ -5,13 +5,7 @@
 //! hangs or dies is an outcome like any other. The [`Outcome`] is compared with the promises of the
 //! kernel's sources and manual pages ([`Rule`]).
 //!
-//! ```
-//! use gush_lab::suite::matrix::{Kind, Rule, Way};
-//! let way: Way = "splice-direct".parse()?;
-//! let rule = Rule::of(way, Kind::Ext4, Kind::Tcp, false).unwrap();
-//! assert_eq!(rule.word(), "EINVAL");
-//! # Ok::<(), gush_lab::suite::matrix::UnknownWay>(())
-//! ```
+//! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `expected`.
 
 mod attempt;
 mod cell;
@@ -23,14 +17,14 @@ mod letters;
 mod load;
 mod notes;
 mod outcome;
+mod page;
 mod pairs;
 mod places;
 mod prober;
 mod raw;
-pub(crate) mod s4;
+mod s4;
 mod source;
 mod target;
-mod usage;
 mod view;
 mod way;
 mod worker;
@@ -39,17 +33,17 @@ use super::{Asked, Cases, Once, Suite, THROUGHPUT, Taken, Takes, WORK};
 use crate::Error;
 use crate::model::Sample;
 
-pub use cell::{GRID_BYTES, Matrix, Plan, S4_BYTES, cases};
-pub use expect::{Expected, Rule};
-pub use kind::{Kind, UnknownKind};
-pub use load::Aim;
-pub use outcome::{Attempt, Cost, Outcome};
-pub use pairs::{Pairs, UnknownPair};
-pub use places::Place;
-pub use prober::Prober;
+use cell::{Matrix, Plan, cases};
+use expect::Rule;
+use kind::Kind;
+use load::Aim;
+use outcome::{Attempt, Outcome};
+use pairs::Pairs;
+use places::Place;
+use prober::Prober;
 use view::Grid;
-pub use way::{UnknownWay, Way};
-pub use worker::serve;
+use way::Way;
+use worker::serve;
 
 /// The suite.
 pub static SUITE: Suite = Suite {
@@ -86,6 +80,8 @@ pub static SUITE: Suite = Suite {
     quantities: &[THROUGHPUT, WORK],
     axis: None,
     notes: &[],
+    // Thousands of cells are a grid, and no bars.
+    section: Some(page::section),
     is_repeated: false,
     tour: |_| (),
     once: Some(Once {
@@ -100,13 +96,9 @@ fn make(asked: &Asked) -> Result<Cases, Error> {
     if asked.is("bytes") && !asked.is("speed") {
         return Err(Error::refused("--bytes says how much --speed moves: add --speed"));
     }
-    let refused = |error: &dyn std::fmt::Display| Error::refused(error.to_string());
-    let ways: Result<Vec<Way>, _> = asked.only.iter().map(|name| name.parse()).collect();
-    let pairs: Result<Vec<Pairs>, _> =
-        asked.words("pairs").iter().map(|pair| pair.parse()).collect();
     let plan = Plan {
-        ways: ways.map_err(|error: UnknownWay| refused(&error))?,
-        pairs: pairs.map_err(|error: UnknownPair| refused(&error))?,
+        ways: asked.only.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+        pairs: asked.words("pairs").iter().map(|pair| pair.parse()).collect::<Result<_, _>>()?,
         only_s4: asked.is("five-ways"),
         speed: asked.is("speed"),
         bytes: asked.size("bytes"),

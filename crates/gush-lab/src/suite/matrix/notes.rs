@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::view::{Cells, Told};
+use super::view::{Cell, Cells};
 
 impl Cells<'_> {
     /// Which rules of the engine's own said no, and the kernel's own answers.
     pub(super) fn rules(&self) -> String {
         let mut groups: BTreeMap<(&str, &str), BTreeMap<&str, usize>> = BTreeMap::new();
         for (&(way, ..), cell) in &self.cells {
-            let told = Told::of(cell.measured);
+            let told = cell.told();
             if told.word() == "refused" {
                 let answers = groups.entry((way, told.text("why"))).or_default();
                 *answers.entry(told.text("kernel")).or_default() += 1;
@@ -38,7 +38,7 @@ impl Cells<'_> {
     pub(super) fn differences(&self) -> String {
         let mut groups: BTreeMap<[&str; 5], Vec<String>> = BTreeMap::new();
         for (&(way, from, to), cell) in &self.cells {
-            let told = Told::of(cell.measured);
+            let told = cell.told();
             if told.differs() {
                 let word = if told.works() { "works" } else { told.word() };
                 let key =
@@ -48,7 +48,7 @@ impl Cells<'_> {
         }
         if groups.is_empty() {
             let promised = self.cells.values().filter(|cell| {
-                let told = Told::of(cell.measured);
+                let told = cell.told();
                 !told.text("expected").is_empty() && told.word() != "absent"
             });
             return match promised.count() {
@@ -73,7 +73,7 @@ impl Cells<'_> {
 
     /// Which ends could not be had when a cell was to be tried, and why.
     pub(super) fn absent(&self) -> String {
-        let absent = self.cells.values().map(|cell| Told::of(cell.measured));
+        let absent = self.cells.values().map(Cell::told);
         let absent = absent.filter(|told| told.word() == "absent");
         let mut groups: BTreeMap<&str, usize> = BTreeMap::new();
         absent.for_each(|told| *groups.entry(told.text("why")).or_default() += 1);
@@ -92,7 +92,7 @@ impl Cells<'_> {
     pub(super) fn defects(&self) -> String {
         let mut text = String::new();
         for (&(way, from, to), cell) in &self.cells {
-            let told = Told::of(cell.measured);
+            let told = cell.told();
             if ["wrong", "hangs", "died"].contains(&told.word()) {
                 let _ = writeln!(text, "{way}: {from}→{to}: {}: {}", told.word(), told.text("why"));
             }

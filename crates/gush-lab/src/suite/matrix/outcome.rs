@@ -96,12 +96,6 @@ impl From<Outcome> for Attempt {
 impl Outcome {
     /// In a word: the errno's name, or `refused`, `false-end`, `wrong`, `hangs`, `died`, `absent`; nothing for
     /// a move that works.
-    ///
-    /// ```
-    /// use gush_lab::suite::matrix::Outcome;
-    /// assert_eq!(Outcome::FalseEnd.word(), "false-end");
-    /// assert_eq!(Outcome::Works { bytes: 1 }.word(), "");
-    /// ```
     #[must_use]
     pub fn word(&self) -> &str {
         match self {
@@ -117,11 +111,6 @@ impl Outcome {
     }
 
     /// In a sentence.
-    ///
-    /// ```
-    /// use gush_lab::suite::matrix::Outcome;
-    /// assert_eq!(Outcome::Hangs { seconds: 20 }.told(), "it did not end within 20 s");
-    /// ```
     #[must_use]
     pub fn told(&self) -> String {
         match self {

@@ -1,71 +1,33 @@
 //! Which method moves bytes from which end to which: a grid for each method, and one of all.
 
-use crate::model::Measured;
-use crate::report::data::{Case, Data, Suite};
+use std::collections::BTreeSet;
+
+use super::s4::{self, Timed};
+use super::view::{self, Cells};
+use super::{Kind, SUITE, Way};
+use crate::report::data::{Data, Suite};
 use crate::report::number::{count, figure, plural};
 use crate::report::page::{Body, Cell, Figure, Section, Table, Tone, numbers, words};
-use crate::stats::Summary;
-use crate::suite::matrix::{Kind, Way, s4};
 
-pub const SUITE: &str = "matrix";
-/// In place of an errno, where a rule of gush's own says no.
-const REFUSED: &str = "refused";
-
-#[derive(Debug)]
-struct Tried<'a> {
-    method: &'a str,
-    source: &'a str,
-    target: &'a str,
-    works: bool,
-    errno: &'a str,
-    gib_per_s: Option<f64>,
-    /// The expectation, the meaning of another outcome, and the source of the expectation.
-    unexpected: Option<[&'a str; 3]>,
+/// The content of a grid's cell; the fastest of all has `most` GiB/s.
+fn cell(tried: &view::Cell<'_>, most: f64) -> Cell {
+    let told = tried.told();
+    let cell = match (told.works(), tried.speed()) {
+        (true, Some(speed)) => {
+            Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
+        }
+        (true, None) => Cell::toned("✓", Tone::Good),
+        // A rule of gush's own says no.
+        (false, _) if matches!(told.word(), "" | "refused") => Cell::toned("·", Tone::Absent),
+        (false, _) => Cell::toned(told.word(), Tone::Refused),
+    };
+    Cell { odd: told.differs(), ..cell }
 }
 
-impl<'a> Tried<'a> {
-    fn of(case: &Case<'a>) -> Option<Self> {
-        let works = case.is("works")?;
-        let errno = case.text("errno").unwrap_or_default();
-        Some(Self {
-            method: case.text("method")?,
-            source: case.text("source")?,
-            target: case.text("target")?,
-            works,
-            errno,
-            gib_per_s: median(case),
-            unexpected: case.text("differs").map(|meaning| {
-                let text = |name| case.text(name).unwrap_or_default();
-                [text("expected"), meaning, text("because")]
-            }),
-        })
-    }
-
-    fn cell(&self, most: f64) -> Cell {
-        let cell = match (self.works, self.gib_per_s) {
-            (true, Some(speed)) => {
-                // By the logarithm: one very fast cell would make all others look alike.
-                Cell::toned(figure(speed), Tone::heat((speed.ln_1p() / most.ln_1p()).min(1.0)))
-            }
-            (true, None) => Cell::toned("✓", Tone::Good),
-            (false, _) if matches!(self.errno, "" | REFUSED) => Cell::toned("·", Tone::Absent),
-            (false, _) => Cell::toned(self.errno, Tone::Refused),
-        };
-        Cell { odd: self.unexpected.is_some(), ..cell }
-    }
-}
-
-/// Of a cell's throughput; thousands of cells need no intervals.
-fn median(case: &Case<'_>) -> Option<f64> {
-    let speeds: Vec<f64> =
-        case.samples.iter().filter_map(|sample| sample.measured.gib_per_s).collect();
-    Summary::of(&speeds).map(|summary| summary.median).filter(|median| *median > 0.0)
-}
-
-pub fn section(data: &Data<'_>) -> Option<Section> {
-    let suite = data.suite(SUITE)?;
-    let tried: Vec<Tried<'_>> = suite.cases.iter().filter_map(Tried::of).collect();
-    if tried.is_empty() {
+pub(super) fn section(data: &Data<'_>) -> Option<Section> {
+    let suite = data.suite(SUITE.name)?;
+    let cells = Cells::of(suite.cases.iter().flat_map(|case| case.samples.iter().copied()));
+    if cells.cells.is_empty() {
         return None;
     }
     let mut notes = vec![
@@ -74,191 +36,153 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
          marks what differs from what the kernel is known to do."
             .to_owned(),
     ];
-    notes.extend(skipped(suite));
+    notes.extend(skipped(suite, &cells));
+    let file = s4::file_of(&cells);
+    let rows = file.map_or_else(Vec::new, |file| s4::rows(&cells, file));
+    let old = file.and_then(|file| then_and_now(&rows, file));
+    let figures = [old, five_ways_in_time(&rows), Some(figure_of(&cells)), differences(&cells)];
     Some(Section {
-        id: SUITE,
-        title: "What moves to what".to_owned(),
-        said: said(&tried),
-        figures: [
-            then_and_now(&tried),
-            five_ways_in_time(suite),
-            Some(figure_of(&tried)),
-            differences(&tried),
-        ]
-        .into_iter()
-        .flatten()
-        .collect(),
+        id: SUITE.name,
+        title: SUITE.title.to_owned(),
+        said: said(&cells),
+        figures: figures.into_iter().flatten().collect(),
         notes,
     })
 }
 
-fn figure_of(tried: &[Tried<'_>]) -> Figure {
-    let methods = in_order(tried.iter().map(|tried| tried.method), way_place);
-    let most = tried.iter().filter_map(|tried| tried.gib_per_s).fold(1.0, f64::max);
+/// The names of the methods, in the order of [`Way::all`], unknown ones last.
+fn methods<'a>(cells: &Cells<'a>) -> Vec<&'a str> {
+    let names: BTreeSet<&str> = cells.cells.keys().map(|(way, ..)| *way).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    let ways = Way::all();
+    names.sort_by_key(|name| ways.iter().position(|way| way.name() == *name).unwrap_or(ways.len()));
+    names
+}
+
+fn figure_of(cells: &Cells<'_>) -> Figure {
+    let methods = methods(cells);
+    let most = cells.cells.values().filter_map(view::Cell::speed).fold(1.0, f64::max);
     let mut figure = Figure::new("Source (rows) to target (columns), method by method").print_all();
     if methods.len() > 1 {
         let caption = format!("How many of {} methods work", methods.len());
-        figure = figure.with(
-            "All",
-            grid(tried, &caption, |here| {
-                let works = here.iter().filter(|tried| tried.works).count();
-                let share = works as f64 / methods.len() as f64;
-                match works {
-                    0 => Cell::toned("0", Tone::Refused),
-                    _ => Cell::toned(count(works as u64), Tone::heat(share)),
-                }
-            }),
-        );
+        let all = grid(&caption, &cells.kinds, &cells.kinds, |from, to| {
+            let here = || methods.iter().filter_map(|way| cells.get(way, from, to));
+            let works = here().filter(|tried| tried.told().works()).count();
+            let share = works as f64 / methods.len() as f64;
+            here().next().map(|_| match works {
+                0 => Cell::toned("0", Tone::Refused),
+                _ => Cell::toned(count(works as u64), Tone::heat(share)),
+            })
+        });
+        figure = figure.with("All", all);
     }
-    for method in methods {
-        let own = tried.iter().filter(|tried| tried.method == method);
-        let body = grid(own, method, |here| here[0].cell(most));
-        figure = figure.with(method, body);
+    for way in methods {
+        let [sources, targets] = [true, false].map(|is_source| cells.kinds_of(way, is_source));
+        let tried = |from, to| cells.get(way, from, to).map(|tried| cell(tried, most));
+        figure = figure.with(way, grid(way, &sources, &targets, tried));
     }
     figure
 }
 
-fn grid<'a>(
-    tried: impl IntoIterator<Item = &'a Tried<'a>>,
+fn grid(
     caption: &str,
-    cell: impl Fn(&[&Tried<'a>]) -> Cell,
+    sources: &[Kind],
+    targets: &[Kind],
+    cell: impl Fn(Kind, Kind) -> Option<Cell>,
 ) -> Body {
-    let tried: Vec<&Tried<'_>> = tried.into_iter().collect();
-    let sources = in_order(tried.iter().map(|tried| tried.source), kind_place);
-    let targets = in_order(tried.iter().map(|tried| tried.target), kind_place);
     let mut columns = vec![words("From ↓ to →")];
-    columns.extend(targets.iter().map(|target| words(*target)));
+    columns.extend(targets.iter().map(|target| words(target.name())));
     let mut table = Table { grid: true, ..Table::new(caption, &columns) };
-    for source in sources {
-        let mut row = vec![Cell::code(source)];
-        for target in &targets {
-            let here: Vec<&Tried<'_>> = tried
-                .iter()
-                .copied()
-                .filter(|tried| tried.source == source && tried.target == *target)
-                .collect();
-            row.push(if here.is_empty() { Cell::from("") } else { cell(&here) });
+    for &from in sources {
+        let mut row: Vec<Option<Cell>> = targets.iter().map(|&to| cell(from, to)).collect();
+        if row.iter().any(Option::is_some) {
+            row.insert(0, Some(Cell::code(from.name())));
+            table.rows.push(row.into_iter().map(Option::unwrap_or_default).collect());
         }
-        table.rows.push(row);
     }
     Body::Table(table)
 }
 
-fn said(tried: &[Tried<'_>]) -> Vec<String> {
-    let methods = distinct(tried.iter().map(|tried| tried.method));
-    let mut pairs: Vec<(&str, &str)> =
-        tried.iter().map(|tried| (tried.source, tried.target)).collect();
-    pairs.sort_unstable();
-    pairs.dedup();
-    let works = tried.iter().filter(|tried| tried.works).count();
-    let mut served: Vec<(&str, &str)> = tried
-        .iter()
-        .filter(|tried| tried.works)
-        .map(|tried| (tried.source, tried.target))
+fn said(cells: &Cells<'_>) -> Vec<String> {
+    let tried = cells.cells.iter();
+    let pairs: BTreeSet<(Kind, Kind)> =
+        cells.cells.keys().map(|&(_, from, to)| (from, to)).collect();
+    let working: Vec<(Kind, Kind)> = tried
+        .filter(|(_, cell)| cell.told().works())
+        .map(|(&(_, from, to), _)| (from, to))
         .collect();
-    served.sort_unstable();
-    served.dedup();
-    let mut said = vec![format!(
-        "{} on {}: {} of {} attempts move the bytes, and {} of the pairs are served by some method.",
-        plural(methods.len(), "method"),
-        plural(pairs.len(), "pair"),
-        count(works as u64),
-        count(tried.len() as u64),
-        if served.len() == pairs.len() {
-            "all".to_owned()
-        } else {
-            format!("{} of {}", served.len(), pairs.len())
-        }
-    )
-    .replace(" of the pairs are", " pairs are")];
-    said.push(match tried.iter().filter(|tried| tried.unexpected.is_some()).count() {
-        0 => "Nothing differs from what the kernel is known to do.".to_owned(),
-        1 => "1 answer differs from what the kernel is known to do; see below.".to_owned(),
-        n => format!("{n} answers differ from what the kernel is known to do; see below."),
-    });
-    said
+    let served = working.iter().collect::<BTreeSet<_>>().len();
+    let served = match served == pairs.len() {
+        true => "all".to_owned(),
+        false => format!("{served} of {}", pairs.len()),
+    };
+    let differ = cells.cells.values().filter(|cell| cell.told().differs()).count();
+    vec![
+        format!(
+            "{} on {}: {} of {} attempts move the bytes, and {served} pairs are served by some method.",
+            plural(methods(cells).len(), "method"),
+            plural(pairs.len(), "pair"),
+            count(working.len() as u64),
+            count(cells.cells.len() as u64),
+        ),
+        match differ {
+            0 => "Nothing differs from what the kernel is known to do.".to_owned(),
+            1 => "1 answer differs from what the kernel is known to do; see below.".to_owned(),
+            n => format!("{n} answers differ from what the kernel is known to do; see below."),
+        },
+    ]
 }
 
 /// Every answer that is not as expected; none when all are.
-fn differences(tried: &[Tried<'_>]) -> Option<Figure> {
+fn differences(cells: &Cells<'_>) -> Option<Figure> {
     let columns = ["Method", "From", "To", "Here", "Expected", "What it means", "Who says so"];
     let mut table =
         Table::new("What differs from what the kernel is known to do", &columns.map(words));
-    for tried in tried {
-        let Some([expected, meaning, because]) = tried.unexpected else { continue };
-        let here = if tried.works { "works" } else { tried.errno };
-        table.rows.push(vec![
-            Cell::code(tried.method),
-            tried.source.into(),
-            tried.target.into(),
-            Cell::code(here),
-            Cell::code(expected),
-            meaning.into(),
-            because.into(),
-        ]);
+    for (&(way, from, to), cell) in &cells.cells {
+        let told = cell.told();
+        if told.differs() {
+            table.rows.push(vec![
+                Cell::code(way),
+                from.name().into(),
+                to.name().into(),
+                Cell::code(if told.works() { "works" } else { told.word() }),
+                Cell::code(told.text("expected")),
+                told.text("differs").into(),
+                told.text("because").into(),
+            ]);
+        }
     }
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
-fn skipped(suite: &Suite<'_>) -> Option<String> {
-    let without = suite.cases.iter().filter(|case| case.is("works").is_none()).count();
+fn skipped(suite: &Suite<'_>, cells: &Cells<'_>) -> Option<String> {
+    let without = suite.cases.len().saturating_sub(cells.cells.len());
     (without > 0).then(|| format!("{} told no result.", plural(without, "case")))
 }
 
-/// Every name once, in the order that `place` gives, unknown ones last.
-fn in_order<'a>(
-    names: impl Iterator<Item = &'a str>,
-    place: fn(&str) -> Option<usize>,
-) -> Vec<&'a str> {
-    let mut names = distinct(names);
-    names.sort_by_key(|name| place(name).unwrap_or(usize::MAX));
-    names
-}
-
-fn kind_place(name: &str) -> Option<usize> {
-    Kind::ALL.iter().position(|kind| kind.name() == name)
-}
-
-fn way_place(name: &str) -> Option<usize> {
-    Way::all().iter().position(|way| way.name() == name)
-}
-
 /// Five ways on four pairs, as an experiment of 2007 had them; none unless a part of the experiment was tried.
-fn then_and_now(tried: &[Tried<'_>]) -> Option<Figure> {
-    let file = s4::file_among(|kind| tried.iter().any(|tried| tried.source == kind.name()))?;
+fn then_and_now(rows: &[s4::Row<'_, '_>], file: Kind) -> Option<Figure> {
     let mut columns = vec![words("Way")];
     columns.extend(s4::PAIRS.iter().map(|(name, ..)| words(*name)));
     let caption =
         format!("Five ways on four pairs: in 2007, and now (files on {file}, sockets TCP)");
     let mut table = Table::new(caption, &columns);
-    let end = |is_socket| if is_socket { Kind::Tcp } else { file }.name();
-    for (way, in_2007) in s4::ROWS {
-        let cells = s4::PAIRS.iter().zip(in_2007).map(|(&(_, from, to), then)| {
-            let now = tried.iter().find(|tried| {
-                tried.method == *way && tried.source == end(from) && tried.target == end(to)
-            })?;
-            let (text, tone) = match now.works {
+    for (way, cells) in rows {
+        let cells = cells.iter().map(|(then, now)| {
+            let Some(told) = now.map(view::Cell::told) else { return Cell::absent() };
+            let (text, tone) = match told.works() {
                 true => ("✓ works", Tone::Good),
-                false => (now.errno, Tone::Refused),
+                false => (told.word(), Tone::Refused),
             };
-            let then = if *then { "in 2007: ✓" } else { "in 2007: EINVAL" };
-            Some(Cell::toned(text, tone).small(then))
+            Cell::toned(text, tone).small(if *then { "in 2007: ✓" } else { "in 2007: EINVAL" })
         });
-        let cells: Vec<Option<Cell>> = cells.collect();
-        if cells.iter().any(Option::is_some) {
-            let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(Cell::absent));
-            table.rows.push([Cell::code(*way)].into_iter().chain(cells).collect());
-        }
+        table.rows.push([Cell::code(*way)].into_iter().chain(cells).collect());
     }
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
 }
 
 /// Elapsed, user and system seconds of the five ways, and the processor's share, as the experiment of 2007 had them.
-fn five_ways_in_time(suite: &Suite<'_>) -> Option<Figure> {
-    let is = |case: &Case<'_>, fact: &str, name: &str| case.text(fact) == Some(name);
-    let file =
-        s4::file_among(|kind| suite.cases.iter().any(|case| is(case, "source", kind.name())))?;
-    let end = |is_socket| if is_socket { Kind::Tcp } else { file }.name();
+fn five_ways_in_time(rows: &[s4::Row<'_, '_>]) -> Option<Figure> {
     let columns = ["Pair", "Way"].map(words).into_iter();
     let columns =
         columns.chain(["Elapsed s", "User s", "System s", "Processor", "GiB/s"].map(numbers));
@@ -266,41 +190,11 @@ fn five_ways_in_time(suite: &Suite<'_>) -> Option<Figure> {
         "The five ways in time: user and system seconds are those of the moving thread",
         &columns.collect::<Vec<_>>(),
     );
-    for (pair, from, to) in s4::PAIRS {
-        for (way, _) in s4::ROWS {
-            let case = suite.cases.iter().find(|case| {
-                is(case, "method", way)
-                    && is(case, "source", end(*from))
-                    && is(case, "target", end(*to))
-            });
-            let of = |seconds: fn(&Measured) -> Option<f64>| {
-                let all = case?.samples.iter().filter_map(|sample| seconds(&sample.measured));
-                Summary::of(&all.collect::<Vec<_>>()).map(|summary| summary.median)
-            };
-            let times = [of(|one| one.wall_s), of(|one| one.user_s), of(|one| one.system_s)];
-            let ([Some(wall_s), Some(user_s), Some(system_s)], Some(speed)) =
-                (times, case.and_then(median))
-            else {
-                continue;
-            };
-            let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
-            let mut row = vec![Cell::from(*pair), Cell::code(*way)];
-            row.extend(
-                [wall_s, user_s, system_s].map(|seconds| Cell::from(format!("{seconds:.3}"))),
-            );
-            row.extend([format!("{share:.0} %"), figure(speed)].map(Cell::from));
-            table.rows.push(row);
-        }
+    for Timed { pair, way, seconds, share, gib_per_s } in s4::timed(rows) {
+        let mut row = vec![Cell::from(pair), Cell::code(way)];
+        row.extend(seconds.map(|seconds| Cell::from(format!("{seconds:.3}"))));
+        row.extend([format!("{share:.0} %"), figure(gib_per_s)].map(Cell::from));
+        table.rows.push(row);
     }
     (!table.rows.is_empty()).then(|| Figure::of_table(table))
-}
-
-fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut all = Vec::new();
-    for name in names {
-        if !all.contains(&name) {
-            all.push(name);
-        }
-    }
-    all
 }

@@ -2,36 +2,14 @@
 
 use std::str::FromStr;
 
-use super::{Kind, UnknownKind};
+use super::Kind;
+use crate::Error;
 
 /// Sources and targets, as `SOURCE:TARGET`; nothing or `*` on a side stands for every kind.
-///
-/// ```
-/// use gush_lab::suite::matrix::{Kind, Pairs};
-/// let pairs: Pairs = "pipe:*".parse()?;
-/// assert!(pairs.has(Kind::Pipe, Kind::Tcp) && !pairs.has(Kind::Tcp, Kind::Pipe));
-/// assert_eq!("pipe".parse::<Pairs>().unwrap_err().to_string(),
-///     "'pipe' is no pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty");
-/// # Ok::<(), gush_lab::suite::matrix::UnknownPair>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pairs {
     source: Option<Kind>,
     target: Option<Kind>,
-}
-
-/// Why a text is no pair.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UnknownPair {
-    /// The text has no colon.
-    #[error("'{0}' is no pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty")]
-    NoPair(String),
-    /// A side of the pair is no kind of end.
-    #[error(transparent)]
-    Kind(#[from] UnknownKind),
-    /// Nothing can be read from this kind, or written into this kind.
-    #[error("{0} can be no {1}")]
-    Side(Kind, &'static str),
 }
 
 impl Pairs {
@@ -44,16 +22,20 @@ impl Pairs {
 }
 
 impl FromStr for Pairs {
-    type Err = UnknownPair;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, UnknownPair> {
-        let (source, target) =
-            text.split_once(':').ok_or_else(|| UnknownPair::NoPair(text.to_owned()))?;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (source, target) = text.split_once(':').ok_or_else(|| {
+            Error::refused(format!(
+                "'{text}' is no pair: write SOURCE:TARGET, such as ext4:tcp, pipe:* or *:pty"
+            ))
+        })?;
         let side = |text: &str, serves: fn(Kind) -> bool, name| match text {
             "" | "*" => Ok(None),
             name_of_kind => {
                 let kind: Kind = name_of_kind.parse()?;
-                if serves(kind) { Ok(Some(kind)) } else { Err(UnknownPair::Side(kind, name)) }
+                let refused = || Error::refused(format!("{kind} can be no {name}"));
+                if serves(kind) { Ok(Some(kind)) } else { Err(refused()) }
             }
         };
         Ok(Self {
@@ -79,5 +61,6 @@ mod tests {
         let told = |text: &str| text.parse::<Pairs>().unwrap_err().to_string();
         assert!(told("modem:tcp").contains("no kind of end is called 'modem'"));
         assert_eq!(told("tcp:procfs-seq"), "procfs-seq can be no target");
+        assert!(told("pipe").starts_with("'pipe' is no pair: write SOURCE:TARGET"));
     }
 }

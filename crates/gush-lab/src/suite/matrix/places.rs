@@ -8,12 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use nix::mount::{MsFlags, mount};
+use nix::mount::{MsFlags, mount as mount_at};
 use nix::sched::{CloneFlags, unshare};
 use rustix::fs::{CWD, Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use super::Kind;
+use crate::mount::{self, Mount};
 
 /// Where files of a kind lie, or why there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,14 +27,8 @@ pub struct Place {
     pub how: String,
 }
 
-/// A file system by kind and by the magic number of statfs(2) (`include/uapi/linux/magic.h`).
-const FILE_SYSTEMS: &[(Kind, u64)] = &[
-    (Kind::Ext4, 0xef53),
-    (Kind::Tmpfs, 0x0102_1994),
-    (Kind::Xfs, 0x5846_5342),
-    (Kind::Btrfs, 0x9123_683e),
-    (Kind::Overlay, 0x794c_7630),
-];
+/// The kinds that are file systems, by whose names the kernel mounts them.
+const FILE_SYSTEMS: &[Kind] = &[Kind::Ext4, Kind::Tmpfs, Kind::Xfs, Kind::Btrfs, Kind::Overlay];
 
 /// How a file system can be made: the program, with the words before the image's name.
 const MAKERS: &[(Kind, &[&str])] = &[
@@ -49,7 +44,7 @@ pub(super) fn find(wanted: &[Kind], makes: bool, space_bytes: u64) -> Vec<Place>
     let has =
         |found: &[Place], kind| found.iter().any(|place| place.kind == kind && place.dir.is_some());
     let mut workshop = None;
-    for &(kind, _) in FILE_SYSTEMS {
+    for &kind in FILE_SYSTEMS {
         if makes && wanted.contains(&kind) && !has(&found, kind) {
             let place = match make(kind, &mut workshop, space_bytes) {
                 Ok(dir) => Place { kind, dir: Some(dir), how: "made for this, in memory".into() },
@@ -92,12 +87,9 @@ const ROOM_BYTES: u64 = 2 << 20;
 fn mounted() -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for (at, dir) in candidates().into_iter().enumerate() {
-        let Ok(about) = rustix::fs::statfs(&dir) else { continue };
-        // The kernel's number has 32 bits, and some architectures extend its sign.
-        let magic = about.f_type as u64 & 0xffff_ffff;
-        let known = FILE_SYSTEMS.iter().find(|(_, number)| *number == magic).map(|(kind, _)| *kind);
-        let kind = match known {
-            Some(kind) => kind,
+        let Some(mount) = Mount::of(&dir) else { continue };
+        let kind = match FILE_SYSTEMS.iter().find(|kind| kind.name() == mount.kind) {
+            Some(kind) => *kind,
             // Of the others only the one where temporary files lie says something about its user.
             None if at == 0 => Kind::File,
             None => continue,
@@ -129,21 +121,8 @@ fn candidates() -> Vec<PathBuf> {
     dirs.extend(std::env::current_dir());
     dirs.extend(["/tmp", "/var/tmp", "/dev/shm"].map(PathBuf::from));
     dirs.extend(["HOME", "XDG_RUNTIME_DIR"].iter().filter_map(std::env::var_os).map(PathBuf::from));
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
-    // Last: places that are usual are taken before mounts that somebody may have for another purpose.
-    dirs.extend(points.map(unescaped));
+    dirs.extend(mount::points());
     dirs
-}
-
-/// A path of /proc/self/mounts: blanks, tabs, line ends and backslashes are octal there (proc(5)).
-fn unescaped(text: &str) -> PathBuf {
-    let mut path = text.to_owned();
-    // The backslash last, or its own escape would begin another (getmntent(3) tells of these four).
-    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        path = path.replace(code, character);
-    }
-    PathBuf::from(path)
 }
 
 /// A file without a name (O_TMPFILE, open(2)), or one whose name is gone at once.
@@ -207,12 +186,11 @@ fn open_workshop() -> Result<PathBuf, String> {
     const COVERED: [&str; 4] = ["/mnt", "/media", "/srv", "/opt"];
     unshare(CloneFlags::CLONE_NEWNS).map_err(|errno| format!("no mount namespace: {errno}"))?;
     let nothing = None::<&str>;
-    // Private first: a shared mount would show our file systems to the whole machine.
-    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)
+    mount_at(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)
         .map_err(|errno| format!("the mount namespace stays shared: {errno}"))?;
     let dir = COVERED.iter().find(|dir| Path::new(dir).is_dir());
     let dir = dir.ok_or("none of /mnt, /media, /srv and /opt exists")?;
-    mount(Some("none"), *dir, Some("tmpfs"), MsFlags::empty(), nothing)
+    mount_at(Some("none"), *dir, Some("tmpfs"), MsFlags::empty(), nothing)
         .map_err(|errno| format!("no tmpfs for its image: {errno}"))?;
     Ok(PathBuf::from(dir))
 }
@@ -245,7 +223,7 @@ fn mount_overlay(shop: &Path, point: &Path) -> Result<(), String> {
         upper.display(),
         work.display()
     );
-    mount(Some("overlay"), point, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
+    mount_at(Some("overlay"), point, Some("overlay"), MsFlags::empty(), Some(options.as_str()))
         .map_err(|errno| format!("mount: {errno}"))
 }
 
@@ -266,11 +244,6 @@ fn run(command: &mut Command) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mount_points_with_blanks_are_read() {
-        assert_eq!(unescaped("/mnt/my\\040disk\\134x"), PathBuf::from("/mnt/my disk\\x"));
-    }
 
     #[test]
     fn the_temporary_directory_is_a_place() {

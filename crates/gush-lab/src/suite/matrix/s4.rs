@@ -1,13 +1,10 @@
 //! Five ways on four pairs, as an experiment of 2007 printed them (Linux 2.6.23), with that experiment's marks beside.
 
-use std::fmt::Write;
-
-use super::view::Told;
+use super::view::{Cell, Cells};
 use super::{Kind, Way};
-use crate::model::Measured;
 
 /// A way, and the success in 2007 on each pair of [`PAIRS`].
-pub(crate) const ROWS: &[(&str, [bool; 4])] = &[
+pub(super) const ROWS: &[(&str, [bool; 4])] = &[
     ("read-write", [true, true, true, true]),
     ("sendfile", [false, true, false, false]),
     ("splice-direct", [false, false, false, false]),
@@ -16,7 +13,7 @@ pub(crate) const ROWS: &[(&str, [bool; 4])] = &[
 ];
 
 /// Source and target: is the side a socket?
-pub(crate) const PAIRS: &[(&str, bool, bool)] = &[
+pub(super) const PAIRS: &[(&str, bool, bool)] = &[
     ("file→file", false, false),
     ("file→socket", false, true),
     ("socket→file", true, false),
@@ -28,8 +25,13 @@ const FILES: &[Kind] =
     &[Kind::File, Kind::Ext4, Kind::Xfs, Kind::Btrfs, Kind::Overlay, Kind::Tmpfs];
 
 /// The kind that is the file here.
-pub(crate) fn file_among(has: impl Fn(Kind) -> bool) -> Option<Kind> {
+pub(super) fn file_among(has: impl Fn(Kind) -> bool) -> Option<Kind> {
     FILES.iter().copied().find(|&kind| has(kind))
+}
+
+/// The kind that is the file in `cells`.
+pub(super) fn file_of(cells: &Cells<'_>) -> Option<Kind> {
+    file_among(|kind| cells.kinds.contains(&kind))
 }
 
 /// Is this a cell of the table, where files are of this kind?
@@ -38,83 +40,97 @@ pub(super) fn has(way: Way, source: Kind, target: Kind, file: Kind) -> bool {
     ROWS.iter().any(|(name, _)| *name == way.name()) && is_end(source) && is_end(target)
 }
 
-/// The table, of cells found by way, source and target; nothing where none was tried.
-pub(super) fn table<'a>(
-    file: Kind,
-    find: impl Fn(&'static str, Kind, Kind) -> Option<&'a Measured>,
-) -> String {
-    let end = |is_socket| if is_socket { Kind::Tcp } else { file };
-    let cell =
-        |way: &'static str, &(_, from, to): &(&str, bool, bool)| find(way, end(from), end(to));
-    if !ROWS.iter().any(|(way, _)| PAIRS.iter().any(|pair| cell(way, pair).is_some())) {
+/// A way with the success in 2007 and the cell on each pair of [`PAIRS`].
+pub(super) type Row<'c, 'a> = (&'static str, Vec<(bool, Option<&'c Cell<'a>>)>);
+
+/// The rows of ways that were tried.
+pub(super) fn rows<'c, 'a>(cells: &'c Cells<'a>, file: Kind) -> Vec<Row<'c, 'a>> {
+    let end = |is_socket: bool| if is_socket { Kind::Tcp } else { file };
+    let row = |&(way, then): &(&'static str, [bool; 4])| -> Row<'c, 'a> {
+        let cell = |&(_, from, to): &(&str, bool, bool)| cells.get(way, end(from), end(to));
+        (way, then.into_iter().zip(PAIRS.iter().map(cell)).collect())
+    };
+    let is_tried = |(_, cells): &Row<'c, 'a>| cells.iter().any(|(_, cell)| cell.is_some());
+    ROWS.iter().map(row).filter(is_tried).collect()
+}
+
+/// The costs of a way on a pair.
+pub(super) struct Timed {
+    pub(super) pair: &'static str,
+    pub(super) way: &'static str,
+    /// Elapsed seconds, and those of the moving thread in user space and in the kernel.
+    pub(super) seconds: [f64; 3],
+    /// The processor's share of the elapsed time, in percent.
+    pub(super) share: f64,
+    pub(super) gib_per_s: f64,
+}
+
+/// The costs of each way that was timed, pair by pair.
+pub(super) fn timed(rows: &[Row<'_, '_>]) -> Vec<Timed> {
+    let of_pair = |(place, &(pair, ..)): (usize, &(&'static str, bool, bool))| -> Vec<Timed> {
+        let of_way = |(way, cells): &Row<'_, '_>| {
+            let cell = cells[place].1?;
+            let wall_s = cell.median(|one| one.wall_s)?;
+            let (user_s, system_s) =
+                (cell.median(|one| one.user_s)?, cell.median(|one| one.system_s)?);
+            let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
+            let seconds = [wall_s, user_s, system_s];
+            Some(Timed { pair, way, seconds, share, gib_per_s: cell.speed()? })
+        };
+        rows.iter().filter_map(of_way).collect()
+    };
+    PAIRS.iter().enumerate().flat_map(of_pair).collect()
+}
+
+/// The table as text; nothing where no cell of it was tried.
+pub(super) fn table(cells: &Cells<'_>) -> String {
+    let Some((file, rows)) = file_of(cells).map(|file| (file, rows(cells, file))) else {
+        return String::new();
+    };
+    if rows.is_empty() {
         return String::new();
     }
+    let line = |first: &str, others: Vec<String>| {
+        let cells: String = others.iter().map(|cell| format!("  {cell:14}")).collect();
+        format!("{}\n", format!("  {first:14}{cells}").trim_end())
+    };
     let mut text = format!(
         "Five ways, four pairs: files on {file}, sockets TCP. First Linux 2.6.23 (2007), then this kernel\n\n"
     );
-    text.push_str(&format!("  {:14}", ""));
-    for (name, ..) in PAIRS {
-        text.push_str(&format!("  {name:14}"));
-    }
-    text.truncate(text.trim_end().len());
-    text.push('\n');
-    for (way, in_2007) in ROWS {
-        text.push_str(&format!("  {way:14}"));
-        for (pair, then) in PAIRS.iter().zip(in_2007) {
-            let then = mark(*then);
-            let now = cell(way, pair).map_or(" ".to_owned(), |measured| {
-                let told = Told::of(measured);
-                if told.works() {
-                    mark(true).to_owned()
-                } else {
-                    format!("{} {}", mark(false), told.word())
-                }
+    text += &line("", PAIRS.iter().map(|(name, ..)| (*name).to_owned()).collect());
+    for (way, cells) in &rows {
+        let marks = cells.iter().map(|(then, now)| {
+            let now = now.map_or(" ".to_owned(), |cell| match cell.told() {
+                told if told.works() => mark(true).to_owned(),
+                told => format!("{} {}", mark(false), told.word()),
             });
-            text.push_str(&format!("  {:14}", format!("{then} {now}")));
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+            format!("{} {now}", mark(*then))
+        });
+        text += &line(way, marks.collect());
     }
-    text.push_str("\n  ✓ works, bytes verified   – does not (in 2007: EINVAL)\n");
-    text.push_str(&times(&cell));
-    text
+    text + "\n  ✓ works, bytes verified   – does not (in 2007: EINVAL)\n" + &times(&rows)
 }
 
 fn mark(works: bool) -> &'static str {
     if works { "✓" } else { "–" }
 }
 
-/// The cost of each way, if measured: elapsed, user and system seconds, the processor's share.
-fn times<'a>(cell: &impl Fn(&'static str, &(&str, bool, bool)) -> Option<&'a Measured>) -> String {
-    let mut text = String::new();
-    for pair in PAIRS {
-        for (way, _) in ROWS {
-            let Some(measured) = cell(way, pair) else { continue };
-            let (Some(wall_s), Some(user_s), Some(system_s), Some(speed)) =
-                (measured.wall_s, measured.user_s, measured.system_s, measured.gib_per_s)
-            else {
-                continue;
-            };
-            if text.is_empty() {
-                // Writing into a `String` cannot fail, here and below.
-                let _ = writeln!(
-                    text,
-                    "\n  {:14}  {:14}  {:>9}  {:>8}  {:>8}  {:>5}  {:>7}",
-                    "pair", "way", "elapsed s", "user s", "system s", "CPU", "GiB/s"
-                );
-            }
-            let share = 100.0 * (user_s + system_s) / wall_s.max(1e-9);
-            let _ = writeln!(
-                text,
-                "  {:14}  {way:14}  {wall_s:9.3}  {user_s:8.3}  {system_s:8.3}  {share:4.0}%  {speed:7.2}",
-                pair.0
-            );
-        }
+/// The cost of each way, if measured.
+fn times(rows: &[Row<'_, '_>]) -> String {
+    let timed = timed(rows);
+    if timed.is_empty() {
+        return String::new();
     }
-    if !text.is_empty() {
-        text.push_str("\n  user and system: of the moving thread alone; feeding and draining the sockets is not in it\n");
+    let mut text = format!(
+        "\n  {:14}  {:14}  {:>9}  {:>8}  {:>8}  {:>5}  {:>7}\n",
+        "pair", "way", "elapsed s", "user s", "system s", "CPU", "GiB/s"
+    );
+    for Timed { pair, way, seconds: [wall_s, user_s, system_s], share, gib_per_s } in timed {
+        text += &format!(
+            "  {pair:14}  {way:14}  {wall_s:9.3}  {user_s:8.3}  {system_s:8.3}  {share:4.0}%  {gib_per_s:7.2}\n"
+        );
     }
-    text
+    text + "\n  user and system: of the moving thread alone; feeding and draining the sockets is not in it\n"
 }
 
 #[cfg(test)]

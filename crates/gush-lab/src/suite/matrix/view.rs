@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::letters::Letters;
 use super::{Kind, Place, Way, s4};
 use crate::model::{Measured, Sample};
+use crate::stats::Summary;
 
 /// The matrix's tables; `places` says where files lay, and which kinds are left out.
 #[derive(Clone, Debug, Default)]
@@ -20,10 +21,6 @@ pub(super) struct Grid {
 pub(super) struct Told<'a>(&'a Measured);
 
 impl<'a> Told<'a> {
-    pub(super) fn of(measured: &'a Measured) -> Self {
-        Self(measured)
-    }
-
     pub(super) fn text(&self, name: &str) -> &'a str {
         self.0.facts.get(name).and_then(Value::as_str).unwrap_or_default()
     }
@@ -47,9 +44,7 @@ impl Grid {
     pub(super) fn table(&self, samples: &[Sample]) -> String {
         let cells = Cells::of(samples);
         let mut parts = Vec::new();
-        if let Some(file) = s4::file_among(|kind| cells.kinds.contains(&kind)) {
-            parts.push(s4::table(file, |way, from, to| cells.find(way, from, to)));
-        }
+        parts.push(s4::table(&cells));
         if !cells.are_s4() {
             let mut letters = Letters::default();
             parts.extend(Way::all().into_iter().map(|way| cells.grid(way, &mut letters)));
@@ -77,48 +72,67 @@ impl Grid {
     }
 }
 
-/// The cells by way, source and target; of several rounds the last, with the median of the speeds.
+/// The cells by way, source and target.
 pub(super) struct Cells<'a> {
     pub(super) cells: BTreeMap<(&'a str, Kind, Kind), Cell<'a>>,
     pub(super) kinds: Vec<Kind>,
 }
 
-pub(super) struct Cell<'a> {
-    pub(super) measured: &'a Measured,
-    pub(super) speeds: Vec<f64>,
+/// The rounds of a cell.
+pub(super) struct Cell<'a>(Vec<&'a Measured>);
+
+impl<'a> Cell<'a> {
+    /// The outcome of the last round.
+    pub(super) fn told(&self) -> Told<'a> {
+        Told(self.0[self.0.len() - 1])
+    }
+
+    /// The median of a figure; thousands of cells need no intervals.
+    pub(super) fn median(&self, of: fn(&Measured) -> Option<f64>) -> Option<f64> {
+        let figures: Vec<f64> = self.0.iter().filter_map(|measured| of(measured)).collect();
+        Summary::of(&figures).map(|summary| summary.median)
+    }
+
+    /// In GiB/s.
+    pub(super) fn speed(&self) -> Option<f64> {
+        self.median(|measured| measured.gib_per_s).filter(|speed| *speed > 0.0)
+    }
 }
 
 impl<'a> Cells<'a> {
-    fn of(samples: &'a [Sample]) -> Self {
-        let mut cells = BTreeMap::new();
+    /// Of the samples that tell an outcome.
+    pub(super) fn of(samples: impl IntoIterator<Item = &'a Sample>) -> Self {
+        let mut cells: BTreeMap<_, Cell<'a>> = BTreeMap::new();
         for sample in samples {
             let told = Told(&sample.measured);
             let kind = |name| told.text(name).parse::<Kind>().ok();
             let (Some(source), Some(target)) = (kind("source"), kind("target")) else { continue };
-            let key = (told.text("method"), source, target);
-            let cell = cells
-                .entry(key)
-                .or_insert_with(|| Cell { measured: &sample.measured, speeds: Vec::new() });
-            cell.measured = &sample.measured;
-            cell.speeds.extend(sample.measured.gib_per_s);
+            if sample.measured.facts.contains_key("works") {
+                let key = (told.text("method"), source, target);
+                cells.entry(key).or_insert(Cell(Vec::new())).0.push(&sample.measured);
+            }
         }
         let is_end = |kind| cells.keys().any(|&(_, from, to)| from == kind || to == kind);
         let kinds = Kind::ALL.iter().copied().filter(|&kind| is_end(kind)).collect();
         Self { cells, kinds }
     }
 
-    fn get(&self, way: &'static str, from: Kind, to: Kind) -> Option<&Cell<'a>> {
+    pub(super) fn get(&self, way: &'a str, from: Kind, to: Kind) -> Option<&Cell<'a>> {
         self.cells.get(&(way, from, to))
     }
 
-    fn find(&self, way: &'static str, from: Kind, to: Kind) -> Option<&'a Measured> {
-        self.get(way, from, to).map(|cell| cell.measured)
+    /// The kinds of the ends that cells of this way have at this side.
+    pub(super) fn kinds_of(&self, way: &str, is_source: bool) -> Vec<Kind> {
+        let is_end = |kind: Kind| {
+            let of_way = self.cells.keys().filter(|(name, ..)| *name == way);
+            of_way.into_iter().any(|&(_, from, to)| kind == if is_source { from } else { to })
+        };
+        self.kinds.iter().copied().filter(|&kind| is_end(kind)).collect()
     }
 
     /// Are they those of the old experiment's table, and no others?
     fn are_s4(&self) -> bool {
-        let file = s4::file_among(|kind| self.kinds.contains(&kind));
-        file.is_some_and(|file| {
+        s4::file_of(self).is_some_and(|file| {
             let is_s4 = |way: &str, from, to| {
                 way.parse().is_ok_and(|way: Way| s4::has(way, from, to, file))
             };
@@ -128,21 +142,14 @@ impl<'a> Cells<'a> {
 
     /// One way's grid: a row a source, a column a target.
     fn grid(&self, way: Way, letters: &mut Letters) -> String {
-        let own: Vec<_> = self.cells.keys().filter(|(name, ..)| *name == way.name()).collect();
-        let rows = self.kinds.iter().filter(|kind| own.iter().any(|(_, from, _)| from == *kind));
-        let columns: Vec<Kind> = self
-            .kinds
-            .iter()
-            .copied()
-            .filter(|kind| own.iter().any(|(.., to)| to == kind))
-            .collect();
+        let columns = self.kinds_of(way.name(), false);
         if columns.is_empty() {
             return String::new();
         }
         let mut text = format!("{way}: {}\n  {:13} ", way.what(), "from \\ to");
         text.extend(columns.iter().map(|kind| format!("{} ", kind.short())));
         text.truncate(text.trim_end().len());
-        for &from in rows {
+        for from in self.kinds_of(way.name(), true) {
             // Writing into a `String` cannot fail, here and below.
             let _ = write!(text, "\n  {from:13} ");
             for &to in &columns {

@@ -7,17 +7,9 @@ use gush::{MethodName, Tuning};
 use serde::{Deserialize, Serialize};
 
 use super::raw::Raw;
+use crate::Error;
 
 /// One way to move bytes.
-///
-/// ```
-/// use gush_lab::suite::matrix::Way;
-/// let way: Way = "splice-direct".parse()?;
-/// assert_eq!(way.name(), "splice-direct");
-/// assert_eq!("sendfile".parse::<Way>()?.name(), "sendfile");
-/// assert!("teleport".parse::<Way>().is_err());
-/// # Ok::<(), gush_lab::suite::matrix::UnknownWay>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Way(pub(super) Technique);
@@ -88,29 +80,20 @@ impl fmt::Display for Way {
     }
 }
 
-/// A name that no way has.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no method is called '{0}'; there are {names}", names = all_names())]
-pub struct UnknownWay(String);
-
-fn all_names() -> String {
-    let names: Vec<_> = Way::all().iter().map(|way| way.name()).collect();
-    names.join(", ")
-}
-
 impl FromStr for Way {
-    type Err = UnknownWay;
+    type Err = Error;
 
-    fn from_str(text: &str) -> Result<Self, UnknownWay> {
-        let named = Self::all().into_iter().find(|way| way.name() == text);
-        named.ok_or_else(|| UnknownWay(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let all = Self::all();
+        let named = all.iter().copied().find(|way| way.name() == text);
+        named.ok_or_else(|| Error::unknown("method", text, all.iter().map(|way| way.name())))
     }
 }
 
 impl TryFrom<String> for Way {
-    type Error = UnknownWay;
+    type Error = Error;
 
-    fn try_from(text: String) -> Result<Self, UnknownWay> {
+    fn try_from(text: String) -> Result<Self, Error> {
         text.parse()
     }
 }
@@ -128,7 +111,7 @@ mod tests {
     #[test]
     fn every_way_is_found_by_its_name() {
         for way in Way::all() {
-            assert_eq!(way.name().parse(), Ok(way));
+            assert_eq!(way.name().parse::<Way>().expect("known"), way);
         }
     }
 }

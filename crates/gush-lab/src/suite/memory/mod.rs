@@ -3,6 +3,8 @@
 //! Buffers lie far beyond the caches. Bytes are counted once: a `copy` of 1 GiB reads one and writes
 //! one, and a `write` may cost the memory twice as many bytes, where the processor fetches the lines that the write is about
 //! to overwrite.
+//!
+//! Facts of a sample: `operation` (`read`, `write`, `copy`), `processors`.
 
 mod limit;
 mod loops;
@@ -43,6 +45,7 @@ pub static SUITE: Suite = Suite {
     notes: &[
         "A thread that copies each byte from memory to memory gets no further than copying does here. Bytes that are          still in a cache may: constant data, or a buffer that is used again.",
     ],
+    section: None,
     is_repeated: true,
     tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
     once: Some(Once {

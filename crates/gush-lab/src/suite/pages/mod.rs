@@ -4,6 +4,9 @@
 //! vmsplice takes a reference to every 4 KiB (`iov_iter_get_pages2`), which is a walk of the page tables
 //! for each small page, and one for all 512 of a huge page. The references are dropped by a splice to
 //! /dev/null, which is timed apart.
+//!
+//! Facts of a sample: `memory` (`touched`, `untouched`), `page_bytes`, `ns_per_page` (of every 4 KiB, by whichever page size it is
+//! backed), `drop_ns_per_page`.
 
 mod once;
 
@@ -60,6 +63,7 @@ pub static SUITE: Suite = Suite {
     notes: &[
         "Only the calls that take the references are under the clock; giving them back is timed apart.",
     ],
+    section: None,
     is_repeated: true,
     tour: |asked| asked.give("bytes", Given::Sizes(vec![256 << 20])),
     once: Some(Once {

@@ -5,12 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::rc::Rc;
 
+use nix::sys::resource::UsageWho;
+
 use super::hostile::{Evidence, Hostile};
 use super::steps::{SOURCE, Step};
 use crate::Error;
 use crate::case::Case;
 use crate::model::{Described, Measured};
-use crate::once::ChildrenClock;
+use crate::once;
 use crate::probe::Probe;
 use crate::runner::children;
 
@@ -45,16 +47,16 @@ impl Climb {
         let mut read = Command::new(&self.program);
         read.args(["pipe", "read"]).args(self.step.read);
         read.args(["--quiet", "--csv", "--bytes", &bytes.to_string()]).stdout(Stdio::piped());
-        let clock = ChildrenClock::start()?;
+        let before = once::used(UsageWho::RUSAGE_CHILDREN)?;
         let (writing, reading) = connected(write, read, probe)?;
         for (name, output) in [("writer", &writing), ("reader", &reading)] {
             if !output.status.success() {
                 return Err(Error::refused(format!("the {name} said: {}", said(output))));
             }
         }
-        let worked = clock.stop()?;
+        let worked = once::used(UsageWho::RUSAGE_CHILDREN)?.since(before);
         let measured = measured(&String::from_utf8_lossy(&reading.stdout))?;
-        Ok(Measured { user_s: worked.user_s, system_s: worked.system_s, ..measured })
+        Ok(Measured { user_s: Some(worked.user_s), system_s: Some(worked.system_s), ..measured })
     }
 }
 

@@ -3,6 +3,8 @@
 //! A case is two command lines, of `gush pipe write` and `gush pipe read`: whoever doubts a figure can
 //! run them by hand.
 //!
+//! Facts of a sample: `buffer_bytes`, `pipe_bytes`, `sound` (null where nothing showed soundness), `evidence`.
+//!
 //! | room | holds |
 //! |---|---|
 //! | `steps` | the cases as data: both command lines, and the case each is measured against |
@@ -53,6 +55,7 @@ pub static SUITE: Suite = Suite {
          later.",
         "The clock is the reader's, from its first byte. Processor time is that of both programs, with their start.",
     ],
+    section: None,
     is_repeated: true,
     tour: |_| (),
     once: None,

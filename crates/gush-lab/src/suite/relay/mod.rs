@@ -2,6 +2,8 @@
 //!
 //! A case is a command line of `gush link`, told by the fact `command`: whoever doubts a figure can
 //! run the command by hand and send through that relay.
+//!
+//! Facts of a sample: `peer`, `connections`, `cpu_s_per_gib`.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -53,6 +55,7 @@ pub static SUITE: Suite = Suite {
         "Sender and receiver cost less than the relay: sendfile from memory, and a receive that drops. With one connection \
          the relay has a processor, and the two have another; with many all may use all.",
     ],
+    section: None,
     is_repeated: true,
     tour: |asked| asked.give("bytes", super::Given::Sizes(vec![128 << 20])),
     once: None,
