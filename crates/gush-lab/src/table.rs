@@ -300,7 +300,7 @@ pub fn bar(value: f64, most: f64) -> String {
 
 /// The calls of the cases that were counted, along the axis for the largest value alone.
 fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
-    let fact = |sample: &Sample, name: &str| calls(sample.measured.facts.get(name)?);
+    let fact = |sample: &Sample, name: &str| count::of_fact(sample.measured.facts.get(name)?);
     let along = |sample: &Sample| {
         sample.measured.facts.get(suite.axis.map_or("", |axis| axis.fact)).and_then(Value::as_u64)
     };
@@ -342,11 +342,6 @@ fn system_calls(text: &mut String, run: &Run, suite: &Suite) {
         "The calls that move the data, counted by ptrace in a run of their own, and one read of the loader's:\n\
          so they stand in the published table, whose programs are C. In all: every call of our process.\n",
     );
-}
-
-fn calls(value: &Value) -> Option<Calls> {
-    let calls = value.as_object()?;
-    Some(calls.iter().filter_map(|(name, count)| Some((name.clone(), count.as_u64()?))).collect())
 }
 
 #[cfg(test)]

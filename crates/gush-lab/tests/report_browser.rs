@@ -208,6 +208,11 @@ fn a_narrow_window_and_paper_lose_nothing() {
     assert!(ground.as_f64().unwrap() > 0.8, "paper is light");
     let grids = "[...document.querySelectorAll('#matrix table.grid')].filter(shown).length";
     assert_eq!(browser.value(grids), 4, "every grid is printed");
+    let parted = "[...document.querySelectorAll('figcaption, .legend, .axis')]
+        .filter((one) => getComputedStyle(one).breakAfter !== 'avoid').length";
+    assert_eq!(browser.value(parted), 0, "an axis may stand on another page than its bars");
+    let buttons = "[...document.querySelectorAll('.button')].filter(shown).length";
+    assert_eq!(browser.value(buttons), 0, "nobody presses a button on paper");
 }
 
 #[test]

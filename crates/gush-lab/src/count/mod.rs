@@ -138,6 +138,13 @@ pub fn line(calls: &Calls) -> String {
     calls.join(";")
 }
 
+/// The calls that a fact of a sample tells, without those that were not made.
+pub(crate) fn of_fact(fact: &serde_json::Value) -> Option<Calls> {
+    let calls = fact.as_object()?.iter();
+    let made = |count: &serde_json::Value| count.as_u64().filter(|count| *count > 0);
+    Some(calls.filter_map(|(name, count)| Some((name.clone(), made(count)?))).collect())
+}
+
 /// Whether `counted` equals the published count: those calls, and besides at most the loader's one read,
 /// which the table leaves out where a way does not read.
 pub(crate) fn agrees(counted: &Calls, published: &Calls) -> bool {

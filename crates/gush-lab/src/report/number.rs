@@ -1,6 +1,7 @@
 //! Figures as people read them.
 
 use crate::stats::Estimate;
+use crate::tune::size;
 
 /// Three digits that matter: `0.79`, `4.50`, `13.0`, `557`.
 pub fn figure(value: f64) -> String {
@@ -52,15 +53,7 @@ pub fn count(value: u64) -> String {
 
 /// In the largest unit that divides the value: `4 KiB`, `512 MiB`, `4100 B`.
 pub fn bytes(value: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut left = value;
-    let mut unit = 0;
-    // Only exact sizes change their unit: a rounded one could name another case.
-    while left >= 1024 && left.is_multiple_of(1024) && unit + 1 < UNITS.len() {
-        left /= 1024;
-        unit += 1;
-    }
-    format!("{left}\u{a0}{}", UNITS[unit])
+    size(value).replace(' ', "\u{a0}")
 }
 
 /// `1 sample`, `2 samples`.

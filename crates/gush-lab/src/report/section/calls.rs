@@ -1,9 +1,7 @@
 //! System calls by name, counted in a separate run, beside the published counts.
 
-use serde_json::Value;
-
 use super::code;
-use crate::count::Calls;
+use crate::count::{Calls, of_fact};
 use crate::report::data::{Case, Data, Suite};
 use crate::report::number::{bytes, count};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
@@ -46,9 +44,9 @@ struct Counted<'a> {
 
 impl<'a> Counted<'a> {
     fn of(case: &Case<'a>) -> Option<Self> {
-        let calls = calls_of(case.fact("syscalls")?)?;
+        let calls = of_fact(case.fact("syscalls")?)?;
         let size_bytes = case.number("size_bytes");
-        let published = case.fact("syscalls_published").and_then(calls_of);
+        let published = case.fact("syscalls_published").and_then(of_fact);
         let printed = case.text("syscalls_printed");
         (!calls.is_empty()).then_some(Self {
             case: case.name,
@@ -109,15 +107,6 @@ fn table(size: &str, counted: &[&Counted<'_>], published: bool) -> Table {
         table.rows.push(row);
     }
     table
-}
-
-fn calls_of(value: &Value) -> Option<Calls> {
-    let calls = value.as_object()?.iter();
-    Some(
-        calls
-            .filter_map(|(name, n)| Some((name.clone(), n.as_u64().filter(|n| *n > 0)?)))
-            .collect(),
-    )
 }
 
 fn listed(calls: &[(&str, u64)]) -> String {
