@@ -4,11 +4,11 @@
 //! that fails or is cut in any phase is aborted instead: its program is ended, and its TCP sockets are reset, so that
 //! nobody takes what came for all of it. `docs/endings.md` has the table.
 
-use std::future::{Future, pending};
+use std::future::{Future, pending, poll_fn};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use gush_net::{Conduit, Counts, Ended, Error, Passed, Patience, Totals, Unsent, Way};
@@ -140,15 +140,18 @@ impl<'a> Life<'a> {
         client: Option<BorrowedFd<'p>>,
         work: impl Future<Output = T> + Send + 'p,
     ) -> impl Future<Output = Result<T, Left>> + Send + 'p {
-        // Boxed: the state of all phases side by side would be held for the whole life of a connection.
-        let work = Box::pin(work);
-        let given_up: Pin<Box<dyn Future<Output = Left> + Send + 'p>> = match phase < Phase::Relay {
-            // Nobody reads from the client yet, so only this watch sees that it has gone.
-            true => Box::pin(async move { Left::HungUp(hung_up(client).await) }),
-            false => Box::pin(pending()),
-        };
+        let mut work = Box::pin(work);
         async move {
             debug!(id = self.id, ?phase, "begins");
+            // Most phases of a short connection are over at once, and need nobody who watches.
+            if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+                return Ok(done);
+            }
+            let given_up: Pin<Box<dyn Future<Output = Left> + Send + 'p>> =
+                match phase < Phase::Relay {
+                    true => Box::pin(async move { Left::HungUp(hung_up(client).await) }),
+                    false => Box::pin(pending()),
+                };
             tokio::select! {
                 // Work that is done counts, also where the link ends in the same moment.
                 biased;
@@ -266,7 +269,9 @@ impl<'a> Life<'a> {
         let other = opened
             .map_err(|left| self.left(left))?
             .map_err(|failure| Course::failed(Ending::OpenFailed, failure))?;
-        self.names.other = ends::name(&other, self.shared.other.address());
+        if other.chosen.is_some() || self.shared.other.address().kind().listens() {
+            self.names.other = ends::name(&other, self.shared.other.address());
+        }
         debug!(id = self.id, other = %self.names.other, "opened");
         Ok(Box::new(other))
     }
@@ -461,6 +466,9 @@ impl<'a> Life<'a> {
         // In one direction nobody ever reads what the program of the second end writes.
         let heeds = [Some(LAST_WORDS), (!self.shared.settings.one_way).then_some(LAST_WORDS)];
         for ((terminal, mut keeper, name), heed) in ends.into_iter().zip(heeds) {
+            if keeper.process().is_none() {
+                continue;
+            }
             let finish = programs::finish_beside(terminal, heed, &mut keeper, name, limit);
             match self.phase(Phase::Program, None, finish).await {
                 Err(left) => return self.left(left),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gush::flow::Stance;
 use gush::{Endpoint, Kind};
@@ -17,6 +18,10 @@ use crate::tap::{self, Shape, Tap};
 pub(crate) struct Descriptor {
     watched: Watched,
     shape: Shape,
+    /// Set for a TCP socket, whose reads end early at an urgent byte alone.
+    is_tcp: bool,
+    /// The next read, and the next write, are made without a notice of readiness.
+    hopeful: [AtomicBool; 2],
 }
 
 #[derive(Debug)]
@@ -32,12 +37,40 @@ enum Watched {
 impl Descriptor {
     pub(crate) fn new(fd: OwnedFd) -> io::Result<Self> {
         let shape = Shape::of(fd.as_fd())?;
-        Ok(Self { watched: Watched::Not(fd), shape })
+        Ok(Self { watched: Watched::Not(fd), shape, is_tcp: false, hopeful: Default::default() })
     }
 
     /// A stream socket that is non-blocking: nothing is asked of it.
     pub(crate) fn of_stream_socket(socket: OwnedFd) -> Self {
-        Self { watched: Watched::Not(socket), shape: tap::stream_shape() }
+        let (watched, shape) = (Watched::Not(socket), tap::stream_shape());
+        Self { watched, shape, is_tcp: false, hopeful: Default::default() }
+    }
+
+    /// The same for a TCP socket that is connected, so that there is room for the first bytes; `has_bytes` says that
+    /// the peer's first ones have probably come.
+    pub(crate) fn of_tcp_socket(socket: OwnedFd, has_bytes: bool) -> Self {
+        let hopeful = [AtomicBool::new(has_bytes), AtomicBool::new(true)];
+        Self { is_tcp: true, hopeful, ..Self::of_stream_socket(socket) }
+    }
+
+    /// May a call be made before the runtime has told of readiness? Once for each direction: the edge of what comes
+    /// later is told in any case.
+    pub(crate) fn takes_hope(&self, interest: Interest) -> bool {
+        let hopeful = match interest {
+            Interest::READABLE => &self.hopeful[0],
+            Interest::WRITABLE => &self.hopeful[1],
+            _ => return false,
+        };
+        hopeful.load(Ordering::Relaxed) && hopeful.swap(false, Ordering::Relaxed)
+    }
+
+    /// Do fewer bytes than a read asked for say that the socket has no more now? Of TCP they do, but for urgent bytes, which
+    /// end a read (`tcp_recvmsg_locked` of net/ipv4/tcp.c): those that have come by the last notice were told with
+    /// the notice (EPOLLPRI), and later ones cause another. The messages of a Unix socket may end a read, too.
+    pub(crate) fn drains_by_short_reads(&self) -> bool {
+        let urgent =
+            |registered: &AsyncFd<OwnedFd>| registered.try_io(Interest::PRIORITY, |_| Ok(()));
+        self.is_tcp && self.registered().is_some_and(|registered| urgent(registered).is_err())
     }
 
     /// Registers with the current runtime, unless registered there already.
@@ -57,7 +90,9 @@ impl Descriptor {
                 return Ok(());
             }
         };
-        let (watched, answer) = match AsyncFd::try_new(fd) {
+        let both = Interest::READABLE | Interest::WRITABLE;
+        let interest = if self.is_tcp { both | Interest::PRIORITY } else { both };
+        let (watched, answer) = match AsyncFd::try_with_interest(fd, interest) {
             Ok(registered) => (Watched::Epoll(registered, here), Ok(())),
             Err(refused) => match refused.into_parts() {
                 // EPERM of epoll_ctl(2): a file or device without a poll operation, which never waits.

@@ -183,6 +183,11 @@ impl Driver {
         self.flow.as_ref().map_or(0, Flow::taken_bytes)
     }
 
+    /// Does the direction wait for one of the ends?
+    pub(crate) fn waits(&self) -> bool {
+        self.waits_for.is_some()
+    }
+
     /// Does the direction wait for the source alone?
     pub(crate) fn waits_for_source(&self) -> bool {
         self.waits_for == Some(Side::Source) && !self.done

@@ -38,6 +38,10 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Which call failed on which end, with the bytes that had gone each way; or a method asked for by name that
 /// cannot serve these ends.
 ///
+/// # Panics
+/// After a failure, or with a limit of time or rate, where the runtime has no timers
+/// ([`enable_time`](tokio::runtime::Builder::enable_time)). [`copy_bidirectional`] needs none.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -75,8 +79,9 @@ where
 /// Relays between `a` and `b` until both have sent their last byte: has the arguments and result of
 /// `tokio::io::copy_bidirectional`, and moves the bytes of sockets inside the kernel.
 ///
-/// After an error of one direction the bytes that the other direction has received by then are still delivered;
-/// tokio's function returns at once. [`relay`] has options, and gives a longer account.
+/// After an error of one direction, what the other direction has received by then is still delivered as far as the
+/// target takes that at once; tokio's function delivers nothing more. [`relay`] waits for such a target, has options, and gives a longer
+/// account.
 ///
 /// # Cancellation
 /// As [`relay`].
@@ -104,7 +109,8 @@ where
     A: AsyncRead + AsyncWrite + Unpin + ?Sized,
     B: AsyncRead + AsyncWrite + Unpin + ?Sized,
 {
-    let totals = relay(a, b, &Options::new()).await?;
+    let mut relay = Relay { waits_after_failure: false, ..Relay::new(&Options::new()) };
+    let totals = relay.run(a, b).await?;
     Ok((totals.forward.bytes, totals.back.bytes))
 }
 
@@ -145,6 +151,8 @@ pub struct Relay {
     /// How many directions have ended.
     ended_ways: u32,
     failed: Option<(Way, Failure)>,
+    /// Has a target some time for its last bytes after a failure? That takes a timer, which not every runtime has.
+    waits_after_failure: bool,
 }
 
 /// The two ends; a direction that one of them has not is left out.
@@ -245,6 +253,7 @@ impl Relay {
             silence: Silence::default(),
             ended_ways: 0,
             failed: None,
+            waits_after_failure: true,
         }
     }
 
@@ -326,6 +335,7 @@ impl Relay {
         A: AsyncRead + AsyncWrite + Unpin + ?Sized,
         B: AsyncRead + AsyncWrite + Unpin + ?Sized,
     {
+        let had_failed = self.failed.is_some();
         let forward = self.poll_flow(Way::Forward, cx, ends.sides(Way::Forward));
         let back = self.poll_flow(Way::Back, cx, ends.sides(Way::Back));
         // Both were polled, so that neither direction waits for the other's turn.
@@ -338,6 +348,14 @@ impl Relay {
         // What came before the failure goes out; without a bound a peer that goes on talking would keep the relay for ever.
         if let Some((failed, _)) = self.failed {
             self.bound(failed.opposite(), |way| ends.received_bytes(way));
+            if !self.waits_after_failure {
+                let waits = had_failed && self.driver(failed.opposite()).waits();
+                return match waits {
+                    true => Poll::Ready(self.result(Ended::Closed, |_| false)),
+                    // Woken by the failure, or by a direction that has more to do.
+                    false => Poll::Pending,
+                };
+            }
         }
         let ended_ways = u32::from(self.forward.is_done()) + u32::from(self.back.is_done());
         // The silence before an end is no silence after it, and our own pauses are none of the ends'.

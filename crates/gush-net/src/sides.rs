@@ -187,6 +187,18 @@ impl<'a> Source<'_, 'a> {
             Source::Stream(_) => call(),
         }
     }
+
+    /// The same for a call that reads `most` bytes at most.
+    pub(crate) fn attempt_read(
+        &self,
+        most: usize,
+        call: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        match self {
+            Source::Tap(tap) => tap.attempt_read(most, call),
+            Source::Stream(_) => call(),
+        }
+    }
 }
 
 /// Where they go, for one poll.

@@ -172,6 +172,27 @@ impl<'a> Tap<'a> {
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
     }
 
+    /// Makes one call that reads `most` bytes at most, unless the descriptor is known to have none. Where fewer say that there
+    /// are no more, the next attempt waits for an edge.
+    pub(crate) fn attempt_read(
+        &self,
+        most: usize,
+        call: impl FnOnce() -> Result<usize, Errno>,
+    ) -> Result<usize, Errno> {
+        let Watch::Lent(descriptor) = &self.watch else {
+            return self.attempt(Interest::READABLE, call);
+        };
+        let mut last = None;
+        let answer = self.attempt(Interest::READABLE, || match call() {
+            Ok(bytes) if (1..most).contains(&bytes) && descriptor.drains_by_short_reads() => {
+                last = Some(bytes);
+                Err(Errno::AGAIN)
+            }
+            answer => answer,
+        });
+        last.map_or(answer, Ok)
+    }
+
     /// Waits for the next edge, if the last attempt answered `EAGAIN`.
     pub(crate) fn poll_ready(
         &self,
@@ -208,24 +229,26 @@ impl<'a> Tap<'a> {
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
         let mut port = self.shape.stance.port(self.fd());
-        self.poll_call(cx, Interest::READABLE, || port.read(room))
+        let most = room.len();
+        self.poll_call(cx, Interest::READABLE, || self.attempt_read(most, || port.read(room)))
     }
 
     /// Writes as much as there is room for.
     pub(crate) fn poll_write(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let mut port = self.shape.stance.port(self.fd());
-        self.poll_call(cx, Interest::WRITABLE, || port.write(bytes))
+        let interest = Interest::WRITABLE;
+        self.poll_call(cx, interest, || self.attempt(interest, || port.write(bytes)))
     }
 
-    /// Makes a call until the answer is something else than "not now".
+    /// Makes an attempt until the answer is something else than "not now".
     fn poll_call(
         &self,
         cx: &mut Context<'_>,
         interest: Interest,
-        mut call: impl FnMut() -> Result<usize, Errno>,
+        mut attempt: impl FnMut() -> Result<usize, Errno>,
     ) -> Poll<io::Result<usize>> {
         for _ in 0..ATTEMPTS {
-            match self.attempt(interest, &mut call) {
+            match attempt() {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => ready!(self.poll_ready(cx, interest))?,
                 answer => return Poll::Ready(Ok(answer?)),
@@ -339,6 +362,7 @@ fn try_io<T>(
     made: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
     match descriptor.registered() {
+        Some(_) if descriptor.takes_hope(interest) => made(),
         Some(registered) => registered.try_io(interest, |_| made()),
         None => {
             // Without epoll nothing tells of readiness: the call itself is the question.

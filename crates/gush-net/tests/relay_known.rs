@@ -210,6 +210,63 @@ fn an_error_for_tokios_callers_keeps_its_kind_and_has_the_account_inside() {
     });
 }
 
+/// tokio's function needs neither the timers of a runtime nor, between streams without descriptors, a runtime.
+#[test]
+fn an_error_for_tokios_callers_needs_no_timers() {
+    /// Takes nothing, and is silent.
+    struct Deaf;
+    impl AsyncRead for Deaf {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &mut ReadBuf<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+    impl AsyncWrite for Deaf {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Err(ErrorKind::BrokenPipe.into()))
+        }
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let (mut client, mut a) = tokio::io::duplex(64);
+    let mut written = std::pin::pin!(client.write_all(b"nobody reads this"));
+    assert!(written.as_mut().poll(&mut cx).is_ready());
+    let mut deaf = Deaf;
+    let mut copied = std::pin::pin!(copy_bidirectional(&mut a, &mut deaf));
+    let polled = (0..4).find_map(|_| match copied.as_mut().poll(&mut cx) {
+        Poll::Ready(answer) => Some(answer),
+        Poll::Pending => None,
+    });
+    let error = polled.expect("at once, as tokio's").expect_err("nobody reads");
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+
+    let without_timers = tokio::runtime::Builder::new_current_thread().enable_io().build();
+    without_timers.expect("a runtime").block_on(async {
+        let ((mut client, mut a), (mut b, mut server)) = (unix().await, unix().await);
+        // Writing to the server fails from here on, and the server is silent but for an answer that has arrived.
+        rustix::net::shutdown(&b, rustix::net::Shutdown::Write).expect("open");
+        server.write_all(b"go away").await.expect("room");
+        client.write_all(b"nobody reads this").await.expect("room");
+        let error = copy_bidirectional(&mut a, &mut b).await.expect_err("nobody reads");
+        assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+        let mut heard = [0; 7];
+        client.read_exact(&mut heard).await.expect("what had arrived");
+        assert_eq!(&heard, b"go away");
+    });
+}
+
 /// The counts are the caller's, and outlive the future.
 #[test]
 fn counts_outlive_a_cancelled_relay_and_a_failed_one() {

@@ -13,7 +13,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use tokio::io::Interest;
 
 use super::error::OpenError;
-use super::resolve::{Name, resolve};
+use super::resolve::{Name, in_numbers, resolve};
 use super::{End, Peer};
 use crate::address::{Bind, Opt, Options, Remote, UnixName};
 use crate::watch::watch;
@@ -79,6 +79,10 @@ pub(crate) fn unix_address(name: &UnixName) -> Result<SocketAddrUnix, Errno> {
 /// Every address of the host in turn, until one answers.
 async fn internet(remote: &Remote, options: &Options, kind: SocketType) -> Result<End, OpenError> {
     let datagrams = kind == SocketType::DGRAM;
+    if let Some(address) = in_numbers(&remote.host, &remote.port) {
+        let locals = local_addresses(options, datagrams).await?;
+        return one(address, &locals, options, kind).await;
+    }
     let name = Name {
         family: remote.family,
         host: Some(remote.host.clone()),
@@ -155,8 +159,7 @@ async fn one(
     let limit = options.duration(Opt::ConnectTimeout).unwrap_or(CONNECT_LIMIT);
     let fd = connect(fd, &address, limit).await.map_err(fail)?;
     let conduit = match kind {
-        // Its kind and flags are known, which saves a short connection some calls.
-        SocketType::STREAM => Conduit::of_stream_socket(fd),
+        SocketType::STREAM => Conduit::of_connected_tcp(fd),
         _ => Conduit::new(fd).map_err(|error| OpenError::new("connect", error))?,
     };
     Ok(End::new(conduit, Peer::from(address)))
@@ -294,17 +297,22 @@ async fn connect_queued(
 
 /// Connects within `limit`; the descriptor is registered with the runtime only while it waits.
 async fn connect(fd: OwnedFd, to: &impl SocketAddrArg, limit: Duration) -> io::Result<OwnedFd> {
-    match rustix::net::connect(&fd, to) {
+    let connect = || rustix::net::connect(&fd, to);
+    let answer = match connect() {
+        // On this very machine the connection is there already, or is refused: the same call tells
+        // (`__inet_stream_connect` of net/ipv4/af_inet.c).
+        Err(Errno::INPROGRESS | Errno::INTR) => connect(),
+        answer => answer,
+    };
+    match answer {
         Ok(()) => Ok(fd),
-        // An interrupted connect(2) goes on by itself; calling it again would answer EALREADY.
-        Err(Errno::INPROGRESS | Errno::INTR) => connected(fd, limit).await,
+        Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => connected(fd, limit).await,
         Err(errno) => Err(errno.into()),
     }
 }
 
 /// Waits until a connection that was begun is there, at most for `limit`.
 pub(super) async fn connected(fd: OwnedFd, limit: Duration) -> io::Result<OwnedFd> {
-    // On this very machine the answer is there already.
     if !is_writable(&fd)? {
         let waiting = watch(fd.as_fd(), Interest::WRITABLE)?;
         match tokio::time::timeout(limit, waiting.writable()).await {

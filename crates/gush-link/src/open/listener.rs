@@ -11,7 +11,7 @@ use gush_net::Conduit;
 use ipnet::IpNet;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, socketpair, sockopt,
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, socketpair, sockopt,
 };
 use rustix::process::{Resource, getrlimit};
 use tokio::io::Interest;
@@ -45,6 +45,8 @@ pub struct Listener {
     _made: Option<Made>,
     socket: Socket,
     kind: SocketType,
+    /// An inherited socket of streams may be one of SCTP, say.
+    is_tcp: bool,
     gate: Gate,
     /// The limit of descriptors, if nobody in this process changes the limit.
     limit: Option<u64>,
@@ -92,9 +94,11 @@ impl Listener {
     ) -> Result<Self, OpenError> {
         // An inherited socket may be of any type: the type decides how a peer is accepted.
         let kind = sockopt::socket_type(&fd).map_err(|errno| OpenError::new("listen", errno))?;
+        let is_tcp = sockopt::socket_protocol(&fd) == Ok(Some(ipproto::TCP));
         Ok(Self {
             socket: Socket::Waiting(fd),
             kind,
+            is_tcp,
             gate: Gate { ranges: options.ranges().to_vec(), ..Gate::default() },
             limit: None,
             has_flows: kind == SocketType::DGRAM && options.is_on(Opt::Fork),
@@ -242,7 +246,7 @@ impl Listener {
             return Err(OpenError::said("accept", "nobody is there"));
         };
         let conduit = match self.kind {
-            // The kind is known from the listener, which saves the calls that would find it out.
+            SocketType::STREAM if self.is_tcp => Conduit::of_accepted_tcp(client),
             SocketType::STREAM => Conduit::of_stream_socket(client),
             _ => Conduit::new(client).map_err(|error| OpenError::new("accept", error))?,
         };

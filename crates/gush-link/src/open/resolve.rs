@@ -82,10 +82,12 @@ async fn in_thread<T: Send + 'static>(
 
 /// The address in numbers, which needs no thread.
 fn literal(name: &Name) -> Option<SocketAddr> {
-    let port = name.port.parse().ok()?;
-    // An address in numbers needs no name server, and must not wait behind 16 stuck lookups.
-    let ip: IpAddr = name.host.as_deref()?.parse().ok()?;
-    Some(SocketAddr::new(ip, port))
+    in_numbers(name.host.as_deref()?, &name.port)
+}
+
+/// The address of a host and a port that are both numbers.
+pub(super) fn in_numbers(host: &str, port: &str) -> Option<SocketAddr> {
+    Some(SocketAddr::new(host.parse::<IpAddr>().ok()?, port.parse().ok()?))
 }
 
 fn look_up(name: &Name) -> Result<Vec<SocketAddr>, OpenError> {

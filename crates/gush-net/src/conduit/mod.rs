@@ -90,6 +90,37 @@ impl Conduit {
         Self(Means::Descriptors { read, write: Writer::Same })
     }
 
+    /// A TCP socket that was accepted and is non-blocking, as accept4(2) makes sockets with SOCK_NONBLOCK. Nothing is asked of the
+    /// socket, as by [`Conduit::of_stream_socket`]; beside, the first call is made without waiting for readiness, because the
+    /// client's first bytes have often come by now, and no read is made that would only find nothing.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::io::Write;
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// std::net::TcpStream::connect(listener.local_addr()?)?.write_all(b"all of it")?;
+    /// let (near, _) = listener.accept()?;
+    /// near.set_nonblocking(true)?;
+    /// let mut near = gush_net::Conduit::of_accepted_tcp(near.into());
+    /// let mut null = gush_net::Conduit::new(std::fs::File::create("/dev/null")?.into())?;
+    /// let totals = gush_net::relay_one_way(&mut near, &mut null, &gush_net::Options::new()).await?;
+    /// assert_eq!(totals.forward.bytes, 9);
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn of_accepted_tcp(socket: OwnedFd) -> Self {
+        let read = Some(Descriptor::of_tcp_socket(socket, true));
+        Self(Means::Descriptors { read, write: Writer::Same })
+    }
+
+    /// As [`Conduit::of_accepted_tcp`], for a TCP socket whose connection was made by us: the peer has probably nothing to say
+    /// before the first question.
+    #[must_use]
+    pub fn of_connected_tcp(socket: OwnedFd) -> Self {
+        let read = Some(Descriptor::of_tcp_socket(socket, false));
+        Self(Means::Descriptors { read, write: Writer::Same })
+    }
+
     /// Two descriptors, one to read and one to write, as of a child's two pipes. The second is closed
     /// when the other end's data has ended.
     ///

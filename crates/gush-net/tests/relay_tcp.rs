@@ -1,0 +1,120 @@
+//! TCP sockets that are known for such: no call is made in vain, and none that is due is left out.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::thread;
+
+use common::{Peer, Wire, pair, run};
+use gush_net::{Conduit, Options, Totals, Way, relay};
+use rustix::net::{SendFlags, sockopt};
+
+fn nonblocking(peer: Peer) -> OwnedFd {
+    rustix::io::ioctl_fionbio(&peer, true).expect("a socket");
+    peer.into()
+}
+
+/// A relay between an accepted socket and one that was connected.
+async fn relayed(near: Peer, far: Peer) -> Totals {
+    let mut a = Conduit::of_accepted_tcp(nonblocking(near));
+    let mut b = Conduit::of_connected_tcp(nonblocking(far));
+    relay(&mut a, &mut b, &Options::new()).await.expect("no failure")
+}
+
+/// A read ends at an urgent byte, with fewer bytes than it asked for, and the bytes behind cause no edge of their own.
+#[test]
+fn bytes_behind_an_urgent_one_are_not_waited_for() {
+    for in_line in [false, true] {
+        for before in [0, 1, 100] {
+            let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+            sockopt::set_socket_oobinline(&near, in_line).expect("SO_OOBINLINE");
+            // All of it is there before the relay begins.
+            client.write_all(&vec![b'a'; before]).expect("room");
+            assert_eq!(rustix::net::send(&client, b"!", SendFlags::OOB), Ok(1));
+            client.write_all(b"behind").expect("room");
+            let talk = thread::spawn(move || {
+                let mut heard = vec![0; before + usize::from(in_line) + 6];
+                server.read_exact(&mut heard).expect("all of it");
+                // Later ones come while the relay waits for the client.
+                client.write_all(b"and").expect("room");
+                assert_eq!(rustix::net::send(&client, b"?", SendFlags::OOB), Ok(1));
+                client.write_all(b"after").expect("room");
+                client.finish();
+                server.read_to_end(&mut heard).expect("the end");
+                drop(server);
+                String::from_utf8(heard).expect("a text")
+            });
+            run(relayed(near, far));
+            let heard = talk.join().expect("no panic");
+            let marks = if in_line { ["!", "?"] } else { ["", ""] };
+            assert_eq!(
+                heard,
+                format!("{}{}behindand{}after", "a".repeat(before), marks[0], marks[1])
+            );
+        }
+    }
+}
+
+/// Whoever speaks first, and however late, is heard: the first call is made without a notice of readiness.
+#[test]
+fn the_first_words_of_either_side_are_heard_early_or_late() {
+    for first in Way::ALL {
+        for late in [false, true] {
+            let ((client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+            let (mut speaker, mut hearer) = match first {
+                Way::Forward => (client, server),
+                Way::Back => (server, client),
+            };
+            let (begun, begins) = std::sync::mpsc::channel();
+            if !late {
+                speaker.write_all(b"first words").expect("room");
+            }
+            let talk = thread::spawn(move || {
+                begins.recv().expect("the relay begins");
+                if late {
+                    // Long enough for the relay to wait.
+                    thread::sleep(std::time::Duration::from_millis(20));
+                    speaker.write_all(b"first words").expect("room");
+                }
+                let mut heard = [0; 11];
+                hearer.read_exact(&mut heard).expect("all of it");
+                hearer.write_all(&heard).expect("room");
+                speaker.read_exact(&mut heard).expect("the echo");
+                for peer in [&speaker, &hearer] {
+                    peer.finish();
+                }
+                heard
+            });
+            let totals = run(async {
+                begun.send(()).expect("it listens");
+                relayed(near, far).await
+            });
+            assert_eq!(&talk.join().expect("no panic"), b"first words");
+            assert_eq!((totals.forward.bytes, totals.back.bytes), (11, 11), "{first:?} {late}");
+        }
+    }
+}
+
+/// An end of data that comes together with bytes, or right behind them, is seen.
+#[test]
+fn an_end_right_behind_short_bytes_is_passed_on() {
+    for round in 0..200 {
+        let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+        let talk = thread::spawn(move || {
+            client.write_all(b"question").expect("room");
+            if round % 2 == 0 {
+                thread::yield_now();
+            }
+            client.finish();
+            let mut heard = String::new();
+            server.read_to_string(&mut heard).expect("the end");
+            server.write_all(b"answer").expect("room");
+            drop(server);
+            client.read_to_string(&mut heard).expect("the end");
+            heard
+        });
+        run(relayed(near, far));
+        assert_eq!(talk.join().expect("no panic"), "questionanswer");
+    }
+}
