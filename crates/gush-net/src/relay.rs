@@ -349,8 +349,9 @@ impl Relay {
         if let Some((failed, _)) = self.failed {
             self.bound(failed.opposite(), |way| ends.received_bytes(way));
             if !self.waits_after_failure {
-                let waits = had_failed && self.driver(failed.opposite()).waits();
-                return match waits {
+                let other = if failed == Way::Forward { back } else { forward };
+                let goes_on = other.is_pending() && !self.driver(failed.opposite()).waits();
+                return match had_failed && !goes_on {
                     true => Poll::Ready(self.result(Ended::Closed, |_| false)),
                     // Woken by the failure, or by a direction that has more to do.
                     false => Poll::Pending,

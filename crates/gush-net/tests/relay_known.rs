@@ -4,6 +4,7 @@
 mod common;
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::process::Command;
@@ -210,47 +211,65 @@ fn an_error_for_tokios_callers_keeps_its_kind_and_has_the_account_inside() {
     });
 }
 
-/// tokio's function needs neither the timers of a runtime nor, between streams without descriptors, a runtime.
-#[test]
-fn an_error_for_tokios_callers_needs_no_timers() {
-    /// Takes nothing, and is silent.
-    struct Deaf;
-    impl AsyncRead for Deaf {
-        fn poll_read(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            _: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Poll::Pending
+/// A stream whose answers are known.
+struct Scripted {
+    says: VecDeque<io::Result<&'static [u8]>>,
+    takes: bool,
+    flushes: bool,
+}
+
+impl AsyncRead for Scripted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.says.pop_front() {
+            Some(said) => Poll::Ready(said.map(|bytes| buf.put_slice(bytes))),
+            None => Poll::Pending,
         }
     }
-    impl AsyncWrite for Deaf {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            _: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Poll::Ready(Err(ErrorKind::BrokenPipe.into()))
-        }
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
+}
+
+impl AsyncWrite for Scripted {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Poll::Ready(if self.takes { Ok(bytes.len()) } else { Err(ErrorKind::BrokenPipe.into()) })
     }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.flushes { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The failure of a copy between two such streams, at once and without a runtime.
+fn failure_between(mut a: Scripted, mut b: Scripted) -> ErrorKind {
     let mut cx = Context::from_waker(std::task::Waker::noop());
-    let (mut client, mut a) = tokio::io::duplex(64);
-    let mut written = std::pin::pin!(client.write_all(b"nobody reads this"));
-    assert!(written.as_mut().poll(&mut cx).is_ready());
-    let mut deaf = Deaf;
-    let mut copied = std::pin::pin!(copy_bidirectional(&mut a, &mut deaf));
+    let mut copied = std::pin::pin!(copy_bidirectional(&mut a, &mut b));
     let polled = (0..4).find_map(|_| match copied.as_mut().poll(&mut cx) {
         Poll::Ready(answer) => Some(answer),
         Poll::Pending => None,
     });
-    let error = polled.expect("at once, as tokio's").expect_err("nobody reads");
-    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    polled.expect("at once, as tokio's").expect_err("it fails").kind()
+}
+
+/// tokio's function needs neither the timers of a runtime nor, between streams without descriptors, a runtime.
+#[test]
+fn an_error_for_tokios_callers_needs_no_timers() {
+    let silent = || Scripted { says: VecDeque::new(), takes: true, flushes: true };
+    let speaker = Scripted { says: [Ok(&b"nobody reads this"[..])].into(), ..silent() };
+    let deaf = Scripted { takes: false, ..silent() };
+    assert_eq!(failure_between(speaker, deaf), ErrorKind::BrokenPipe);
+    // Nor does it wait for a target that never sends on what it keeps.
+    let cut = [Ok(&b"the first word"[..]), Err(ErrorKind::ConnectionReset.into())];
+    let cut = Scripted { says: cut.into(), ..silent() };
+    let keeper = Scripted { says: [Ok(&b""[..])].into(), flushes: false, ..silent() };
+    assert_eq!(failure_between(cut, keeper), ErrorKind::ConnectionReset);
 
     let without_timers = tokio::runtime::Builder::new_current_thread().enable_io().build();
     without_timers.expect("a runtime").block_on(async {

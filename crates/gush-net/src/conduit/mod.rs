@@ -92,7 +92,8 @@ impl Conduit {
 
     /// A TCP socket that was accepted and is non-blocking, as accept4(2) makes sockets with SOCK_NONBLOCK. Nothing is asked of the
     /// socket, as by [`Conduit::of_stream_socket`]; beside, the first call is made without waiting for readiness, because the
-    /// client's first bytes have often come by now, and no read is made that would only find nothing.
+    /// client's first bytes have often come by now, and no read is made that would only find nothing. For a socket of another
+    /// protocol, or with one above TCP in the kernel (TLS), this is wrong.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
