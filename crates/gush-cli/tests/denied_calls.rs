@@ -85,7 +85,7 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                  $D $G cat --explain source 2>said-cat | cat >out/cat &&
                  cat source | $D $G cat --explain 2>said-pipe | cat >out/pipe &&
                  cat source | $D $G pv -q --explain 2>said-pv | cat >out/pv &&
-                 cat source | $D $G tee out/tee | cat >out/teed &&
+                 cat source | $D $G tee --explain out/tee 2>said-outputs | cat >out/teed &&
                  cat source | $D $G link -u --explain - file:out/link,create 2>said-link &&
                  {{ $D $G pipe write --quiet --technique fresh --bytes 1M 2>said-fresh | cat >out/fresh; :; }} &&
                  {{ $D $G pipe write --quiet --technique reservoir --bytes 1M 2>said-reservoir | cat >out/reservoir; :; }} &&
@@ -147,6 +147,11 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
             for file in ["said-cat", "said-pipe", "said-pv"] {
                 assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
             }
+            // A pipe is spliced into a pipe of gush's own first, then duplicated.
+            let without_splice = is_denied(SPLICE);
+            assert_eq!(is_told("said-outputs", "splice"), without_splice, "{case}");
+            let without_tee = is_denied(TEE) && !without_splice;
+            assert_eq!(is_told("said-outputs", "tee"), without_tee, "{case}");
             // sendfile comes second.
             let told = is_told("said-cat", "sendfile");
             assert_eq!(told, is_denied(SPLICE) && is_denied(SENDFILE), "{case}");

@@ -118,10 +118,7 @@ impl fmt::Display for Explanation<'_> {
             writeln!(f, "profile: {note}")?;
         }
         for refusal in &report.refusals {
-            match refusal.errno_name() {
-                Some(errno) => writeln!(f, "refused {}: {}: {errno}", refusal.method, refusal.why)?,
-                None => writeln!(f, "refused {}: {}", refusal.method, refusal.why)?,
-            }
+            writeln!(f, "{}", refusal.line())?;
         }
         for used in &report.methods {
             let steps = if used.steps == 1 { "step" } else { "steps" };

@@ -14,8 +14,9 @@ use crate::endpoint::{Endpoint, Kind};
 use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::{
-    Backlog, Failure, Fan, FanFds, FanNext, Interest, Shelf, Spread, Stance, Terms, Who,
+    Backlog, Failure, Fan, FanFds, FanNext, Interest, Moved, Shelf, Spread, Stance, Terms, Who,
 };
+use crate::method::{MethodName, Refusal};
 use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
@@ -82,6 +83,10 @@ pub struct TeeReport {
     /// The source ended, or gave the length asked for, and every remaining target has all bytes. A failed target is
     /// none of them: [`TeeReport::failed`] names those.
     pub is_complete: bool,
+    /// The bytes that each method delivered, over all targets, in the order of the methods' first bytes.
+    pub methods: Vec<(MethodName, u64)>,
+    /// The ways that the kernel refused, each once, in order.
+    pub refusals: Vec<Refusal>,
 }
 
 impl TeeReport {
@@ -101,6 +106,32 @@ impl TeeReport {
     pub fn failed(&self) -> impl Iterator<Item = (usize, &Failure)> + '_ {
         let numbered = self.targets.iter().enumerate();
         numbered.filter_map(|(target, to)| Some((target, to.failure.as_ref()?)))
+    }
+
+    /// The text of `gush tee --explain`: a line for each refusal, and one for each method that moved bytes.
+    ///
+    /// ```
+    /// let (source, left, right) = (std::fs::File::open("/proc/version")?, tempfile::tempfile()?, tempfile::tempfile()?);
+    /// let report = gush::Tee::new(&source).to(&left).to(&right).run()?;
+    /// assert!(report.explain().to_string().starts_with("picked read-write: "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn explain(&self) -> impl fmt::Display + '_ {
+        Explanation(self)
+    }
+}
+
+struct Explanation<'a>(&'a TeeReport);
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for refusal in &self.0.refusals {
+            writeln!(f, "{}", refusal.line())?;
+        }
+        for (method, bytes) in &self.0.methods {
+            writeln!(f, "picked {method}: {bytes} bytes to all outputs together")?;
+        }
+        write!(f, "taken {} bytes", self.0.taken_bytes)
     }
 }
 
@@ -139,6 +170,28 @@ pub struct Tee<'a> {
     backlog_bytes: Option<usize>,
     on_loss: Option<OnLoss<'a>>,
     cancel: Option<&'a Cancel>,
+    account: Account,
+}
+
+/// By which methods bytes moved, and which were refused.
+#[derive(Default)]
+struct Account {
+    methods: Vec<(MethodName, u64)>,
+    refusals: Vec<Refusal>,
+}
+
+impl Account {
+    fn add(&mut self, moved: Moved) {
+        if let Some(method) = moved.method.filter(|_| moved.delivered_bytes > 0) {
+            match self.methods.iter_mut().find(|(name, _)| *name == method) {
+                Some((_, bytes)) => *bytes += moved.delivered_bytes,
+                None => self.methods.push((method, moved.delivered_bytes)),
+            }
+        }
+        // Each lane is refused by itself.
+        self.refusals
+            .extend(moved.refusal.map(|why| *why).filter(|why| !self.refusals.contains(why)));
+    }
 }
 
 impl fmt::Debug for Tee<'_> {
@@ -163,6 +216,7 @@ impl<'a> Tee<'a> {
             backlog_bytes: None,
             on_loss: None,
             cancel: None,
+            account: Account::default(),
         }
     }
 
@@ -315,7 +369,7 @@ impl<'a> Tee<'a> {
         let put_back = self.put_back(&fan, source_at);
         let taken_bytes = *put_back.as_ref().unwrap_or(&fan.taken_bytes());
         match outcome.and_then(|is_complete| put_back.map(|_| is_complete)) {
-            Ok(is_complete) => Ok(report(&fan, taken_bytes, is_complete)),
+            Ok(is_complete) => Ok(report(&fan, taken_bytes, is_complete, self.account)),
             Err(error) => {
                 // The slowest of the living: all of them have at least that much.
                 let slowest = numbers(&fan).filter(|&target| fan.is_live(target));
@@ -348,7 +402,7 @@ impl<'a> Tee<'a> {
             match fan.next(may_take_bytes, &mut shelf) {
                 FanNext::Do(op) => {
                     let answer = fan.perform(op, fds);
-                    fan.learn(op, answer);
+                    self.account.add(fan.learn(op, answer));
                     // As write(2) would fail: once there is something to be written.
                     if fan.taken_bytes() > 0 {
                         unwritable.drain(..).for_each(|(target, fault)| fan.fail(target, fault));
@@ -557,13 +611,14 @@ impl Stalls {
     }
 }
 
-fn report(fan: &impl Spread, taken_bytes: u64, is_complete: bool) -> TeeReport {
+fn report(fan: &impl Spread, taken_bytes: u64, is_complete: bool, account: Account) -> TeeReport {
     let target = |at| TeeTarget {
         delivered_bytes: fan.delivered_bytes(at),
         failure: fan.failure(at).cloned(),
     };
     let targets = numbers(fan).map(target).collect();
-    TeeReport { taken_bytes, targets, is_complete }
+    let Account { methods, refusals } = account;
+    TeeReport { taken_bytes, targets, is_complete, methods, refusals }
 }
 
 fn numbers(fan: &impl Spread) -> impl Iterator<Item = u16> + '_ {

@@ -209,8 +209,14 @@ fn copy(outputs: &[Output<'_>], said: &mut Said<'_>) {
         tee = tee.sees_hang_ups();
     }
     let mut lost = |loss: &Loss| said.lost(&outputs[loss.target], loss);
-    if let Err(error) = tee.on_loss(&mut lost).run() {
-        said.source_failed(&error);
+    match tee.on_loss(&mut lost).run() {
+        Ok(report) if options.explain => {
+            for line in report.explain().to_string().lines() {
+                said.talker.say(format_args!("standard input: {line}"));
+            }
+        }
+        Ok(_) => {}
+        Err(error) => said.source_failed(&error),
     }
 }
 

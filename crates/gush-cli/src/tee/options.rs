@@ -74,6 +74,9 @@ pub struct Options {
     /// Bytes that pipes on the way should hold: 64K or more, as far as fs.pipe-max-size allows
     #[arg(long, value_name = "SIZE", value_parser = pipe_bytes, help_heading = BEYOND)]
     pub pipe_size: Option<usize>,
+    /// Tell on standard error which methods were picked and refused, and why
+    #[arg(long, help_heading = BEYOND)]
+    pub explain: bool,
 
     /// Print help
     #[arg(long, action = ArgAction::Help)]

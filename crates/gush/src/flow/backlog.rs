@@ -22,7 +22,7 @@
 use rustix::io::{self, Errno};
 
 use super::fan::{FanFds, FanNext, FanOp, Interest, Who, look};
-use super::{End, Failure, Fds, Flow, Lender, Next, Op, Stance, Terms};
+use super::{End, Failure, Fds, Flow, Lender, Moved, Next, Op, Stance, Terms};
 use crate::endpoint::Kind;
 use crate::fault::Fault;
 use crate::method::{MethodName, Refusal};
@@ -211,13 +211,11 @@ impl Backlog {
     }
 
     /// Learns the answer of a call.
-    pub(crate) fn learn(&mut self, op: FanOp, answer: io::Result<usize>) {
+    pub(crate) fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
         match op {
-            FanOp::Intake(op) => {
-                self.intake.learn(op, answer, &mut ());
-            }
+            FanOp::Intake(op) => return self.intake.learn(op, answer, &mut ()),
             FanOp::Lane(target, op) => {
-                self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ());
+                return self.lanes[usize::from(target)].outlet.learn(op, answer, &mut ());
             }
             FanOp::Look(target) => {
                 let lane = &mut self.lanes[usize::from(target)];
@@ -230,6 +228,7 @@ impl Backlog {
             }
             FanOp::Tee(_) | FanOp::Move(..) => {}
         }
+        Moved::default()
     }
 
     /// Names each side to wait for after [`FanNext::Wait`].

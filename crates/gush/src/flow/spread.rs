@@ -4,14 +4,14 @@ use rustix::io;
 
 use super::backlog::Backlog;
 use super::fan::{Fan, FanFds, FanNext, FanOp, Interest, Who};
-use super::{Failure, Lender};
+use super::{Failure, Lender, Moved};
 use crate::fault::Fault;
 
 /// A [`Fan`], whose lanes keep pace with the slowest, or a [`Backlog`], whose lanes may lag.
 pub(crate) trait Spread {
     fn next(&mut self, may_take_bytes: u64, lender: &mut dyn Lender) -> FanNext;
     fn perform(&mut self, op: FanOp, fds: FanFds<'_>) -> io::Result<usize>;
-    fn learn(&mut self, op: FanOp, answer: io::Result<usize>);
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved;
     fn waits(&self, each: &mut dyn FnMut(Who, Interest));
     fn wake(&mut self, who: Who);
     fn rest(&mut self, lender: &mut dyn Lender);
@@ -68,8 +68,8 @@ macro_rules! spread {
 }
 
 spread!(Fan {
-    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) {
-        Fan::learn(self, op, answer, &mut ());
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
+        Fan::learn(self, op, answer, &mut ())
     }
     fn is_held_by(&self, _target: u16) -> bool {
         true
@@ -77,8 +77,8 @@ spread!(Fan {
 });
 
 spread!(Backlog {
-    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) {
-        Backlog::learn(self, op, answer);
+    fn learn(&mut self, op: FanOp, answer: io::Result<usize>) -> Moved {
+        Backlog::learn(self, op, answer)
     }
     fn is_held_by(&self, target: u16) -> bool {
         Backlog::is_held_by(self, target)

@@ -290,6 +290,18 @@ impl Refusal {
         matches!(self.errno, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG))
     }
 
+    /// The line of `--explain`.
+    pub(crate) fn line(&self) -> impl fmt::Display + '_ {
+        struct Line<'a>(&'a Refusal);
+        impl fmt::Display for Line<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "refused {}: {}", self.0.method, self.0.why)?;
+                self.0.errno.map_or(Ok(()), |errno| write!(f, ": {}", errno_name(errno)))
+            }
+        }
+        Line(self)
+    }
+
     /// The symbolic name of the errno, such as `EXDEV`, where the kernel answered one.
     #[must_use]
     pub fn errno_name(&self) -> Option<String> {
