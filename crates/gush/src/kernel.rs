@@ -44,6 +44,7 @@ pub enum Vmsplice {
 pub struct Kernel {
     vmsplice: OnceLock<Vmsplice>,
     vmsplice_into_fifo: OnceLock<Vmsplice>,
+    sendfile_ends_at_full_pipe: OnceLock<bool>,
     pipe_max_bytes: OnceLock<usize>,
     pipe_user_bytes: OnceLock<Option<usize>>,
     processors: OnceLock<usize>,
@@ -52,6 +53,7 @@ pub struct Kernel {
 static KERNEL: Kernel = Kernel {
     vmsplice: OnceLock::new(),
     vmsplice_into_fifo: OnceLock::new(),
+    sendfile_ends_at_full_pipe: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     pipe_user_bytes: OnceLock::new(),
     processors: OnceLock::new(),
@@ -90,6 +92,17 @@ impl Kernel {
     /// ```
     pub fn vmsplice_into_fifo(&self) -> Vmsplice {
         kept(&self.vmsplice_into_fifo, || self.probe_vmsplice_into_fifo())
+    }
+
+    /// Does sendfile(2) into a pipe end where the pipe is full? `false` also where nobody can tell.
+    pub(crate) fn sendfile_ends_at_full_pipe(&self) -> bool {
+        if let Some(&answer) = self.sendfile_ends_at_full_pipe.get() {
+            return answer;
+        }
+        match sys::file::sendfile_ends_at_full_pipe() {
+            Err(errno) if is_passing(errno) => false,
+            answer => *self.sendfile_ends_at_full_pipe.get_or_init(|| answer.unwrap_or(false)),
+        }
     }
 
     /// The largest pipe in bytes that a process without privilege may ask for
@@ -224,5 +237,20 @@ mod tests {
             String::from_utf8_lossy(&counted.stdout).trim().parse().expect("a number");
         // nproc(1) knows the affinity; a control group's quota may leave less.
         assert!((1..=may_use).contains(&Kernel::get().processors()));
+    }
+
+    #[test]
+    fn sendfile_into_a_pipe_ends_where_the_kernel_was_found_to_end_it() {
+        use std::os::fd::AsFd;
+        if !Kernel::get().sendfile_ends_at_full_pipe() {
+            return gush_test::not_applicable("sendfile(2) holds its caller at a full pipe here");
+        }
+        let (_reader, writer) = std::io::pipe().expect("a pipe");
+        let room = sys::pipe::set_pipe_size(writer.as_fd(), page_bytes()).expect("a small pipe");
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(4 * room as u64).expect("its size");
+        // A kernel that holds its caller here would hold this test.
+        let sent = sys::file::sendfile(file.as_fd(), Some(&mut 0), writer.as_fd(), 4 * room);
+        assert_eq!(sent, Ok(room));
     }
 }

@@ -9,7 +9,7 @@ use rustix::io::{self, Errno};
 use rustix::net::SocketType;
 
 use crate::endpoint::{Endpoint, Kind};
-use crate::kernel::is_refusal;
+use crate::kernel::{Kernel, is_refusal};
 use crate::pages::Pages;
 use crate::sys::data::{self, Nowait};
 use crate::sys::file;
@@ -527,6 +527,10 @@ impl<'fd> Port<'fd> {
     pub(crate) fn send_file_to(&mut self, target: &mut Port<'_>, most: usize) -> io::Result<usize> {
         let most = match target.manner.kind {
             Kind::Datagram => self.left_bytes().map_or(most, |left| most.min(left)),
+            // One page at most has room for certain after poll(2).
+            Kind::Pipe if !Kernel::get().sendfile_ends_at_full_pipe() => {
+                most.min(rustix::pipe::PIPE_BUF)
+            }
             _ => target.unheld_bytes(most),
         };
         file::sendfile(self.fd, self.offset_mut(), target.fd, most)

@@ -176,6 +176,13 @@ pub(super) fn refused(
     if method == MethodName::Sendfile && terms.never_held && !is_file {
         return Some(NO_WAY);
     }
+    if method == MethodName::Sendfile
+        && target.kind() == Kind::Datagram
+        && matches!(source.kind(), Kind::Pseudo | Kind::Block)
+    {
+        // Before Linux 6.5 (`splice_eof`) nobody sends a corked datagram at the end of the source.
+        return Some("the source does not tell its size, so the last datagram could be held back");
+    }
     if method == MethodName::Sendfile && source.keeps_boundaries() {
         return Some("it would cut a datagram that a pipe has no room for");
     }

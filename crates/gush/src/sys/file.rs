@@ -75,6 +75,28 @@ pub(crate) fn sendfile(
     sized(Call::Sendfile, len, |len| fs::sendfile(target, source, source_at, len))
 }
 
+/// Does sendfile(2) into a pipe end where the pipe is full? Since Linux 5.12 it does, as a splice into that pipe; before, it held
+/// the caller until all bytes were accepted, and refused a socket as source (`do_sendfile` of fs/read_write.c). So a
+/// socket is asked about.
+///
+/// The question is no part of a move, so that no plan of faults sees these calls.
+pub(crate) fn sendfile_ends_at_full_pipe() -> io::Result<bool> {
+    let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+    let (near, far) = rustix::net::socketpair(
+        rustix::net::AddressFamily::UNIX,
+        rustix::net::SocketType::STREAM,
+        flags,
+        None,
+    )?;
+    let (_reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    io::write(&far, b"x")?;
+    match fs::sendfile(&writer, &near, None, 1) {
+        Ok(sent) => Ok(sent == 1),
+        Err(Errno::INVAL) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 /// The major and minor number of the device that a special file stands for.
 pub(crate) fn device_numbers(stat: &Stat) -> (u32, u32) {
     (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev))

@@ -11,6 +11,8 @@ use rustix::fs::OFlags;
 use rustix::pipe::fcntl_setpipe_size;
 
 const CUTS: &str = "refused: it would cut a datagram that a pipe has no room for";
+const HELD_BACK: &str =
+    "refused: the source does not tell its size, so the last datagram could be held back";
 const NO_WAY: &str =
     "refused: a stream is moved by read-write, splice, vmsplice and, from a file, sendfile";
 const OBSERVED: &str = "refused: the bytes are observed, so they must pass through memory";
@@ -118,6 +120,9 @@ fn each_pair_is_served_by_its_calls_in_order() {
         (File, Stream, only(Sendfile), "sendfile, or refused"),
         (Stream, Stream, only(Sendfile), "sendfile, or refused"),
         (Datagram, Stream, only(Sendfile), CUTS),
+        (File, Datagram, only(Sendfile), "sendfile, or refused"),
+        (Pseudo, Datagram, only(Sendfile), HELD_BACK),
+        (Block, Datagram, only(Sendfile), HELD_BACK),
         (File, File, only(MethodName::Reflink), NO_WAY),
         (File, Stream, Terms { through_memory: true, ..auto }, "read, write"),
         (File, Stream, Terms { through_memory: true, ..only(Splice) }, OBSERVED),

@@ -88,6 +88,7 @@ const RULES: &[Rule] = &[
     rule(&["read-write"], ANY, &[Kind::Full], Some(Errno("ENOSPC")), "full(4): a write fails with ENOSPC"),
     rule(&["read-write"], ANY, ANY, Some(Works), "read(2), write(2)"),
 
+    rule(&["sendfile"], &[Kind::Procfs, Kind::ProcfsSeq], &[Kind::UnixDatagram, Kind::Udp], None, "gush refuses: the last datagram could be held back"),
     rule(INTO_PIPES, NOT_READ, ANY, INVAL, "do_splice_read of fs/splice.c: the file has no splice_read"),
     rule(OUT_OF_PIPES, ANY, &[Kind::Append], INVAL, "splice(2): the target is opened in append mode"),
     rule(GIFTS, &[Kind::Null], &[Kind::Direct], None, "gush refuses pieces that may not be aligned; the kernel is not asked"),
