@@ -154,6 +154,7 @@ fn without_paths_it_looks_at_the_current_directory() {
         "perf",
         "\n.\n",
         "file-pages",
+        "short-splice",
         "direct",
         "holes",
     ] {
