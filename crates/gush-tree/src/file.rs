@@ -123,6 +123,8 @@ pub(crate) struct Job<'a> {
     pub(crate) is_noted: bool,
     /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
     pub(crate) assembled: Option<Place<'a>>,
+    /// The source, open for reading: the stat is of this file.
+    pub(crate) opened: Option<BorrowedFd<'a>>,
 }
 
 impl Job<'_> {
@@ -232,6 +234,7 @@ impl<'o> Copier<'o> {
             journal: None,
             extent: Extent::Whole,
             assembled: None,
+            opened: None,
         };
         if kind(&source_stat) == FileType::Directory {
             if !options.recursive {
@@ -268,6 +271,8 @@ pub(crate) struct Common<'a> {
     pub(crate) extent: Extent<'a>,
     /// The file of all pieces, if the data of the next file has been copied in pieces.
     pub(crate) assembled: Option<Place<'a>>,
+    /// The next file, if it was opened before anything else was known of it.
+    pub(crate) opened: Option<BorrowedFd<'a>>,
 }
 
 impl<'a> Common<'a> {
@@ -294,6 +299,7 @@ impl<'a> Common<'a> {
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
             is_noted: self.journal.is_some() && dir.is_some(),
             assembled: self.assembled,
+            opened: self.opened,
         }
     }
 

@@ -40,6 +40,17 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     }
 }
 
+/// Opens an entry that was listed as a regular file, and looks at it by the descriptor alone. `None` where that fails, or something else
+/// has the name by now: a look at the name tells more.
+pub(crate) fn listed(place: &Place<'_>) -> Option<(OwnedFd, Stat)> {
+    refuse_closed(place, "cannot open for reading").ok()?;
+    // Neither waits for a FIFO that took the name, nor follows a link.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let fd = place.open(flags, Mode::empty()).ok()?;
+    let stat = retry_on_intr(|| fs::fstat(&fd)).ok()?;
+    (kind(&stat) == FileType::RegularFile).then_some((fd, stat))
+}
+
 /// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies there.
 fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error> {
     match gush_process::closed_behind(place.shown) {

@@ -38,9 +38,16 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     if job.options.stable {
         stable::refuse_unwatchable(job)?;
     }
-    let (source, source_stat) = open::source(job)?;
+    let opened;
+    let (source, source_stat) = match job.opened {
+        Some(source) => (source, job.source_stat),
+        None => {
+            opened = open::source(job)?;
+            (opened.0.as_fd(), opened.1)
+        }
+    };
     let source_stat = match job.options.stable {
-        true => stable::when_quiet(job, source.as_fd(), source_stat)?,
+        true => stable::when_quiet(job, source, source_stat)?,
         false => source_stat,
     };
     // The pieces are those of the file that the walk saw.
@@ -58,7 +65,7 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
     // As GNU cp: the file keeps its inode, its names and its owner.
     if !job.options.atomic && !job.displaces && job.assembled.is_none() {
         let opened = open::target(job, &source_stat, mode, events)?;
-        let file = File { job, source: source.as_fd(), source_stat, provisional };
+        let file = File { job, source, source_stat, provisional };
         return file.write_in_place(opened, events);
     }
     let behind = end_of_links(job)?;
@@ -67,7 +74,7 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         None => job.target,
     };
     let job = &Job { target, ..*job };
-    let file = File { job, source: source.as_fd(), source_stat, provisional };
+    let file = File { job, source, source_stat, provisional };
     file.write_atomically(mode, events)
 }
 

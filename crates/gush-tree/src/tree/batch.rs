@@ -18,6 +18,17 @@ const PART_ENTRIES: usize = 512;
 /// Files of one task: few enough that threads end together, and enough that the queue's lock costs nothing.
 const BATCH_FILES: usize = 64;
 
+/// In a name's length, which takes eight bits: the entry was listed as a regular file.
+const IS_REGULAR: u16 = 1 << 15;
+
+/// An entry as its directory lists it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listed<'a> {
+    pub(crate) name: &'a OsStr,
+    /// Something else may have the name by now.
+    pub(crate) is_regular: bool,
+}
+
 /// Names taken in the order of adding. A name costs its bytes and two more.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
@@ -27,28 +38,38 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn add(&mut self, name: &[u8]) {
-        // A record of getdents64(2) has two bytes for its own length, so every name is shorter.
-        let length = u16::try_from(name.len()).unwrap_or(u16::MAX);
-        self.bytes.extend(length.to_ne_bytes());
+    pub(crate) fn add(&mut self, listed: Listed<'_>) {
+        let name = listed.name.as_bytes();
+        // NAME_MAX is 255, and a record of getdents64(2) has two bytes for its own length.
+        let length = u16::try_from(name.len()).unwrap_or(u16::MAX).min(!IS_REGULAR);
+        let flag = if listed.is_regular { IS_REGULAR } else { 0 };
+        self.bytes.extend((length | flag).to_ne_bytes());
         self.bytes.extend(&name[..usize::from(length)]);
         self.left += 1;
     }
 
-    pub(crate) fn take(&mut self) -> Option<&OsStr> {
-        let [low, high, rest @ ..] = &self.bytes[self.at..] else { return None };
-        let length = usize::from(u16::from_ne_bytes([*low, *high]));
-        self.at += 2 + length;
+    pub(crate) fn take(&mut self) -> Option<Listed<'_>> {
+        let (length, is_regular) = self.head(self.at)?;
+        let from = self.at + 2;
+        self.at = from + length;
         self.left -= 1;
-        Some(OsStr::from_bytes(&rest[..length]))
+        let name = OsStr::from_bytes(&self.bytes[from..self.at]);
+        Some(Listed { name, is_regular })
+    }
+
+    /// The length of the name at an offset, and whether it is a regular file's.
+    fn head(&self, at: usize) -> Option<(usize, bool)> {
+        let [low, high, ..] = self.bytes[at..] else { return None };
+        let head = u16::from_ne_bytes([low, high]);
+        Some((usize::from(head & !IS_REGULAR), head & IS_REGULAR != 0))
     }
 
     /// The same names, beginning with the one after the first `names`. None has been taken yet.
     fn begin_after(&mut self, names: usize) {
         let mut from = 0;
         for _ in 0..names {
-            let [low, high, ..] = self.bytes[from..] else { break };
-            from += 2 + usize::from(u16::from_ne_bytes([low, high]));
+            let Some((length, _)) = self.head(from) else { break };
+            from += 2 + length;
         }
         // In place: names are kept in one piece of memory, and their order means nothing.
         self.bytes.rotate_left(from);
@@ -117,12 +138,15 @@ impl Part {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            match entry.file_type() {
+            let kind = entry.file_type();
+            let is_regular = kind == FileType::RegularFile;
+            let listed = Listed { name: OsStr::from_bytes(name), is_regular };
+            match kind {
                 _ if matches!(name, b"." | b"..") => continue,
                 // Counted all the same, so that parts of a listing have a bounded size.
                 kind if !wanted.has(kind) => {}
-                FileType::Directory => self.directories.add(name),
-                _ => self.files.add(name),
+                FileType::Directory => self.directories.add(listed),
+                _ => self.files.add(listed),
             }
             number += 1;
             if in_batches && self.files.len() == BATCH_FILES {
@@ -150,13 +174,15 @@ mod tests {
     fn names_come_out_in_order_and_unchanged() {
         let mut batch = Batch::default();
         let long = vec![b'n'; 255];
-        let names = [&b"a"[..], b"\xff\xfe", &long];
-        for name in names {
-            batch.add(name);
-        }
+        let names = [(&b"a"[..], true), (&b"\xff\xfe"[..], false), (&long[..], true)];
+        let listed = names.map(|(name, is_regular)| {
+            let name = OsStr::from_bytes(name);
+            Listed { name, is_regular }
+        });
+        listed.iter().for_each(|&listed| batch.add(listed));
         assert_eq!(batch.len(), 3);
-        for name in names {
-            assert_eq!(batch.take(), Some(OsStr::from_bytes(name)));
+        for listed in listed {
+            assert_eq!(batch.take(), Some(listed));
         }
         assert_eq!(batch.take(), None);
         assert!(batch.is_empty());
@@ -168,9 +194,12 @@ mod tests {
         let mut firsts = Vec::new();
         for rank in 0..4 {
             let mut part = Part::default();
-            names.iter().for_each(|name| part.directories.add(name.as_bytes()));
+            for name in &names {
+                part.directories.add(Listed { name: OsStr::new(name), is_regular: false });
+            }
             part.begin_as(Shard::new(rank, 4).unwrap());
-            let taken = || part.directories.take().map(|name| name.to_str().unwrap().to_owned());
+            let taken =
+                || part.directories.take().map(|listed| listed.name.to_str().unwrap().to_owned());
             let mut taken: Vec<String> = std::iter::from_fn(taken).collect();
             firsts.push(taken[0].len());
             taken.sort();

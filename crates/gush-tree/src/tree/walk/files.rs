@@ -1,0 +1,295 @@
+//! Each file of a directory: copied now or after all the others, by this rank or another.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::mem;
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use rustix::fs::{FileType, Stat};
+use rustix::io::Errno;
+
+use super::directories::sync_target;
+use super::{Counts, Worker};
+use crate::error::Error;
+use crate::file::{Common, Done};
+use crate::open;
+use crate::options::{Dereference, Make};
+use crate::place::{Place, kind};
+use crate::tree::batch::{Batch, Listed};
+use crate::tree::dir::{Dir, Pair};
+use crate::tree::queue::Task;
+use crate::tree::{Extent, parts};
+
+/// A file so large is no part of a batch: the files behind it need not wait.
+const LARGE_BYTES: i64 = 4 << 20;
+
+impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
+    pub(super) fn files(&mut self, dir: Arc<Dir>, mut batch: Batch) {
+        self.go_to(&dir);
+        match self.pair(&dir) {
+            Ok(pair) => {
+                while let Some(Listed { name, is_regular }) = batch.take() {
+                    if self.is_stopped() {
+                        break;
+                    }
+                    let name = name.to_owned();
+                    let listed = Listed { name: &name, is_regular };
+                    self.file((&dir, &pair), listed, &mut batch, false);
+                }
+            }
+            Err(errno) => self.failed(dir.lost(self.source.path(), errno)),
+        }
+        self.one_done(dir);
+    }
+
+    /// Copies one entry. A directory found here, of a file system that tells no types or behind a link, is a task of its
+    /// own; so are the files behind a large one.
+    fn file(
+        &mut self,
+        (dir, pair): (&Arc<Dir>, &Pair),
+        listed: Listed<'_>,
+        rest: &mut Batch,
+        is_last: bool,
+    ) {
+        let walk = self.walk;
+        let Listed { name, is_regular } = listed;
+        let before = (self.source.push(name), self.target.push(name));
+        let (source, target) = self.places(pair, name);
+        dir.learn_acl(pair, walk.common.options);
+        if is_regular && self.leaves_out(dir, self.source.below_root(), false) {
+            self.back_to(before);
+            return;
+        }
+        let follow = walk.common.options.dereference != Dereference::Never;
+        let opened = match is_regular && self.is_copied_in_any_case(dir) {
+            true => open::listed(&source),
+            false => None,
+        };
+        let looked = match &opened {
+            Some((_, stat)) => Ok(*stat),
+            None => source.stat(follow),
+        };
+        let result = match looked {
+            Err(errno) => Err(Error::os(source.shown, "cannot stat", errno)),
+            Ok(stat) if kind(&stat) == FileType::Directory => {
+                let mut one = Batch::default();
+                one.add(listed);
+                dir.waits_for_more(1);
+                self.give(Task::Directories(Arc::clone(dir), one));
+                self.back_to(before);
+                return;
+            }
+            Ok(_) if !is_regular && self.leaves_out(dir, self.source.below_root(), false) => {
+                self.back_to(before);
+                return;
+            }
+            Ok(stat) if !is_last && self.is_divided(dir, &stat, &target) => {
+                let result = self.with_descriptors(|| self.divided(dir, (source, &stat), target));
+                match result.transpose() {
+                    Some(result) => result,
+                    None => {
+                        self.back_to(before);
+                        return;
+                    }
+                }
+            }
+            Ok(stat) if !is_last && !self.is_due(&stat, &target) => {
+                self.back_to(before);
+                return;
+            }
+            Ok(_) if !is_last && self.waits_for_the_others() => {
+                let mut one = Batch::default();
+                one.add(listed);
+                dir.waits_for_more(1);
+                walk.waits_with_last(dir);
+                walk.queue.add_last(Task::Last(Arc::clone(dir), one));
+                self.back_to(before);
+                return;
+            }
+            Ok(stat) => {
+                if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
+                    dir.waits_for_more(1);
+                    self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
+                }
+                let is_new = Cell::new(dir.is_new);
+                self.with_descriptors(|| {
+                    self.replace_directory((dir, pair), name, &stat)?;
+                    let mut events = &walk.listener;
+                    // A second attempt may find the first one's file, and the source read in part.
+                    let is_first = is_new.replace(false);
+                    let opened = opened.as_ref().filter(|_| is_first).map(|(fd, _)| fd.as_fd());
+                    let common = Common { opened, ..walk.common };
+                    let to = (target, is_first);
+                    common.copy_file((source, stat), to, Some(dir), &mut events)
+                })
+            }
+        };
+        self.ended(&result);
+        self.back_to(before);
+    }
+
+    /// Does nothing but the kind of a file decide whether it is copied? Then the open file tells the kind, and the name is looked up once less.
+    fn is_copied_in_any_case(&self, dir: &Dir) -> bool {
+        let Common { options, extent, .. } = self.walk.common;
+        dir.is_new
+            && matches!(extent, Extent::Whole)
+            && options.make == Make::Copy
+            && options.last.is_none()
+            && !options.dry_run
+    }
+
+    /// Copies files that come after all the others.
+    pub(super) fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
+        let walk = self.walk;
+        walk.others_synced.get_or_init(|| self.sync_others());
+        self.go_to(&dir);
+        let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
+        let pair = self.pair(&dir);
+        while let Some(Listed { name, is_regular }) = batch.take() {
+            let name = name.to_owned();
+            let before = (self.source.push(&name), self.target.push(&name));
+            let ready = match (&pair, others_failed) {
+                (_, true) => {
+                    let text = "not copied: it comes last, and not everything else was copied";
+                    Err(Error::refusal(self.source.path(), text))
+                }
+                (Err(errno), false) => Err(dir.lost(self.source.path(), *errno)),
+                (Ok(pair), false) => Ok(pair),
+            };
+            match ready {
+                Ok(pair) => {
+                    self.back_to(before);
+                    let listed = Listed { name: &name, is_regular };
+                    self.file((&dir, pair), listed, &mut batch, true);
+                }
+                Err(error) => {
+                    self.failed(error);
+                    self.back_to(before);
+                }
+            }
+        }
+        self.one_done(dir);
+    }
+
+    /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
+    fn is_due(&self, source: &Stat, target: &Place<'_>) -> bool {
+        let walk = self.walk;
+        let shard = match walk.common.extent {
+            Extent::Whole => return true,
+            Extent::Rest { others_failed, parts } => {
+                // A file that one rank saw large and another small is in nobody's share.
+                let is_missed = !others_failed
+                    && parts.may_miss_files()
+                    && matches!(target.stat(false), Err(Errno::NOENT));
+                return is_missed || self.waits_for_the_others();
+            }
+            Extent::Share(_) if self.waits_for_the_others() => return false,
+            Extent::Share(parts) => parts.shard,
+        };
+        let Counts { seen, files, bytes, .. } = &walk.counts;
+        seen.fetch_add(1, Ordering::Relaxed);
+        let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
+        let is_due = match has_names {
+            true => shard.takes_all_names(source),
+            false => shard.takes(self.source.below_root()),
+        };
+        if is_due {
+            files.fetch_add(1, Ordering::Relaxed);
+            let source_bytes = match kind(source) {
+                FileType::RegularFile => u64::try_from(source.st_size).unwrap_or(0),
+                _ => 0,
+            };
+            bytes.fetch_add(source_bytes, Ordering::Relaxed);
+        }
+        is_due
+    }
+
+    /// Is this file copied in pieces? All ranks must say the same: nothing is at the target before rank 0 puts it there. A directory that gives
+    /// its files a group or an access control list must be the one in which they are made.
+    fn is_divided(&self, dir: &Dir, source: &Stat, target: &Place<'_>) -> bool {
+        // `S_ISGID` of a directory: a new file gets the group of the directory it is made in (inode(7)).
+        const SET_GROUP: u32 = 0o2000;
+        !matches!(self.walk.common.extent, Extent::Whole)
+            && parts::is_divided(self.walk.common.options, source)
+            && !self.waits_for_the_others()
+            && !dir.may_give_acl()
+            && dir.target_stat.st_mode & SET_GROUP == 0
+            && matches!(target.stat(false), Err(Errno::NOENT))
+    }
+
+    /// Copies this rank's pieces of a large file; as rank 0, after all shares, gives the file its place. `None` where nothing is to be told.
+    fn divided(
+        &self,
+        dir: &Arc<Dir>,
+        (source, stat): (Place<'_>, &Stat),
+        target: Place<'_>,
+    ) -> Result<Option<Done>, Error> {
+        let walk = self.walk;
+        let path = self.source.below_root();
+        let mut events = &walk.listener;
+        let whole = match walk.common.extent {
+            Extent::Whole => return Ok(None),
+            Extent::Share(parts) => {
+                let Counts { seen, divided, files, bytes } = &walk.counts;
+                seen.fetch_add(1, Ordering::Relaxed);
+                divided.fetch_add(1, Ordering::Relaxed);
+                files.fetch_add(parts.shard.takes(path).into(), Ordering::Relaxed);
+                bytes.fetch_add(parts.own_bytes(path, stat), Ordering::Relaxed);
+                let job = walk.common.job((source, *stat), target, Some(dir));
+                parts.copy_own(&job, path, &mut events)?;
+                return Ok(None);
+            }
+            Extent::Rest { parts, .. } => parts.whole(path, stat).map(|name| (parts, name)),
+        };
+        let others_failed = walk.is_incomplete.load(Ordering::Relaxed);
+        let to = (target, true);
+        match &whole {
+            // The rank that failed copies its pieces when it is started again.
+            None if others_failed => Ok(None),
+            None => walk.common.copy_file((source, *stat), to, Some(dir), &mut events).map(Some),
+            Some((parts, name)) => {
+                let assembled = Some(parts.place(name, target.shown));
+                let common = Common { assembled, ..walk.common };
+                let placed = common.copy_file((source, *stat), to, Some(dir), &mut events);
+                // rename(2) answers EXDEV also between two mounts of one file system, and between projects with quotas of their own.
+                match placed {
+                    Err(error) if error.is_across_devices() => {
+                        walk.common.copy_file((source, *stat), to, Some(dir), &mut events)
+                    }
+                    placed => placed,
+                }
+                .map(Some)
+            }
+        }
+    }
+
+    fn waits_for_the_others(&self) -> bool {
+        let last = self.walk.common.options.last.as_ref();
+        last.is_some_and(|last| last.excludes_or_above(self.source.below_root()))
+    }
+
+    /// Puts on stable storage the entries of all directories that are not complete yet: those that wait for their last
+    /// files, and the ones above.
+    fn sync_others(&mut self) {
+        let walk = self.walk;
+        let waiting =
+            mem::take(&mut *walk.with_last.lock().unwrap_or_else(PoisonError::into_inner));
+        let options = walk.common.options;
+        if !options.sync || options.dry_run {
+            return;
+        }
+        let mut synced = HashSet::new();
+        for dir in &waiting {
+            let mut at = Some(dir);
+            while let Some(dir) = at.filter(|dir| synced.insert(Arc::as_ptr(dir))) {
+                if let Err(errno) = self.pair(dir).and_then(|pair| sync_target(&pair)) {
+                    self.go_to(dir);
+                    self.failed(Error::os(self.target.path(), "cannot sync", errno));
+                }
+                at = dir.parent();
+            }
+        }
+    }
+}

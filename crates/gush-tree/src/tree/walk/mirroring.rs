@@ -1,0 +1,100 @@
+//! A mirror: what the source lacks, or has as another kind, is removed from the target.
+
+use std::ffi::OsStr;
+
+use rustix::fs::{self, FileType, Mode, OFlags, Stat};
+use rustix::io::retry_on_intr;
+
+use super::Worker;
+use crate::error::Error;
+use crate::events::Events;
+use crate::place::kind;
+use crate::tree::dir::{Dir, Pair};
+use crate::tree::mirror::{Mirror, Removed};
+
+impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
+    /// Removes from the target of a directory what the source lacks.
+    pub(super) fn mirror(&self, dir: &Dir, pair: &Pair) {
+        let walk = self.walk;
+        self.with_mirror(dir, pair, |mirror| {
+            let mut target = self.target.clone();
+            mirror.run(&mut target, |path, result| {
+                if result.is_err() {
+                    self.note_failure();
+                }
+                let mut events = &walk.listener;
+                events.mirrored(path, &result);
+            });
+        });
+    }
+
+    fn with_mirror<T>(
+        &self,
+        dir: &Dir,
+        pair: &Pair,
+        act: impl FnOnce(&Mirror<'_>) -> T,
+    ) -> Option<T> {
+        let limits = self.walk.limits.as_ref()?;
+        Some(act(&Mirror {
+            pair,
+            limits,
+            is_in_source: dir.target_is_within(|stat| limits.holds_source(stat)),
+            is_dry: self.walk.common.options.dry_run,
+            is_protected: &|path, is_directory| self.leaves_out(dir, path, is_directory),
+            is_stopped: &|| self.is_stopped(),
+        }))
+    }
+
+    /// Removes the target of an entry, whose paths are set, for a source of another kind.
+    pub(super) fn replace(
+        &self,
+        (dir, pair): (&Dir, &Pair),
+        name: &OsStr,
+        is_directory: bool,
+    ) -> Result<(), Error> {
+        let removed = self.with_mirror(dir, pair, |mirror| {
+            mirror.replace(name, is_directory, &mut self.target.clone())
+        });
+        match removed.transpose()? {
+            Some(Removed::InPart) => {
+                let text =
+                    "not replaced: the filters keep something of it, or the copy ends at an error";
+                Err(Error::refusal(self.target.path(), text))
+            }
+            Some(Removed::Wholly) => {
+                let mut events = &self.walk.listener;
+                events.mirrored(self.target.path(), &Ok(()));
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a directory in the place of a file, if the file can be read.
+    pub(super) fn replace_directory(
+        &self,
+        (dir, pair): (&Dir, &Pair),
+        name: &OsStr,
+        source_stat: &Stat,
+    ) -> Result<(), Error> {
+        if self.walk.limits.is_none() || dir.is_new {
+            return Ok(());
+        }
+        let (source, target) = self.places(pair, name);
+        match target.stat(false) {
+            Ok(stat) if kind(&stat) == FileType::Directory => {}
+            _ => return Ok(()),
+        }
+        let readable = match kind(source_stat) {
+            FileType::RegularFile => {
+                source.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(|_| ())
+            }
+            FileType::Symlink => {
+                retry_on_intr(|| fs::readlinkat(source.dir, source.name, Vec::new())).map(|_| ())
+            }
+            _ => Ok(()),
+        };
+        readable.map_err(|errno| Error::os(source.shown, "cannot open for reading", errno))?;
+        self.replace((dir, pair), name, true)
+    }
+}

@@ -1,0 +1,376 @@
+//! The walk through a tree: tasks, threads, and the listing of a directory.
+//!
+//! Below a listed directory are three jobs: its files, its subdirectories, and in a mirror the removal of what the source lacks.
+
+mod directories;
+mod files;
+mod mirroring;
+
+use std::ffi::OsStr;
+use std::num::NonZero;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::{self, Scope};
+
+use rustix::io::{self, Errno};
+
+use super::batch::{End, Part, Wanted};
+use super::budget::{Budget, Share};
+use super::dir::{Dir, Pair};
+use super::listener::Listener;
+use super::mirror::Limits;
+use super::queue::{Queue, Task};
+use super::shown::Shown;
+use super::{Extent, Operands, Walked, shard};
+use crate::error::Error;
+use crate::events::Events;
+use crate::file::{Common, Done};
+use crate::metadata::umask;
+use crate::place::{Bounds, Place};
+
+/// A tree on its way from one root to another.
+pub(crate) struct Walk<'a> {
+    common: Common<'a>,
+    operands: &'a Operands,
+    /// Of a mirror.
+    limits: Option<Limits>,
+    /// The root's descriptors, for links within the target.
+    root_pair: Arc<Pair>,
+    /// The roots as the user wrote them: source, target.
+    names: (&'a Path, &'a Path),
+    listener: Listener<'a>,
+    queue: Queue,
+    budget: Budget,
+    most_threads: usize,
+    umask: OnceLock<u32>,
+    is_incomplete: AtomicBool,
+    has_told_of_circle: AtomicBool,
+    /// An entry failed, and the user wants no more of them.
+    is_stopped: AtomicBool,
+    /// The directories with files that come after all the others, which are not complete before.
+    with_last: Mutex<Vec<Arc<Dir>>>,
+    /// The others are on stable storage, or the user knows why not.
+    others_synced: OnceLock<()>,
+    counts: Counts,
+}
+
+/// Of a share: the files of all ranks, those of them that are divided, this rank's, and the sizes of these.
+#[derive(Default)]
+struct Counts {
+    seen: AtomicU64,
+    divided: AtomicU64,
+    files: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl<'a> Walk<'a> {
+    pub(crate) fn new(
+        common: &Common<'a>,
+        (operands, limits): (&'a Operands, Option<Limits>),
+        root: Arc<Dir>,
+        names: (&'a Path, &'a Path),
+        events: &'a mut dyn Events,
+    ) -> Self {
+        let options = common.options;
+        let threads = match options.moving.threads {
+            // Questions come one after the other.
+            _ if options.ask => 1,
+            0 => thread::available_parallelism().map_or(1, NonZero::get),
+            threads => threads,
+        };
+        let root_pair = root.pair().expect("a directory just opened is held");
+        let share = Share::of_limit(root_pair.target(), threads);
+        Self {
+            common: *common,
+            operands,
+            limits,
+            root_pair,
+            budget: Budget::new(share),
+            queue: Queue::start(Task::List(root, None)),
+            names,
+            listener: Listener::new(events),
+            most_threads: share.threads,
+            umask: OnceLock::new(),
+            is_incomplete: AtomicBool::new(matches!(
+                common.extent,
+                Extent::Rest { others_failed: true, .. }
+            )),
+            has_told_of_circle: AtomicBool::new(false),
+            is_stopped: AtomicBool::new(false),
+            with_last: Mutex::default(),
+            others_synced: OnceLock::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Copies everything.
+    pub(crate) fn run(self) -> Walked {
+        thread::scope(|scope| Worker::new(&self, scope).work());
+        let complete = !self.is_incomplete.into_inner();
+        let Counts { seen, divided, files, bytes } = self.counts;
+        let (files, bytes) = (files.into_inner(), bytes.into_inner());
+        let (seen_files, divided_files) = (seen.into_inner(), divided.into_inner());
+        let is_complete = complete;
+        let share = shard::Share { files, bytes, is_complete, seen_files, divided_files };
+        Walked { complete, share }
+    }
+
+    fn waits_with_last(&self, dir: &Arc<Dir>) {
+        let mut waiting = self.with_last.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
+            waiting.push(Arc::clone(dir));
+        }
+    }
+
+    fn umask(&self) -> u32 {
+        *self.umask.get_or_init(umask)
+    }
+}
+
+/// One thread of a walk.
+struct Worker<'s, 'env, 'w> {
+    walk: &'s Walk<'w>,
+    scope: &'s Scope<'s, 'env>,
+    /// The buffer of getdents64(2), empty between two listings.
+    listed: Vec<u8>,
+    /// The directory that the paths lead to, and their lengths there.
+    at: Option<(Arc<Dir>, (usize, usize))>,
+    source: Shown,
+    target: Shown,
+}
+
+impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
+    fn new(walk: &'s Walk<'w>, scope: &'s Scope<'s, 'env>) -> Self {
+        let (source, target) = walk.names;
+        Self {
+            walk,
+            scope,
+            listed: Vec::new(),
+            at: None,
+            source: Shown::new(source),
+            target: Shown::new(target),
+        }
+    }
+
+    fn work(mut self) {
+        while let Some((task, _busy)) = self.walk.queue.take() {
+            match task {
+                // A directory already made gets its attributes all the same.
+                Task::List(dir, _)
+                | Task::Files(dir, _)
+                | Task::Last(dir, _)
+                | Task::Directories(dir, _)
+                    if self.is_stopped() =>
+                {
+                    self.one_done(dir);
+                }
+                Task::List(dir, pair) => self.list(dir, pair),
+                Task::Files(dir, batch) => self.files(dir, batch),
+                Task::Last(dir, batch) => self.last(dir, batch),
+                Task::Directories(dir, batch) => self.directories(dir, batch),
+            }
+        }
+    }
+
+    /// Adds a task, and a thread for it if there may be one more.
+    fn give(&self, task: Task) {
+        let (walk, scope) = (self.walk, self.scope);
+        if walk.queue.add(task, walk.most_threads)
+            && thread::Builder::new()
+                .spawn_scoped(scope, move || Worker::new(walk, scope).work())
+                .is_err()
+        {
+            walk.queue.leave();
+        }
+    }
+
+    /// Lists a part of a directory. The tasks that follow are taken in this order: the files, the subdirectories,
+    /// the next part. `pair` is the directory's, if another part was listed before.
+    fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
+        let mut part = Part::default();
+        let walk = self.walk;
+        // A mirror removes nothing before the names of the source are known to their end.
+        let is_mirrored = walk.limits.is_some() && !dir.is_new;
+        let wanted = self.wanted();
+        self.go_to(&dir);
+        if pair.is_none()
+            && let Err(error) = self.learn_ignored(&dir)
+        {
+            dir.is_listed();
+            self.failed(error);
+            return self.one_done(dir);
+        }
+        let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
+            let (in_batches, to_the_end) =
+                (walk.most_threads > 1, is_mirrored || walk.budget.is_short());
+            let end = part.read(&pair, &mut self.listed, wanted, in_batches, to_the_end)?;
+            if let Extent::Share(parts) = walk.common.extent {
+                part.begin_as(parts.shard);
+            }
+            Ok((pair, end))
+        });
+        let listed = match listed {
+            Ok((pair, End::More)) => {
+                dir.waits_for_more(1);
+                self.give(Task::List(Arc::clone(&dir), Some(pair)));
+                Ok(())
+            }
+            Ok((pair, End::Done)) => {
+                dir.is_listed();
+                if is_mirrored {
+                    self.mirror(&dir, &pair);
+                }
+                Ok(())
+            }
+            Err(errno) => {
+                dir.is_listed();
+                Err(errno)
+            }
+        };
+        if let Err(errno) = listed {
+            self.go_to(&dir);
+            self.failed(match errno {
+                Errno::STALE => dir.lost(self.source.path(), errno),
+                errno => Error::os(self.source.path(), "cannot list", errno),
+            });
+        }
+        if !part.directories.is_empty() {
+            dir.waits_for_more(part.directories.len());
+            self.give(Task::Directories(Arc::clone(&dir), part.directories));
+        }
+        for batch in part.batches {
+            dir.waits_for_more(1);
+            self.give(Task::Files(Arc::clone(&dir), batch));
+        }
+        match part.files.is_empty() {
+            true => self.one_done(dir),
+            false => self.files(dir, part.files),
+        }
+    }
+
+    /// The entries that this walk has something to do with: after the shares, files only where some come last or may be in nobody's share.
+    fn wanted(&self) -> Wanted {
+        let Common { options, extent, .. } = self.walk.common;
+        match extent {
+            Extent::Rest { parts, .. } if options.last.is_none() && !parts.may_miss_files() => {
+                Wanted::Directories(options.dereference)
+            }
+            _ => Wanted::All,
+        }
+    }
+
+    fn learn_ignored(&self, dir: &Arc<Dir>) -> Result<(), Error> {
+        if !self.walk.common.options.gitignore {
+            return Ok(());
+        }
+        // The listing tells why.
+        let Ok(pair) = self.pair(dir) else { return Ok(()) };
+        if !pair.is_readable {
+            return Ok(());
+        }
+        let path_bytes = self.source.below_root().as_os_str().len();
+        dir.learn_ignored(&pair, (self.source.path(), path_bytes))
+    }
+
+    /// Is an entry left out by its name?
+    fn leaves_out(&self, dir: &Dir, path: &Path, is_directory: bool) -> bool {
+        let filter = self.walk.common.options.filter.as_ref();
+        filter.is_some_and(|filter| filter.excludes(path, is_directory))
+            || dir.ignores(path, is_directory)
+    }
+
+    fn is_stopped(&self) -> bool {
+        let walk = self.walk;
+        let cancel = walk.common.options.moving.cancel.as_ref();
+        if cancel.is_some_and(gush::Cancel::is_cancelled) {
+            walk.is_incomplete.store(true, Ordering::Relaxed);
+            return true;
+        }
+        walk.is_stopped.load(Ordering::Relaxed)
+    }
+
+    fn note_failure(&self) {
+        self.walk.is_incomplete.store(true, Ordering::Relaxed);
+        if self.walk.common.options.stop_at_error {
+            self.walk.is_stopped.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The places of an entry whose name was just added to both paths.
+    fn places<'p>(&'p self, pair: &'p Pair, name: &'p OsStr) -> (Place<'p>, Place<'p>) {
+        let name = Path::new(name);
+        let root: BorrowedFd<'p> = self.walk.root_pair.target();
+        let confined = self.walk.common.options.confine;
+        let bounds = confined.then(|| Bounds { root, path: self.target.below_root() });
+        let target = Place::below(pair.target(), name, self.target.path());
+        (Place::below(pair.source(), name, self.source.path()), Place { bounds, ..target })
+    }
+
+    /// Sets the paths to a directory's. Most often it is the one above or below the last.
+    fn go_to(&mut self, dir: &Arc<Dir>) {
+        let is = |other: Option<&Arc<Dir>>| other.is_some_and(|other| Arc::ptr_eq(other, dir));
+        match self.at.take() {
+            Some((at, lengths)) if is(Some(&at)) => self.back_to(lengths),
+            Some((at, lengths)) if dir.parent().is_some_and(|above| Arc::ptr_eq(above, &at)) => {
+                self.back_to(lengths);
+                self.source.push(&dir.name);
+                self.target.push(&dir.name);
+            }
+            Some((at, lengths)) if is(at.parent()) => {
+                self.back_to(lengths);
+                self.source.pop(&at.name);
+                self.target.pop(&at.name);
+            }
+            _ => {
+                let path = dir.path();
+                self.source.set(&path);
+                self.target.set(&path);
+            }
+        }
+        self.at = Some((Arc::clone(dir), (self.source.length(), self.target.length())));
+    }
+
+    /// The descriptors of a directory, reopened if they were let go.
+    fn pair(&self, dir: &Arc<Dir>) -> io::Result<Arc<Pair>> {
+        let was_held = dir.is_held();
+        let pair = loop {
+            match dir.pair() {
+                Err(Errno::MFILE | Errno::NFILE) if self.walk.budget.shrink() => {}
+                other => break other?,
+            }
+        };
+        if !was_held {
+            self.walk.budget.hold(dir, &pair);
+        }
+        Ok(pair)
+    }
+
+    /// Does something again if there was no descriptor left for it, as long as directories can be let go.
+    fn with_descriptors<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        loop {
+            match act() {
+                Err(error) if error.is_out_of_descriptors() && self.walk.budget.shrink() => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn back_to(&mut self, (source, target): (usize, usize)) {
+        self.source.back_to(source);
+        self.target.back_to(target);
+    }
+
+    /// Tells of the entry whose paths are set.
+    fn ended(&self, result: &Result<Done, Error>) {
+        if !result.as_ref().is_ok_and(|done| done.complete) {
+            self.note_failure();
+        }
+        self.walk.listener.entry_ended(self.source.path(), self.target.path(), result);
+    }
+
+    fn failed(&self, error: Error) {
+        self.ended(&Err(error));
+    }
+}
