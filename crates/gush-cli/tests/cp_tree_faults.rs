@@ -80,6 +80,38 @@ fn state(path: &Path) -> Option<String> {
     Some(format!("{:o} {} {} {content}", about.mode(), about.mtime(), about.mtime_nsec()))
 }
 
+/// Copies with one call failing, and looks whether the error is told with a path, all else copied, and nothing else touched. `false` where
+/// the copy did without the call.
+fn is_told(call: &str, number: usize, (errno, text): (&str, &str)) -> bool {
+    let dir = field();
+    let inject = format!("inject={call}:error={errno}:when={number}");
+    let output = copy(dir.path(), &["-e", &inject]).unwrap();
+    let said = stderr(&output);
+    let case = format!("{inject}: {:?}: {said}", output.status);
+    let excused = match output.status.code() {
+        Some(0) => Vec::new(),
+        Some(1) => {
+            assert!(said.contains(text), "{case}");
+            let named = named(&said);
+            assert!(!named.is_empty(), "{case}");
+            named
+        }
+        _ => panic!("{case}"),
+    };
+    for entry in ENTRIES {
+        let is_excused = excused.iter().any(|path| Path::new(entry).starts_with(path));
+        let [from, to] = ["a", "d"].map(|root| state(&dir.path().join(root).join(entry)));
+        assert!(is_excused || from == to, "{entry}: {from:?} {to:?}: {case}");
+    }
+    let outside = fs::read_to_string(dir.path().join("outside")).unwrap();
+    assert_eq!(outside, "guarded", "{case}");
+    let expected = ["a", "d", "outside"];
+    for name in common::cp::names(dir.path()) {
+        assert!(expected.contains(&name.as_str()), "{name}: {case}");
+    }
+    output.status.code() == Some(1)
+}
+
 #[test]
 fn every_call_may_fail_and_all_else_is_copied() {
     let calls = match calls_of_a_copy() {
@@ -89,34 +121,36 @@ fn every_call_may_fail_and_all_else_is_copied() {
     let mut failures = 0;
     for (call, (first, last)) in &calls {
         for number in *first..=*last {
-            let dir = field();
-            let inject = format!("inject={call}:error=EIO:when={number}");
-            let output = copy(dir.path(), &["-e", &inject]).unwrap();
-            let said = stderr(&output);
-            let case = format!("{inject}: {:?}: {said}", output.status);
-            let excused = match output.status.code() {
-                Some(0) => Vec::new(),
-                Some(1) => {
-                    failures += 1;
-                    assert!(said.contains("Input/output error"), "{case}");
-                    let named = named(&said);
-                    assert!(!named.is_empty(), "{case}");
-                    named
-                }
-                _ => panic!("{case}"),
-            };
-            for entry in ENTRIES {
-                let is_excused = excused.iter().any(|path| Path::new(entry).starts_with(path));
-                let [from, to] = ["a", "d"].map(|root| state(&dir.path().join(root).join(entry)));
-                assert!(is_excused || from == to, "{entry}: {from:?} {to:?}: {case}");
-            }
-            let outside = fs::read_to_string(dir.path().join("outside")).unwrap();
-            assert_eq!(outside, "guarded", "{case}");
-            let expected = ["a", "d", "outside"];
-            for name in common::cp::names(dir.path()) {
-                assert!(expected.contains(&name.as_str()), "{name}: {case}");
-            }
+            failures += usize::from(is_told(call, number, ("EIO", "Input/output error")));
         }
     }
     assert!(failures > 20, "{failures} of {calls:?}");
+}
+
+/// Errors by which file systems refuse one entry: a quota, space, a name too long for them, links that they do not have.
+#[test]
+fn an_entry_that_the_file_system_refuses_is_told_and_all_else_is_copied() {
+    let cases = [
+        ("openat", "EDQUOT", "Disk quota exceeded"),
+        ("openat", "ENAMETOOLONG", "File name too long"),
+        ("openat", "EROFS", "Read-only file system"),
+        ("openat", "ELOOP", "Too many levels of symbolic links"),
+        ("copy_file_range", "EDQUOT", "Disk quota exceeded"),
+        ("copy_file_range", "ENOSPC", "No space left on device"),
+        ("mkdirat", "EDQUOT", "Disk quota exceeded"),
+        ("mkdirat", "EROFS", "Read-only file system"),
+        ("mkdirat", "ENAMETOOLONG", "File name too long"),
+        ("symlinkat", "EPERM", "Operation not permitted"),
+        ("linkat", "EPERM", "Operation not permitted"),
+        ("linkat", "EMLINK", "Too many links"),
+    ];
+    let calls = match calls_of_a_copy() {
+        Ok(calls) => calls,
+        Err(why) => return skipped(&why),
+    };
+    for (call, errno, text) in cases {
+        let Some(&(first, last)) = calls.get(call) else { continue };
+        let told = (first..=last).filter(|&number| is_told(call, number, (errno, text)));
+        assert!(told.count() > 0, "{call} {errno}");
+    }
 }
