@@ -129,11 +129,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// One of the things that a directory waits for is done. The last one completes the directory, which in turn is one
     /// thing done for the directory above.
     pub(super) fn one_done(&mut self, mut dir: Arc<Dir>) {
+        // A loop, because a directory may complete its parent and so on: recursion would be as deep as the tree.
         while dir.is_complete_now() {
             self.go_to(&dir);
             let pair = self.pair(&dir);
             let complete = self.finish(&dir, &pair);
             if let (Ok(pair), Some(parent)) = (pair, dir.parent()) {
+                // While the child is still held: `..` of it leads to a parent that was let go.
                 self.hold_parent(parent, &pair);
             }
             self.walk.budget.let_go(&dir);
@@ -163,6 +165,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn finish(&self, dir: &Dir, pair: &io::Result<Arc<Pair>>) -> bool {
         let walk = self.walk;
         let options = walk.common.options;
+        // Other ranks still write below: rank 0 gives the attributes at the end.
         if options.dry_run || matches!(walk.common.extent, Extent::Share(_)) {
             return true;
         }

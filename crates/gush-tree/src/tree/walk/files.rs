@@ -57,6 +57,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let Listed { name, is_regular } = listed;
         let before = (self.source.push(name), self.target.push(name));
         let (source, target) = self.places(pair, name);
+        // Asked once a directory: each new file in it inherits the same list.
         dir.learn_acl(pair, walk.common.options);
         if is_regular && self.leaves_out(dir, self.source.below_root(), false) {
             self.back_to(before);
@@ -104,11 +105,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 one.add(listed);
                 dir.waits_for_more(1);
                 walk.waits_with_last(dir);
+                // The directory waits for it: its times must be set after its last file.
                 walk.queue.add_last(Task::Last(Arc::clone(dir), one));
                 self.back_to(before);
                 return;
             }
             Ok(stat) => {
+                // The files behind a large one would wait for it, with other threads idle.
                 if stat.st_size >= LARGE_BYTES && !rest.is_empty() && walk.most_threads > 1 {
                     dir.waits_for_more(1);
                     self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
@@ -143,8 +146,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Copies files that come after all the others.
     pub(super) fn last(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         let walk = self.walk;
+        // Once, by whichever thread comes first; the others wait for it.
         walk.others_synced.get_or_init(|| self.sync_others());
         self.go_to(&dir);
+        // Relaxed: the queue's lock lies between the last ordinary task and the first of these.
         let others_failed = self.walk.is_incomplete.load(Ordering::Relaxed);
         let pair = self.pair(&dir);
         while let Some(Listed { name, is_regular }) = batch.take() {
@@ -192,6 +197,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         seen.fetch_add(1, Ordering::Relaxed);
         let has_names = walk.common.options.preserve.links && source.st_nlink > 1;
         let is_due = match has_names {
+            // All names of a file go to one rank, which alone can link them.
             true => shard.takes_all_names(source),
             false => shard.takes(self.source.below_root()),
         };

@@ -87,6 +87,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let readable = match kind(source_stat) {
             FileType::RegularFile => {
+                // Nothing good is removed for a source that cannot be read.
                 source.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(|_| ())
             }
             FileType::Symlink => {

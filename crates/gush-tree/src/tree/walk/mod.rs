@@ -86,6 +86,7 @@ impl<'a> Walk<'a> {
             common: *common,
             operands,
             limits,
+            // Held for the whole walk, because all other directories can be reopened from there.
             root_pair,
             budget: Budget::new(share),
             queue: Queue::start(Task::List(root, None)),
@@ -107,6 +108,7 @@ impl<'a> Walk<'a> {
 
     /// Copies everything.
     pub(crate) fn run(self) -> Walked {
+        // The caller's thread works too: a small tree needs no other.
         thread::scope(|scope| Worker::new(&self, scope).work());
         let complete = !self.is_incomplete.into_inner();
         let Counts { seen, divided, files, bytes } = self.counts;
@@ -119,6 +121,7 @@ impl<'a> Walk<'a> {
 
     fn waits_with_last(&self, dir: &Arc<Dir>) {
         let mut waiting = self.with_last.lock().unwrap_or_else(PoisonError::into_inner);
+        // Files of one directory come one after the other, so a look at the last one is enough.
         if waiting.last().is_none_or(|known| !Arc::ptr_eq(known, dir)) {
             waiting.push(Arc::clone(dir));
         }
@@ -177,6 +180,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     /// Adds a task, and a thread for it if there may be one more.
     fn give(&self, task: Task) {
         let (walk, scope) = (self.walk, self.scope);
+        // A thread is started only when there is work that no idle one takes.
         if walk.queue.add(task, walk.most_threads)
             && thread::Builder::new()
                 .spawn_scoped(scope, move || Worker::new(walk, scope).work())
@@ -192,12 +196,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let mut part = Part::default();
         let walk = self.walk;
         // A mirror removes nothing before the names of the source are known to their end.
+        // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
         let wanted = self.wanted();
         self.go_to(&dir);
         if pair.is_none()
             && let Err(error) = self.learn_ignored(&dir)
         {
+            // Also after a failure: otherwise its descriptors would be kept to the end.
             dir.is_listed();
             self.failed(error);
             return self.one_done(dir);
@@ -214,6 +220,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let listed = match listed {
             Ok((pair, End::More)) => {
                 dir.waits_for_more(1);
+                // The rest is a task of its own: the first files are copied while a large directory is still being listed.
                 self.give(Task::List(Arc::clone(&dir), Some(pair)));
                 Ok(())
             }
@@ -255,6 +262,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let Common { options, extent, .. } = self.walk.common;
         match extent {
             Extent::Rest { parts, .. } if options.last.is_none() && !parts.may_miss_files() => {
+                // Rank 0's second walk completes directories; a look at every file would double the work.
                 Wanted::Directories(options.dereference)
             }
             _ => Wanted::All,
@@ -284,6 +292,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn is_stopped(&self) -> bool {
         let walk = self.walk;
         let cancel = walk.common.options.moving.cancel.as_ref();
+        // A copy that was stopped is no complete one, whatever was copied by then.
         if cancel.is_some_and(gush::Cancel::is_cancelled) {
             walk.is_incomplete.store(true, Ordering::Relaxed);
             return true;
