@@ -55,7 +55,8 @@ pub fn not_run(left_out: usize, all: usize, things: &str) {
 #[must_use]
 pub fn cover<K: Eq + Hash>(keys: &[Vec<K>]) -> Vec<bool> {
     let number = keys.len();
-    let has_common_factor = |step: usize| (2..=step).any(|by| step % by == 0 && number % by == 0);
+    let has_common_factor =
+        |step: usize| (2..=step).any(|by| step.is_multiple_of(by) && number.is_multiple_of(by));
     let mut step = (number * 618 / 1000).max(1);
     while has_common_factor(step) {
         step += 1;
