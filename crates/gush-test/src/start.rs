@@ -49,8 +49,14 @@ const REMOVED: [&CStr; 27] = [
 
 const SET: [(&CStr, &CStr); 2] = [(c"LC_ALL", c"C.UTF-8"), (c"TZ", c"UTC0")];
 
+#[cfg(target_env = "gnu")]
+type Resource = libc::__rlimit_resource_t;
+/// musl has no type of its own.
+#[cfg(not(target_env = "gnu"))]
+type Resource = libc::c_int;
+
 /// Limits that a shell may have lowered, back to the hard limits; descriptors to the usual number.
-const LIMITS: [(libc::__rlimit_resource_t, libc::rlim_t); 5] = [
+const LIMITS: [(Resource, libc::rlim_t); 5] = [
     (libc::RLIMIT_NOFILE, 1024),
     (libc::RLIMIT_FSIZE, libc::RLIM_INFINITY),
     (libc::RLIMIT_AS, libc::RLIM_INFINITY),
