@@ -9,6 +9,7 @@ use std::thread;
 use common::{Peer, Wire, pair, run};
 use gush_net::{Conduit, Options, Totals, Way, relay};
 use rustix::net::{SendFlags, sockopt};
+use tokio::io::AsyncReadExt;
 
 fn nonblocking(peer: Peer) -> OwnedFd {
     rustix::io::ioctl_fionbio(&peer, true).expect("a socket");
@@ -27,31 +28,36 @@ async fn relayed(near: Peer, far: Peer) -> Totals {
 fn bytes_behind_an_urgent_one_are_not_waited_for() {
     for in_line in [false, true] {
         for before in [0, 1, 100] {
-            let ((mut client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+            let ((mut client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
             sockopt::set_socket_oobinline(&near, in_line).expect("SO_OOBINLINE");
             // All of it is there before the relay begins.
             client.write_all(&vec![b'a'; before]).expect("room");
             assert_eq!(rustix::net::send(&client, b"!", SendFlags::OOB), Ok(1));
             client.write_all(b"behind").expect("room");
-            let talk = thread::spawn(move || {
-                let mut heard = vec![0; before + usize::from(in_line) + 6];
-                server.read_exact(&mut heard).expect("all of it");
-                // Later ones come while the relay waits for the client.
-                client.write_all(b"and").expect("room");
-                assert_eq!(rustix::net::send(&client, b"?", SendFlags::OOB), Ok(1));
-                client.write_all(b"after").expect("room");
-                client.finish();
-                server.read_to_end(&mut heard).expect("the end");
-                drop(server);
-                String::from_utf8(heard).expect("a text")
+            let heard = run(async move {
+                let Peer::Tcp(server) = server else { unreachable!("a pair of TCP") };
+                server.set_nonblocking(true).expect("a socket");
+                let mut server = tokio::net::TcpStream::from_std(server).expect("registered");
+                let talk = async {
+                    let mut heard = vec![0; before + usize::from(in_line) + 6];
+                    server.read_exact(&mut heard).await.expect("all of it");
+                    // The relay waits, and is told of these together: nobody else runs on this thread meanwhile.
+                    client.write_all(b"and").expect("room");
+                    assert_eq!(rustix::net::send(&client, b"?", SendFlags::OOB), Ok(1));
+                    client.write_all(b"after").expect("room");
+                    let mut more = vec![0; 8 + usize::from(in_line)];
+                    server.read_exact(&mut more).await.expect("what stands behind, too");
+                    client.finish();
+                    assert_eq!(server.read(&mut [0]).await.expect("no failure"), 0);
+                    drop(server);
+                    heard.append(&mut more);
+                    String::from_utf8(heard).expect("a text")
+                };
+                tokio::join!(relayed(near, far), talk).1
             });
-            run(relayed(near, far));
-            let heard = talk.join().expect("no panic");
             let marks = if in_line { ["!", "?"] } else { ["", ""] };
-            assert_eq!(
-                heard,
-                format!("{}{}behindand{}after", "a".repeat(before), marks[0], marks[1])
-            );
+            let before = "a".repeat(before);
+            assert_eq!(heard, format!("{before}{}behindand{}after", marks[0], marks[1]));
         }
     }
 }
