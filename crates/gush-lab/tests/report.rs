@@ -88,7 +88,7 @@ fn the_top_tells_the_rounds_of_the_figures_that_are_shown() {
         more.iter().map(move |sample| Sample { round: round + 100, ..sample.clone() })
     }));
     newer.id = format!("{}-newer", newer.id);
-    newer.started = newer.started + std::time::Duration::from_secs(60);
+    newer.started += std::time::Duration::from_secs(60);
     let byline = |runs: &[Run]| {
         let page = report::html(runs);
         page.split_once("<p class=\"byline\">").unwrap().1.split_once("</p>").unwrap().0.to_owned()
