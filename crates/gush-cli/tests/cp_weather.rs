@@ -132,6 +132,35 @@ fn attributes_that_the_target_refuses_fail_only_when_required() {
 }
 
 #[test]
+fn a_target_without_attributes_is_told_once_a_tree_and_all_else_is_copied() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join("t/below")).unwrap();
+    for name in ["a", "b", "c", "below/d", "below/e"] {
+        fs::write(dir.path().join("t").join(name), name).unwrap();
+    }
+    // Another kind has its own line, and GNU's status is that of the first failure.
+    let text = "setfattr -n user.x -v y t/a t/b t/below/d t/below && setfattr -n user.other -v y t/c && \
+                mount -t ramfs none m || exit 99; \
+                \"$G\" cp -r --preserve=xattr t m/t; echo $?; cp -r --preserve=xattr t m/gnu 2>/dev/null; \
+                echo $?; diff -r t m/t && echo same";
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    if output.status.code() == Some(99) {
+        return skipped(&format!("no attributes here: {}", stderr(&output).trim()));
+    }
+    assert_eq!(stdout(&output), "1\n1\nsame\n", "{}", stderr(&output));
+    let said = stderr(&output);
+    let about = |words: &str| said.lines().filter(|line| line.contains(words)).count();
+    assert_eq!(about("cannot preserve attribute user.x"), 2, "{said}");
+    assert_eq!(
+        about("m/t: cannot preserve attribute user.x: the same for 3 more entries"),
+        1,
+        "{said}"
+    );
+    assert_eq!(about("cannot preserve attribute user.other"), 1, "{said}");
+    assert_eq!(said.lines().count(), 3, "{said}");
+}
+
+#[test]
 fn a_growing_and_a_shrinking_source_end_well() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("a"), noise(4 << 20, 5)).unwrap();

@@ -145,6 +145,12 @@ impl Error {
         errno == Some(Errno::XDEV)
     }
 
+    /// The answer of a file system that lacks what was asked for, whatever the file.
+    pub(crate) fn lack(&self) -> Option<Errno> {
+        let errno = self.0.os.as_ref().and_then(Errno::from_io_error);
+        errno.filter(|errno| matches!(*errno, Errno::OPNOTSUPP | Errno::NOSYS))
+    }
+
     /// Did the source change?
     pub(crate) fn is_unstable(&self) -> bool {
         self.0.unstable

@@ -1,7 +1,10 @@
 //! The listener of a copy, shared by the threads of a tree.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
 
 use crate::events::{Events, Question};
 use crate::{Done, Error};
@@ -11,12 +14,43 @@ pub(crate) struct Listener<'e> {
     events: Mutex<&'e mut dyn Events>,
     wants_entries: bool,
     wants_progress: bool,
+    lacks: Mutex<BTreeMap<String, Lack>>,
+}
+
+/// Something that the target's file system does not have at all, such as extended attributes.
+struct Lack {
+    errno: Errno,
+    untold: u64,
 }
 
 impl<'e> Listener<'e> {
     pub(crate) fn new(events: &'e mut dyn Events) -> Self {
         let (wants_entries, wants_progress) = (events.wants_entries(), events.wants_progress());
-        Self { events: Mutex::new(events), wants_entries, wants_progress }
+        Self { events: Mutex::new(events), wants_entries, wants_progress, lacks: Mutex::default() }
+    }
+
+    /// Counts a warning about a lack; `false` for the first one of its kind, and for other warnings.
+    fn is_repeated(&self, warning: &Error) -> bool {
+        let Some(errno) = warning.lack() else { return false };
+        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lack) = lacks.get_mut(warning.what()) {
+            lack.untold += 1;
+            return true;
+        }
+        lacks.insert(warning.what().to_owned(), Lack { errno, untold: 0 });
+        false
+    }
+
+    /// Tells how often each warning about a lack was left out below `target`: a line a file would bury all others.
+    pub(crate) fn ends(&self, target: &Path) {
+        let mut lacks = self.lacks.lock().unwrap_or_else(PoisonError::into_inner);
+        for (what, Lack { errno, untold }) in std::mem::take(&mut *lacks) {
+            if untold > 0 {
+                let more = if untold == 1 { "entry" } else { "entries" };
+                let text = format!("{what}: the same for {untold} more {more}");
+                self.lock().warns(&Error::os(target, text, errno));
+            }
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, &'e mut dyn Events> {
@@ -50,7 +84,9 @@ impl Events for &Listener<'_> {
     }
 
     fn warns(&mut self, warning: &Error) {
-        self.lock().warns(warning);
+        if !self.is_repeated(warning) {
+            self.lock().warns(warning);
+        }
     }
 
     fn may_replace(&mut self, question: &Question<'_>) -> bool {

@@ -110,6 +110,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn run(self) -> Walked {
         // The caller's thread works too: a small tree needs no other.
         thread::scope(|scope| Worker::new(&self, scope).work());
+        self.listener.ends(self.names.1);
         let complete = !self.is_incomplete.into_inner();
         let Counts { seen, divided, files, bytes } = self.counts;
         let (files, bytes) = (files.into_inner(), bytes.into_inner());
