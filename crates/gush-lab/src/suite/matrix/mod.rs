@@ -1,9 +1,9 @@
 //! Every way to move bytes on every pair of ends, tried for real on this kernel.
 //!
-//! A cell is a way ([`Way`]), a kind of source and a kind of target ([`Kind`]). A cell is tried by a worker
-//! process ([`Prober`]) that opens both ends, moves some bytes, and compares the arrived bytes; so a cell that
-//! hangs or dies is an outcome like any other. The [`Outcome`] is compared with the promises of the
-//! kernel's sources and manual pages ([`Rule`]).
+//! A cell is a way (`Way`), a kind of source and a kind of target (`Kind`). A cell is tried by a worker
+//! process (`Prober`) that opens both ends, moves some bytes, and compares the arrived bytes; so a cell that
+//! hangs or dies is an outcome like any other. The `Outcome` is compared with the promises of the
+//! kernel's sources and manual pages (`Rule`).
 //!
 //! Facts of a sample: `method`, `source`, `target`, `works`, `errno`, `expected`.
 
