@@ -57,7 +57,10 @@ fn a_tour_of_no_suite_is_refused_with_those_that_there_are() {
     let output = gush().args(["lab", "--only", "nope"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("nope") && said.contains("pipe, copy, matrix"), "{said}");
+    assert!(
+        said.contains("nope") && said.contains("pipe, copy, matrix, memory, pages, relay"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -101,10 +101,10 @@ fn attempt(
     target: &Target<'_, '_>,
 ) -> Result<Attempt, Failure> {
     let answer = match flow.clears(op) {
-        Some(Side::Source) if let Op::Read(most) = op => {
-            source.attempt_read(most, || flow.perform(op, fds))
-        }
-        Some(Side::Source) => source.attempt(|| flow.perform(op, fds)),
+        Some(Side::Source) => match op {
+            Op::Read(most) => source.attempt_read(most, || flow.perform(op, fds)),
+            _ => source.attempt(|| flow.perform(op, fds)),
+        },
         Some(Side::Target) => target.attempt(|| flow.perform(op, fds)),
         // No side is named by an EAGAIN of this call, so both have to be ready before the call is made.
         None => {

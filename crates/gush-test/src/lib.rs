@@ -115,7 +115,8 @@ pub fn device(name: &str, dir: &Path) -> PathBuf {
 pub fn one_test_ran(output: &Output) -> bool {
     let [out, errors] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
     for line in out.lines().chain(errors.lines()) {
-        if line.starts_with("SKIPPED: ") || line.starts_with("NOT APPLICABLE: ") {
+        if ["SKIPPED: ", "NOT APPLICABLE: ", "NOT RUN: "].iter().any(|word| line.starts_with(word))
+        {
             let _ = writeln!(std::io::stderr(), "{line}");
         }
     }
@@ -156,6 +157,33 @@ mod tests {
         };
         assert!(super::comes_to_rest([0, 0], rests_after_two));
         assert_eq!(seconds, 6, "two looks a second");
+    }
+
+    #[test]
+    #[ignore = "run by the test below, with and without GUSH_TEST_WHOLE"]
+    fn child_samples() {
+        let of_both = super::sampled(vec![1, 2, 3], "numbers", |_| vec!["the same key"]).len();
+        assert_eq!(of_both, if super::is_whole() { 3 } else { 1 });
+        assert_eq!(super::few_or_all(2, 5, "trials"), if super::is_whole() { 5 } else { 2 });
+    }
+
+    #[test]
+    fn a_sample_says_what_is_left_out_and_a_whole_run_leaves_nothing_out() {
+        let heard = |whole: Option<&str>| {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            child
+                .args(["--exact", "tests::child_samples", "--ignored"])
+                .env_remove("GUSH_TEST_WHOLE");
+            let output =
+                child.envs(whole.map(|value| ("GUSH_TEST_WHOLE", value))).output().unwrap();
+            assert!(super::one_test_ran(&output), "{output:?}");
+            String::from_utf8(output.stderr).unwrap()
+        };
+        let said = "NOT RUN: tests::child_samples: 2 of 3 numbers; GUSH_TEST_WHOLE=1 runs all, as .ci/run does\n\
+                    NOT RUN: tests::child_samples: 3 of 5 trials; GUSH_TEST_WHOLE=1 runs all, as .ci/run does\n";
+        assert_eq!(heard(None), said);
+        assert_eq!(heard(Some("0")), said);
+        assert_eq!(heard(Some("1")), "");
     }
 
     fn passes(test: &str, no_skip: Option<&str>) -> (bool, String) {

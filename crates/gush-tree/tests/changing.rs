@@ -45,6 +45,15 @@ fn change(path: &Path, turn: u64) -> std::io::Result<()> {
     }
 }
 
+/// Tells the other thread on the way out.
+struct EndsIt<'a>(&'a AtomicBool);
+
+impl Drop for EndsIt<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn entries_that_change_keep_no_other_from_being_copied() {
     let dir = tempfile::tempdir().unwrap();
@@ -55,6 +64,8 @@ fn entries_that_change_keep_no_other_from_being_copied() {
     }
     let (is_over, turns) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
+        // Also where an assertion fails: the scope waits for the thread.
+        let _ends = EndsIt(&is_over);
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 let turn = turns.fetch_add(1, Ordering::Relaxed);
@@ -88,6 +99,5 @@ fn entries_that_change_keep_no_other_from_being_copied() {
             }
             fs::remove_dir_all(&target).unwrap();
         }
-        is_over.store(true, Ordering::Relaxed);
     });
 }
