@@ -59,6 +59,16 @@ fn expected(method: MethodName, from: SourceKind, to: TargetKind) -> Answer {
         MethodName::CopyFileRange if !same => Refused(Errno::XDEV),
         // It would cut them.
         MethodName::Sendfile if from.is_datagram() => Cannot,
+        // A device tells no size, so the last datagram could be held back before Linux 6.5.
+        MethodName::Sendfile
+            if from == SourceKind::Block
+                && matches!(
+                    to,
+                    TargetKind::Seqpacket | TargetKind::UnixDatagram | TargetKind::Udp
+                ) =>
+        {
+            Cannot
+        }
         MethodName::Sendfile if from_pipe => Refused(Errno::INVAL),
         MethodName::Sendfile if !from.has_offsets() && !to_pipe => Refused(Errno::INVAL),
         MethodName::Sendfile | MethodName::Splice | MethodName::Vmsplice
