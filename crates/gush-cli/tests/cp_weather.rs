@@ -131,6 +131,17 @@ fn attributes_that_the_target_refuses_fail_only_when_required() {
     assert_eq!(stdout(&output), stdout(&expected), "{}", stderr(&output));
 }
 
+/// The name of a program stands in files of /proc that gush reads.
+#[test]
+fn called_by_a_name_that_is_not_utf_8_cp_heeds_the_umask() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "ln -s \"$G\" \"$(printf 'gush\\377')\" && mkdir a && umask 022 && \
+                for g in \"$G\" ./gush?; do \
+                rm -rf b && \"$g\" cp -r --no-preserve=mode a b && stat -c %a b; done";
+    let output = script(dir.path(), text);
+    assert_eq!(stdout(&output), "755\n755\n", "{}", stderr(&output));
+}
+
 #[test]
 fn a_target_without_attributes_is_told_once_a_tree_and_all_else_is_copied() {
     let dir = tempfile::tempdir().unwrap();

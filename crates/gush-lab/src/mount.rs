@@ -47,7 +47,8 @@ pub(crate) fn points() -> Vec<PathBuf> {
 }
 
 fn table() -> String {
-    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default()
+    // Bytes, because one mount point that is not UTF-8 must not hide the others.
+    String::from_utf8_lossy(&fs::read("/proc/self/mountinfo").unwrap_or_default()).into_owned()
 }
 
 /// Blanks, tabs, line ends and backslashes are octal there.

@@ -120,7 +120,9 @@ fn file_systems(mounts: &Path) -> Option<String> {
         "ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "zfs", "bcachefs", "tmpfs", "overlay",
         "nfs", "nfs4", "virtiofs", "9p",
     ];
-    let text = fs::read_to_string(mounts).ok()?;
+    // Bytes, because one mount point that is not UTF-8 must not hide the others.
+    let text = fs::read(mounts).ok()?;
+    let text = String::from_utf8_lossy(&text);
     let mut seen: Vec<String> = Vec::new();
     for line in text.lines() {
         let mut fields = line.split(' ').skip(1);

@@ -81,7 +81,9 @@ pub(super) fn huge_page() -> (HugePage, io::Result<()>) {
     };
     // A page comes at the first write; before it there is nothing to look at.
     pages.as_mut_slice().fill(1);
-    let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    // Bytes, because names of mapped files stand there.
+    let smaps = fs::read("/proc/self/smaps").unwrap_or_default();
+    let smaps = String::from_utf8_lossy(&smaps);
     let page = match huge_bytes_in(&smaps, pages.address()) {
         None => HugePage::Untold,
         Some(bytes) if bytes >= HUGE_PAGE_BYTES as u64 => HugePage::Came(bytes),

@@ -19,7 +19,9 @@ const HEEDED: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
 /// Does this process ignore the signal, as nohup(1) wants of its command? (proc_pid_status(5), "SigIgn")
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = std::fs::read("/proc/self/status").unwrap_or_default();
+    // The name of the program stands there too, and need not be UTF-8.
+    let status = String::from_utf8_lossy(&status);
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1) & 1 == 1

@@ -326,7 +326,9 @@ mod tests {
         for question in all(&places()) {
             for setting in question.settings() {
                 let text = crate::tune::text::of_rules(&(question.lines() + &setting.lines()));
-                assert!(setting::read(&text).is_ok(), "{question}, {setting}:\n{text}");
+                if let Err(why) = setting::read(&text) {
+                    panic!("{question}, {setting}: {why}\n{text}");
+                }
             }
         }
     }

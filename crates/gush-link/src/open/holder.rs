@@ -40,8 +40,11 @@ fn named(process: Option<i32>) -> String {
     let Some(process) = process else {
         return "an unknown process".to_owned();
     };
-    match fs::read_to_string(format!("/proc/{process}/comm")) {
-        Ok(name) => format!("{} (process {process})", printable(name.trim_end())),
+    match fs::read(format!("/proc/{process}/comm")) {
+        Ok(name) => {
+            let name = String::from_utf8_lossy(&name);
+            format!("{} (process {process})", printable(name.trim_end()))
+        }
         Err(_) => format!("process {process}"),
     }
 }

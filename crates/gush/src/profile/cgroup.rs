@@ -26,8 +26,10 @@ impl Cgroup {
     /// Looks at the group of this process, with `/proc` and the groups' file systems below `root`.
     #[must_use]
     pub fn look_in(root: &Path) -> Self {
-        let own = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-        let mounts = fs::read_to_string(root.join("proc/self/mounts")).unwrap_or_default();
+        // Bytes, because groups and mount points have any names.
+        let text = |path: &str| fs::read(root.join(path)).unwrap_or_default();
+        let (own, mounts) = (text("proc/self/cgroup"), text("proc/self/mounts"));
+        let (own, mounts) = (String::from_utf8_lossy(&own), String::from_utf8_lossy(&mounts));
         let mut found = Self::default();
         for line in own.lines() {
             // `0::/path` in version 2, `4:memory:/path` in version 1.

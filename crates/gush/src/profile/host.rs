@@ -50,7 +50,9 @@ impl Host {
     pub fn look_in(root: &Path) -> Self {
         let beginning_of = |path: &str| beginning_of(&root.join(path));
         let kernel = beginning_of("proc/sys/kernel/osrelease").unwrap_or_default();
-        let status = std::fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+        // Bytes, because the process's name stands there, and need not be UTF-8.
+        let status = std::fs::read(root.join("proc/self/status")).unwrap_or_default();
+        let status = String::from_utf8_lossy(&status);
         let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
         let quota = Cgroup::look_in(root).processors;
         let architecture = || std::env::consts::ARCH.to_owned();
@@ -104,6 +106,15 @@ mod tests {
         let modalias = "cpu:type:x86,ven0002fam0019mod0011:feature:,0000,0001";
         assert_eq!(model(modalias), Some("x86,ven0002fam0019mod0011"));
         assert_eq!(model("odd"), None);
+    }
+
+    #[test]
+    fn a_process_by_a_name_that_is_not_utf_8_knows_its_processors() {
+        let root = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(root.path().join("proc/self")).expect("a directory");
+        let status = b"Name:\tgush\xff\nCpus_allowed_list:\t0,3-5\n";
+        std::fs::write(root.path().join("proc/self/status"), status).expect("a file");
+        assert_eq!(Host::look_in(root.path()).allowed, "0,3-5");
     }
 
     #[test]

@@ -19,7 +19,9 @@ pub(super) enum Capability {
 
 impl Status {
     pub(super) fn own() -> Self {
-        Self::parse(&std::fs::read_to_string("/proc/self/status").unwrap_or_default())
+        // Bytes, because the name of the program stands there, and need not be UTF-8.
+        let status = std::fs::read("/proc/self/status").unwrap_or_default();
+        Self::parse(&String::from_utf8_lossy(&status))
     }
 
     fn parse(text: &str) -> Self {

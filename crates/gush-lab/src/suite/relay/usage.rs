@@ -19,7 +19,8 @@ impl Usage {
     /// Reads `/proc/PID/stat` and `/proc/PID/task/*/schedstat` (proc(5)).
     pub(super) fn of(pid: u32) -> Result<Self, Error> {
         let unread = |error| Error::failed("the relay's times cannot be read", error);
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(unread)?;
+        let stat = fs::read(format!("/proc/{pid}/stat")).map_err(unread)?;
+        let stat = String::from_utf8_lossy(&stat);
         let tick_s = 1.0 / rustix::param::clock_ticks_per_second() as f64;
         // The name, in parentheses, may contain anything; utime and stime are fields 14 and 15.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
