@@ -350,7 +350,11 @@ impl Relay {
             self.bound(failed.opposite(), |way| ends.received_bytes(way));
             if !self.waits_after_failure {
                 let other = if failed == Way::Forward { back } else { forward };
-                let goes_on = other.is_pending() && !self.driver(failed.opposite()).waits();
+                // Without a turn left even bytes at hand have to wait, and the task is woken for another. A flush may never end.
+                let has_turn = coop::has_budget_remaining();
+                let driver = self.driver(failed.opposite());
+                let goes_on =
+                    other.is_pending() && (!has_turn || !(driver.waits() || driver.is_unflushed()));
                 return match had_failed && !goes_on {
                     true => Poll::Ready(self.result(Ended::Closed, |_| false)),
                     // Woken by the failure, or by a direction that has more to do.

@@ -270,6 +270,12 @@ fn an_error_for_tokios_callers_needs_no_timers() {
     let cut = Scripted { says: cut.into(), ..silent() };
     let keeper = Scripted { says: [Ok(&b""[..])].into(), flushes: false, ..silent() };
     assert_eq!(failure_between(cut, keeper), ErrorKind::ConnectionReset);
+    // Nor where the one that keeps has taken the last words of the side that failed.
+    let asks = [Ok(&b"a request"[..])].into();
+    let keeper = Scripted { says: asks, flushes: false, ..silent() };
+    let answers = [Ok(&b"refused"[..]), Ok(&b""[..])].into();
+    let refuser = Scripted { says: answers, takes: false, ..silent() };
+    assert_eq!(failure_between(keeper, refuser), ErrorKind::BrokenPipe);
 
     let without_timers = tokio::runtime::Builder::new_current_thread().enable_io().build();
     without_timers.expect("a runtime").block_on(async {
@@ -283,6 +289,60 @@ fn an_error_for_tokios_callers_needs_no_timers() {
         let mut heard = [0; 7];
         client.read_exact(&mut heard).await.expect("what had arrived");
         assert_eq!(&heard, b"go away");
+    });
+}
+
+/// Reads as the stream inside, and takes nothing.
+struct Deaf(tokio::io::DuplexStream);
+
+impl AsyncRead for Deaf {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Deaf {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, _: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Err(ErrorKind::BrokenPipe.into()))
+    }
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A stream of tokio says "not now", even with bytes at hand, once its task has had its turn.
+#[test]
+fn an_answer_at_hand_is_delivered_after_a_failure_though_a_neighbour_has_spent_the_turn() {
+    run(async {
+        let (b, mut server) = tokio::io::duplex(64);
+        let (mut client, mut a) = tokio::io::duplex(64);
+        server.write_all(b"refused").await.expect("room");
+        client.write_all(b"request").await.expect("room");
+        let mut b = Deaf(b);
+        let mut copied = std::pin::pin!(copy_bidirectional(&mut a, &mut b));
+        let failed = std::future::poll_fn(|cx| {
+            // One unit of 128 is left: the request is read, and nothing else.
+            for _ in 0..127 {
+                let unit = std::pin::pin!(tokio::task::coop::consume_budget());
+                let _ = unit.poll(cx);
+            }
+            copied.as_mut().poll(cx)
+        });
+        assert_eq!(failed.await.expect_err("nobody takes it").kind(), ErrorKind::BrokenPipe);
+        let mut heard = [0; 7];
+        let reading = client.read_exact(&mut heard);
+        tokio::time::timeout(std::time::Duration::from_secs(60), reading)
+            .await
+            .expect("it is there")
+            .expect("all");
+        assert_eq!(&heard, b"refused");
     });
 }
 
