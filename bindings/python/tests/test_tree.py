@@ -143,6 +143,36 @@ class CopyTree(unittest.TestCase):
                 self.assertEqual(caught.exception.filename, source)
                 self.assertIn("dangling", str(caught.exception))
 
+    def test_dangling_links_are_left_out_if_asked(self):
+        gush.copytree(self.source, self.dir / "before")
+        dangling = {"dangling": "nowhere", "a/lost": "/nowhere/at/all", "loop": "loop", "through": "a/file1/x"}
+        for name, text in dangling.items():
+            (self.source / name).symlink_to(text)
+        # shutil looks for a relative link from the working directory, so it loses links that lead somewhere elsewhere.
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.source)
+        for copytree, target in ((gush.copytree, self.target), (shutil.copytree, self.dir / "theirs")):
+            copytree(self.source, target, ignore_dangling_symlinks=True)
+            for name in dangling:
+                self.assertFalse(os.path.lexists(target / name), name)
+        # Without the times: those of directories changed by the links.
+        kept, before = (
+            {path: (mode, content) for path, (mode, _, content) in described(root).items()}
+            for root in (self.target, self.dir / "before")
+        )
+        self.assertEqual(kept, before)
+        gush.copytree(self.source, self.dir / "links", symlinks=True, ignore_dangling_symlinks=True)
+        self.assertEqual({name: os.readlink(self.dir / "links" / name) for name in dangling}, dangling)
+
+    def test_only_dangling_links_are_ignored(self):
+        (self.source / "dangling").symlink_to("nowhere")
+        os.mkfifo(self.source / "ä" / "fifo")
+        (self.source / "again").symlink_to(".")
+        with self.assertRaises(shutil.Error) as caught:
+            gush.copytree(self.source, self.target, ignore_dangling_symlinks=True)
+        [(source, *_)] = caught.exception.args[0]
+        self.assertEqual(source, os.fspath(self.source / "again"))
+
     def test_into_itself(self):
         with self.assertRaises(OSError):
             gush.copytree(self.source, self.source / "a/again")

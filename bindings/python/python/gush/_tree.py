@@ -13,12 +13,17 @@ from . import _gush
 from ._errors import TreeError
 
 
+# Why an open of a link that leads nowhere fails.
+_NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
+
 def copytree(
     src: Any,
     dst: Any,
     *,
     symlinks: bool = False,
     ignore: Callable[[Any, list[Any]], Iterable[Any]] | None = None,
+    ignore_dangling_symlinks: bool = False,
     dirs_exist_ok: bool = False,
     threads: int = 0,
     preserve: Iterable[str] = ("mode", "timestamps", "xattr"),
@@ -33,6 +38,7 @@ def copytree(
 
     :param ignore: called with each directory and the names in it, as by shutil, before the first is copied; returns the names to
         leave out. :func:`shutil.ignore_patterns` makes one.
+    :param ignore_dangling_symlinks: leave out links that lead nowhere, where links are followed, instead of telling of them as failures.
     :param threads: 0 means one a processor.
     :param preserve: of ``"mode"``, ``"timestamps"``, ``"ownership"``, ``"links"`` (names of one file stay names of one file) and
         ``"xattr"``.
@@ -63,11 +69,18 @@ def copytree(
     )
     for text in told:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
+    if ignore_dangling_symlinks:
+        failed = [entry for entry in failed if not (entry[-1] in _NOWHERE and _is_dangling(entry[0]))]
     if failed:
         first = next((number for *_, number in failed if number is not None), None)
         failures = [(os.fspath(source), os.fspath(target), text) for source, target, text, _ in failed]
         raise TreeError(failures, first)
     return dst
+
+
+def _is_dangling(path: Any) -> bool:
+    """Whether a path is a symbolic link that leads to nothing."""
+    return os.path.islink(path) and not os.path.exists(path)
 
 
 def _left_out(src: Any, ignore: Callable[[Any, list[Any]], Iterable[Any]], follows: bool) -> list[str]:
