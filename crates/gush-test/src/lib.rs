@@ -6,13 +6,15 @@
 //! set, that fails. Or the kernel, the hardware or the place is another ([`not_applicable`]): that is said,
 //! and never fails.
 //!
-//! What would take minutes every day is tried in part, says `NOT RUN`, and is tried whole by `.ci/run` ([`sampled`]).
+//! What would take minutes every day is tried in part, says `NOT RUN`, and is tried whole by `.ci/run` ([`sampled`]). Cases that mostly wait
+//! run several at a time ([`side_by_side`]).
 //!
 //! Linking it, by `use gush_test as _` where no function of this crate is called, makes a test program begin in a known
 //! state (`start.rs`), and end in a failure that names the tests of a program that hangs (`watchdog.rs`).
 
 mod own_dir;
 mod port;
+mod side_by_side;
 mod start;
 mod watchdog;
 mod whole;
@@ -27,6 +29,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 pub use own_dir::own_dir;
 pub use port::Port;
+pub use side_by_side::side_by_side;
 pub use whole::{cover, few_or_all, is_whole, not_run, sampled};
 
 /// The running test could not test, because something is missing that can be installed or granted.

@@ -138,7 +138,7 @@ extern "C" fn begin() {
         }
         // Most tests wait for another program: as many at once as there are processors would leave those idle.
         let processors = libc::sysconf(libc::_SC_NPROCESSORS_ONLN).clamp(2, 32);
-        let at_once = format!("{}\0", 2 * processors);
+        let at_once = format!("{}\0", 3 * processors);
         libc::setenv(c"RUST_TEST_THREADS".as_ptr(), at_once.as_ptr().cast(), 0);
         libc::umask(0o022);
         for (limit, wanted) in LIMITS {

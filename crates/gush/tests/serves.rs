@@ -182,18 +182,14 @@ fn say_if_devices_are_left_out() {
 }
 
 fn check_all(choice: Choice, answer: impl Fn(SourceKind, TargetKind) -> Answer) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for from in sources() {
-        for to in targets() {
-            let wanted = answer(from, to);
-            let name = format!("{choice}: {from:?} -> {to:?}");
-            let outcome = within(30, &name, move || check(choice, from, to, wanted));
-            if let Err(why) = outcome {
-                wrong.push(format!("{name}: expected {wanted:?}: {why}"));
-            }
-        }
-    }
-    wrong
+    let pairs = sources().flat_map(|from| targets().map(move |to| (from, to)));
+    let pairs = pairs.map(|(from, to)| (from, to, answer(from, to)));
+    let judge = |(from, to, wanted)| {
+        let name = format!("{choice}: {from:?} -> {to:?}");
+        let why = within(30, &name, move || check(choice, from, to, wanted)).err()?;
+        Some(format!("{name}: expected {wanted:?}: {why}"))
+    };
+    gush_test::side_by_side(pairs, judge).into_iter().flatten().collect()
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod stage;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use account::{Account, Fate};
 use case::{Case, Scene, To};
@@ -48,34 +49,47 @@ fn play(rows: impl IntoIterator<Item = Case>, at_least: usize) {
         keys
     });
     let expected: usize = rows.iter().map(hands).sum();
-    let (mut wrong, mut played) = (String::new(), 0);
-    for row in rows {
-        // Each that hangs takes its time.
-        assert!(wrong.lines().count() < 10, "of {played} moves:\n{wrong}");
-        let mut first: Option<(Hand, Account)> = None;
-        for hand in Hand::ALL {
-            let Some(case) = hand.row(row) else { continue };
-            played += 1;
-            let judged = hands::outcome(case, hand).and_then(|account| {
-                account.check(&case)?;
-                // Refused by this hand alone: there is nothing to compare.
-                if case.fate != row.fate {
-                    return Ok(());
-                }
-                let (other, before) = *first.get_or_insert((hand, account));
-                let same_road = other.road(&row) == hand.road(&row);
-                match before.agrees(&account, &row, same_road) {
-                    true => Ok(()),
-                    false => Err(format!("{account:?}, and by {other:?} {before:?}")),
-                }
-            });
-            if let Err(why) = judged {
-                writeln!(wrong, "{row} by {hand:?}: {why}").expect("a string");
-            }
+    // Each that hangs takes its time, so after some the rest is left.
+    let failures = AtomicUsize::new(0);
+    let outcomes = gush_test::side_by_side(rows, |row| {
+        if failures.load(Ordering::Relaxed) >= 10 {
+            return (0, String::new());
         }
-    }
+        let (played, wrong) = play_by_all(&row);
+        failures.fetch_add(wrong.lines().count(), Ordering::Relaxed);
+        (played, wrong)
+    });
+    let played: usize = outcomes.iter().map(|(played, _)| played).sum();
+    let wrong: String = outcomes.into_iter().map(|(_, wrong)| wrong).collect();
     assert!(wrong.is_empty(), "of {played} moves:\n{wrong}");
     assert_eq!(played, expected, "moves were left out");
+}
+
+/// Plays one row with every hand that can: the number of moves, and a line for each that went wrong.
+fn play_by_all(row: &Case) -> (usize, String) {
+    let (mut wrong, mut played) = (String::new(), 0);
+    let mut first: Option<(Hand, Account)> = None;
+    for hand in Hand::ALL {
+        let Some(case) = hand.row(*row) else { continue };
+        played += 1;
+        let judged = hands::outcome(case, hand).and_then(|account| {
+            account.check(&case)?;
+            // Refused by this hand alone: there is nothing to compare.
+            if case.fate != row.fate {
+                return Ok(());
+            }
+            let (other, before) = *first.get_or_insert((hand, account));
+            let same_road = other.road(row) == hand.road(row);
+            match before.agrees(&account, row, same_road) {
+                true => Ok(()),
+                false => Err(format!("{account:?}, and by {other:?} {before:?}")),
+            }
+        });
+        if let Err(why) = judged {
+            writeln!(wrong, "{row} by {hand:?}: {why}").expect("a string");
+        }
+    }
+    (played, wrong)
 }
 
 /// More than a pipe of 1 MiB holds: each of its 256 slots can refer to 32 KiB of a socket's memory.
