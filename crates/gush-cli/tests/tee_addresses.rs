@@ -73,15 +73,37 @@ fn a_wrong_address_is_told_before_anything_is_started() {
 
 #[test]
 fn an_address_that_is_the_source_is_refused_and_the_others_get_everything() {
-    for options in ["", ",append", ",trunc"] {
+    for address in [
+        "file:source",
+        "file:source,append",
+        "file:source,trunc",
+        "./source",
+        "fd:7",
+        // The part that is written, and each alternative, whichever of them would be opened.
+        "file:other!!file:source,trunc",
+        "file:missing/far|file:source,append",
+        "file:far,create|file:other!!file:source",
+    ] {
         let (dir, bytes) = source();
-        let line = format!("$G tee copy --to file:source{options} <source >out");
+        fs::write(dir.path().join("other"), "other").unwrap();
+        let line = format!("$G tee copy --to '{address}' <source >out 7<>source");
         let output = shell(dir.path(), &line);
         assert_eq!(output.status.code(), Some(1), "{line}");
-        let words = format!("gush: tee: 'file:source{options}': input file is output file\n");
-        assert_eq!(said(&output), words);
+        let shown = if address == "./source" { address.to_owned() } else { format!("'{address}'") };
+        let words = format!("gush: tee: {shown}: input file is output file\n");
+        assert_eq!(said(&output), words, "{line}");
         for name in ["source", "copy", "out"] {
             assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
         }
+        assert!(!dir.path().join("far").exists(), "{line}: nothing was opened");
     }
+}
+
+#[test]
+fn a_source_that_is_only_read_may_stand_in_an_address() {
+    let (dir, bytes) = source();
+    let line = "$G tee --to 'file:source!!file:far,create' <source >out";
+    let output = shell(dir.path(), line);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("far")).unwrap() == bytes);
 }

@@ -10,6 +10,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+#[cfg(feature = "link")]
+use gush_link::address::{Address, Target};
 use gush_tree::quote;
 use rustix::fs::stat;
 
@@ -23,8 +25,7 @@ impl Remote {
     /// # Errors
     /// What is wrong with the address, which may also be the file that is read, or that of starting this program again.
     pub fn open(address: &OsStr) -> Result<(File, Self), String> {
-        let is_source = |path: &PathBuf| super::is_source(stat(path));
-        if file_behind(address)?.as_ref().is_some_and(is_source) {
+        if files_behind(address)?.iter().any(|path| super::is_source(stat(path))) {
             let name = quote::if_needed(address.as_ref());
             return Err(format!("{name}: {}", super::IS_SOURCE));
         }
@@ -44,21 +45,29 @@ impl Remote {
     }
 }
 
-/// The file at `address`, if that is one.
+/// The files that a link may open to write to `address`: of alternatives each, because the opening decides between them.
 ///
 /// # Errors
 /// What is wrong with the address, before anything is started.
 #[cfg(feature = "link")]
-fn file_behind(address: &OsStr) -> Result<Option<PathBuf>, String> {
-    use gush_link::address::{Address, Target};
+fn files_behind(address: &OsStr) -> Result<Vec<PathBuf>, String> {
     let address = Address::from_os(address).map_err(|error| error.to_string())?;
-    Ok(match address.target() {
-        Target::File(path) | Target::Path(path) => Some(path.clone()),
-        _ => None,
-    })
+    Ok(files_of(&address))
+}
+
+#[cfg(feature = "link")]
+fn files_of(address: &Address) -> Vec<PathBuf> {
+    match address.target() {
+        Target::File(path) | Target::Path(path) => vec![path.clone()],
+        // The file that an inherited descriptor has open.
+        Target::Fd(number) => vec![format!("/proc/self/fd/{number}").into()],
+        Target::Joined(parts) => files_of(&parts[1]),
+        Target::FirstOf(choices) => choices.iter().flat_map(files_of).collect(),
+        _ => Vec::new(),
+    }
 }
 
 #[cfg(not(feature = "link"))]
-fn file_behind(_address: &OsStr) -> Result<Option<PathBuf>, String> {
+fn files_behind(_address: &OsStr) -> Result<Vec<PathBuf>, String> {
     Err(crate::about::why_left_out("link"))
 }
