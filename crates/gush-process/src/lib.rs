@@ -21,6 +21,7 @@ mod clock;
 mod closed;
 #[cfg(all(feature = "start", target_env = "gnu"))]
 mod entry;
+mod idle;
 mod inherit;
 mod length;
 mod limits;
@@ -41,6 +42,20 @@ pub use entry::enter;
 pub use length::seconds;
 use rustix::io;
 pub use rustix::io::Errno;
+
+/// Lets the calling thread run only while no other program wants the processor (`SCHED_IDLE`, sched(7)), and so read the disk
+/// only while nobody else does.
+///
+/// # Errors
+/// That of sched_setscheduler(2), which a seccomp filter may deny.
+///
+/// ```
+/// std::thread::spawn(gush_process::take_idle_time).join().unwrap()?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn take_idle_time() -> io::Result<()> {
+    idle::take_idle_time()
+}
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.
 ///

@@ -42,6 +42,8 @@ pub struct Account {
     is_limited: AtomicBool,
     /// 0 stands for unknown.
     expected: AtomicU64,
+    /// The bytes of the inputs, as long as the number of their lines is only estimated; else 0.
+    estimated_bytes: AtomicU64,
     started: Instant,
     stops: Mutex<Stops>,
     first: OnceLock<Duration>,
@@ -62,6 +64,7 @@ impl Account {
             has_input: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             expected: AtomicU64::new(0),
+            estimated_bytes: AtomicU64::new(0),
             started: Instant::now(),
             stops: Mutex::default(),
             first: OnceLock::new(),
@@ -123,12 +126,41 @@ impl Account {
         if self.counts_lines { self.observed.lines() } else { self.bytes() }
     }
 
+    /// The amount known or estimated beforehand.
     pub fn expected(&self) -> Option<u64> {
-        Some(self.expected.load(Ordering::Relaxed)).filter(|&expected| expected > 0)
+        let known = Some(self.expected.load(Ordering::Relaxed)).filter(|&expected| expected > 0);
+        known.or_else(|| self.estimate())
     }
 
     pub fn expect(&self, expected: Option<u64>) {
         self.expected.store(expected.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Until the lines are known, their number is estimated: inputs of so many bytes are counted beside the transfer.
+    pub fn estimate_lines_in(&self, bytes: u64) {
+        self.estimated_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// All the lines, if those to come are as long as those that have passed.
+    fn estimate(&self) -> Option<u64> {
+        let all = self.estimated_bytes.load(Ordering::Relaxed);
+        let (passed, lines) = (self.bytes(), self.observed.lines());
+        let estimate = u128::from(lines) * u128::from(all) / u128::from(passed.max(1));
+        // One line at least: nothing has passed of an unknown number, and that is 0 %.
+        (all > 0).then(|| u64::try_from(estimate).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// The lines were counted, and are known from now on, unless `-R` has told a size meanwhile.
+    pub fn know_lines(&self, lines: u64) {
+        let _ = self.expected.compare_exchange(0, lines, Ordering::Relaxed, Ordering::Relaxed);
+        self.estimated_bytes.store(0, Ordering::Relaxed);
+    }
+
+    /// Everything has passed: the lines are those that have.
+    pub fn end_estimate(&self) {
+        if self.estimated_bytes.load(Ordering::Relaxed) > 0 {
+            self.know_lines(self.observed.lines());
+        }
     }
 
     /// The time since the start, but for that in which the process was stopped.

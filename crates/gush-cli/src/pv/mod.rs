@@ -29,6 +29,7 @@ mod status;
 mod steward;
 mod store;
 mod transfer;
+mod turns;
 mod watch;
 mod wrap;
 
@@ -170,5 +171,6 @@ fn plan(options: &Options, look: Look) -> Plan {
         delay: options.delay_start.unwrap_or_default(),
         statistics: options.stats,
         stall: options.stall_timeout,
+        uncounted: None,
     }
 }

@@ -23,6 +23,7 @@ use super::screen::Screen;
 use super::skip::Skips;
 use super::sparse;
 use super::status::Status;
+use super::turns;
 use crate::talk::{errno_text, os_text};
 
 /// One transfer of all inputs to one output.
@@ -110,6 +111,9 @@ impl Moving<'_> {
                 return;
             }
         }
+        if self.status == Status::default() {
+            self.account.end_estimate();
+        }
         if self.left_out_bytes > 0 {
             let missing = self.left_out_bytes;
             self.say(format_args!("the input ended {missing} bytes before the end of --skip"));
@@ -159,7 +163,9 @@ impl Moving<'_> {
             if left == Some(0) {
                 return Then::End;
             }
-            let moved = self.leave_out(input).and_then(|()| match left {
+            let moved = self.leave_out(input);
+            let moved = moved.and_then(|()| self.pass_in_turns(name, input, left));
+            let moved = moved.and_then(|()| match left {
                 left if self.options.counts_lines() && (left.is_some() || self.has_rate()) => {
                     let moved = self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)));
                     moved.inspect(|()| {
@@ -207,6 +213,20 @@ impl Moving<'_> {
         // Also after a failure: the bytes that went before it are to be on storage.
         let flushed = if self.options.sync { flush(&self.output) } else { Ok(()) };
         moved.and(flushed.map_err(|errno| Halt::by(Side::Target, errno)))
+    }
+
+    /// Moves the blocks of a file by two threads, where lines are counted and nothing ends or limits the transfer. What is
+    /// behind them is still to be moved.
+    fn pass_in_turns(&self, name: &OsStr, input: &Input, left: Option<u64>) -> Result<(), Halt> {
+        if !self.options.counts_lines() || left.is_some() || self.has_rate() {
+            return Ok(());
+        }
+        let blocks = turns::pass(self, input)?;
+        if blocks > 0 {
+            let how = format_args!("read and written by two threads in turn: {blocks} blocks");
+            self.explain(shown(name), how);
+        }
+        Ok(())
     }
 
     /// Is every byte of the input to be looked at here, because the engine makes holes of files alone?

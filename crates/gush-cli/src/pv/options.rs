@@ -45,7 +45,7 @@ pub struct Options {
     /// Show progress in a title, too: windowtitle, processtitle or both with a comma; behind a colon may stand a FORMAT of theirs
     #[arg(short = 'x', long, value_name = "SPEC", value_parser = Extra::parse, conflicts_with_all = ["watchfd", "query"], help_heading = OUTPUT)]
     pub extra_display: Option<Extra>,
-    /// Count lines; without -s, files are read for their number first
+    /// Count lines; without -s, files are read again for their number
     #[arg(short, long, help_heading = OUTPUT)]
     pub line_mode: bool,
     /// Count lines that end with a null byte

@@ -93,6 +93,11 @@ impl Observed {
         Self { wanted, lines: AtomicU64::new(0), seen: Mutex::default(), hasher }
     }
 
+    /// The byte that ends a line.
+    pub fn separator(&self) -> u8 {
+        self.wanted.separator
+    }
+
     /// Must the bytes be seen at all?
     pub fn is_needed(&self) -> bool {
         self.wanted.lines || self.has_memory() || self.hasher.is_some()
@@ -103,11 +108,19 @@ impl Observed {
     }
 
     pub fn show(&self, bytes: &[u8]) {
-        if self.wanted.lines {
-            let found = memchr::memchr_iter(self.wanted.separator, bytes).count() as u64;
-            // Relaxed: the display reads a number, and nothing else depends on it.
-            self.lines.fetch_add(found, Ordering::Relaxed);
-        }
+        let lines = if self.wanted.lines { self.count(bytes) } else { 0 };
+        self.show_counted(bytes, lines);
+    }
+
+    /// The lines that end in `bytes`.
+    pub fn count(&self, bytes: &[u8]) -> u64 {
+        memchr::memchr_iter(self.wanted.separator, bytes).count() as u64
+    }
+
+    /// Shows bytes whose lines were counted already.
+    pub fn show_counted(&self, bytes: &[u8], lines: u64) {
+        // Relaxed: the display reads a number, and nothing else depends on it.
+        self.lines.fetch_add(lines, Ordering::Relaxed);
         if self.has_memory() {
             self.seen.lock().unwrap_or_else(PoisonError::into_inner).add(bytes, &self.wanted);
         }

@@ -18,6 +18,7 @@ use super::account::{Account, Early};
 use super::control::{Answer, Control, Request, State};
 use super::ending::lock;
 use super::extra::Extra;
+use super::inputs::Countable;
 use super::json;
 use super::line::{Beside, Look, ROW_COLUMNS};
 use super::meter::{Meter, Reading};
@@ -39,6 +40,8 @@ pub struct Plan {
     pub delay: Duration,
     pub statistics: bool,
     pub stall: Option<Duration>,
+    /// Files whose lines are counted once the display has begun.
+    pub uncounted: Option<Countable>,
 }
 
 /// The form of a reading.
@@ -236,6 +239,9 @@ enum Woken {
 
 impl Show {
     fn run(&mut self) {
+        if let Some(files) = self.plan.uncounted.take() {
+            count_beside(files, &self.account);
+        }
         // Where nothing is shown or measured, the thread sleeps until somebody asks.
         let mut due = if self.reads() { self.plan.interval } else { Duration::MAX };
         loop {
@@ -398,6 +404,22 @@ impl Show {
             others.iter().for_each(|one| one.end_early(Early::Reader));
         }
     }
+}
+
+/// Counts the lines of `files` from a thread that takes only time that nobody else wants. Nobody waits for the number: the
+/// thread ends with the process.
+fn count_beside(files: Countable, account: &Arc<Account>) {
+    let account = Arc::clone(account);
+    let count = move || {
+        // Where that is denied the count takes its share of the processors.
+        let _ = gush_process::take_idle_time();
+        let goes_on = || !account.cancel.is_cancelled();
+        if let Some(lines) = files.lines(account.observed.separator(), goes_on) {
+            account.know_lines(lines);
+        }
+    };
+    // Without a thread the number stays an estimate until the end.
+    let _ = std::thread::Builder::new().name("gush-pv-lines".into()).spawn(count);
 }
 
 /// How often a stalled transfer is looked for.

@@ -14,6 +14,7 @@ use rustix::stdio::stdout;
 use super::account::Account;
 use super::direct::Direct;
 use super::ending::{self, Ending, lock};
+use super::inputs::Countable;
 use super::line::Look;
 use super::moving::{Moving, Output, shown};
 use super::options::Options;
@@ -21,7 +22,7 @@ use super::pipes::{self, Kept};
 use super::screen::Screen;
 use super::seen::{Observed, Wanted};
 use super::status::Status;
-use super::steward::{Late, Steward};
+use super::steward::{Late, Plan, Steward};
 use super::{asked_size, inputs, json, keep_pid, plan, store, wishes};
 use crate::files;
 use crate::talk::{Talker, errno_text, os_text};
@@ -35,6 +36,8 @@ pub struct Setting<'a> {
     pub late: Arc<Late>,
     /// The size of the inputs, known or expected.
     pub expected: Option<u64>,
+    /// The inputs, where their lines are to be counted beside the transfer.
+    uncounted: Option<Countable>,
     /// The output's device has so many bytes, and no more can be written.
     pub device_bytes: Option<u64>,
     /// The output, if it is a pipe.
@@ -101,7 +104,11 @@ impl<'a> Setting<'a> {
     /// # Errors
     /// The status of a failure; the message has been written already.
     pub fn new(options: &'a Options, talker: &'a Talker, output: &Output) -> Result<Self, Status> {
-        let expected = expected(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
+        let total = total(options).map_err(|why| failed(talker, Status::MISUSE, why))?;
+        let (expected, uncounted) = match total {
+            Total::Known(expected) => (expected, None),
+            Total::Uncounted(files) => (None, Some(files)),
+        };
         let device_bytes = inputs::device_bytes(output).filter(|_| expected.is_none());
         let screen = Arc::new(Mutex::new(Screen::new(wishes(options), talker)));
         let late = Arc::new(Late::default());
@@ -113,7 +120,7 @@ impl<'a> Setting<'a> {
         if let Some(name) = &options.pidfile {
             keep_pid(&ending, name, talker)?;
         }
-        Ok(Self { options, talker, screen, ending, late, expected, device_bytes, pipe })
+        Ok(Self { options, talker, screen, ending, late, expected, uncounted, device_bytes, pipe })
     }
 
     /// An account that signals concern.
@@ -132,6 +139,9 @@ impl<'a> Setting<'a> {
         let throttle = Throttle::new(options.display.rate_limit.and_then(Rate::bytes_per_second));
         let account = Arc::new(Account::new(observed, options.counts_lines(), throttle));
         account.expect(expected);
+        if let Some(files) = self.uncounted.as_ref().filter(|_| stage != Stage::Forward) {
+            account.estimate_lines_in(files.bytes);
+        }
         self.ending.concerns(&account);
         account
     }
@@ -140,7 +150,14 @@ impl<'a> Setting<'a> {
     pub fn look(&self, expected: Option<u64>, name: Option<&str>, has_out: bool) -> Look {
         let mut display = self.options.display.clone();
         display.name = name.map(str::to_owned).or(display.name);
-        Look::new(&display, self.options.counts_lines(), expected.is_some(), has_out)
+        let is_sized = expected.is_some() || self.uncounted.is_some();
+        Look::new(&display, self.options.counts_lines(), is_sized, has_out)
+    }
+
+    /// The plan of a display, which also lets lines be counted where they are not yet.
+    pub fn plan(&self, look: Look, stage: Stage) -> Plan {
+        let uncounted = self.uncounted.clone().filter(|_| stage != Stage::Forward);
+        Plan { uncounted, ..plan(self.options, look) }
     }
 
     /// Moves `files` to `output`, and shows that.
@@ -158,7 +175,7 @@ impl<'a> Setting<'a> {
         let name = (stage == Stage::Store).then_some("(input)");
         let look = self.look(expected, name, false);
         let account = self.account(expected, &look, stage);
-        let plan = plan(self.options, look);
+        let plan = self.plan(look, stage);
         let steward = Steward::start(plan, &account, None, &[&account], &self.screen, &self.late);
         let steward = steward.map_err(|errno| self.unshown(errno))?;
         let direct = self.options.direct_io.then(|| Direct::set(&output));
@@ -314,22 +331,39 @@ fn is_same_file(one: &Stat, other: &Stat) -> bool {
         && (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 
+/// How much will pass.
+enum Total {
+    /// So much, or nobody knows.
+    Known(Option<u64>),
+    /// The lines of these files.
+    Uncounted(Countable),
+}
+
+/// Lines of files up to this size are counted before the transfer, in less time than a thread for that would take.
+const COUNTED_FIRST_BYTES: u64 = 16 << 20;
+
 /// The size from the options or the inputs.
-fn expected(options: &Options) -> Result<Option<u64>, String> {
+fn total(options: &Options) -> Result<Total, String> {
     if options.display.size.is_some() {
-        return asked_size(&options.display);
+        return asked_size(&options.display).map(Total::Known);
     }
     let stdin = [OsString::from("-")];
     let files = if options.files.is_empty() { &stdin } else { &options.files[..] };
+    let names = files.iter().map(OsString::as_os_str);
     if options.counts_lines() {
         // As pv: the files are read for that, and only where the number is shown.
-        let names = files.iter().map(OsString::as_os_str);
-        return Ok(match options.shows_share() && options.skip.is_none() {
-            true => inputs::total_lines(names, options.separator()),
-            false => None,
+        let is_wanted = options.shows_share() && options.skip.is_none();
+        let Some(countable) = is_wanted.then(|| Countable::new(names)).flatten() else {
+            return Ok(Total::Known(None));
+        };
+        // A transfer that ends behind so many lines has to know them.
+        let is_due = countable.bytes <= COUNTED_FIRST_BYTES || options.stop_at_size;
+        return Ok(match is_due {
+            true => Total::Known(countable.lines(options.separator(), || true)),
+            false => Total::Uncounted(countable),
         });
     }
-    let total = inputs::total_bytes(files.iter().map(OsString::as_os_str));
+    let total = inputs::total_bytes(names);
     let skipped = options.skip.unwrap_or(0);
-    Ok(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0))
+    Ok(Total::Known(total.map(|total| total.saturating_sub(skipped)).filter(|&left| left > 0)))
 }

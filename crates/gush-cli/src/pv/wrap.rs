@@ -11,13 +11,13 @@ use gush::Throttle;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
+use super::asked_size;
 use super::moving::{Moving, Output};
 use super::options::{Options, Shown};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
 use super::steward::Steward;
 use super::transfer::{Setting, Stage, close, open_output};
-use super::{asked_size, plan};
 use crate::talk::{Talker, os_text};
 
 /// Runs the command with the inputs as its standard input, and moves the command's output to the output.
@@ -66,7 +66,8 @@ fn wrapped(options: &Options, talker: &Talker) -> Result<ExitCode, Status> {
         out.expect(asked_size(&options.display).unwrap_or_default());
         out.set_input();
     }
-    let plan = plan(options, look);
+    let stage = if side == Shown::Output { Stage::Forward } else { Stage::Whole };
+    let plan = setting.plan(look, stage);
     let watched = [&into, &out];
     let steward = Steward::start(plan, shown, beside, &watched, &setting.screen, &setting.late);
     let steward = steward.map_err(|errno| setting.unshown(errno))?;
