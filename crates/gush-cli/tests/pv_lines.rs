@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::shell::{said, shell};
-use common::{gush, noise};
+use common::{gush, noise, skipped, strace};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -198,6 +198,31 @@ fn an_input_begins_where_its_position_is() {
     assert!(output.status.success() && output.stdout == bytes[77..]);
     assert_eq!(said(&output), format!("{}\n", ends(&bytes[77..], b'\n')));
     assert_eq!(file.stream_position().unwrap(), LARGE_BYTES as u64);
+}
+
+#[test]
+fn denied_interrupted_and_failing_calls_lose_no_byte_and_no_line() {
+    let (dir, bytes) = large();
+    for fault in [
+        "vmsplice:error=EPERM",
+        "vmsplice:error=EINTR:when=1+3",
+        "vmsplice:error=ENOMEM:when=3",
+        // The engine reads again from where the two threads had to give up.
+        "pread64:error=EIO:when=9",
+        "clone,clone3:error=EAGAIN:when=2+",
+        "madvise:error=EINVAL",
+    ] {
+        let inject = format!("inject={fault}");
+        let mut traced = match strace(&["-e", &inject]) {
+            Ok(traced) => traced,
+            Err(why) => return skipped(&why),
+        };
+        traced.args(["pv", "-f", "-n", "-b", "-i", "600", "-l", "large"]).current_dir(dir.path());
+        let output = traced.output().unwrap();
+        assert!(output.status.success(), "{fault}: {}", said(&output));
+        assert!(output.stdout == bytes, "{fault}: {} bytes", output.stdout.len());
+        assert_eq!(said(&output), format!("{}\n", ends(&bytes, b'\n')), "{fault}");
+    }
 }
 
 #[test]
