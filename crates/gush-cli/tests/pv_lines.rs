@@ -91,6 +91,17 @@ fn all_lines_are_the_whole_at_the_end() {
 }
 
 #[test]
+fn what_was_stored_is_the_whole_of_what_is_passed_on() {
+    let dir = TempDir::new().unwrap();
+    for words in ["", "-l"] {
+        let line = format!("seq 1000 >few; $G pv -f -n {words} -i 600 -U - few >got");
+        let output = shell(dir.path(), &line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert_eq!(said(&output), "100\n100\n", "{line}");
+    }
+}
+
+#[test]
 fn the_lines_to_come_are_counted_while_the_reader_takes_its_time() {
     let dir = TempDir::new().unwrap();
     // The lines become shorter, so that no estimate is the number.

@@ -52,10 +52,14 @@ pub fn run(setting: &Setting<'_>, name: &OsStr, output: Output) -> Result<Moved,
     };
     if stored.is_cut || closed != Status::default() {
         tell_loss(stored.bytes, 0);
-        return Ok(Moved { status, output, is_cut: true, bytes: 0 });
+        return Ok(Moved { status, output, is_cut: true, bytes: 0, count: 0 });
     }
     let bytes = kept.metadata().ok().map(|file| file.len()).filter(|&bytes| bytes > 0);
-    let mut forwarded = setting.transfer(&[path], bytes, output, Stage::Forward)?;
+    let expected = match setting.options.counts_lines() {
+        true => Some(stored.count).filter(|&lines| lines > 0),
+        false => bytes,
+    };
+    let mut forwarded = setting.transfer(&[path], expected, output, Stage::Forward)?;
     if forwarded.status != Status::default() {
         tell_loss(bytes.unwrap_or(0), forwarded.bytes);
     }

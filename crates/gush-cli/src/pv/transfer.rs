@@ -63,6 +63,8 @@ pub struct Moved {
     pub is_cut: bool,
     /// Bytes that have arrived.
     pub bytes: u64,
+    /// Bytes or lines, whichever are counted.
+    pub count: u64,
 }
 
 /// Moves the inputs to the output.
@@ -190,7 +192,8 @@ impl<'a> Setting<'a> {
         steward.finish(stage != Stage::Store);
         let Moving { output, mut status, is_cut, .. } = moving;
         status.add(self.tell_checksum(&account));
-        Ok(Moved { status, output, is_cut, bytes: account.bytes() })
+        let (bytes, count) = (account.bytes(), account.count());
+        Ok(Moved { status, output, is_cut, bytes, count })
     }
 
     pub fn moving<'b>(
