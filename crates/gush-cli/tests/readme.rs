@@ -2,13 +2,13 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::skipped;
-use gush_lab::model::Run;
+use gush_lab::model::{Measured, Run};
 use gush_test::Port;
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -165,9 +165,16 @@ struct Source {
     by: String,
     run: Option<String>,
     case: Option<String>,
+    /// The case that the other is divided by, round by round.
+    beside: Option<String>,
+    /// `wall_s`, or the name of a figure that the commands print; else the compared one.
+    figure: Option<String>,
     section: Option<String>,
     #[serde(default)]
     rows: Vec<String>,
+    /// `0.90 = 0.93 / 1.03`, `6 = 6.5`: how a figure was made from the numbers of the rows.
+    #[serde(default)]
+    made: Vec<String>,
 }
 
 fn text_of(path: &str) -> String {
@@ -224,21 +231,24 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
         "figures without an entry in docs/figures.toml"
     );
 
-    let runs: Vec<Run> = gush_lab::transfer::parse(text_of("docs/report.json").as_bytes()).unwrap();
+    let stored = ["docs/report.json", "docs/figures.json"];
+    let stored = stored.map(|path| gush_lab::transfer::parse(text_of(path).as_bytes()).unwrap());
+    let runs: Vec<Run> = stored.into_iter().flatten().collect();
     let results = text_of("bench/RESULTS.md");
-    for Source { says, by, run, case, section: heading, rows } in &sources.figure {
+    for source in &sources.figure {
+        let Source { says, by, run, case, section: heading, rows, made, .. } = source;
         assert!(is_there(by), "{says}: '{by}' measures nothing");
         assert!(figures.contains(&format!("`{by}`")), "{says}: the README does not name '{by}'");
         match (run, case, heading) {
-            (Some(id), Some(case), None) => {
-                let run = runs.iter().find(|run| run.id == *id).expect("a run of docs/report.json");
+            (Some(id), Some(_), None) => {
+                let run = runs.iter().find(|run| run.id == *id).expect("a stored run");
                 assert_eq!(run.command.join(" "), *by, "{says}: by another command");
-                let stored = gush_lab::figures::of(run);
-                let stored = stored.iter().find(|figure| figure.case == *case).expect("a case");
-                let printed = says.split(['*', ' ']).find(|word| word.parse::<f64>().is_ok());
+                let printed = numbers(says).into_iter().next();
                 let printed = printed.unwrap_or_else(|| panic!("{says}: no figure"));
-                let digits = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
-                assert_eq!(format!("{:.digits$}", stored.median.value), printed, "{says}: {case}");
+                let value = stored_value(source, run);
+                let is_reciprocal = says.contains(&format!("1/{printed}"));
+                let value = if is_reciprocal { value.recip() } else { value };
+                assert_eq!(rounded_as(value, &printed), printed, "{says}");
             }
             (None, None, Some(heading)) => {
                 assert!(!rows.is_empty(), "{says}: no row of {heading}");
@@ -249,18 +259,47 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
                         "{says}: {heading} does not say '{row}'"
                     );
                 }
-                let stored: Vec<f64> = rows
-                    .iter()
-                    .flat_map(|row| numbers(row))
-                    .filter_map(|n| n.parse().ok())
-                    .collect();
-                for printed in numbers(says) {
-                    assert!(has(&stored, &printed), "{says}: {printed} is in none of {rows:?}");
+                let stored: Vec<String> = rows.iter().flat_map(|row| numbers(row)).collect();
+                if let Err(why) = is_told(&stored, made, &numbers(says)) {
+                    panic!("{says}: {why} (rows {rows:?})");
                 }
             }
             _ => panic!("{says}: a run and its case, or a section of bench/RESULTS.md"),
         }
     }
+}
+
+/// The figure of a stored run that `source` names.
+fn stored_value(source: &Source, run: &Run) -> f64 {
+    let Source { says, by, figure, .. } = source;
+    let name = source.case.as_deref().unwrap();
+    // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the command has that.
+    let only = by.split_once("--only ").map(|(_, rest)| rest.split(' ').next().unwrap());
+    let is_meant = |suite: &str| only.is_none_or(|only| suite.ends_with(&format!("/{only}")));
+    let values = |case: &str| -> Vec<(u32, f64)> {
+        let described = run.cases.iter().find(|known| known.case == case && is_meant(&known.suite));
+        let described = described.unwrap_or_else(|| panic!("{says}: the run has no case {case}"));
+        let own = run
+            .samples
+            .iter()
+            .filter(|sample| (&sample.suite, &sample.case) == (&described.suite, &described.case));
+        let compared = described.printed.first().map(|printed| printed.name.as_str());
+        let value = |measured: &Measured| match figure.as_deref().or(compared) {
+            None => measured.gib_per_s,
+            Some("wall_s") => measured.wall_s,
+            Some(name) => measured.facts.get(&format!("printed {name}"))?.as_f64(),
+        };
+        own.filter_map(|sample| Some((sample.round, value(&sample.measured)?))).collect()
+    };
+    let own = values(name);
+    let Some(beside) = &source.beside else {
+        let own: Vec<f64> = own.into_iter().map(|(_, value)| value).collect();
+        return gush_lab::stats::median(&own).unwrap_or_else(|| panic!("{says}: no figure")).value;
+    };
+    let others: BTreeMap<u32, f64> = values(beside).into_iter().collect();
+    let pairs: Vec<(f64, f64)> =
+        own.into_iter().filter_map(|(round, value)| Some((value, *others.get(&round)?))).collect();
+    gush_lab::stats::paired_ratio(&pairs).unwrap_or_else(|| panic!("{says}: no ratio")).value
 }
 
 /// The numbers in `text`; of a fraction, such as 1/7, the denominator.
@@ -273,13 +312,51 @@ fn numbers(text: &str) -> Vec<String> {
     words.filter_map(number).collect()
 }
 
-/// Is `printed` one of the numbers, a number's reciprocal, or a quotient of two, rounded to as many digits?
-fn has(stored: &[f64], printed: &str) -> bool {
+/// With as many digits as `printed` has.
+fn rounded_as(value: f64, printed: &str) -> String {
     let digits = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
-    let is_it = |number: f64| format!("{number:.digits$}") == printed;
-    let quotients = stored.iter().flat_map(|one| stored.iter().map(move |other| one / other));
-    stored.iter().any(|&number| is_it(number) || is_it(number.recip()))
-        || quotients.into_iter().any(is_it)
+    format!("{value:.digits$}")
+}
+
+/// Is each of the `printed` numbers one of the stored ones, digit by digit, or made from them as `made` says?
+fn is_told(stored: &[String], made: &[String], printed: &[String]) -> Result<(), String> {
+    let operand = |text: &str| -> Result<f64, String> {
+        let is_stored = stored.iter().any(|number| number == text);
+        let number = text.parse::<f64>().ok().filter(|_| is_stored);
+        number.ok_or_else(|| format!("'{text}' is in none of the rows"))
+    };
+    let mut known = stored.to_vec();
+    for made in made {
+        let (result, how) = made.split_once(" = ").ok_or_else(|| format!("'{made}' has no ="))?;
+        let value = match how.split_once(" / ") {
+            Some(("1", other)) => operand(other)?.recip(),
+            Some((one, other)) => operand(one)? / operand(other)?,
+            None => operand(how)?,
+        };
+        if rounded_as(value, result) != result || !printed.iter().any(|own| own == result) {
+            return Err(format!("'{made}' is {value}, or is not said"));
+        }
+        known.push(result.to_owned());
+    }
+    match printed.iter().find(|number| !known.contains(number)) {
+        Some(number) => Err(format!("{number} is in none of the rows")),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn a_figure_is_held_against_its_row_digit_by_digit() {
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let told = |made: &[&str], printed: &[&str]| {
+        is_told(&words(&["1.03", "0.93", "7"]), &words(made), &words(printed)).is_ok()
+    };
+    assert!(told(&[], &["1.03"]) && told(&[], &["0.93", "7"]));
+    assert!(!told(&[], &["1.0"]), "another rounding is not told");
+    assert!(!told(&[], &["0.90"]), "no quotient is guessed");
+    assert!(told(&["0.90 = 0.93 / 1.03"], &["0.90"]));
+    assert!(!told(&["0.91 = 0.93 / 1.03"], &["0.91"]), "the quotient is another");
+    assert!(!told(&["0.92 = 0.95 / 1.03"], &["0.92"]), "no row has the number");
+    assert!(told(&["1.08 = 1 / 0.93"], &["1.08"]) && !told(&["0.90 = 0.93 / 1.03"], &["7"]));
 }
 
 /// Is there something that the command runs?

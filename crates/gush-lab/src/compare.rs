@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::figures::{self, Speeds};
+use crate::figures::{self, Course};
 use crate::model::{Described, Run};
 use crate::stats::{self, Estimate, Verdict};
 
@@ -75,13 +75,14 @@ pub struct Compared {
     pub suite: String,
     /// The case's name.
     pub case: String,
-    /// `GiB/s`, or `1/s` where the suite counts no bytes.
-    pub unit: &'static str,
+    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
+    pub unit: String,
     /// How many samples each run has.
     pub samples: [usize; 2],
     /// The median of each.
     pub medians: [Estimate; 2],
-    /// The second run's median divided by the first's.
+    /// How many times as good the second run is: the second median divided by the first, or the first by the second where less
+    /// is better.
     pub ratio: Estimate,
     /// Whether the second run is faster or slower than the first.
     pub verdict: Verdict,
@@ -182,8 +183,8 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
     let (mut cases, mut unlike, mut undescribed) = (Vec::new(), Vec::new(), 0);
     for one in &first {
         let Some(other) = second.iter().find(|other| is_same(one, other)) else { continue };
-        let described = [before, after].map(|run| figures::described(run, one));
-        let [told, retold] = described.map(|known| known.map(|known| &known.identity));
+        let [told, retold] =
+            [one, other].map(|course| course.described.map(|known| &known.identity));
         let differences =
             told.zip(retold).map_or_else(Vec::new, |(told, retold)| retold_otherwise(told, retold));
         if !differences.is_empty() {
@@ -196,7 +197,7 @@ pub fn runs(before: &Run, after: &Run, margin: Option<f64>) -> Comparison {
             cases.push(one);
         }
     }
-    let alone = |own: &[Speeds<'_>], others: &[Speeds<'_>]| {
+    let alone = |own: &[Course<'_>], others: &[Course<'_>]| {
         own.iter().filter(|one| !others.iter().any(|other| is_same(one, other))).count()
     };
     Comparison {
@@ -294,18 +295,20 @@ fn slowing(others: f64) -> f64 {
     1.0 / (1.0 - others.clamp(0.0, MOST)) - 1.0
 }
 
-fn is_same(one: &Speeds<'_>, other: &Speeds<'_>) -> bool {
-    (one.suite, one.case, one.unit) == (other.suite, other.case, other.unit)
+fn is_same(one: &Course<'_>, other: &Course<'_>) -> bool {
+    let [own, others] = [one.measure, other.measure];
+    (one.suite, one.case, own.unit(), own.less_is_better())
+        == (other.suite, other.case, others.unit(), others.less_is_better())
 }
 
-fn compared(before: &Speeds<'_>, after: &Speeds<'_>, margin: f64) -> Option<Compared> {
-    let (first, second) = (before.speeds(), after.speeds());
+fn compared(before: &Course<'_>, after: &Course<'_>, margin: f64) -> Option<Compared> {
+    let (first, second) = (before.values(), after.values());
     // Not round by round: rounds of different runs have nothing in common.
-    let ratio = stats::ratio(&second, &first)?;
+    let ratio = stats::ratio(&after.scores(), &before.scores())?;
     Some(Compared {
         suite: before.suite.to_owned(),
         case: before.case.to_owned(),
-        unit: before.unit,
+        unit: before.measure.unit().to_owned(),
         samples: [first.len(), second.len()],
         medians: [stats::median(&first)?, stats::median(&second)?],
         ratio,

@@ -4,8 +4,95 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::model::{Described, Measured, Run, Sample};
+use crate::model::{Described, Measured, Printed, Run, Sample};
 use crate::stats::{self, Estimate, Verdict};
+use crate::suite::{self, Quantity, THROUGHPUT};
+
+/// How often a second, where nobody knows of bytes.
+const RATE: Quantity = Quantity {
+    caption: "Times a second",
+    unit: "1/s",
+    of: |measured| measured.wall_s.map(f64::recip),
+    less_is_better: false,
+};
+
+/// The figure by which a case is compared with others: the first one that its command prints, or else the first one of its
+/// suite, or else its throughput, or how often a second it could run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Measure<'d> {
+    Printed(&'d Printed),
+    Quantity(Quantity),
+}
+
+impl<'d> Measure<'d> {
+    /// The first of these figures that the samples of the case have.
+    pub fn of<'s>(
+        suite: &str,
+        described: Option<&'d Described>,
+        samples: impl IntoIterator<Item = &'s Sample> + Clone,
+    ) -> Self {
+        let printed = described.and_then(|described| described.printed.first()).map(Self::Printed);
+        let first = suite::named(suite).and_then(|suite| suite.quantities.first());
+        let known = [first.copied(), Some(THROUGHPUT)].into_iter().flatten().map(Self::Quantity);
+        let has = |measure: &Self| {
+            samples.clone().into_iter().any(|sample| measure.value(&sample.measured).is_some())
+        };
+        printed.into_iter().chain(known).find(has).unwrap_or(Self::Quantity(RATE))
+    }
+
+    /// The figure of a sample.
+    pub fn value(&self, measured: &Measured) -> Option<f64> {
+        let value = match self {
+            Self::Printed(printed) => printed.of(measured),
+            Self::Quantity(quantity) => (quantity.of)(measured),
+        };
+        value.filter(|value| value.is_finite())
+    }
+
+    /// As the caption of a figure.
+    pub fn caption(&self) -> String {
+        match self {
+            Self::Printed(Printed { name, less_is_better: true, .. }) => {
+                format!("{name}, less is better")
+            }
+            Self::Printed(printed) => printed.name.clone(),
+            Self::Quantity(quantity) => quantity.caption.to_owned(),
+        }
+    }
+
+    pub fn unit(&self) -> &'d str {
+        match self {
+            Self::Printed(printed) => &printed.unit,
+            Self::Quantity(quantity) => quantity.unit,
+        }
+    }
+
+    pub fn less_is_better(&self) -> bool {
+        match self {
+            Self::Printed(printed) => printed.less_is_better,
+            Self::Quantity(quantity) => quantity.less_is_better,
+        }
+    }
+
+    /// Larger is better, whichever way the figure counts.
+    pub fn score(&self, value: f64) -> f64 {
+        if self.less_is_better() { value.recip() } else { value }
+    }
+
+    /// How many times as good as `to` the samples `of` are, round by round, and whether that can be told from no difference:
+    /// one rule for tables and pages.
+    pub fn paired(&self, of: &[&Sample], to: &[&Sample]) -> Option<(Estimate, Verdict)> {
+        let scores = |samples: &[&Sample]| -> Vec<(u32, f64)> {
+            let one =
+                |sample: &&Sample| Some((sample.round, self.score(self.value(&sample.measured)?)));
+            samples.iter().filter_map(one).collect()
+        };
+        let rounds = pairs(&scores(of), &scores(to));
+        let ratio = stats::paired_ratio(&rounds)?;
+        let verdict = Verdict::of(Some(&ratio), rounds.len(), stats::MARGIN);
+        Some((ratio, verdict))
+    }
+}
 
 /// A case's figures in one run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -14,15 +101,19 @@ pub struct Figure {
     pub suite: String,
     /// The case's name.
     pub case: String,
-    /// `GiB/s`, or `1/s` where the suite counts no bytes.
-    pub unit: &'static str,
+    /// `GiB/s`, the unit of the figure that the command prints, or `1/s` where nobody knows of bytes.
+    pub unit: String,
+    /// Is less better?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub less_is_better: bool,
     /// How many samples there are.
     pub samples: usize,
     /// The median.
     pub median: Estimate,
     /// The baseline of the case, as the run says.
     pub baseline: Option<String>,
-    /// The median divided by that of the baseline, from samples of the same rounds.
+    /// How many times as good as the baseline, from samples of the same rounds: 2 is twice the throughput, or half the
+    /// latency.
     pub times: Option<Estimate>,
 }
 
@@ -46,31 +137,25 @@ pub struct Figure {
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {
     let cases = cases(run);
-    let figure = |case: &Speeds<'_>| {
-        let described = described(run, case);
-        let baseline = described.and_then(|described| described.baseline.clone());
+    let figure = |case: &Course<'_>| {
+        let baseline = case.described.and_then(|described| described.baseline.clone());
         let against = baseline.as_deref().and_then(|name| {
             cases.iter().find(|other| (other.suite, other.case) == (case.suite, name))
         });
         Some(Figure {
             suite: case.suite.to_owned(),
             case: case.case.to_owned(),
-            unit: case.unit,
-            samples: case.rounds.len(),
-            median: stats::median(&case.speeds())?,
+            unit: case.measure.unit().to_owned(),
+            less_is_better: case.measure.less_is_better(),
+            samples: case.values().len(),
+            median: stats::median(&case.values())?,
             times: against
-                .and_then(|other| stats::paired_ratio(&pairs(&case.rounds, &other.rounds))),
+                .and_then(|other| case.measure.paired(&case.samples, &other.samples))
+                .map(|(times, _)| times),
             baseline,
         })
     };
     cases.iter().filter_map(figure).collect()
-}
-
-/// The run's description of a case.
-pub(crate) fn described<'r>(run: &'r Run, case: &Speeds<'_>) -> Option<&'r Described> {
-    run.cases
-        .iter()
-        .find(|known| (known.suite.as_str(), known.case.as_str()) == (case.suite, case.case))
 }
 
 /// The figures of both in each round that has both.
@@ -83,53 +168,88 @@ pub(crate) fn pairs(of: &[(u32, f64)], to: &[(u32, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// How many times as much as `to` the samples `of` have, round by round, and whether that can be told from no difference:
-/// one rule for tables and pages.
-pub(crate) fn paired(
-    of: &[&Sample],
-    to: &[&Sample],
-    figure: impl Fn(&Measured) -> Option<f64>,
-) -> Option<(Estimate, Verdict)> {
-    let figures = |samples: &[&Sample]| -> Vec<(u32, f64)> {
-        let one = |sample: &&Sample| Some((sample.round, figure(&sample.measured)?));
-        samples.iter().filter_map(one).collect()
-    };
-    let rounds = pairs(&figures(of), &figures(to));
-    let ratio = stats::paired_ratio(&rounds)?;
-    let verdict = Verdict::of(Some(&ratio), rounds.len(), stats::MARGIN);
-    Some((ratio, verdict))
-}
-
-/// All speeds of a case.
-pub(crate) struct Speeds<'a> {
+/// All samples of a case.
+pub(crate) struct Course<'a> {
     pub suite: &'a str,
     pub case: &'a str,
-    pub unit: &'static str,
-    pub rounds: Vec<(u32, f64)>,
+    /// None in runs of an older gush.
+    pub described: Option<&'a Described>,
+    pub measure: Measure<'a>,
+    samples: Vec<&'a Sample>,
 }
 
-impl Speeds<'_> {
-    pub fn speeds(&self) -> Vec<f64> {
-        self.rounds.iter().map(|&(_, speed)| speed).collect()
+impl Course<'_> {
+    pub fn values(&self) -> Vec<f64> {
+        self.samples.iter().filter_map(|sample| self.measure.value(&sample.measured)).collect()
+    }
+
+    pub fn scores(&self) -> Vec<f64> {
+        self.values().into_iter().map(|value| self.measure.score(value)).collect()
     }
 }
 
 /// The cases that have figures, in the order in which the run describes them, or they were first measured. A case that is
 /// out has none.
-pub(crate) fn cases(run: &Run) -> Vec<Speeds<'_>> {
-    let mut found: Vec<Speeds<'_>> = Vec::new();
+pub(crate) fn cases(run: &Run) -> Vec<Course<'_>> {
+    let mut found: Vec<(&str, &str, Vec<&Sample>)> = Vec::new();
     let mut places = HashMap::new();
-    for Sample { suite, case, round, measured } in &run.samples {
-        let Some(speed) = measured.speed().filter(|_| run.failure_of(suite, case).is_none()) else {
+    for sample in &run.samples {
+        let (suite, case) = (sample.suite.as_str(), sample.case.as_str());
+        if run.failure_of(suite, case).is_some() {
             continue;
-        };
-        let place = *places.entry((suite.as_str(), case.as_str())).or_insert(found.len());
-        if place == found.len() {
-            let unit = if measured.gib_per_s.is_some() { "GiB/s" } else { "1/s" };
-            found.push(Speeds { suite, case, unit, rounds: Vec::new() });
         }
-        found[place].rounds.push((*round, speed));
+        let place = *places.entry((suite, case)).or_insert(found.len());
+        if place == found.len() {
+            found.push((suite, case, Vec::new()));
+        }
+        found[place].2.push(sample);
     }
-    run.sort_as_described(&mut found, |case| (case.suite, case.case));
-    found
+    run.sort_as_described(&mut found, |(suite, case, _)| (suite, case));
+    let course = |(suite, case, samples): (_, _, Vec<_>)| {
+        let described =
+            run.cases.iter().find(|known| (&*known.suite, &*known.case) == (suite, case));
+        let measure = Measure::of(suite, described, samples.iter().copied());
+        Course { suite, case, described, measure, samples }
+    };
+    let has_figure = |course: &Course<'_>| !course.values().is_empty();
+    found.into_iter().map(course).filter(has_figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(printed: &Printed, figures: &[(&str, f64)]) -> Run {
+        let described = |case: &str| {
+            let described = Described::new("relay/pingpong", case).against("first");
+            Described { printed: vec![printed.clone()], ..described }
+        };
+        let rounds = |(case, value): &(&str, f64)| -> Vec<Sample> {
+            let measured = Measured { wall_s: Some(1.0), ..Measured::default() };
+            let measured = measured.with(&printed.fact(), *value);
+            let sample = |round| Sample {
+                suite: "relay/pingpong".into(),
+                case: (*case).into(),
+                round,
+                measured: measured.clone(),
+            };
+            (1..=5).map(sample).collect()
+        };
+        Run {
+            cases: figures.iter().map(|(case, _)| described(case)).collect(),
+            samples: figures.iter().flat_map(rounds).collect(),
+            ..Run::default()
+        }
+    }
+
+    #[test]
+    fn half_the_latency_is_twice_as_good() {
+        for (less_is_better, times) in [(true, 2.0), (false, 0.5)] {
+            let printed = Printed { name: "median_us".into(), unit: "µs".into(), less_is_better };
+            let found = of(&run(&printed, &[("first", 40.0), ("second", 20.0)]));
+            assert_eq!((found[1].median.value, found[1].unit.as_str()), (20.0, "µs"));
+            assert_eq!(found[1].times.map(|found| found.value), Some(times));
+            assert_eq!(found[1].less_is_better, less_is_better);
+        }
+    }
 }

@@ -108,6 +108,9 @@ pub struct Described {
     /// The figure that somebody published for the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
+    /// The figures that the command prints itself, of which the first is the one that is compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub printed: Vec<Printed>,
     /// All parameters of the case, by name: figures of two runs can be compared where the parameters are equal.
     #[serde(default)]
     pub identity: BTreeMap<String, Value>,
@@ -115,6 +118,39 @@ pub struct Described {
 
 fn gib_per_s() -> String {
     "GiB/s".to_owned()
+}
+
+/// A figure that a command prints, in a line of JSON: `{"median_us": 41.5}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Printed {
+    /// The name, as the command prints it.
+    pub name: String,
+    /// The unit, short enough to stand above a column.
+    pub unit: String,
+    /// Is less better?
+    #[serde(default)]
+    pub less_is_better: bool,
+}
+
+impl Printed {
+    /// The fact of a sample that has the figure.
+    #[must_use]
+    pub fn fact(&self) -> String {
+        format!("printed {}", self.name)
+    }
+
+    /// The figure of a sample.
+    ///
+    /// ```
+    /// use gush_lab::model::{Measured, Printed};
+    /// let latency = Printed { name: "median_us".into(), unit: "µs".into(), less_is_better: true };
+    /// let measured = Measured::default().with(&latency.fact(), 41.5);
+    /// assert_eq!(latency.of(&measured), Some(41.5));
+    /// ```
+    #[must_use]
+    pub fn of(&self, measured: &Measured) -> Option<f64> {
+        measured.facts.get(&self.fact())?.as_f64()
+    }
 }
 
 /// A figure that somebody published.
@@ -140,6 +176,7 @@ impl Described {
             unit: gib_per_s(),
             baseline: None,
             published: None,
+            printed: Vec::new(),
             identity: BTreeMap::new(),
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::count::{self, Calls};
-use crate::figures;
+use crate::figures::Measure;
 use crate::model::{Described, Run, Sample};
 use crate::stats::{self, Estimate, Summary, Verdict};
 use crate::suite::{Quantity, Suite};
@@ -134,7 +134,7 @@ fn estimate(samples: &[&Sample], quantity: &Quantity) -> Option<Estimate> {
 fn times(row: &Row<'_>, rows: &[Row<'_>], suite: &Suite) -> Option<(Estimate, Verdict)> {
     let baseline = row.described.baseline.as_deref()?;
     let other = rows.iter().find(|other| other.name() == baseline)?;
-    figures::paired(&row.samples, &other.samples, suite.quantities.first()?.of)
+    Measure::Quantity(*suite.quantities.first()?).paired(&row.samples, &other.samples)
 }
 
 /// Which columns there are, and how wide the cases' is.
@@ -193,7 +193,7 @@ impl<'a> Layout<'a> {
             let value = figure.map_or_else(String::new, |figure| number(figure.value));
             let _ = write!(text, "  {value:>9}");
             if place == 0 {
-                let _ = write!(text, "  {:>19}", interval(row));
+                let _ = write!(text, "  {:>19}", interval(row, self.suite));
             }
         }
         if self.baselines > 0 {
@@ -235,13 +235,14 @@ impl<'a> Layout<'a> {
     }
 }
 
-fn interval(row: &Row<'_>) -> String {
+fn interval(row: &Row<'_>, suite: &Suite) -> String {
     match row.figures.first().copied().flatten() {
         Some(Estimate { low, high, .. }) if row.is_sure() => {
             format!("{} … {}", number(low), number(high))
         }
         Some(_) => {
-            let of = |sample: &&Sample| sample.measured.speed();
+            let first = suite.quantities.first();
+            let of = |sample: &&Sample| first.and_then(|first| (first.of)(&sample.measured));
             let values: Vec<f64> = row.samples.iter().filter_map(of).collect();
             Summary::of(&values).map_or_else(String::new, |Summary { least, most, .. }| {
                 format!("({} … {})", number(least), number(most))
@@ -409,6 +410,29 @@ mod tests {
         assert!(text.contains("2.00x measure"), "{text}");
         assert!(text.contains("0.50x? measure") && text.contains("cannot be told from"), "{text}");
         assert!(!text.contains("absent"), "{text}");
+    }
+
+    #[test]
+    fn where_less_is_better_half_as_much_is_twice_as_good() {
+        let seconds = Quantity {
+            unit: "s",
+            of: |measured| measured.wall_s,
+            less_is_better: true,
+            ..suite::THROUGHPUT
+        };
+        let quantities: &'static [Quantity] = Box::leak(Box::new([seconds]));
+        let timed = Suite { quantities, once: None, ..suite::pages::SUITE };
+        let mut run = run(&[("slow", None, &[4.0; 5]), ("quick", Some("slow"), &[4.0; 5])]);
+        for sample in &mut run.samples {
+            sample.suite = "pages".into();
+            sample.measured.wall_s = Some(if sample.case == "quick" { 0.5 } else { 1.0 });
+        }
+        run.cases.iter_mut().for_each(|case| case.suite = "pages".into());
+        let text = of(&run, &timed);
+        assert!(text.contains("2.00x slow"), "{text}");
+        run.samples.retain(|sample| sample.round < 3);
+        let text = of(&run, &timed);
+        assert!(text.contains("(0.50 … 0.50)"), "{text}");
     }
 
     #[test]

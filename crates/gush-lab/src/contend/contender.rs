@@ -19,7 +19,7 @@ use super::label::plain;
 use super::parameter::Values;
 use super::ring::Ring;
 use super::template::{filled, names};
-use super::{Comparison, Content, Entry, Output, start};
+use super::{Comparison, Content, Entry, Output, printed, start};
 use crate::case::Case;
 use crate::count::Calls;
 use crate::model::{Described, Measured};
@@ -262,8 +262,9 @@ impl Contender {
     /// Where standard output goes. Beside contenders that write `{out}`, a file gets it in every run: to write into /dev/null is
     /// less work, and tar(1) and grep(1) see the device and do not even read.
     fn output(&self) -> Output {
+        let is_read = !self.rules().figures.is_empty();
         match &self.rules().output {
-            Output::Null if self.is_beside_writers() => Output::Check,
+            Output::Null if is_read || self.is_beside_writers() => Output::Check,
             output => output.clone(),
         }
     }
@@ -281,7 +282,8 @@ impl Contender {
         } else if names(&self.command, "out") {
             Some(self.ring.place.output())
         } else {
-            (self.output() == Output::Check).then(|| self.ring.place.printed())
+            let is_compared = self.output() == Output::Check && self.rules().figures.is_empty();
+            is_compared.then(|| self.ring.place.printed())
         }
     }
 
@@ -344,6 +346,8 @@ impl Contender {
     fn sample(&self) -> Result<Measured, Error> {
         let (mut wall, mut used) = (Duration::ZERO, Usage::default());
         let (mut failed, mut answer) = (None, None);
+        let figures = &self.rules().figures;
+        let mut sums = vec![0.0; figures.len()];
         for _ in 0..self.rules().repeat.max(1) {
             self.freshen()?;
             // From here on the peak of this process is what it has now (proc_pid_clear_refs(5)); older kernels keep the old one.
@@ -352,9 +356,16 @@ impl Contender {
             (wall, used) = (wall + time, used.and(usage));
             failed = failed.or(Some(status).filter(|status| !status.success()));
             answer = self.answer()?;
+            if !figures.is_empty() {
+                let printed = printed::read(&self.ring.place.printed(), figures)?;
+                sums.iter_mut().zip(printed).for_each(|(sum, value)| *sum += value);
+            }
             self.side("conclude", self.sides.conclude.as_ref())?;
         }
-        Ok(self.measured(wall, used, failed, answer.as_ref()))
+        let runs = f64::from(self.rules().repeat.max(1));
+        let measured = self.measured(wall, used, failed, answer.as_ref());
+        let each = figures.iter().zip(sums);
+        Ok(each.fold(measured, |all, (figure, sum)| all.with(&figure.fact(), sum / runs)))
     }
 
     /// Takes away the output of the run before, unless `keeps_output` is set, and runs `prepare`.
@@ -450,7 +461,10 @@ impl Case for Turn {
         if let Some(baseline) = ring.baseline.get() {
             described = described.against(baseline.as_str());
         }
-        if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
+        described.printed.clone_from(&rules.figures);
+        if let Some(figure) = rules.figures.first() {
+            described.unit.clone_from(&figure.unit);
+        } else if rules.bytes.or_else(|| ring.place.input_bytes()).is_none() {
             described.unit = "1/s".to_owned();
         }
         for (name, value) in values {

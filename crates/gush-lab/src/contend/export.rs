@@ -3,10 +3,10 @@
 //! Fields that hyperfine has are there under its names and in the same units (seconds, bytes); more come after them.
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::Standing;
 use super::show::{self, Unit};
+use super::standing::{Figure, Standing};
 use crate::csv;
 
 /// A language for tables.
@@ -90,7 +90,13 @@ pub fn orgmode(standings: &[Standing], unit: Option<Unit>) -> String {
 
 impl Language {
     fn table(&self, standings: &[Standing], unit: Option<Unit>) -> String {
-        let mut text = (self.head)(&COLUMNS);
+        let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|all| all.len());
+        let names = figures.unwrap_or_default().iter().map(|figure| figure.printed.name.as_str());
+        let names: Vec<&str> = names.collect();
+        let heads: Vec<String> = names.iter().map(|name| (self.text)(name)).collect();
+        let heads: Vec<&str> =
+            COLUMNS.into_iter().chain(heads.iter().map(String::as_str)).collect();
+        let mut text = (self.head)(&heads);
         let [before, between, behind] = self.row;
         for one in standings {
             let time = |seconds| show::time(seconds, unit);
@@ -102,6 +108,10 @@ impl Language {
                 },
             );
             let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
+            let printed = names.iter().map(|name| {
+                let own = one.figures.iter().find(|figure| figure.printed.name == **name);
+                own.map_or_else(String::new, |own| format!("{:.3}", own.median.value))
+            });
             let cells = [
                 (self.code)(&one.label) + &(self.text)(&out),
                 time(one.median_s.value),
@@ -113,6 +123,7 @@ impl Language {
                 one.peak_bytes.map_or_else(String::new, show::bytes),
                 one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}")),
             ];
+            let cells: Vec<String> = cells.into_iter().chain(printed).collect();
             text += &format!("{before}{}{behind}", cells.join(between));
         }
         text + self.end
@@ -122,10 +133,20 @@ impl Language {
 /// Always in seconds. The first columns are hyperfine's: `command,mean,stddev,median,user,system,min,max`.
 #[must_use]
 pub fn csv(standings: &[Standing]) -> String {
+    let mut figures: Vec<&str> = Vec::new();
+    for figure in standings.iter().flat_map(|one| &one.figures) {
+        if !figures.contains(&figure.printed.name.as_str()) {
+            figures.push(&figure.printed.name);
+        }
+    }
     let mut text = String::from(
         "command,mean,stddev,median,user,system,min,max,median_low,median_high,times_first,times_first_low,\
-         times_first_high,memory_bytes,gib_per_s,system_calls,samples,failure\n",
+         times_first_high,memory_bytes,gib_per_s,system_calls,samples,failure",
     );
+    for name in &figures {
+        text += &format!(",{},{}", csv::field(name), csv::field(&format!("{name}_times_first")));
+    }
+    text.push('\n');
     for one in standings {
         let figure = |value: f64| format!("{value:.9}");
         let maybe = |value: Option<f64>| value.map(figure).unwrap_or_default();
@@ -152,6 +173,11 @@ pub fn csv(standings: &[Standing]) -> String {
             csv::field(one.failure.as_deref().unwrap_or_default()),
         ];
         text += &fields.join(",");
+        for name in &figures {
+            let own = one.figures.iter().find(|figure| figure.printed.name == *name);
+            let times = own.and_then(|own| own.times_first).map(|times| times.value);
+            text += &format!(",{},{}", maybe(own.map(|own| own.median.value)), maybe(times));
+        }
         text.push('\n');
     }
     text
@@ -182,6 +208,8 @@ struct One<'a> {
     peak_bytes: Option<u64>,
     gib_per_s: Option<f64>,
     system_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    figures: Map<String, Value>,
     failure: Option<&'a str>,
 }
 
@@ -191,6 +219,19 @@ pub fn json(standings: &[Standing]) -> String {
     fn one(standing: &Standing) -> One<'_> {
         let times = standing.times_first;
         let parameter = |(name, value): &(String, String)| (name.clone(), value.clone().into());
+        let figure = |Figure { printed, rounds, median, times_first }: &Figure| {
+            let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
+            let value = json!({
+                "unit": printed.unit,
+                "less_is_better": printed.less_is_better,
+                "values": values,
+                "median": median.value,
+                "median_interval": [median.low, median.high],
+                "times_first": times_first.map(|times| times.value),
+                "times_first_interval": times_first.map(|times| [times.low, times.high]),
+            });
+            (printed.name.clone(), value)
+        };
         One {
             command: &standing.label,
             mean: standing.mean_s,
@@ -209,6 +250,7 @@ pub fn json(standings: &[Standing]) -> String {
             peak_bytes: standing.peak_bytes,
             gib_per_s: standing.gib_per_s,
             system_calls: standing.calls,
+            figures: standing.figures.iter().map(figure).collect(),
             failure: standing.failure.as_deref(),
         }
     }

@@ -24,14 +24,26 @@
 //! beside = ["GNU"]                    # the fastest of these that was measured
 //! times = 1.5                         # at least so many times as fast
 //! ```
+//!
+//! A comparison whose commands print figures of their own, as the last line of JSON on standard output, names them; the first is
+//! compared instead of the time, and an aim may name another:
+//!
+//! ```toml
+//! [[comparison.figure]]
+//! name = "median_us"                  # {"median_us": 41.5}
+//! unit = "µs"
+//! less_is_better = true
+//! ```
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing, standing};
+use super::standing::Course;
+use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing};
 use crate::Error;
+use crate::model::Printed;
 
 /// The content of a case file.
 #[derive(Debug)]
@@ -63,8 +75,10 @@ pub struct Aim {
     pub contender: String,
     /// The others: the fastest of them counts.
     pub beside: Vec<String>,
-    /// At least so many times as fast.
+    /// At least so many times as fast, or as good by the figure.
     pub times: f64,
+    /// The figure that the commands print, if it is not the compared one.
+    pub figure: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -107,6 +121,17 @@ struct Written {
     contender: Vec<WrittenEntry>,
     #[serde(default)]
     aim: Vec<Aim>,
+    #[serde(default)]
+    figure: Vec<WrittenFigure>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenFigure {
+    name: String,
+    unit: String,
+    #[serde(default)]
+    less_is_better: bool,
 }
 
 #[derive(Deserialize)]
@@ -179,6 +204,10 @@ impl Block {
             {
                 return Err(wrong(format!("an aim names '{nobody}', and no contender does")));
             }
+            let is_printed = |name: &&String| written.figure.iter().any(|one| one.name == **name);
+            if let Some(name) = aim.figure.as_ref().filter(|name| !is_printed(name)) {
+                return Err(wrong(format!("an aim names the figure '{name}', which is none")));
+            }
         }
         let usual = Comparison::default();
         let shell = written.shell.as_deref().map_or(Ok(Shell::Auto), Shell::read);
@@ -209,6 +238,7 @@ impl Block {
             keeps_output: written.keep_out,
             ignores_output: written.no_compare,
             expected: written.expect,
+            figures: written.figure.into_iter().map(Printed::from).collect(),
             ..usual
         };
         Ok(Self { name, about, comparison, runs, aims: written.aim })
@@ -222,22 +252,31 @@ impl From<WrittenEntry> for Entry {
     }
 }
 
+impl From<WrittenFigure> for Printed {
+    fn from(WrittenFigure { name, unit, less_is_better }: WrittenFigure) -> Self {
+        Self { name, unit, less_is_better }
+    }
+}
+
 impl Aim {
     /// Whether the standings reach the aim, as a sentence; `None` where one side was not measured.
     #[must_use]
     pub fn told(&self, standings: &[Standing]) -> Option<String> {
+        fn course<'s>(aim: &Aim, one: &'s Standing) -> Option<Course<'s>> {
+            one.course(aim.figure.as_deref())
+        }
         let measured =
             |label: &str| standings.iter().find(|one| one.label == label && one.failure.is_none());
         let own = measured(&self.contender)?;
-        let rival = self
-            .beside
-            .iter()
-            .filter_map(|label| measured(label))
-            .min_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value))?;
-        let times = standing::times(own, rival)?;
+        let rivals = self.beside.iter().filter_map(|label| measured(label));
+        let costs = rivals.filter_map(|one| Some((one, course(self, one)?.median()?)));
+        let (rival, _) = costs.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+        let mine = course(self, own)?;
+        let times = mine.times(&course(self, rival)?)?;
         let said = if times.value >= self.times { "reached" } else { "MISSED" };
+        let (how, by) = mine.words();
         Some(format!(
-            "aim: {} at least {} times as fast as {}: {:.3} (95 %: {:.3} … {:.3}), {said}",
+            "aim: {} at least {} times as {how} as {}{by}: {:.3} (95 %: {:.3} … {:.3}), {said}",
             own.label, self.times, rival.label, times.value, times.low, times.high
         ))
     }
@@ -284,6 +323,7 @@ mod tests {
             contender: "own".into(),
             beside: vec!["slow".into(), "fast".into(), "gone".into()],
             times: 1.5,
+            figure: None,
         };
         let all =
             [samples("slow", &[4.0; 6]), samples("fast", &[2.0; 6]), samples("own", &[1.0; 6])]

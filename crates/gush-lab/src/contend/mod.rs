@@ -5,6 +5,7 @@
 //! | `template`, `parameter` | `{in}`, `{out}` and the user's own names in a command; their values |
 //! | `start` | which commands need a shell; processes of both kinds |
 //! | `place`, `content` | the input and the outputs; the digest of an output |
+//! | `printed` | figures that a command prints itself |
 //! | `contender`, `label` | one command as a [`Case`]: prepared, timed, counted; its name |
 //! | `ring` | the output that all contenders have to write, and who changed the input |
 //! | `pace` | how many rounds, and about how long they take |
@@ -16,7 +17,7 @@
 //! all of them. The clock of a sample runs from before the process is started until the process ends; everything around it
 //! (removing the old output, `prepare`, comparing the new output) stands outside.
 //!
-//! Facts of a sample: `command`, `parameter NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or
+//! Facts of a sample: `command`, `parameter NAME`, `printed NAME`, `status` or `signal` of a failure, `output` (digest), `peak_bytes` or
 //! `peak_at_most_bytes`, `minor_faults`, `major_faults`, `switches`, `preemptions`, `syscalls` (name → count).
 
 mod contender;
@@ -27,6 +28,7 @@ mod label;
 mod pace;
 mod parameter;
 mod place;
+mod printed;
 mod ring;
 pub mod show;
 mod standing;
@@ -40,6 +42,7 @@ use std::rc::Rc;
 
 use crate::Error;
 use crate::case::Case;
+use crate::model::Printed;
 
 pub use content::Content;
 pub use file::{Aim, Block, CaseFile};
@@ -199,6 +202,9 @@ pub struct Comparison {
     pub expected: Option<String>,
     /// Count the system calls of each contender, in one run more.
     pub counts_calls: bool,
+    /// Figures that the commands print, of which the first is compared instead of the time. Of several runs of a sample the mean
+    /// counts.
+    pub figures: Vec<Printed>,
 }
 
 impl Default for Comparison {
@@ -226,6 +232,7 @@ impl Default for Comparison {
             ignores_output: false,
             expected: None,
             counts_calls: false,
+            figures: Vec::new(),
         }
     }
 }
@@ -349,9 +356,37 @@ impl Comparison {
         if wants_input && self.input.is_none() {
             return Err(Error::refused("{in} needs --input, a size or a path"));
         }
+        self.check_figures()?;
         if self.input.is_some() && !wants_input {
             return Err(Error::refused(
                 "no command reads the input: name it with {in}, or say --stdin",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Figures are read from standard output, which nothing else can then have.
+    fn check_figures(&self) -> Result<(), Error> {
+        let Some(first) = self.figures.first() else { return Ok(()) };
+        let twice = self.figures.iter().enumerate().find_map(|(place, figure)| {
+            let others = &self.figures[..place];
+            others.iter().any(|other| other.name == figure.name).then_some(&figure.name)
+        });
+        if let Some(name) = twice {
+            return Err(Error::refused(format!("the figure '{name}' is named twice")));
+        }
+        if self.output != Output::Null {
+            return Err(Error::refused(format!(
+                "the figure '{}' is read from standard output, which --output {} uses otherwise",
+                first.name,
+                self.output.name()
+            )));
+        }
+        let writes = |entry: &&Entry| template::names(&entry.command, "out");
+        let writers = self.entries.iter().filter(writes).count();
+        if writers > 0 && writers < self.entries.len() {
+            return Err(Error::refused(
+                "with figures, every command writes {out} or none does: standard output is not compared",
             ));
         }
         Ok(())
@@ -478,7 +513,9 @@ impl Contest {
                 "the input changed during the rounds: the figures are of unlike inputs",
             ));
         }
-        if ignores_output {
+        // Standard output has figures, which differ by nature.
+        let has_none = self.ring.expected.borrow().is_none() && !self.ring.rules.figures.is_empty();
+        if ignores_output || has_none {
             return Ok(None);
         }
         let expected = self.ring.expected.borrow();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::model::Sample;
+use crate::model::{Measured, Printed, Sample};
 use crate::runner::Course;
 use crate::{figures, stats};
 
@@ -63,15 +63,18 @@ impl Pace {
 pub struct Paced {
     pace: Pace,
     baseline: String,
+    /// The figure that is compared instead of the time.
+    figure: Option<Printed>,
     begun: Option<Instant>,
     next_look: u32,
 }
 
 impl Paced {
-    /// Rounds at `pace`, of contenders that are measured against `baseline`.
+    /// Rounds at `pace`, of contenders that are measured against `baseline` by `figure`, or else by their times.
     #[must_use]
-    pub fn new(pace: Pace, baseline: &str) -> Self {
-        Self { pace, baseline: baseline.to_owned(), begun: None, next_look: 0 }
+    pub fn new(pace: Pace, baseline: &str, figure: Option<&Printed>) -> Self {
+        let (baseline, figure) = (baseline.to_owned(), figure.cloned());
+        Self { pace, baseline, figure, begun: None, next_look: 0 }
     }
 }
 
@@ -92,19 +95,23 @@ impl Course for Paced {
         }
         // Looking takes time itself: ever more rarely.
         self.next_look = done + done / 2 + 1;
-        !is_precise(samples, &self.baseline)
+        !is_precise(samples, &self.baseline, self.figure.as_ref())
     }
 }
 
 /// Is every interval narrow: of the ratios to the baseline, or of the only contender's median?
-fn is_precise(samples: &[Sample], baseline: &str) -> bool {
+fn is_precise(samples: &[Sample], baseline: &str, figure: Option<&Printed>) -> bool {
     // A baseline that failed at once is nobody's.
     let is_there = samples.iter().any(|sample| sample.case == baseline);
     let Some(first) = samples.first() else { return false };
     let baseline = if is_there { baseline } else { first.case.as_str() };
+    let value = |measured: &Measured| match figure {
+        Some(figure) => figure.of(measured),
+        None => measured.wall_s,
+    };
     let times = |case: &str| -> Vec<(u32, f64)> {
         let own = samples.iter().filter(|sample| sample.case == case);
-        own.filter_map(|sample| Some((sample.round, sample.measured.wall_s?))).collect()
+        own.filter_map(|sample| Some((sample.round, value(&sample.measured)?))).collect()
     };
     let base = times(baseline);
     let mut others: Vec<&str> = samples.iter().map(|sample| sample.case.as_str()).collect();
@@ -148,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_fixed_number_of_rounds_is_taken() {
-        let mut course = Paced::new(Pace::fixed(3), "a");
+        let mut course = Paced::new(Pace::fixed(3), "a", None);
         let same = rounds(&[1.0, 1.0, 1.0]);
         let goes_on: Vec<bool> = (1..=4).map(|round| course.goes_on(round, &same)).collect();
         assert_eq!(goes_on, [true, true, true, false]);
@@ -158,12 +165,12 @@ mod tests {
     fn narrow_intervals_end_the_rounds_and_wide_ones_do_not() {
         let pace = Pace { least: 4, most: 100, time: Duration::MAX };
         let narrow = rounds(&[1.5, 1.501, 1.5, 1.499]);
-        assert!(!Paced::new(pace, "a").goes_on(5, &narrow));
+        assert!(!Paced::new(pace, "a", None).goes_on(5, &narrow));
         let wide = rounds(&[1.5, 3.0, 1.0, 9.0]);
-        assert!(Paced::new(pace, "a").goes_on(5, &wide));
-        assert!(!Paced::new(Pace { time: Duration::ZERO, ..pace }, "a").goes_on(5, &wide));
-        assert!(Paced::new(Pace { time: Duration::ZERO, ..pace }, "a").goes_on(4, &wide));
-        assert!(!Paced::new(pace, "a").goes_on(101, &wide));
+        assert!(Paced::new(pace, "a", None).goes_on(5, &wide));
+        assert!(!Paced::new(Pace { time: Duration::ZERO, ..pace }, "a", None).goes_on(5, &wide));
+        assert!(Paced::new(Pace { time: Duration::ZERO, ..pace }, "a", None).goes_on(4, &wide));
+        assert!(!Paced::new(pace, "a", None).goes_on(101, &wide));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Standings as a table for people.
 
-use super::Standing;
+use super::standing::{Figure, Standing};
 use crate::stats::Estimate;
 
 /// A unit of time.
@@ -102,6 +102,34 @@ const COLUMNS: &[Column] = &[
     ("", |one, _| one.failure.as_ref().map_or_else(String::new, |_| "OUT".to_owned())),
 ];
 
+/// The columns of the figures that the commands printed; the first has an interval, and tells of the ratio to the first contender.
+fn printed(standings: &[Standing]) -> Vec<Vec<String>> {
+    let figures = standings.iter().map(|one| &one.figures[..]).max_by_key(|figures| figures.len());
+    let mut columns = Vec::new();
+    for (place, figure) in figures.unwrap_or_default().iter().enumerate() {
+        let name = &figure.printed.name;
+        let own = |one: &Standing, say: &dyn Fn(&Figure) -> String| {
+            let found = one.figures.iter().find(|own| own.printed.name == *name);
+            found.map_or_else(String::new, say)
+        };
+        let text = |estimate: &Estimate| format!("{:.3} … {:.3}", estimate.low, estimate.high);
+        let times = |figure: &Figure| {
+            figure.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
+        };
+        let between = |figure: &Figure| figure.times_first.as_ref().map_or_else(String::new, text);
+        let mut add = |head: &str, say: &dyn Fn(&Figure) -> String| {
+            columns.push(column(head, standings, |one| own(one, say)));
+        };
+        add(name, &|figure| format!("{:.3}", figure.median.value));
+        if place == 0 {
+            add("95 % interval", &|figure| text(&figure.median));
+        }
+        add("x first", &times);
+        add("95 % interval", &between);
+    }
+    columns
+}
+
 /// The peak of memory, or a bound of the peak.
 fn memory(one: &Standing) -> String {
     let bound = || one.peak_at_most_bytes.map(|most| format!("≤ {}", bytes(most)));
@@ -113,7 +141,13 @@ fn memory(one: &Standing) -> String {
 pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
     let first = |one: &Standing| one.label.clone();
     let mut columns: Vec<Vec<String>> = vec![column("contender", standings, first)];
-    columns.extend(COLUMNS.iter().map(|(head, say)| column(head, standings, |one| say(one, unit))));
+    let printed = printed(standings);
+    // Two ratios to the first, by unlike figures, would be taken for each other.
+    let has_ratio = printed.is_empty();
+    columns.extend(printed);
+    let wanted =
+        COLUMNS.iter().enumerate().filter(|(place, _)| has_ratio || ![2, 3].contains(place));
+    columns.extend(wanted.map(|(_, (head, say))| column(head, standings, |one| say(one, unit))));
     columns.retain(|cells| cells[1..].iter().any(|cell| !cell.is_empty()));
     let width = |cells: &[String]| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = columns.iter().map(|cells| width(cells)).collect();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::figures;
-use crate::model::{Described, Failure, Measured, Sample};
+use crate::model::{Described, Failure, Measured, Printed, Sample};
 use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Summary, Verdict};
 
 /// A contender's samples, summed up.
@@ -34,8 +34,11 @@ pub struct Standing {
     pub peak_at_most_bytes: Option<u64>,
     /// The median of the throughput, where the bytes are known.
     pub gib_per_s: Option<f64>,
-    /// How many times as fast as the first contender, from samples of the same rounds; none of the first itself.
+    /// How many times as fast as the first contender, or as good by the first figure that the commands print, from samples of the
+    /// same rounds; none of the first itself.
     pub times_first: Option<Estimate>,
+    /// The figures that the command printed.
+    pub figures: Vec<Figure>,
     /// The number of system calls, if they were counted.
     pub calls: Option<u64>,
     /// Every exit status, in the order of the rounds; of a process that a signal ended, none.
@@ -44,6 +47,78 @@ pub struct Standing {
     pub parameters: Vec<(String, String)>,
     /// The reason why the contender is out, if some round failed.
     pub failure: Option<String>,
+}
+
+/// A figure that a contender printed.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// The name, the unit, and which way is better.
+    pub printed: Printed,
+    /// The values by round.
+    pub rounds: Vec<(u32, f64)>,
+    /// The median of the values.
+    pub median: Estimate,
+    /// How many times as good as the first contender; none of the first itself.
+    pub times_first: Option<Estimate>,
+}
+
+/// What a contender costs, round by round: seconds, or a printed figure turned so that less is better.
+pub(super) struct Course<'s> {
+    rounds: Vec<(u32, f64)>,
+    figure: Option<&'s str>,
+}
+
+impl Course<'_> {
+    pub(super) fn median(&self) -> Option<f64> {
+        let costs: Vec<f64> = self.rounds.iter().map(|&(_, cost)| cost).collect();
+        Summary::of(&costs).map(|summary| summary.median)
+    }
+
+    /// How many times as good as `other`, from the rounds that both have.
+    pub(super) fn times(&self, other: &Self) -> Option<Estimate> {
+        stats::paired_ratio(&self.pairs(other))
+    }
+
+    /// The costs of both in each round that both have: the other's first.
+    fn pairs(&self, other: &Self) -> Vec<(f64, f64)> {
+        figures::pairs(&other.rounds, &self.rounds)
+    }
+
+    /// The rounds after the round `after`.
+    fn after(mut self, after: u32) -> Self {
+        self.rounds.retain(|(round, _)| *round > after);
+        self
+    }
+
+    /// The words for a comparison: `fast` and nothing, or `good` and by which figure.
+    pub(super) fn words(&self) -> (&'static str, String) {
+        match self.figure {
+            Some(name) => ("good", format!(" by {name}")),
+            None => ("fast", String::new()),
+        }
+    }
+}
+
+impl Standing {
+    /// The costs by the figure of this name, or else by the one that is compared; none where there is no such figure.
+    pub(super) fn course(&self, figure: Option<&str>) -> Option<Course<'_>> {
+        let found = match figure {
+            Some(name) => Some(self.figures.iter().find(|one| one.printed.name == name)?),
+            None => self.figures.first(),
+        };
+        let Some(Figure { printed, rounds, .. }) = found else {
+            return Some(Course { rounds: self.rounds.clone(), figure: None });
+        };
+        let cost = |value: f64| if printed.less_is_better { value } else { value.recip() };
+        let rounds = rounds.iter().map(|&(round, value)| (round, cost(value))).collect();
+        Some(Course { rounds, figure: Some(&printed.name) })
+    }
+
+    /// The costs by which contenders are compared.
+    fn compared(&self) -> Course<'_> {
+        let seconds = || Course { rounds: self.rounds.clone(), figure: None };
+        self.course(None).unwrap_or_else(seconds)
+    }
 }
 
 /// The standings of a suite's contenders that have samples, in the order of `cases`.
@@ -68,18 +143,40 @@ pub fn of(
             let samples: Vec<&Sample> =
                 own.iter().copied().filter(|sample| sample.case == label).collect();
             let failure = failures.iter().find(|found| found.suite == suite && found.case == label);
-            standing(label, &samples, failure)
+            let described = cases.iter().find(|case| case.suite == suite && case.case == label);
+            let printed = described.map_or(&[][..], |described| &described.printed);
+            standing(label, &samples, failure, printed)
         })
         .collect();
     if let Some((first, others)) = standings.split_first_mut() {
         for other in others {
-            other.times_first = times(other, first);
+            other.times_first = other.compared().times(&first.compared());
+            let each = |figure: &Figure| {
+                let name = Some(figure.printed.name.as_str());
+                other.course(name)?.times(&first.course(name)?)
+            };
+            let all: Vec<_> = other.figures.iter().map(each).collect();
+            for (figure, times) in other.figures.iter_mut().zip(all) {
+                figure.times_first = times;
+            }
         }
     }
     standings
 }
 
-fn standing(label: &str, samples: &[&Sample], failure: Option<&Failure>) -> Option<Standing> {
+fn standing(
+    label: &str,
+    samples: &[&Sample],
+    failure: Option<&Failure>,
+    printed: &[Printed],
+) -> Option<Standing> {
+    let figure = |printed: &Printed| {
+        let round = |sample: &&Sample| Some((sample.round, printed.of(&sample.measured)?));
+        let rounds: Vec<(u32, f64)> = samples.iter().filter_map(round).collect();
+        let values: Vec<f64> = rounds.iter().map(|&(_, value)| value).collect();
+        let median = stats::median(&values)?;
+        Some(Figure { printed: printed.clone(), rounds, median, times_first: None })
+    };
     let rounds: Vec<(u32, f64)> =
         samples.iter().filter_map(|sample| Some((sample.round, sample.measured.wall_s?))).collect();
     let seconds: Vec<f64> = rounds.iter().map(|&(_, seconds)| seconds).collect();
@@ -117,6 +214,7 @@ fn standing(label: &str, samples: &[&Sample], failure: Option<&Failure>) -> Opti
         peak_at_most_bytes: largest("peak_at_most_bytes"),
         gib_per_s: median(|measured| measured.gib_per_s),
         times_first: None,
+        figures: printed.iter().filter_map(figure).collect(),
         calls: newest
             .measured
             .facts
@@ -130,17 +228,6 @@ fn standing(label: &str, samples: &[&Sample], failure: Option<&Failure>) -> Opti
     })
 }
 
-/// How many times as fast `of` is as `to`, from the rounds that both have.
-pub(super) fn times(of: &Standing, to: &Standing) -> Option<Estimate> {
-    stats::paired_ratio(&pairs(of, to, 0))
-}
-
-/// The seconds of both in each round after the round `after` that both have: the slower one's first.
-fn pairs(of: &Standing, to: &Standing, after: u32) -> Vec<(f64, f64)> {
-    let own: Vec<_> = of.rounds.iter().copied().filter(|(round, _)| *round > after).collect();
-    figures::pairs(&to.rounds, &own)
-}
-
 /// The fastest beside each of the others, as sentences, the fastest of these first. A contender that failed, or whose
 /// output is wrong, is never the fastest. The fastest of three or more is chosen by the first rounds, and judged by the others.
 #[must_use]
@@ -151,17 +238,17 @@ pub fn sentences(standings: &[Standing]) -> Vec<String> {
     let choosing = stats::choosing_rounds(rounds).filter(|_| unfailed.len() > 2);
     let last = choosing.and_then(|choosing| unfailed[0].rounds.get(choosing - 1));
     let last_choosing = last.map_or(0, |&(round, _)| round);
-    let seconds = |one: &Standing| -> f64 {
-        let chosen =
-            one.rounds.iter().filter(|(round, _)| last.is_none() || *round <= last_choosing);
-        let seconds: Vec<f64> = chosen.map(|&(_, seconds)| seconds).collect();
-        Summary::of(&seconds).map_or(f64::INFINITY, |summary| summary.median)
+    let cost = |one: &Standing| -> f64 {
+        let mut course = one.compared();
+        course.rounds.retain(|(round, _)| last.is_none() || *round <= last_choosing);
+        course.median().unwrap_or(f64::INFINITY)
     };
-    let by_seconds = |one: &&&Standing, other: &&&Standing| seconds(one).total_cmp(&seconds(other));
-    let Some(&fastest) = unfailed.iter().min_by(by_seconds) else { return Vec::new() };
+    let by_cost = |one: &&&Standing, other: &&&Standing| cost(one).total_cmp(&cost(other));
+    let Some(&fastest) = unfailed.iter().min_by(by_cost) else { return Vec::new() };
     let mut others: Vec<&Standing> =
         unfailed.into_iter().filter(|one| one.label != fastest.label).collect();
-    others.sort_by(|one, other| one.median_s.value.total_cmp(&other.median_s.value));
+    let whole = |one: &Standing| one.compared().median().unwrap_or(f64::INFINITY);
+    others.sort_by(|one, other| whole(one).total_cmp(&whole(other)));
     let said = others.iter().filter_map(|other| sentence(fastest, other, last_choosing));
     let unsuccessful = standings.iter().filter_map(unsuccessful);
     let how = choosing.map(|choosing| {
@@ -194,28 +281,32 @@ fn unsuccessful(one: &Standing) -> Option<String> {
 }
 
 fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> {
-    let pairs = pairs(fastest, other, after);
+    let own = fastest.compared().after(after);
+    let (how, by) = own.words();
+    let pairs = own.pairs(&other.compared());
     let ratio = stats::paired_ratio(&pairs)?;
     let (Estimate { value, low, high }, rounds) = (ratio, pairs.len());
     let (fast, slow) = (&fastest.label, &other.label);
     if rounds < FEWEST_SAMPLES {
         return Some(format!(
-            "{fast} was {value:.2} times as fast as {slow} in {rounds} round{}, too few to be sure of anything",
+            "{fast} was {value:.2} times as {how} as {slow}{by} in {rounds} round{}, too few to be sure of anything",
             if rounds == 1 { "" } else { "s" }
         ));
     }
     Some(match Verdict::of(Some(&ratio), rounds, MARGIN) {
         Verdict::Faster => {
-            format!("{fast} is {value:.2} times as fast as {slow} (95 %: {low:.2} … {high:.2})")
+            format!(
+                "{fast} is {value:.2} times as {how} as {slow}{by} (95 %: {low:.2} … {high:.2})"
+            )
         }
         Verdict::Slower => format!(
-            "{slow} is {:.2} times as fast as {fast} (95 %: {:.2} … {:.2}), although {fast} was faster at first",
+            "{slow} is {:.2} times as {how} as {fast}{by} (95 %: {:.2} … {:.2}), although {fast} was ahead at first",
             value.recip(),
             high.recip(),
             low.recip()
         ),
         Verdict::CannotTell => format!(
-            "{fast} and {slow}: no difference can be told ({value:.2} times as fast, 95 %: {low:.2} … {high:.2}; up \
+            "{fast} and {slow}: no difference can be told ({value:.2} times as {how}{by}, 95 %: {low:.2} … {high:.2}; up \
              to {:.0} % count as none)",
             MARGIN * 100.0
         ),
@@ -227,7 +318,7 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
 pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
     let Some((first, others)) = standings.split_first() else { return Vec::new() };
     let is_slower = |other: &&Standing| {
-        let rounds = pairs(first, other, 0).len();
+        let rounds = other.compared().pairs(&first.compared()).len();
         Verdict::of(other.times_first.as_ref(), rounds, margin) == Verdict::Slower
     };
     others.iter().filter(is_slower).collect()

@@ -43,12 +43,7 @@ pub struct Limit {
 }
 
 /// A figure of bars with a table; both kinds of axis, the more telling one first.
-pub fn figure_of(
-    caption: impl Into<String>,
-    unit: &'static str,
-    bars: &[Bar],
-    limits: &[Limit],
-) -> Figure {
+pub fn figure_of(caption: impl Into<String>, unit: &str, bars: &[Bar], limits: &[Limit]) -> Figure {
     let caption = caption.into();
     let values = || {
         let own = bars.iter().flat_map(|bar| [bar.estimate.low, bar.estimate.high]);

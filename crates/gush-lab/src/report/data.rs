@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use super::bars::Limit;
 use super::estimate::Estimate;
+use crate::figures::Measure;
 use crate::model::{Described, Failure, Machine, Measured, Run, Sample};
+use crate::stats;
 use crate::suite::{self, memory};
-use crate::{figures, stats};
 
 /// All runs, oldest first.
 #[derive(Debug)]
@@ -134,9 +135,17 @@ impl<'a> Suite<'a> {
         self.cases.iter().find(|case| case.name == name)
     }
 
-    /// The throughput of the case that measured the same as `like`.
-    pub fn speed_like(&self, like: &Case<'_>) -> Option<&Estimate> {
-        self.case(like.name).filter(|own| own.is_same(like))?.speed()
+    /// The case that measured the same as `like`, with figures.
+    pub fn like(&self, like: &Case<'_>) -> Option<&Case<'a>> {
+        let unit = |case: &Case<'_>| case.measure().unit().to_owned();
+        self.case(like.name)
+            .filter(|own| own.is_same(like) && unit(own) == unit(like))
+            .filter(|own| own.compared().is_some())
+    }
+
+    /// The unit of the figures that are compared.
+    pub fn unit(&self) -> &str {
+        self.cases.first().map_or("", |case| case.measure().unit())
     }
 
     /// The cases that are out.
@@ -145,10 +154,11 @@ impl<'a> Suite<'a> {
         self.run.failures.iter().filter(move |failure| failure.suite == name)
     }
 
-    /// Is there a throughput to be followed from run to run, case by case? A grid has too many cells for that.
+    /// Is there a figure to be followed from run to run, case by case? A grid has too many cells for that.
     pub fn is_followed(&self) -> bool {
         let has_section = suite::named(self.name).is_some_and(|known| known.section.is_some());
-        self.has_speeds() && !has_section
+        let prints = || self.cases.iter().any(|case| !case.described.printed.is_empty());
+        !has_section && (self.has_speeds() || prints())
     }
 
     /// Has any case a throughput?
@@ -167,6 +177,7 @@ pub struct Case<'a> {
     machine: &'a str,
     /// Drawing ten thousand times for an interval is done once.
     speed: OnceCell<Option<Estimate>>,
+    compared: OnceCell<Option<Estimate>>,
 }
 
 impl<'a> Case<'a> {
@@ -175,7 +186,8 @@ impl<'a> Case<'a> {
         let known = run.cases.iter().find(|known| known.suite == *suite && known.case == *case);
         let described = known.cloned().unwrap_or_else(|| Described::new(suite, case));
         let machine = run.machine.id.as_str();
-        Self { name: case, described, samples: Vec::new(), machine, speed: OnceCell::new() }
+        let (speed, compared) = (OnceCell::new(), OnceCell::new());
+        Self { name: case, described, samples: Vec::new(), machine, speed, compared }
     }
 
     /// Did both measure the same? Of a run without descriptions nobody knows. Devices have other names on other machines.
@@ -213,7 +225,32 @@ impl<'a> Case<'a> {
             samples.iter().copied().filter(|sample| is_wanted(sample.round)).collect()
         };
         let (own, other) = (of(&self.samples), of(&baseline.samples));
-        figures::paired(&own, &other, |one| one.gib_per_s)
+        self.measure().paired(&own, &other)
+    }
+
+    /// The figure by which the case is compared.
+    pub fn measure(&self) -> Measure<'_> {
+        Measure::of(&self.described.suite, Some(&self.described), self.samples.iter().copied())
+    }
+
+    /// The figure by which the case is compared, in its own unit.
+    pub fn compared(&self) -> Option<&Estimate> {
+        let estimate = || {
+            let measure = self.measure();
+            self.estimate(|measured| measure.value(measured))
+        };
+        self.compared.get_or_init(estimate).as_ref()
+    }
+
+    /// Whether this case is better than `other`, of another run, by more than the part `margin`.
+    pub fn verdict(&self, other: &Self, margin: f64) -> Option<stats::Verdict> {
+        let measure = self.measure();
+        let scores = |case: &Self| -> Option<Vec<f64>> {
+            Some(case.compared()?.samples.iter().map(|&value| measure.score(value)).collect())
+        };
+        let (own, others) = (scores(self)?, scores(other)?);
+        let ratio = stats::ratio(&own, &others);
+        Some(stats::Verdict::of(ratio.as_ref(), own.len().min(others.len()), margin))
     }
 
     /// In GiB/s.

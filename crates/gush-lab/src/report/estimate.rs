@@ -21,11 +21,4 @@ impl Estimate {
         let stats::Estimate { value, low, high } = stats::median(&samples)?;
         Some(Self { low, median: value, high, samples })
     }
-
-    /// Whether this estimate is faster than `other` by more than the part `margin`.
-    pub fn verdict(&self, other: &Self, margin: f64) -> stats::Verdict {
-        let fewest = self.samples.len().min(other.samples.len());
-        let ratio = stats::ratio(&self.samples, &other.samples);
-        stats::Verdict::of(ratio.as_ref(), fewest, margin)
-    }
 }

@@ -116,7 +116,7 @@ fn measure(
     }
     contest.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
-    let mut course = Paced::new(pace, contest.baseline());
+    let mut course = Paced::new(pace, contest.baseline(), comparison.figures.first());
     session.expect(&contest.cases);
     session.measure_on(&contest.cases, &mut course, Limits::default(), screen, |screen, sample| {
         if options.csv {
@@ -146,8 +146,7 @@ fn measure(
     standings
 }
 
-const CSV_HEADER: &str =
-    "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output";
+const CSV_HEADER: &str = "contender,round,wall_s,user_s,system_s,peak_bytes,gib_per_s,bytes,status,signal,output,printed";
 
 fn csv_row(sample: &Sample) -> String {
     let Sample { case, round, measured, .. } = sample;
@@ -161,9 +160,15 @@ fn csv_row(sample: &Sample) -> String {
         [measured.wall_s, measured.user_s, measured.system_s, measured.gib_per_s].map(figure);
     // A process that a signal ended has no exit status.
     let status = if status.is_empty() && signal.is_empty() { "0" } else { &status };
+    let printed = measured
+        .facts
+        .iter()
+        .filter_map(|(name, value)| Some(format!("{}={value}", name.strip_prefix("printed ")?)));
+    let printed: Vec<String> = printed.collect();
     let (case, bytes) = (field(case), measured.bytes);
     format!(
-        "{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{signal},{output}"
+        "{case},{round},{wall},{user},{system},{peak},{speed},{bytes},{status},{signal},{output},{}",
+        field(&printed.join(" "))
     )
 }
 
@@ -221,6 +226,20 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
         }
         for one in contend::regressions(standings, margin) {
             let Some(times) = one.times_first else { continue };
+            if let Some(figure) = one.figures.first() {
+                talker.say(format_args!(
+                    "{} is worse than {} by more than {:.1} %: {:.2} times as good by {} (95 %: {:.2} … {:.2})",
+                    one.label,
+                    standings[0].label,
+                    margin * 100.0,
+                    times.value,
+                    figure.printed.name,
+                    times.low,
+                    times.high
+                ));
+                status = ExitCode::from(SLOWER);
+                continue;
+            }
             talker.say(format_args!(
                 "{} is slower than {} by more than {:.1} %: it takes {:.2} times as long (95 %: {:.2} … {:.2})",
                 one.label,

@@ -11,6 +11,7 @@ use gush_lab::contend::{
     Aim, Block, CaseFile, Comparison, Entry, Input, Output, Pace, Parameter, Shell, Standing,
     export, show::Unit,
 };
+use gush_lab::model::Printed;
 use gush_tree::quote;
 
 use super::super::session::Keep;
@@ -130,6 +131,10 @@ pub struct Options {
     /// Count system calls, in one run of each contender that is not timed
     #[arg(long)]
     count_calls: bool,
+    /// Compare the number NAME of the last line of JSON that each command prints, instead of the time: median_us,µs,less where less is
+    /// better; once for each figure, the compared one first
+    #[arg(long, value_name = "NAME[,UNIT[,less]]", value_parser = figure)]
+    figure: Vec<Printed>,
     /// End with status 2 if a contender is surely slower than the first by more than PERCENT
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_if_slower: Option<f64>,
@@ -227,6 +232,17 @@ fn input(text: &str) -> Result<Input, String> {
         Ok(bytes) => Ok(Input::Bytes(bytes)),
         Err(size::SizeError::NotASize) => Ok(Input::Path(text.into())),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+fn figure(text: &str) -> Result<Printed, &'static str> {
+    let mut parts = text.split(',');
+    let mut next = || parts.next().unwrap_or_default().trim().to_owned();
+    let (name, unit, way) = (next(), next(), next());
+    match (name.as_str(), way.as_str(), parts.next()) {
+        ("", ..) => Err("a name is missing: median_us,µs,less"),
+        (_, "" | "less", None) => Ok(Printed { name, unit, less_is_better: way == "less" }),
+        _ => Err("write NAME, NAME,UNIT or NAME,UNIT,less"),
     }
 }
 
@@ -339,6 +355,7 @@ impl Options {
             ("--expect", self.expect.is_some()),
             ("--no-compare", self.no_compare),
             ("--keep-out", self.keep_out),
+            ("--figure", !self.figure.is_empty()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
     }
@@ -392,6 +409,7 @@ impl Options {
             ignores_output: self.no_compare,
             expected: self.expect.clone(),
             counts_calls: self.count_calls,
+            figures: self.figure.clone(),
             ..usual
         })
     }

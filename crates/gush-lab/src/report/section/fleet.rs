@@ -43,19 +43,20 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
     let rows: Vec<_> = cases
         .iter()
         .map(|case| {
-            let speeds = taken.iter().map(|(_, suite)| suite.speed_like(case).cloned());
-            (case.name.to_owned(), speeds.collect::<Vec<Option<Estimate>>>())
+            let figures = taken.iter().map(|(_, suite)| suite.like(case)?.compared().cloned());
+            (case.name.to_owned(), figures.collect::<Vec<Option<Estimate>>>())
         })
         // A case of one machine alone compares nothing.
-        .filter(|(_, speeds)| speeds.iter().flatten().count() > 1)
+        .filter(|(_, figures)| figures.iter().flatten().count() > 1)
         .collect();
     if rows.is_empty() {
         return None;
     }
+    let unit = taken[0].1.unit();
     Some(
         Figure::new(format!("{} on each machine", super::code(suite)))
-            .with("Logarithmic", dots::drawn("GiB/s", &names, &rows, true))
-            .with("Linear", dots::drawn("GiB/s", &names, &rows, false))
+            .with("Logarithmic", dots::drawn(unit, &names, &rows, true))
+            .with("Linear", dots::drawn(unit, &names, &rows, false))
             .with("Table", Body::Table(table(suite, &taken, &cases))),
     )
 }
@@ -63,23 +64,27 @@ fn figure_of(data: &Data<'_>, machines: &[&Machine], suite: &str) -> Option<Figu
 fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&Case<'_>]) -> Table {
     let mut columns = vec![words("Case")];
     columns.extend(taken.iter().map(|(machine, _)| numbers(name(machine))));
-    let mut table = Table::new(format!("Medians of {suite} by machine, GiB/s"), &columns);
+    let mut table =
+        Table::new(format!("Medians of {suite} by machine, {}", taken[0].1.unit()), &columns);
     for case in cases {
-        let first = case.speed();
+        let first = case.compared();
         let mut row = vec![Cell::code(case.name)];
         row.extend(taken.iter().enumerate().map(|(place, (_, suite))| {
-            let Some(speed) = suite.speed_like(case) else { return Cell::absent() };
+            let Some(own) = suite.like(case) else { return Cell::absent() };
+            let Some(estimate) = own.compared() else { return Cell::absent() };
             let beside = match first {
                 Some(first) if place > 0 => {
                     let margin = compare::undecided(taken[0].1.run, suite.run);
-                    match speed.verdict(first, margin) {
-                        Verdict::CannotTell => "not to be told from the first".to_owned(),
-                        _ => format!("{} the first", times(speed.median / first.median)),
+                    match own.verdict(case, margin) {
+                        None | Some(Verdict::CannotTell) => {
+                            "not to be told from the first".to_owned()
+                        }
+                        Some(_) => format!("{} the first", times(estimate.median / first.median)),
                     }
                 }
-                _ => range(speed.low, speed.high),
+                _ => range(estimate.low, estimate.high),
             };
-            Cell::from(figure(speed.median)).small(beside)
+            Cell::from(figure(estimate.median)).small(beside)
         }));
         table.rows.push(row);
     }

@@ -2,7 +2,7 @@
 
 use crate::compare;
 use crate::model::Run;
-use crate::report::data::{Data, Suite};
+use crate::report::data::{Case, Data, Suite};
 use crate::report::estimate::Estimate;
 use crate::report::lines::polyline;
 use crate::report::number::{count, figure, plural, range, times};
@@ -37,10 +37,10 @@ pub fn section(data: &Data<'_>) -> Option<Section> {
 /// A case in each run with the case's suite.
 struct Course<'a> {
     case: &'a str,
-    estimates: Vec<Option<(&'a Run, &'a Estimate)>>,
+    taken: Vec<Option<(&'a Run, &'a Case<'a>)>>,
 }
 
-fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
+fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'a>>) -> Option<Figure> {
     taken.retain(|taken| taken.is_followed());
     taken.drain(..taken.len().saturating_sub(RUNS));
     let newest = taken.last()?;
@@ -49,12 +49,9 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
         .iter()
         .map(|case| Course {
             case: case.name,
-            estimates: taken
-                .iter()
-                .map(|suite| Some((suite.run, suite.speed_like(case)?)))
-                .collect(),
+            taken: taken.iter().map(|suite| Some((suite.run, suite.like(case)?))).collect(),
         })
-        .filter(|course| course.estimates.iter().flatten().count() > 1)
+        .filter(|course| course.taken.iter().flatten().count() > 1)
         .collect();
     if courses.is_empty() {
         return None;
@@ -62,32 +59,32 @@ fn figure_of<'a>(suite: &str, mut taken: Vec<&'a Suite<'_>>) -> Option<Figure> {
     let times = taken.iter().map(|taken| taken.run.started.strftime("%m-%d %H:%M").to_string());
     Some(
         Figure::new(format!("{}, run by run", super::code(suite)))
-            .with("Course", Body::Table(course_table(suite, &courses)))
-            .with("Table", Body::Table(every_run(suite, &courses, times))),
+            .with("Course", Body::Table(course_table(suite, newest.unit(), &courses)))
+            .with("Table", Body::Table(every_run(suite, newest.unit(), &courses, times))),
     )
 }
 
-fn course_table(suite: &str, courses: &[Course<'_>]) -> Table {
+fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
     let columns = [
         words("Case"),
         words("Course"),
         numbers("Runs"),
         numbers("Least … most"),
-        numbers("Newest, GiB/s"),
+        numbers(format!("Newest, {unit}")),
         numbers("To the one before"),
         words("It is"),
     ];
     let mut table = Table::new(format!("Medians of {suite} over the runs"), &columns);
     for course in courses {
-        let (runs, known): (Vec<&Run>, Vec<&Estimate>) =
-            course.estimates.iter().copied().flatten().unzip();
-        let ([.., run_before, newest_run], [.., before, newest]) = (&runs[..], &known[..]) else {
-            continue;
-        };
+        let all: Vec<(&Run, &Case<'_>)> = course.taken.iter().copied().flatten().collect();
+        let [.., (run_before, case_before), (newest_run, case)] = all[..] else { continue };
+        let known: Vec<&Estimate> = all.iter().filter_map(|(_, case)| case.compared()).collect();
+        let [.., before, newest] = known[..] else { continue };
         let medians = known.iter().map(|estimate| estimate.median);
         let (least, most) =
             medians.fold((f64::INFINITY, 0.0), |(a, b), median| (median.min(a), median.max(b)));
-        let verdict = newest.verdict(before, compare::undecided(run_before, newest_run));
+        let undecided = compare::undecided(run_before, newest_run);
+        let verdict = case.verdict(case_before, undecided).unwrap_or(Verdict::CannotTell);
         let tone = match verdict {
             Verdict::Faster => Tone::Good,
             Verdict::Slower => Tone::Bad,
@@ -127,17 +124,22 @@ fn spark(known: &[&Estimate]) -> Spark {
     Spark { points: polyline(points.into_iter()), last_x, last_y }
 }
 
-fn every_run(suite: &str, courses: &[Course<'_>], times: impl Iterator<Item = String>) -> Table {
+fn every_run(
+    suite: &str,
+    unit: &str,
+    courses: &[Course<'_>],
+    times: impl Iterator<Item = String>,
+) -> Table {
     let mut columns = vec![words("Case")];
     columns.extend(times.map(numbers));
-    let mut table = Table::new(format!("Medians of {suite} in each run, GiB/s"), &columns);
+    let mut table = Table::new(format!("Medians of {suite} in each run, {unit}"), &columns);
     for course in courses {
         let mut row = vec![Cell::code(course.case)];
-        row.extend(course.estimates.iter().map(|estimate| match estimate {
-            Some((_, speed)) => {
-                Cell::from(figure(speed.median)).small(range(speed.low, speed.high))
-            }
-            None => Cell::absent(),
+        row.extend(course.taken.iter().map(|taken| {
+            let Some(own) = taken.and_then(|(_, case)| case.compared()) else {
+                return Cell::absent();
+            };
+            Cell::from(figure(own.median)).small(range(own.low, own.high))
         }));
         table.rows.push(row);
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::code;
+use crate::figures::Measure;
 use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::{Case, Data, Suite};
 use crate::report::estimate::Estimate;
@@ -24,7 +25,7 @@ pub fn section(data: &Data<'_>, suite: &'static suite::Suite) -> Option<Section>
         match suite.axis {
             Some(axis) if place == 0 => figures.extend(along(taken, quantity, axis)),
             Some(_) => {}
-            None => figures.extend(groups(data, taken, quantity)),
+            None => figures.extend(groups(data, taken, Measure::Quantity(*quantity), place == 0)),
         }
     }
     if figures.is_empty() {
@@ -47,11 +48,13 @@ pub fn others(data: &Data<'_>) -> Option<Section> {
     let unknown = data.suites().into_iter().filter(|name| suite::named(name).is_none());
     let (mut figures, mut said) = (Vec::new(), Vec::new());
     for taken in unknown.filter_map(|name| data.suite(name)) {
-        let quantities: &[Quantity] = if taken.has_speeds() { &[THROUGHPUT] } else { &TIMES };
-        for quantity in quantities {
-            figures.extend(groups(data, taken, quantity).into_iter().map(|figure| Figure {
-                caption: format!("{}: {}", code(taken.name), figure.caption),
-                ..figure
+        let printed = taken.cases.first().map_or(&[][..], |case| &case.described.printed);
+        let usual: &[Quantity] = if taken.has_speeds() { &[THROUGHPUT] } else { &TIMES };
+        let usual = usual.iter().copied().map(Measure::Quantity);
+        let all = printed.iter().map(Measure::Printed).chain(usual);
+        for (place, measure) in all.enumerate() {
+            figures.extend(groups(data, taken, measure, place == 0).into_iter().map(|figure| {
+                Figure { caption: format!("{}: {}", code(taken.name), figure.caption), ..figure }
             }));
         }
         said.extend(out(taken));
@@ -105,10 +108,15 @@ fn sources(taken: &Suite<'_>) -> Option<String> {
     })
 }
 
-/// A figure for each group.
-fn groups(data: &Data<'_>, taken: &Suite<'_>, quantity: &Quantity) -> Vec<Figure> {
+/// A figure for each group; with what is known of the cases where the figure is the compared one.
+fn groups(
+    data: &Data<'_>,
+    taken: &Suite<'_>,
+    measure: Measure<'_>,
+    is_compared: bool,
+) -> Vec<Figure> {
     let names = distinct(taken.cases.iter().map(|case| case.described.group.as_str()));
-    let is_speed = quantity.unit == THROUGHPUT.unit;
+    let is_speed = measure.unit() == THROUGHPUT.unit;
     let limits: Vec<Limit> = data
         .memory_read()
         .filter(|_| is_speed && taken.name != memory::SUITE.name)
@@ -119,20 +127,20 @@ fn groups(data: &Data<'_>, taken: &Suite<'_>, quantity: &Quantity) -> Vec<Figure
         .filter_map(|group| {
             let own = taken.cases.iter().filter(|case| case.described.group == group);
             let bars: Vec<Bar> =
-                own.filter_map(|case| bar(taken, case, quantity, is_speed)).collect();
+                own.filter_map(|case| bar(taken, case, measure, is_compared)).collect();
             let caption = match group {
-                "" => quantity.caption.to_owned(),
-                group => format!("{}: {}", quantity.caption, group.replace(['`', '*'], "")),
+                "" => measure.caption(),
+                group => format!("{}: {}", measure.caption(), group.replace(['`', '*'], "")),
             };
-            (!bars.is_empty()).then(|| bars::figure_of(caption, quantity.unit, &bars, &limits))
+            (!bars.is_empty()).then(|| bars::figure_of(caption, measure.unit(), &bars, &limits))
         })
         .collect()
 }
 
-fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) -> Option<Bar> {
-    let estimate = case.estimate(quantity.of)?;
+fn bar(taken: &Suite<'_>, case: &Case<'_>, measure: Measure<'_>, is_compared: bool) -> Option<Bar> {
+    let estimate = case.estimate(|measured| measure.value(measured))?;
     let mut facts = Vec::new();
-    if let (Some((baseline, Some(times))), true) = (case.against(taken), is_speed) {
+    if let (Some((baseline, Some(times))), true) = (case.against(taken), is_compared) {
         facts.push((format!("Beside {}", baseline.name), times_between(times)));
     }
     if let Some([slow, fast]) = stats::two_speeds(&estimate.samples) {
@@ -144,7 +152,7 @@ fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) 
             .iter()
             .filter_map(|(label, fact)| Some(((*label).to_owned(), bytes(case.number(fact)?)))),
     );
-    if let Some(evidence) = case.text("evidence").filter(|_| is_speed) {
+    if let Some(evidence) = case.text("evidence").filter(|_| is_compared) {
         facts.push(("Hostile reader".to_owned(), evidence.to_owned()));
     }
     Some(Bar {
@@ -153,9 +161,9 @@ fn bar(taken: &Suite<'_>, case: &Case<'_>, quantity: &Quantity, is_speed: bool) 
             .described
             .published
             .as_ref()
-            .filter(|_| is_speed)
+            .filter(|_| is_compared)
             .map(|known| (known.from, known.to)),
-        sound: case.is("sound").filter(|_| is_speed),
+        sound: case.is("sound").filter(|_| is_compared),
         facts,
         ..Bar::new(case.name, estimate)
     })
@@ -185,9 +193,10 @@ fn said(taken: &Suite<'_>, axis: Option<Axis>) -> Vec<String> {
                 None => "",
             };
             said.push(format!(
-                "{} does {} GiB/s and is not sound{seen}.",
+                "{} does {} {} and is not sound{seen}.",
                 code(gained.case.name),
-                figure(gained.speed.median)
+                figure(gained.figure.median),
+                gained.case.measure().unit()
             ));
         }
     }
@@ -221,7 +230,7 @@ fn of_largest<'s, 'a>(
 struct Gained<'s, 'a> {
     case: &'s Case<'a>,
     baseline: &'s Case<'a>,
-    speed: &'s Estimate,
+    figure: &'s Estimate,
     times: stats::Estimate,
     /// The rounds that chose the case are not the rounds that tell the gain.
     is_confirmed: bool,
@@ -267,13 +276,13 @@ fn most_gained<'s, 'a>(
         let judged = case.paired(baseline, |round| choosing.is_none_or(|last| round > last))?;
         let (times, _) = Some(judged).filter(|(_, verdict)| *verdict == stats::Verdict::Faster)?;
         let is_confirmed = choosing.is_some();
-        Some(Gained { case, baseline, speed: case.speed()?, times, is_confirmed })
+        Some(Gained { case, baseline, figure: case.compared()?, times, is_confirmed })
     })
 }
 
 impl Gained<'_, '_> {
     fn told(&self) -> String {
-        let Self { case, baseline, speed, times, is_confirmed } = self;
+        let Self { case, baseline, figure: own, times, is_confirmed } = self;
         let does = match case.described.does.as_str() {
             "" => String::new(),
             does => format!(" ({})", does.replace(['`', '*'], "")),
@@ -288,9 +297,10 @@ impl Gained<'_, '_> {
         let confirmed =
             if *is_confirmed { ", confirmed by rounds that did not choose it" } else { "" };
         format!(
-            "{}{does} does **{}** GiB/s, {} what {} does{beside}{confirmed}.",
+            "{}{does} does **{}** {}, {} what {} does{beside}{confirmed}.",
             code(case.name),
-            figure(speed.median),
+            figure(own.median),
+            case.measure().unit(),
             times_between(*times),
             code(baseline.name)
         )
@@ -393,7 +403,7 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
         return bars::figure_of(caption, quantity.unit, &bars, &[]);
     }
     let caption = format!("{} by {}{place}", quantity.caption, axis.label.to_lowercase());
-    let series = series(own, &sizes);
+    let series = series(own, &sizes, quantity.less_is_better);
     let drawn =
         |logarithmic| Body::Drawn(lines::drawn(&series, quantity.unit, axis.label, logarithmic));
     Figure::new(caption.clone())
@@ -403,7 +413,10 @@ fn along_one(own: &[&Placed<'_>], group: &str, quantity: &Quantity, axis: Axis) 
 }
 
 /// The best case of each line at each place.
-fn series(own: &[&Placed<'_>], sizes: &[u64]) -> Vec<Series> {
+fn series(own: &[&Placed<'_>], sizes: &[u64], less_is_better: bool) -> Vec<Series> {
+    let score = |placed: &Placed<'_>| {
+        if less_is_better { -placed.speed.median } else { placed.speed.median }
+    };
     distinct(own.iter().map(|placed| placed.series))
         .into_iter()
         .map(|name| {
@@ -411,7 +424,7 @@ fn series(own: &[&Placed<'_>], sizes: &[u64]) -> Vec<Series> {
                 let here = own
                     .iter()
                     .filter(|placed| placed.series == name && placed.at_bytes == *size)
-                    .max_by(|a, b| a.speed.median.total_cmp(&b.speed.median))?;
+                    .max_by(|a, b| score(a).total_cmp(&score(b)))?;
                 Some(Point {
                     x: *size as f64,
                     x_text: bytes(*size),
