@@ -709,6 +709,39 @@ fn an_interrupt_ends_all_processes_cleans_up_and_leaves_no_file() {
     assert!(names(dir.path()).iter().all(|name| ["pid", "cleaned"].contains(&name.as_str())));
 }
 
+/// Files of gibibytes, and a command that makes no call at which a tracer could look: none of them holds an interrupt up.
+#[test]
+fn an_interrupt_ends_what_is_no_measurement() {
+    let dir = TempDir::new().unwrap();
+    let begun = dir.path().join("begun");
+    let waits = format!("touch {}; exec sleep 100000", begun.display());
+    let has = |end: &str| {
+        let inside = |entry: fs::DirEntry| entry.path().join(end).exists();
+        fs::read_dir(dir.path()).unwrap().flatten().any(inside)
+    };
+    let counts: &dyn Fn() -> bool = &|| begun.exists();
+    let fills: &dyn Fn() -> bool = &|| has("in");
+    for (words, is_at_work) in
+        [(&["--count-calls", &waits][..], counts), (&["--input", "8G", "cat {in}"], fills)]
+    {
+        let mut lab = lab(dir.path());
+        let mut lab = lab.args(words).stderr(Stdio::piped()).spawn().unwrap();
+        while !is_at_work() && lab.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+        let mut said = String::new();
+        lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        if said.contains("leave room for a copy") || said.contains("may not be traced") {
+            not_applicable(&said);
+            continue;
+        }
+        assert_eq!(lab.wait().unwrap().code(), Some(130), "{words:?}: {said}");
+        assert!(said.contains("interrupted: 0 samples were taken"), "{words:?}: {said}");
+    }
+    assert!(names(dir.path()).iter().all(|name| name == "begun"), "{:?}", names(dir.path()));
+}
+
 #[test]
 fn no_program_outlives_an_interrupt_in_a_session_of_its_own() {
     let sleeper = "echo $$ >pid.new; mv pid.new pid; exec sleep 100000";

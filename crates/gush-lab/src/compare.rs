@@ -338,7 +338,7 @@ fn differences(before: &Run, after: &Run) -> Vec<Difference> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Measured, Sample};
+    use crate::model::{Measured, Printed, Sample};
 
     fn run(speed: f64, others: Option<f64>) -> Run {
         let sample = |round: u32| Sample {
@@ -362,6 +362,28 @@ mod tests {
         assert_eq!(both(&here, None), (stats::MARGIN, 0.0));
         assert_eq!(both(&guest, None), (stats::MARGIN, NEIGHBOURS));
         assert_eq!(both(&guest, Some(0.01)), (0.01, 0.0), "who names a margin has it");
+    }
+
+    #[test]
+    fn less_of_a_printed_figure_is_faster_where_less_is_better() {
+        let printed = |value: f64, less_is_better| {
+            let printed = Printed { name: "us".into(), unit: "µs".into(), less_is_better };
+            let mut run = run(1.0, None);
+            for sample in &mut run.samples {
+                sample.measured.facts.insert(printed.fact(), value.into());
+            }
+            let described = Described::new("memory", "copy-1");
+            run.cases = vec![Described { printed: vec![printed], ..described }];
+            run
+        };
+        let compared =
+            |less| runs(&printed(40.0, less), &printed(20.0, less), None).cases.remove(0);
+        let (less, more) = (compared(true), compared(false));
+        assert_eq!((less.verdict, less.ratio.value), (Verdict::Faster, 2.0));
+        assert_eq!((more.verdict, more.ratio.value), (Verdict::Slower, 0.5));
+        assert_eq!((less.unit.as_str(), less.medians[1].value), ("µs", 20.0));
+        let other_way = runs(&printed(40.0, true), &printed(20.0, false), None);
+        assert!(other_way.cases.is_empty(), "nobody knows which is better");
     }
 
     #[test]

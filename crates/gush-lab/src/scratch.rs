@@ -10,6 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::mount::Mount;
+use crate::runner::interrupt;
 
 /// The beginning of the directories' names.
 const PREFIX: &str = ".gush-lab-";
@@ -101,13 +102,17 @@ fn remove_left_ones(dir: &Path) {
 /// Fills a file with random bytes, always the same for a size.
 ///
 /// # Errors
-/// The error of write(2).
+/// The error of write(2), and `Interrupted` once the run was interrupted.
 pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
     const PIECE_BYTES: usize = 1 << 20;
     let mut piece = vec![0_u8; PIECE_BYTES];
     let mut random = fastrand::Rng::with_seed(size_bytes);
     let mut left_bytes = size_bytes;
     while left_bytes > 0 {
+        // Gibibytes take seconds, and nobody waits for them after Ctrl-C.
+        if interrupt::requested() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         random.fill(&mut piece);
         let len = usize::try_from(left_bytes).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
         file.write_all(&piece[..len])?;

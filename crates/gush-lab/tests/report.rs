@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{one, runs};
-use gush_lab::model::{Attachment, Described, Failure, Measured, Run, Sample, Warning};
+use gush_lab::model::{Attachment, Described, Failure, Measured, Printed, Run, Sample, Warning};
 use gush_lab::report;
 
 /// Without the files inside the page, which are tested by themselves.
@@ -165,6 +165,40 @@ fn no_headline_compares_a_group_with_another() {
     let page = report::html(&[run]);
     let headline = &page[page.find("<h1>").unwrap()..page.find("</h1>").unwrap()];
     assert!(!headline.contains("times"), "{headline}");
+}
+
+#[test]
+fn a_later_run_of_less_latency_is_faster_on_the_page() {
+    let run = |id: &str, micros: f64| {
+        let printed =
+            Printed { name: "median_us".into(), unit: "µs".into(), less_is_better: true };
+        let sample = |(round, case, value): (u32, &str, f64)| Sample {
+            suite: "relay/pingpong".into(),
+            case: case.into(),
+            round,
+            measured: Measured::default().with(&printed.fact(), value),
+        };
+        let both = (1..=6).flat_map(|round| [(round, "slow", 90.0), (round, "own", micros)]);
+        let described = |case| Described {
+            printed: vec![printed.clone()],
+            ..Described::new("relay/pingpong", case).against("slow")
+        };
+        let mut run = one_without_samples();
+        run.machine.facts.remove("virtualisation");
+        (run.id, run.others) = (id.into(), None);
+        run.started += std::time::Duration::from_secs(if id == "later" { 60 } else { 0 });
+        run.samples = both.map(sample).collect();
+        run.cases = vec![described("slow"), described("own")];
+        run
+    };
+    let page = report::html(&[run("first", 45.0), run("later", 30.0)]);
+    assert!(page.contains("median_us, less is better"), "no figure of latencies");
+    assert!(
+        page.contains("<b>Beside slow</b> 3.00\u{a0}times ("),
+        "a third is three times as good"
+    );
+    let course = page.split("Newest, µs").nth(1).expect("a history");
+    assert!(course.contains(">faster<") && !course.contains(">slower<"), "{course}");
 }
 
 fn one_without_samples() -> Run {

@@ -227,8 +227,12 @@ impl Session {
         &self.run
     }
 
-    /// Tells why nothing of `suite` can be measured.
+    /// Tells why nothing of `suite` can be measured, unless a signal came while its files were made.
     pub fn leave_out(&mut self, suite: &str, error: &Error) {
+        if interrupt::requested() && !self.run.interrupted {
+            self.run.interrupted = true;
+            return;
+        }
         self.talker.say(format_args!("{suite}: {}", error.told()));
         self.run.failures.push(Failure {
             suite: suite.to_owned(),

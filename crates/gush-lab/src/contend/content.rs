@@ -1,12 +1,13 @@
 //! A command's output: the digest of a file, or of a directory with all its entries.
 
 use std::fs::{self, File, FileType};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use crate::Error;
+use crate::runner::interrupt;
 
 /// A file's or directory's content.
 ///
@@ -73,11 +74,25 @@ fn cannot_read(path: &Path, error: io::Error) -> Error {
 }
 
 fn of_file(path: &Path) -> Result<(String, u64), Error> {
-    let file = File::open(path).map_err(|error| cannot_read(path, error))?;
-    let digest = gush::digest_of(&file)
-        .map_err(|error| Error::refused(format!("cannot read '{}': {error}", path.display())))?;
-    let bytes = file.metadata().map_err(|error| cannot_read(path, error))?.len();
-    Ok((digest.to_string(), bytes))
+    const PIECE_BYTES: usize = 1 << 20;
+    let mut file = File::open(path).map_err(|error| cannot_read(path, error))?;
+    let (mut hasher, mut bytes) = (blake3::Hasher::new(), 0);
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        // Gibibytes take seconds, and nobody waits for them after Ctrl-C.
+        if interrupt::requested() {
+            return Err(Error::refused("interrupted"));
+        }
+        match file.read(&mut piece) {
+            Ok(0) => return Ok((hasher.finalize().to_string(), bytes)),
+            Ok(len) => {
+                hasher.update(&piece[..len]);
+                bytes += len as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(cannot_read(path, error)),
+        }
+    }
 }
 
 struct Tree {

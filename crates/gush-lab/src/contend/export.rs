@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use super::show::{self, Unit};
 use super::standing::{Figure, Standing};
 use crate::csv;
+use crate::stats::FEWEST_SAMPLES;
 
 /// A language for tables.
 struct Language {
@@ -100,13 +101,18 @@ impl Language {
         let [before, between, behind] = self.row;
         for one in standings {
             let time = |seconds| show::time(seconds, unit);
+            let is_few = one.rounds.len() < FEWEST_SAMPLES;
             let (times, interval) = one.times_first.map_or_else(
                 || ("1".to_owned(), String::new()),
                 |times| {
                     let interval = format!("{:.2} to {:.2}", times.low, times.high);
-                    (format!("{:.2}", times.value), interval)
+                    (format!("{:.2}", times.value), if is_few { String::new() } else { interval })
                 },
             );
+            let around = match is_few {
+                true => String::new(),
+                false => format!("{} to {}", time(one.median_s.low), time(one.median_s.high)),
+            };
             let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
             let printed = names.iter().map(|name| {
                 let own = one.figures.iter().find(|figure| figure.printed.name == **name);
@@ -115,7 +121,7 @@ impl Language {
             let cells = [
                 (self.code)(&one.label) + &(self.text)(&out),
                 time(one.median_s.value),
-                format!("{} to {}", time(one.median_s.low), time(one.median_s.high)),
+                around,
                 times,
                 interval,
                 time(one.user_s),

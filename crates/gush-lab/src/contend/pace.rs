@@ -177,7 +177,7 @@ mod tests {
     fn a_contender_that_failed_keeps_nobody_waiting() {
         let mut samples = rounds(&[1.0, 1.0, 1.0, 1.0]);
         samples.retain(|sample| sample.case == "a" || sample.round == 1);
-        assert!(is_precise(&samples, "a"));
+        assert!(is_precise(&samples, "a", None));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Standings as a table for people.
 
 use super::standing::{Figure, Standing};
-use crate::stats::Estimate;
+use crate::stats::{Estimate, FEWEST_SAMPLES};
 
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,11 +74,26 @@ pub fn bytes(number: u64) -> String {
     )
 }
 
-/// The interval in the unit of the median.
-fn interval(Estimate { value, low, high }: &Estimate, unit: Option<Unit>) -> String {
-    let (factor, name) = unit.unwrap_or(Unit::of(*value)).parts();
+/// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
+fn interval(one: &Standing, unit: Option<Unit>) -> String {
+    let Estimate { value, low, high } = one.median_s;
+    let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();
     let decimals = if value * factor < 1.0 { 4 } else { 2 };
+    let [least, most] = one.range_s;
+    if is_few(&one.rounds) {
+        return format!("({:.decimals$} … {:.decimals$}) {name}", least * factor, most * factor);
+    }
     format!("{:.decimals$} … {:.decimals$} {name}", low * factor, high * factor)
+}
+
+fn is_few(rounds: &[(u32, f64)]) -> bool {
+    rounds.len() < FEWEST_SAMPLES
+}
+
+/// The interval of a ratio, if there are samples enough for one.
+fn ratio_interval(times: Option<&Estimate>, rounds: &[(u32, f64)]) -> String {
+    let times = times.filter(|_| !is_few(rounds));
+    times.map_or_else(String::new, |times| format!("{:.3} … {:.3}", times.low, times.high))
 }
 
 /// A column: a heading, and the text for a contender.
@@ -86,14 +101,11 @@ type Column = (&'static str, fn(&Standing, Option<Unit>) -> String);
 
 const COLUMNS: &[Column] = &[
     ("median", |one, unit| time(one.median_s.value, unit)),
-    ("95 % interval", |one, unit| interval(&one.median_s, unit)),
+    ("95 % interval", interval),
     ("x first", |one, _| {
         one.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
     }),
-    ("95 % interval", |one, _| {
-        one.times_first
-            .map_or_else(String::new, |times| format!("{:.3} … {:.3}", times.low, times.high))
-    }),
+    ("95 % interval", |one, _| ratio_interval(one.times_first.as_ref(), &one.rounds)),
     ("processor", |one, unit| time(one.processor_s, unit)),
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
@@ -112,17 +124,27 @@ fn printed(standings: &[Standing]) -> Vec<Vec<String>> {
             let found = one.figures.iter().find(|own| own.printed.name == *name);
             found.map_or_else(String::new, say)
         };
-        let text = |estimate: &Estimate| format!("{:.3} … {:.3}", estimate.low, estimate.high);
+        let around = |figure: &Figure| {
+            let values = figure.rounds.iter().map(|&(_, value)| value);
+            match is_few(&figure.rounds) {
+                true => format!(
+                    "({:.3} … {:.3})",
+                    values.clone().fold(f64::INFINITY, f64::min),
+                    values.fold(f64::NEG_INFINITY, f64::max)
+                ),
+                false => format!("{:.3} … {:.3}", figure.median.low, figure.median.high),
+            }
+        };
         let times = |figure: &Figure| {
             figure.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
         };
-        let between = |figure: &Figure| figure.times_first.as_ref().map_or_else(String::new, text);
+        let between = |figure: &Figure| ratio_interval(figure.times_first.as_ref(), &figure.rounds);
         let mut add = |head: &str, say: &dyn Fn(&Figure) -> String| {
             columns.push(column(head, standings, |one| own(one, say)));
         };
         add(name, &|figure| format!("{:.3}", figure.median.value));
         if place == 0 {
-            add("95 % interval", &|figure| text(&figure.median));
+            add("95 % interval", &around);
         }
         add("x first", &times);
         add("95 % interval", &between);
@@ -160,6 +182,11 @@ pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
         text += line.trim_end();
         text.push('\n');
     }
+    if standings.iter().any(|one| is_few(&one.rounds)) {
+        text += &format!(
+            "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
+        );
+    }
     text
 }
 
@@ -183,5 +210,12 @@ mod tests {
         assert!(lines[2].starts_with("gush cp") && lines[2].contains("2.000 … 2.000"), "{text}");
         let text = table(&standings, Some(Unit::Second));
         assert!(text.contains("  0.2000 s  0.2000 … 0.2000 s  "), "{text}");
+        let few = [samples("cp", &[0.2, 0.3]), samples("gush cp", &[0.1, 0.1])].concat();
+        let text = table(&of("run", &[], &few, &[]), None);
+        assert!(text.contains("250.00 ms  (200.00 … 300.00) ms  "), "{text}");
+        assert!(
+            text.ends_with("too few for an interval.\n") && !text.contains("2.500 …"),
+            "{text}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::runner::interrupt;
+use crate::runner::{children, interrupt};
 use crate::{Error, affinity};
 
 /// The events that matter, as waitpid(2) gives their numbers.
@@ -50,8 +50,8 @@ pub(super) fn run(
 }
 
 fn trace(mut command: Command, tell: impl FnMut(i32, Stop)) -> Result<Output, Error> {
-    let child =
-        command.spawn().map_err(|error| Error::failed("cannot start the traced process", error))?;
+    // A program that waits makes no call at which an interrupt could be seen: the interrupt kills the program.
+    let (child, _watched) = children::spawn_watched(&mut command)?;
     let leader = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
     let mut traced = Traced {
         child,

@@ -82,6 +82,16 @@ pub fn start_group(command: &mut Command) -> Result<Running, Error> {
 
 fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
     let name = command.get_program().to_string_lossy().into_owned();
+    let (child, handle) = spawn_watched(command)?;
+    Ok(Running { child: Some(child), name, leads_group, _handle: handle })
+}
+
+/// Starts a process that an interrupt kills as long as its descriptor is kept; the caller waits for it.
+///
+/// # Errors
+/// As [`start`].
+pub(crate) fn spawn_watched(command: &mut Command) -> Result<(Child, Option<Arc<OwnedFd>>), Error> {
+    let name = command.get_program().to_string_lossy().into_owned();
     // Locked over the start: a child started after the interrupt's sweep would be missed.
     let mut running = running();
     if interrupt::requested() {
@@ -94,7 +104,7 @@ fn spawn(command: &mut Command, leads_group: bool) -> Result<Running, Error> {
     // Finished ones are dropped here, so that the list does not grow with the rounds.
     running.retain(|(_, handle)| handle.strong_count() > 0);
     running.extend(handle.iter().map(|handle| (Pid::from_child(&child), Arc::downgrade(handle))));
-    Ok(Running { child: Some(child), name, leads_group, _handle: handle })
+    Ok((child, handle))
 }
 
 /// Kills every process that [`start`] started and nobody has waited for.
