@@ -44,6 +44,7 @@ use super::standing::Course;
 use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing};
 use crate::Error;
 use crate::model::Printed;
+use crate::stats::FEWEST_SAMPLES;
 
 /// The content of a case file.
 #[derive(Debug)]
@@ -272,12 +273,19 @@ impl Aim {
         let costs = rivals.filter_map(|one| Some((one, course(self, one)?.median()?)));
         let (rival, _) = costs.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
         let mine = course(self, own)?;
-        let times = mine.times(&course(self, rival)?)?;
+        let other = course(self, rival)?;
+        let times = mine.times(&other)?;
+        let sure = match mine.shared_rounds(&other) {
+            rounds if rounds < FEWEST_SAMPLES => {
+                format!("in {rounds} round(s), too few to be sure")
+            }
+            _ => format!("95 %: {:.3} … {:.3}", times.low, times.high),
+        };
         let said = if times.value >= self.times { "reached" } else { "MISSED" };
         let (how, by) = mine.words();
         Some(format!(
-            "aim: {} at least {} times as {how} as {}{by}: {:.3} (95 %: {:.3} … {:.3}), {said}",
-            own.label, self.times, rival.label, times.value, times.low, times.high
+            "aim: {} at least {} times as {how} as {}{by}: {:.3} ({sure}), {said}",
+            own.label, self.times, rival.label, times.value
         ))
     }
 }
@@ -333,5 +341,8 @@ mod tests {
         let missed = Aim { times: 2.5, ..aim.clone() }.told(&of("run", &[], &all, &[])).unwrap();
         assert!(missed.ends_with("MISSED"), "{missed}");
         assert_eq!(aim.told(&of("run", &[], &samples("own", &[1.0; 6]), &[])), None);
+        let few = [samples("fast", &[2.0; 2]), samples("own", &[1.0; 2])].concat();
+        let told = aim.told(&of("run", &[], &few, &[])).unwrap();
+        assert!(told.ends_with("2.000 (in 2 round(s), too few to be sure), reached"), "{told}");
     }
 }

@@ -79,6 +79,11 @@ impl Course<'_> {
         stats::paired_ratio(&self.pairs(other))
     }
 
+    /// How many rounds both have.
+    pub(super) fn shared_rounds(&self, other: &Self) -> usize {
+        self.pairs(other).len()
+    }
+
     /// The costs of both in each round that both have: the other's first.
     fn pairs(&self, other: &Self) -> Vec<(f64, f64)> {
         figures::pairs(&other.rounds, &self.rounds)

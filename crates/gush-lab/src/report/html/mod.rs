@@ -33,8 +33,8 @@ pub fn page(page: &Page, policy: &str, style: &'static str, script: &'static str
 <legend class="sr">Colours</legend>
 {themes}</fieldset>
 </div>
-<h1>{lead}</h1>
 <p class="byline">{byline}</p>
+<h1>{lead}</h1>
 {warnings}</header>
 <div class="columns">
 {contents}<main id="main" tabindex="-1">
