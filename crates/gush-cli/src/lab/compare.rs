@@ -219,7 +219,8 @@ fn table(comparison: &Comparison) -> String {
         );
     }
     for (index, alone) in alone.iter().enumerate().filter(|(_, alone)| **alone > 0) {
-        text += &format!("{alone} cases have figures in {} only\n", runs[index]);
+        let have = if *alone == 1 { "case has" } else { "cases have" };
+        text += &format!("{alone} {have} figures in {} only\n", runs[index]);
     }
     text
 }
