@@ -1,5 +1,6 @@
 //! Parting from a socket: once all sent bytes have arrived, or at once by a reset.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -61,15 +62,35 @@ impl Patience {
 }
 
 /// Why nobody knows whether everything has arrived.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum Unsent {
     /// The peer has cut the connection, or the socket cannot be looked at.
-    #[error("after the last byte: {0} (it may not have read all that was sent)")]
-    Failed(#[source] io::Error),
+    Failed(io::Error),
     /// So many bytes were not acknowledged in time.
-    #[error("{0} bytes were sent and not acknowledged in time")]
     Late(u64),
+}
+
+impl fmt::Display for Unsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unsent::Failed(io) => {
+                write!(f, "after the last byte: {io} (it may not have read all that was sent)")
+            }
+            Unsent::Late(bytes) => {
+                write!(f, "{bytes} bytes were sent and not acknowledged in time")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Unsent {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Unsent::Failed(io) => Some(io),
+            Unsent::Late(_) => None,
+        }
+    }
 }
 
 impl Conduit {

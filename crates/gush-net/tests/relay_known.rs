@@ -378,7 +378,7 @@ fn counts_outlive_a_cancelled_relay_and_a_failed_one() {
 
 /// Whoever wants relays compiles no more than these.
 #[test]
-fn the_crate_depends_on_tokio_rustix_and_the_engine_and_little_else() {
+fn the_crate_depends_on_tokio_rustix_and_the_engine_only() {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let told = Command::new(cargo)
         .args(["tree", "--edges", "normal", "--depth", "1", "--prefix", "none", "--offline"])
@@ -388,5 +388,5 @@ fn the_crate_depends_on_tokio_rustix_and_the_engine_and_little_else() {
     assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
     let told = String::from_utf8(told.stdout).expect("names");
     let names: Vec<_> = told.lines().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(names, ["gush-net", "gush", "rustix", "thiserror", "tokio", "typeid"]);
+    assert_eq!(names, ["gush-net", "gush", "rustix", "tokio"]);
 }

@@ -12,22 +12,33 @@ use crate::port::Side;
 use crate::sys::Call;
 
 /// Why a move ended early.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug)]
 enum Cause {
-    #[error("{} failed on the {}", .0.call, .0.side)]
     Failed(Fault),
-    #[error("{0}")]
     Refused(Refusal),
-    #[error("{} reported the end of a source that has more bytes", .0)]
     FalseEnd(crate::MethodName),
-    #[error("the source and the target are the same file, and the ranges overlap")]
     SameFile,
-    #[error("the {0} takes no offset")]
     NoOffset(Side),
-    #[error("stopped by the observer")]
     Stopped,
-    #[error("cancelled from another thread")]
     Cancelled,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Failed(fault) => write!(f, "{} failed on the {}", fault.call, fault.side),
+            Cause::Refused(refusal) => refusal.fmt(f),
+            Cause::FalseEnd(method) => {
+                write!(f, "{method} reported the end of a source that has more bytes")
+            }
+            Cause::SameFile => {
+                f.write_str("the source and the target are the same file, and the ranges overlap")
+            }
+            Cause::NoOffset(side) => write!(f, "the {side} takes no offset"),
+            Cause::Stopped => f.write_str("stopped by the observer"),
+            Cause::Cancelled => f.write_str("cancelled from another thread"),
+        }
+    }
 }
 
 /// A move that ended early: the failed operation, the side, the bytes delivered, and the
@@ -76,15 +87,25 @@ enum Cause {
 /// assert_eq!(error.errno(), Some(gush::Errno::NOSPC));
 /// assert_eq!(error.side(), Some(gush::Side::Target));
 /// ```
-#[derive(Debug, thiserror::Error)]
-#[error("{}{}", self.without_errno(), Answer(self.cause.errno()))]
+#[derive(Debug)]
 pub struct Error {
     cause: Box<Cause>,
     delivered_bytes: u64,
     in_flight_bytes: u64,
     lost_old_content: bool,
-    #[source]
     io: Option<io::Error>,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.without_errno(), Answer(self.cause.errno()))
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.io.as_ref().map(|io| io as _)
+    }
 }
 
 impl Cause {

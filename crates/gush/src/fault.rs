@@ -1,5 +1,7 @@
 //! A system call that failed: which, on which side, with which answer.
 
+use std::fmt;
+
 use rustix::io::Errno;
 
 use crate::method::errno_name;
@@ -15,8 +17,7 @@ use crate::sys::Call;
 /// assert_eq!(fault.to_string(), "write failed on the target: ENOSPC");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed on the {side}: {}", errno_name(*errno))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
     /// The call.
@@ -24,8 +25,19 @@ pub struct Fault {
     /// The side whose descriptor the error concerns, as far as the call tells.
     pub side: Side,
     /// The kernel's answer.
-    #[source]
     pub errno: Errno,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} failed on the {}: {}", self.call, self.side, errno_name(self.errno))
+    }
+}
+
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.errno)
+    }
 }
 
 impl Fault {

@@ -1,6 +1,9 @@
 //! A fact that the compiler does not know: that a generic type is one of tokio's own. The only `unsafe` of this crate.
 #![allow(unsafe_code)]
 
+use std::any::TypeId;
+use std::marker::PhantomData;
+
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use crate::conduit::Conduit;
@@ -57,13 +60,36 @@ mod covariant {
     }
 }
 
+/// The identity of a type apart from its lifetimes: `TypeId::of` takes none that has any.
+fn type_id<T: ?Sized>() -> TypeId {
+    trait Identified {
+        fn id(&self) -> TypeId
+        where
+            Self: 'static;
+    }
+    impl<T: ?Sized> Identified for PhantomData<T> {
+        fn id(&self) -> TypeId
+        where
+            Self: 'static,
+        {
+            TypeId::of::<T>()
+        }
+    }
+    let of: &dyn Identified = &PhantomData::<T>;
+    // SAFETY: the two references have one layout. What lives longer than it says is a PhantomData, which holds nothing, and
+    // `id` reads nothing of it: lifetimes are gone when code is made, so the function exists for every `T`.
+    Identified::id(unsafe {
+        std::mem::transmute::<&dyn Identified, &(dyn Identified + 'static)>(of)
+    })
+}
+
 /// The end as its concrete type, or back again.
 pub(crate) fn known<'r, E, K>(end: &'r mut E) -> Result<&'r K::As<'r>, &'r mut E>
 where
     E: ?Sized,
     K: Known,
 {
-    if typeid::of::<E>() != typeid::of::<K::As<'static>>() {
+    if type_id::<E>() != type_id::<K::As<'static>>() {
         return Err(end);
     }
     // SAFETY: `E` is `K::As` with lifetimes that outlive `'r`, as `E` is borrowed for `'r`. A shared reference to a covariant
@@ -73,7 +99,7 @@ where
 
 /// The end as a conduit, or back again.
 pub(crate) fn conduit<E: ?Sized>(end: &mut E) -> Result<&mut Conduit, &mut E> {
-    if typeid::of::<E>() != typeid::of::<Conduit>() {
+    if type_id::<E>() != type_id::<Conduit>() {
         return Err(end);
     }
     // SAFETY: a conduit has no lifetimes, so `E` is this very type.

@@ -1,5 +1,7 @@
 //! The words of a flow: the due call, the meaning of an answer, the end.
 
+use std::fmt;
+
 use rustix::io::Errno;
 
 use super::Op;
@@ -58,17 +60,48 @@ pub enum End {
 /// assert_eq!(gush::Error::from(*failure).errno(), Some(gush::Errno::NOSPC));
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// A call failed.
-    #[error(transparent)]
-    Fault(#[from] Fault),
+    Fault(Fault),
     /// The method asked for by name cannot go on here.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(Refusal),
     /// The method asked for by name reports the end, and a `read` finds more bytes.
-    #[error("{} reported the end of a source that has more bytes", .0.method)]
     FalseEnd(Refusal),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Fault(fault) => fault.fmt(f),
+            Failure::Refused(refusal) => refusal.fmt(f),
+            Failure::FalseEnd(Refusal { method, .. }) => {
+                write!(f, "{method} reported the end of a source that has more bytes")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::Fault(fault) => fault.source(),
+            Failure::Refused(refusal) => refusal.source(),
+            Failure::FalseEnd(_) => None,
+        }
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Fault(fault)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Failure::Refused(refusal)
+    }
 }
 
 impl Failure {

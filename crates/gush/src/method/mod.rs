@@ -170,9 +170,16 @@ impl fmt::Display for MethodName {
 /// let unknown = "rsync".parse::<gush::MethodName>().unwrap_err();
 /// assert!(unknown.to_string().starts_with("no method is called 'rsync'; there are auto, reflink,"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no method is called '{0}'; there are auto, {names}", names = all_names())]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownMethod(String);
+
+impl fmt::Display for UnknownMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no method is called '{}'; there are auto, {}", self.0, all_names())
+    }
+}
+
+impl std::error::Error for UnknownMethod {}
 
 fn all_names() -> String {
     let names: Vec<_> = MethodName::ALL.iter().map(|name| name.as_str()).collect();

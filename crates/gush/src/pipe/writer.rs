@@ -98,14 +98,21 @@ impl fmt::Debug for Asked {
 /// assert_eq!(refused.errno, gush::Errno::INVAL);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug, thiserror::Error)]
-#[error("the pipe cannot be written: {}", errno_name(*errno))]
+#[derive(Debug)]
 pub struct WriterError<P> {
     /// The pipe, or the other descriptor that was to be written to.
     pub pipe: P,
     /// The kernel's answer.
     pub errno: Errno,
 }
+
+impl<P> fmt::Display for WriterError<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the pipe cannot be written: {}", errno_name(self.errno))
+    }
+}
+
+impl<P: fmt::Debug> std::error::Error for WriterError<P> {}
 
 impl<P> From<WriterError<P>> for std_io::Error {
     fn from(error: WriterError<P>) -> Self {

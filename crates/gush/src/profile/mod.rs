@@ -4,6 +4,7 @@
 //! A profile is advice: a new order of the methods in the plan's table, and sizes within their limits.
 //! No profile permits another method: a stale or hostile one makes a move slower at worst.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
@@ -69,9 +70,16 @@ pub struct Profile {
 /// let error = "format = 7".parse::<gush::Profile>().unwrap_err();
 /// assert!(error.to_string().starts_with("it has format 7"));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfileError(String);
+
+impl fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ProfileError {}
 
 #[derive(Deserialize)]
 struct Text {
