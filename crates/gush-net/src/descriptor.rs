@@ -64,6 +64,10 @@ impl Descriptor {
         hopeful.load(Ordering::Relaxed) && hopeful.swap(false, Ordering::Relaxed)
     }
 
+    pub(crate) fn is_tcp(&self) -> bool {
+        self.is_tcp
+    }
+
     /// Do fewer bytes than a read asked for say that the socket has no more now? Of TCP they do, but for urgent bytes, which
     /// end a read (`tcp_recvmsg_locked` of net/ipv4/tcp.c): those that have come by the last notice were told with
     /// the notice (EPOLLPRI), and later ones cause another. The messages of a Unix socket may end a read, too.

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use gush::flow::{Eye, Flow, Moved, Next, Shelf, Terms};
+use gush::flow::{Eye, Flow, Moved, Next, Op, Shelf, Terms};
 use gush::pipe::Pool;
 use gush::{Kind, Limiter, MethodName, Side};
 use tokio::time::Sleep;
@@ -224,7 +224,7 @@ impl Driver {
         passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         // Not `ready!` yet: bytes that a stream keeps to itself are flushed also while the source is idle.
-        let delivered = self.poll_delivered(cx, source, target, options);
+        let delivered = self.poll_delivered(cx, source, target, options, passes_end);
         // A stream that takes no more now is sending already.
         if self.unflushed && self.waits_for != Some(Side::Target) {
             match target.poll_flush(cx) {
@@ -252,6 +252,7 @@ impl Driver {
         source: &mut Source<'_, '_>,
         target: &mut Target<'_, '_>,
         options: &Options,
+        passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         if let Some(side) = self.waits_for {
             ready!(poll_side(cx, side, source, target))?;
@@ -260,7 +261,7 @@ impl Driver {
         // Taken, not borrowed: an observer may drive another relay from inside.
         let shelf = SHELF.with_borrow_mut(Option::take);
         let mut shelf = shelf.unwrap_or_else(|| Shelf::new(Pool::shared().clone()));
-        let moved = self.move_now(cx, source, target, options, &mut shelf);
+        let moved = self.move_now(cx, source, target, options, &mut shelf, passes_end);
         if let Some(flow) = &mut self.flow {
             // Before the task sleeps: thousands of idle relays would each hold a pipe otherwise.
             flow.rest(&mut shelf);
@@ -306,6 +307,7 @@ impl Driver {
         target: &mut Target<'_, '_>,
         options: &Options,
         shelf: &mut Shelf,
+        passes_end: bool,
     ) -> Poll<Result<(), Failure>> {
         if self.is_at_end {
             return Poll::Ready(Ok(()));
@@ -324,6 +326,12 @@ impl Driver {
         }
         // Other tasks of the thread have their turn after so many bytes, or so many calls.
         let enough = self.activity() + POLL_BYTES;
+        // Nothing may come between the last bytes and their end.
+        let ends_at_once = passes_end
+            && self.proof.is_none()
+            && self.limiter.is_none()
+            && options.holder.is_none()
+            && target.ends_by_shutdown();
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
             let Some(flow) = &mut self.flow else { break };
@@ -338,6 +346,13 @@ impl Driver {
                     };
                     let mut shown = Shown(self.way, options.observer.as_ref());
                     let moved = flow.learn(op, answer, &mut shown);
+                    if let (Op::Read(most), Ok(bytes)) = (op, answer)
+                        && ends_at_once
+                        && (1..most).contains(&bytes)
+                        && source.has_ended(cx)
+                    {
+                        flow.expect_end();
+                    }
                     self.account(&moved, options);
                     self.unflushed |= moved.delivered_bytes > 0 && target.is_stream();
                     if self.activity() >= enough {

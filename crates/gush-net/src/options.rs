@@ -169,7 +169,8 @@ impl Options {
     }
 
     /// Streams whose pieces are no longer than this are read and written, and longer ones spliced;
-    /// 16 KiB unless said, and 4 to 64 KiB in any case.
+    /// 16 KiB unless said, and 4 to 64 KiB in any case. On the machine of `bench/RESULTS.md` copying takes less time below 8 KiB,
+    /// and splicing a tenth less from 24 KiB on; between them the two differ by 4 %.
     ///
     /// ```
     /// let options = gush_net::Options::new().short_message_bytes(8 << 10);

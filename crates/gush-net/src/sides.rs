@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush::flow::Stance;
-use gush::{Errno, Side};
+use gush::{Errno, Kind, Side};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::stream::Stream;
@@ -172,6 +172,14 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
+    /// Are the bytes of a read that got less than it asked for the last ones, as far as is known?
+    pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
+        match self {
+            Source::Tap(tap) => tap.has_ended(cx),
+            Source::Stream(_) => false,
+        }
+    }
+
     /// Waits for the next edge, if the last attempt answered `EAGAIN`. A stream is always asked.
     pub(crate) fn poll_ready(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
@@ -240,6 +248,11 @@ impl<'a> Target<'_, 'a> {
             Target::Tap(tap) => tap.attempt(Interest::WRITABLE, call),
             Target::Stream(_) => call(),
         }
+    }
+
+    /// Is the end passed on by shutdown(2), which needs no room?
+    pub(crate) fn ends_by_shutdown(&self) -> bool {
+        matches!(self, Target::Tap(tap) if tap.kind() == Kind::Stream)
     }
 
     /// Sends on the bytes that a stream keeps; a descriptor keeps nothing.

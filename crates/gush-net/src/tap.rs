@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -16,6 +16,7 @@ use rustix::io::ioctl_fionread;
 use rustix::net::sockopt;
 use rustix::termios::{LocalModes, OutputModes};
 use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::descriptor::{self, Descriptor};
@@ -191,6 +192,16 @@ impl<'a> Tap<'a> {
             answer => answer,
         });
         last.map_or(answer, Ok)
+    }
+
+    /// Had the peer of a TCP socket ended its data by the last notice? Then a read that got less than it asked for got all.
+    pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
+        let Watch::Lent(descriptor) = &self.watch else { return false };
+        let ended = |registered: &AsyncFd<OwnedFd>| match registered.poll_read_ready(cx) {
+            Poll::Ready(Ok(guard)) => guard.ready().is_read_closed(),
+            _ => false,
+        };
+        descriptor.is_tcp() && descriptor.registered().is_some_and(ended)
     }
 
     /// Waits for the next edge, if the last attempt answered `EAGAIN`.

@@ -3,7 +3,9 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::fd::OwnedFd;
+use std::process::Command;
 use std::thread;
 
 use common::{Peer, Wire, pair, run};
@@ -123,4 +125,56 @@ fn an_end_right_behind_short_bytes_is_passed_on() {
         run(relayed(near, far));
         assert_eq!(talk.join().expect("no panic"), "questionanswer");
     }
+}
+
+/// How many segments the kernel has received for a TCP socket, as ss(8) of iproute2 tells.
+fn segments_received(socket: &TcpStream) -> Option<u64> {
+    let port = socket.local_addr().expect("an address").port();
+    let told = Command::new("ss").args(["-tinH", &format!("sport = :{port}")]).output().ok()?;
+    let told = String::from_utf8(told.stdout).expect("a text");
+    // The program may be another one of this name, or too old.
+    let count = told.split_whitespace().find_map(|word| word.strip_prefix("segs_in:"))?;
+    Some(count.parse().expect("a number"))
+}
+
+/// The last words and the end behind them are one packet, and one wake-up for the receiver.
+#[test]
+fn an_end_that_has_come_leaves_with_the_last_bytes() {
+    let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+    let Peer::Tcp(mut client) = client else { unreachable!("a pair of TCP") };
+    let Some(before) = segments_received(&client) else {
+        return gush_test::skipped("ss of iproute2 tells of no segments");
+    };
+    // Both are there before the relay begins.
+    server.write_all(b"last words").expect("room");
+    server.finish();
+    let totals = run(async {
+        let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
+        let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
+        let totals = relay(&mut a, &mut b, &Options::new()).await.expect("no failure");
+        assert_eq!(segments_received(&client), Some(before + 1));
+        totals
+    });
+    let mut heard = String::new();
+    client.read_to_string(&mut heard).expect("the end");
+    assert_eq!((heard.as_str(), totals.back.bytes), ("last words", 10));
+}
+
+/// With a rate limit the end comes later than the bytes, which wait for nothing.
+#[test]
+fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
+    let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+    let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
+    let Some(before) = segments_received(&client) else {
+        return gush_test::skipped("ss of iproute2 tells of no segments");
+    };
+    server.write_all(b"last words").expect("room");
+    server.finish();
+    run(async {
+        let mut a = Conduit::of_accepted_tcp(nonblocking(near)).write_only();
+        let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
+        let limit = gush::Rate::bytes_per_second(1 << 20).expect("a rate");
+        relay(&mut a, &mut b, &Options::new().limit(limit)).await.expect("no failure");
+        assert_eq!(segments_received(&client), Some(before + 2));
+    });
 }

@@ -493,6 +493,16 @@ impl<'fd> Port<'fd> {
         Ok(put)
     }
 
+    /// As [`Port::write`], before an end that is told at once: a socket keeps the bytes until then, and sends one segment.
+    pub(crate) fn write_last(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match (self.manner.at, self.nowait()) {
+            (None, Nowait::Socket) => {
+                data::send_before_more(self.fd, buf).inspect(|&put| self.advance(put))
+            }
+            _ => self.write(buf),
+        }
+    }
+
     /// Splices at most `most` bytes on to the target; one of the two must be a pipe. A 0 from splice(2)
     /// is no proof of an end.
     ///

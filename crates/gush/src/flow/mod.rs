@@ -144,6 +144,8 @@ pub struct Flow {
     rereads: bool,
     /// Between streams: the source has more than a short message.
     bulk: bool,
+    /// Behind the bytes in hand is the end, which the driver passes on at once.
+    end_follows: bool,
     /// A method was asked for by name.
     named: bool,
     /// How often in turn this way said "nothing more" where a `read` found bytes.
@@ -277,6 +279,7 @@ impl Flow {
             gift: terms.gift,
             rereads: terms.rereads,
             bulk: false,
+            end_follows: false,
             named: terms.choice != Choice::Auto,
             false_ends: FalseEnds::default(),
             wait: None,
@@ -293,6 +296,13 @@ impl Flow {
             delivered_bytes: 0,
             failed: None,
         }
+    }
+
+    /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target follows as soon as they are
+    /// delivered. A TCP socket then sends them and the end in one segment, which saves a packet and its receiver a wake-up
+    /// (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the kernel keeps the bytes for 200 ms at most (MSG_MORE, tcp(7)).
+    pub fn expect_end(&mut self) {
+        self.end_follows = true;
     }
 
     /// Bytes taken from the source.

@@ -194,8 +194,12 @@ impl Flow {
                 self.source.call(fds.source, |port| port.read(memory))
             }
             Op::Write => {
-                let run = self.hand.run();
-                self.target.call(fds.target, |port| port.write(run))
+                let (run, is_last) = (self.hand.run(), self.end_follows);
+                let write = |port: &mut Port<'_>| match is_last {
+                    true => port.write_last(run),
+                    false => port.write(run),
+                };
+                self.target.call(fds.target, write)
             }
             Op::Fill(most) => {
                 let Some(pipe) = &self.pipe else { return Err(Errno::NOMEM) };

@@ -176,5 +176,11 @@ pub(crate) fn send_nowait(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     sized(Call::Send, buf.len(), |len| rustix::net::send(fd, &buf[..len], flags))
 }
 
+/// The bytes wait for what follows at once, and leave in the same segment (MSG_MORE, send(2)).
+pub(crate) fn send_before_more(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL | SendFlags::MORE;
+    sized(Call::Send, buf.len(), |len| rustix::net::send(fd, &buf[..len], flags))
+}
+
 /// preadv2(2): an offset of -1 means the descriptor's own position.
 const OWN_POSITION: u64 = u64::MAX;
