@@ -495,11 +495,13 @@ impl<'fd> Port<'fd> {
 
     /// As [`Port::write`], before an end that is told at once: a socket keeps the bytes until then, and sends one segment.
     pub(crate) fn write_last(&mut self, buf: &[u8]) -> io::Result<usize> {
-        match (self.manner.at, self.nowait()) {
-            (None, Nowait::Socket) => {
-                data::send_before_more(self.fd, buf).inspect(|&put| self.advance(put))
-            }
-            _ => self.write(buf),
+        if self.manner.at.is_some() || self.nowait() != Nowait::Socket {
+            return self.write(buf);
+        }
+        match data::send_before_more(self.fd, buf) {
+            // A filter denies sendto(2).
+            Err(errno) if self.must_poll_from_now_on(errno) => self.write(buf),
+            answer => answer.inspect(|&put| self.advance(put)),
         }
     }
 
