@@ -324,7 +324,7 @@ impl<'a> Common<'a> {
             && let Ok(there) = target.stat(false)
             && journal.is_done(done_as(above, &job, &there))
         {
-            return self.keep_newer(&job, &there, dir);
+            return self.keep_newer((&job, &there), dir, events);
         }
         // A copy that goes on removes what stands in its way, of which the earlier one may have made a part; nothing good
         // is removed for a source that cannot be read.
@@ -337,7 +337,7 @@ impl<'a> Common<'a> {
         let room = match look.make_room(is_new, events)? {
             Fate::Copied(room) => room,
             Fate::Skipped => return Ok(skipped(&job)),
-            Fate::Newer(existing) => return self.keep_newer(&job, &existing, dir),
+            Fate::Newer(existing) => return self.keep_newer((&job, &existing), dir, events),
         };
         if dir.is_none() || (!is_new && options.reads(kind(&source_stat))) {
             self.copied.check_link_just_made(options, &source, &target)?;
@@ -353,7 +353,7 @@ impl<'a> Common<'a> {
         let turn = self.copied.turn(options, &source_stat, (dir, &target));
         let result = match &turn {
             Turn::Again(earlier) => {
-                links::again(&job, earlier).map(|()| Done::new(Action::HardLinked))
+                links::again(&job, earlier, events).map(|()| Done::new(Action::HardLinked))
             }
             Turn::First(_) | Turn::Alone => {
                 make(&job, follow, events).map(|done| match done.report {
@@ -440,9 +440,9 @@ impl<'a> Common<'a> {
     /// name was copied earlier, the newer target becomes a name of that copy.
     fn keep_newer(
         &self,
-        job: &Job<'_>,
-        existing: &Stat,
+        (job, existing): (&Job<'_>, &Stat),
         dir: Option<&Arc<Dir>>,
+        events: &mut dyn Events,
     ) -> Result<Done, Error> {
         let target = &job.target;
         let skipped = Ok(skipped(job));
@@ -463,7 +463,7 @@ impl<'a> Common<'a> {
             }
             Turn::Again(_) if job.options.dry_run => Ok(Done::new(Action::HardLinked)),
             Turn::Again(earlier) => {
-                links::again(job, &earlier).map(|()| Done::new(Action::HardLinked))
+                links::again(job, &earlier, events).map(|()| Done::new(Action::HardLinked))
             }
         }
     }

@@ -12,6 +12,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::open;
 use crate::place::Place;
 
 /// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry is copied.
@@ -115,10 +116,9 @@ impl GitIgnored {
     ) -> Result<Option<Arc<Self>>, Error> {
         const NAME: &str = ".gitignore";
         let shown = shown.join(NAME);
-        let failed = |errno| Error::os(&shown, "cannot read", errno);
         let place = Place::below(dir, Path::new(NAME), &shown);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match place.open(flags, Mode::empty()) {
+        let failed = |errno| open::not_opened(&place, "cannot read", errno);
+        let file = match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(fd) => File::from(fd),
             Err(Errno::NOENT | Errno::LOOP) => return Ok(above.cloned()),
             Err(errno) => return Err(failed(errno)),

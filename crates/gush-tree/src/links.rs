@@ -9,12 +9,17 @@ use rustix::io::{self, Errno, retry_on_intr};
 use crate::already_copied::Earlier;
 use crate::atomic;
 use crate::error::Error;
+use crate::events::Events;
 use crate::file::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
 
 /// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
-pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
+pub(crate) fn again(
+    job: &Job<'_>,
+    earlier: &Earlier,
+    events: &mut dyn Events,
+) -> Result<(), Error> {
     let held = match &earlier.dir {
         Some(dir) => {
             Some(dir.target_from(job.base).map_err(|errno| dir.lost(&earlier.shown, errno))?)
@@ -44,7 +49,12 @@ pub(crate) fn again(job: &Job<'_>, earlier: &Earlier) -> Result<(), Error> {
             done => done,
         }
     };
-    make(&job.target, true, link).map_err(failed)
+    let replaced = make(&job.target, true, link).map_err(failed)?;
+    // As GNU, which tells it of this link alone, and not of those that -l makes.
+    if replaced {
+        events.removed(job.target.shown);
+    }
+    Ok(())
 }
 
 /// Makes `target` another name of `source`.
@@ -58,7 +68,7 @@ pub(crate) fn hard(
     let link = |place: &Place<'_>| {
         retry_on_intr(|| fs::linkat(source.dir, source.name, place.dir, place.name, flags))
     };
-    make(&job.target, may_replace, link).map_err(|errno| {
+    make(&job.target, may_replace, link).map(drop).map_err(|errno| {
         let what = format!("cannot create hard link to {}", quote::always(source.shown));
         let error = Error::os(job.target.shown, what, errno);
         match errno {
@@ -81,7 +91,7 @@ pub(crate) fn symbolic(job: &Job<'_>) -> Result<(), Error> {
         .hinting("name the source by its absolute path"));
     }
     let link = |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text, place.dir, place.name));
-    make(&job.target, job.may_replace_link(), link).map_err(|errno| {
+    make(&job.target, job.may_replace_link(), link).map(drop).map_err(|errno| {
         let what = format!("cannot create symbolic link to {}", quote::always(text));
         let error = Error::os(job.target.shown, what, errno);
         match errno {
@@ -98,19 +108,22 @@ pub(crate) fn copy(job: &Job<'_>, source: BorrowedFd<'_>) -> Result<(), Error> {
     let link =
         |place: &Place<'_>| retry_on_intr(|| fs::symlinkat(text.as_c_str(), place.dir, place.name));
     make(&job.target, job.may_replace_link(), link)
+        .map(drop)
         .map_err(|errno| Error::os(job.target.shown, "cannot create symbolic link", errno))
 }
 
-/// Makes a link. An existing name is replaced by one rename, never removed first.
+/// Makes a link. An existing name is replaced by one rename, never removed first; `true` where that happened.
 fn make(
     target: &Place<'_>,
     may_replace: bool,
     mut link: impl FnMut(&Place<'_>) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<bool> {
     match link(target) {
         // By a rename, so that at every moment the old or the new is there.
-        Err(Errno::EXIST) if may_replace => atomic::replace(target, target.name, link),
-        other => other,
+        Err(Errno::EXIST) if may_replace => {
+            atomic::replace(target, target.name, link).map(|()| true)
+        }
+        other => other.map(|()| false),
     }
 }
 

@@ -343,7 +343,7 @@ pub(crate) fn inherit(
     let same_owner = (old_stat.st_uid, old_stat.st_gid) == (new_stat.st_uid, new_stat.st_gid);
     let kept = same_owner || set_owner(target, old_stat)?;
     // An unreadable file's attributes cannot be copied.
-    if let Ok(old) = old.open(fs::OFlags::RDONLY | fs::OFlags::NONBLOCK, Mode::empty()) {
+    if let Ok(old) = old.open_regular(fs::OFlags::RDONLY, Mode::empty()) {
         use std::os::fd::AsFd as _;
         let (from, to) = (Holder::Open(old.as_fd()), target.holder());
         xattr::copy(&from, &to, true);

@@ -23,14 +23,13 @@ pub(crate) fn source(job: &Job<'_>) -> Result<(OwnedFd, Stat), Error> {
     };
     // /dev/stdin behind `<&-` opens whatever file has got the number since.
     refuse_closed(&place, "cannot open for reading")?;
-    // A FIFO that took a file's name would be waited for. A regular file does not care.
-    let no_wait = match kind(&job.source_stat) {
-        FileType::RegularFile if job.in_tree => OFlags::NONBLOCK,
-        _ => OFlags::empty(),
+    let flags = OFlags::RDONLY | no_follow;
+    let opened = match kind(&job.source_stat) {
+        // A FIFO that took a file's name would be waited for.
+        FileType::RegularFile if job.in_tree => place.open_regular(flags, Mode::empty()),
+        _ => place.open(flags, Mode::empty()),
     };
-    let fd = place
-        .open(OFlags::RDONLY | no_follow | no_wait, Mode::empty())
-        .map_err(|errno| Error::os(place.shown, "cannot open for reading", errno))?;
+    let fd = opened.map_err(|errno| not_opened(&place, "cannot open for reading", errno))?;
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(place.shown, "cannot stat", errno))?;
     match same_file(&job.source_stat, &stat) {
@@ -49,6 +48,17 @@ pub(crate) fn listed(place: &Place<'_>) -> Option<(OwnedFd, Stat)> {
     let fd = place.open(flags, Mode::empty()).ok()?;
     let stat = retry_on_intr(|| fs::fstat(&fd)).ok()?;
     (kind(&stat) == FileType::RegularFile).then_some((fd, stat))
+}
+
+/// The error of a file opened by [`Place::open_regular`].
+pub(crate) fn not_opened(place: &Place<'_>, what: &'static str, errno: Errno) -> Error {
+    let error = Error::os(place.shown, what, errno);
+    match errno {
+        Errno::AGAIN => error.hinting(
+            "another process has a lease on the file, which can be waited for where /proc is mounted",
+        ),
+        _ => error,
+    }
 }
 
 /// Refuses a name of a standard descriptor that was closed when the process started: /dev/null lies there.

@@ -12,9 +12,8 @@ use crate::error::Error;
 use crate::events::{Events, Question};
 use crate::options::{Dereference, Options, Update};
 use crate::place::{Place, kind};
-use crate::quote;
-use crate::remedy;
 use crate::same::{self, Verdict};
+use crate::{open, quote, remedy};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {
@@ -191,8 +190,8 @@ impl Look<'_> {
         }
         let open = |place: &Place<'_>| {
             place
-                .open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())
-                .map_err(|errno| Error::os(place.shown, "cannot open for comparison", errno))
+                .open_regular(OFlags::RDONLY, Mode::empty())
+                .map_err(|errno| open::not_opened(place, "cannot open for comparison", errno))
         };
         match kind(existing) {
             FileType::RegularFile => {

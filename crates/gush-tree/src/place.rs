@@ -1,7 +1,7 @@
 //! A name in an open directory, and the system calls on this name.
 
 use std::ffi::OsStr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -123,8 +123,10 @@ impl<'a> Place<'a> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let open = |flags| retry_on_intr(|| fs::openat(self.dir, self.name, flags, mode));
         match self.bounds.filter(|_| !flags.contains(OFlags::NOFOLLOW)) {
-            // O_PATH with O_NOFOLLOW opens a link itself.
-            Some(bounds) if flags.contains(OFlags::PATH) => bounds.open(flags, mode),
+            // O_PATH with O_NOFOLLOW opens a link itself. Beside O_PATH openat2(2) refuses O_NOCTTY, which open(2) passes over.
+            Some(bounds) if flags.contains(OFlags::PATH) => {
+                bounds.open(flags - OFlags::NOCTTY, mode)
+            }
             // Most names are no links. Of one, O_DIRECTORY says that it is no directory.
             Some(bounds) => match open(flags | OFlags::NOFOLLOW) {
                 Err(Errno::LOOP) => bounds.open(flags, mode),
@@ -132,6 +134,34 @@ impl<'a> Place<'a> {
                 opened => opened,
             },
             None => open(flags),
+        }
+    }
+
+    /// Opens a file that should be a regular one, without waiting for the other side of a FIFO that took the name. A lease of another process
+    /// (fcntl(2), F_SETLEASE) is waited for, as by open(2) without O_NONBLOCK.
+    ///
+    /// # Errors
+    /// EAGAIN for a file under a lease where /proc is not mounted.
+    pub(crate) fn open_regular(&self, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+        match self.open(flags | OFlags::NONBLOCK, mode) {
+            Err(Errno::AGAIN) => self.open_leased(flags),
+            opened => opened,
+        }
+    }
+
+    /// Opens a regular file and waits for its lease. The file is pinned and known to be regular before anything can wait: by its name, a FIFO
+    /// may have come meanwhile.
+    fn open_leased(&self, flags: OFlags) -> io::Result<OwnedFd> {
+        let pinned = self.open(OFlags::PATH | (flags & OFlags::NOFOLLOW), Mode::empty())?;
+        if kind(&retry_on_intr(|| fs::fstat(&pinned))?) != FileType::RegularFile {
+            return Err(Errno::AGAIN);
+        }
+        let path = proc_path(pinned.as_fd());
+        // The path under /proc is itself a link.
+        let flags = (flags - OFlags::NOFOLLOW - OFlags::CREATE) | OFlags::CLOEXEC;
+        match retry_on_intr(|| fs::openat(CWD, &path, flags, Mode::empty())) {
+            Err(Errno::NOENT) => Err(Errno::AGAIN),
+            opened => opened,
         }
     }
 

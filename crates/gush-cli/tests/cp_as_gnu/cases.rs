@@ -444,6 +444,117 @@ pub const TREES: &[Case] = &[
     ),
     ("hard links not kept", "mkdir -p a; echo 1 >a/f; ln a/f a/g", &["-r", "a", "d"]),
     (
+        "hard links onto old files",
+        "mkdir -p a d/a; echo 1 >a/f; ln a/f a/g; echo 2 >d/a/f; echo 3 >d/a/g; touch -d 2001-01-01 a/f",
+        &["-av", "a", "d"],
+    ),
+    (
+        "hard links onto newer files",
+        "mkdir -p a d/a; echo 1 >a/f; ln a/f a/g; echo 2 >d/a/f; touch -d 2005-01-01 d/a/f; touch -d 2001-01-01 a/f",
+        &["-auv", "a", "d"],
+    ),
+    (
+        "hard links onto a file with two names",
+        "mkdir -p a d/a; echo 1 >a/f; ln a/f a/g; echo 2 >d/a/f; ln d/a/f d/a/g",
+        &["-av", "a", "d"],
+    ),
+    (
+        "devices",
+        "mkdir a; mknod -m 640 a/c c 1 3; mknod -m 604 a/b b 7 200; chown 5:6 a/c; touch -d 2001-01-01 a/c",
+        &["-a", "a", "d"],
+    ),
+    (
+        "devices by -r",
+        "mkdir a; mknod -m 640 a/c c 1 3; mknod -m 604 a/b b 7 200",
+        &["-r", "a", "d"],
+    ),
+    (
+        "--copy-contents of a device",
+        "mkdir a; mknod a/n c 1 3; echo 1 >a/f",
+        &["-r", "--copy-contents", "a", "d"],
+    ),
+    (
+        "a socket",
+        "mkdir a; python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"a/s\")'; chmod 751 a/s",
+        &["-a", "a", "d"],
+    ),
+    (
+        "set-id bits and owners",
+        "mkdir -p a/d; echo 1 >a/f; chown 7:8 a/f a/d; chmod 6755 a/f; chmod 7777 a/d",
+        &["-a", "a", "d"],
+    ),
+    (
+        "set-id bits by -r",
+        "mkdir -p a/d; echo 1 >a/f; chmod 6755 a/f; chmod 7777 a/d",
+        &["-r", "a", "d"],
+    ),
+    (
+        "below a directory that gives its group",
+        "mkdir -p a/b d; echo 1 >a/b/f; chown :9 d; chmod 2775 d",
+        &["-r", "a", "d"],
+    ),
+    (
+        "nanoseconds, and before 1970",
+        "mkdir a; echo 1 >a/f; ln -s f a/l; touch -d '2001-02-03 04:05:06.123456789' a/f; touch -h -d '2002-02-03 04:05:06.987654321' a/l; touch -d '1960-01-01 0:0:0.5' a",
+        &["-a", "a", "d"],
+    ),
+    ("closed to root too", "mkdir a; echo 1 >a/f; chmod 0 a/f a", &["-a", "a", "d"]),
+    (
+        "a default list and a strict umask",
+        "mkdir -p a/b d; echo 1 >a/b/f; chmod 600 a/b/f; setfacl -d -m u:12:rwx,g:5:r,o::- d; umask 077",
+        &["-r", "a", "d"],
+    ),
+    (
+        "a default list and no mode",
+        "mkdir -p a/b d; echo 1 >a/b/f; chmod 600 a/b/f; setfacl -d -m u:12:rwx,g:5:r,o::- d",
+        &["-r", "--no-preserve=mode", "a", "d"],
+    ),
+    (
+        "lists of targets that are there",
+        "mkdir -p a/b d/a/b; echo 1 >a/b/f; echo 2 >d/a/b/f; setfacl -m u:3:rw d/a/b/f d/a/b; setfacl -d -m u:3:rw d/a/b",
+        &["-a", "a", "d"],
+    ),
+    (
+        "attributes of links and FIFOs",
+        "mkdir a; ln -s q a/l; mkfifo a/p; setfattr -h -n trusted.x -v 1 a/l a/p; setfacl -m u:5:rw a/p",
+        &["-a", "a", "d"],
+    ),
+    (
+        "capabilities and an owner",
+        "mkdir a; echo 1 >a/f; chown 4:4 a/f; setcap cap_net_raw+ep a/f",
+        &["-a", "a", "d"],
+    ),
+    (
+        "no attributes",
+        "mkdir a; echo 1 >a/f; setfattr -n user.a -v 1 a/f a",
+        &["-a", "--no-preserve=xattr", "a", "d"],
+    ),
+    (
+        "nothing kept",
+        "mkdir a; echo 1 >a/f; ln a/f a/g; chmod 600 a/f",
+        &["-a", "--no-preserve=all", "a", "d"],
+    ),
+    (
+        "--parents through a link",
+        "mkdir -p x/y d; echo 1 >x/y/f; ln -s x l; touch -d 2001-01-01 x x/y",
+        &["-a", "--parents", "l/y", "d"],
+    ),
+    (
+        "into itself by a second name of a link",
+        "mkdir a; echo 1 >a/f; ln -s a l; ln l m",
+        &["-rH", "m", "a/d"],
+    ),
+    (
+        "names of 255 bytes",
+        "mkdir a; touch a/$(printf '%0255d' 1); mkdir a/$(printf '%0254d' 2)",
+        &["-a", "a", "d"],
+    ),
+    (
+        "numbered backups",
+        "mkdir -p a d/a; echo 1 >a/f; echo 0 >d/a/f; echo z >d/a/f.~3~",
+        &["-rv", "--backup=t", "a", "d"],
+    ),
+    (
         "-a",
         "mkdir -p a/b; echo 1 >a/f; ln -s f a/l; mkfifo -m 640 a/p; chmod 2751 a/b; chmod 4711 a/f; touch -h -d 2001-01-01 a/l a/f a/p a/b a",
         &["-a", "a", "d"],

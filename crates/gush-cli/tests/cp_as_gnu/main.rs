@@ -234,7 +234,7 @@ fn other_version(cp: &Path) -> Option<String> {
 /// The first program that a script needs and this machine lacks.
 fn missing_tool(script: &str) -> Option<&'static str> {
     let is_root = rustix::process::geteuid().is_root();
-    ["setfattr", "setfacl", "chown"].into_iter().find(|tool| {
+    ["setfattr", "setfacl", "chown", "mknod", "setcap", "python3"].into_iter().find(|tool| {
         script.contains(tool) && (!is_root || Command::new(tool).arg("--version").output().is_err())
     })
 }
@@ -328,7 +328,7 @@ fn tree_of(root: &Path, with_attributes: bool) -> BTreeMap<PathBuf, String> {
                 )
             } else if kind.is_symlink() {
                 format!("-> {}", std::fs::read_link(&path).unwrap().display())
-            } else if kind.is_char_device() {
+            } else if kind.is_char_device() || kind.is_block_device() {
                 format!("device {}", about.rdev())
             } else {
                 String::new()

@@ -152,21 +152,33 @@ async fn open(
     let permissions = Permissions::of(options)?;
     // Of two that make the file at once only one does, and gives the file its owner.
     let gives_owner = permissions.name_an_owner() && flags.contains(OFlags::CREATE);
-    let made = match gives_owner {
-        true => rustix::fs::open(path, flags | OFlags::EXCL, mode),
-        false => Err(Errno::EXIST),
-    };
-    let opened = match made {
-        Ok(fd) => {
-            permissions.give_owner(&fd)?;
-            Ok(fd)
+    let mut pause = Duration::from_millis(1);
+    let opened = loop {
+        let made = match gives_owner {
+            true => rustix::fs::open(path, flags | OFlags::EXCL, mode),
+            false => Err(Errno::EXIST),
+        };
+        let opened = match made {
+            Ok(fd) => {
+                permissions.give_owner(&fd)?;
+                Ok(fd)
+            }
+            // O_EXCL does not follow a link (open(2)): behind one to nothing O_CREAT would make the caller's own file.
+            Err(Errno::EXIST) if gives_owner && !flags.contains(OFlags::EXCL) => {
+                rustix::fs::open(path, flags - OFlags::CREATE, mode)
+            }
+            Err(Errno::EXIST) => rustix::fs::open(path, flags, mode),
+            Err(errno) => Err(errno),
+        };
+        match opened {
+            // Another process has a lease on the file (fcntl(2), F_SETLEASE), and has to give it back; open(2) without O_NONBLOCK would hold
+            // up all connections until then.
+            Err(Errno::AGAIN) if kind.is_some_and(|kind| kind.is_file()) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            opened => break opened,
         }
-        // O_EXCL does not follow a link (open(2)): behind one to nothing O_CREAT would make the caller's own file.
-        Err(Errno::EXIST) if gives_owner && !flags.contains(OFlags::EXCL) => {
-            rustix::fs::open(path, flags - OFlags::CREATE, mode)
-        }
-        Err(Errno::EXIST) => rustix::fs::open(path, flags, mode),
-        Err(errno) => Err(errno),
     };
     let fd = opened.map_err(|errno| {
         let error = OpenError::new("open", errno);

@@ -215,9 +215,8 @@ impl Journal {
         let os = |what: &'static str| move |errno| (what, errno);
         let opened = (|| {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOFOLLOW;
-            // A FIFO of that name would be waited for.
-            let flags = flags | OFlags::NONBLOCK;
-            let fd = place.open(flags, Mode::RUSR | Mode::WUSR).map_err(os("cannot open"))?;
+            let mode = Mode::RUSR | Mode::WUSR;
+            let fd = place.open_regular(flags, mode).map_err(os("cannot open"))?;
             let stat = retry_on_intr(|| fs::fstat(&fd)).map_err(os("cannot stat"))?;
             // flock(2) ends with the process, also by SIGKILL: no stale lock is left.
             retry_on_intr(|| fs::flock(&fd, FlockOperation::NonBlockingLockExclusive))

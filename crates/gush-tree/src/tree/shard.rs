@@ -247,8 +247,8 @@ impl<'a> State<'a> {
         let (name, shown) = self.file(rank, what);
         let place = Place::below(self.dir.as_fd(), &name, &shown);
         let failed = |error| Error::io(&shown, "cannot read", error);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = match place.open(flags, Mode::empty()) {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
+        let file = match place.open_regular(flags, Mode::empty()) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(failed(errno.into())),

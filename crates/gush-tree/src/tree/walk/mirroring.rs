@@ -8,6 +8,7 @@ use rustix::io::retry_on_intr;
 use super::Worker;
 use crate::error::Error;
 use crate::events::Events;
+use crate::open;
 use crate::place::kind;
 use crate::tree::dir::{Dir, Pair};
 use crate::tree::mirror::{Mirror, Removed};
@@ -88,14 +89,14 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let readable = match kind(source_stat) {
             FileType::RegularFile => {
                 // Nothing good is removed for a source that cannot be read.
-                source.open(OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty()).map(|_| ())
+                source.open_regular(OFlags::RDONLY, Mode::empty()).map(|_| ())
             }
             FileType::Symlink => {
                 retry_on_intr(|| fs::readlinkat(source.dir, source.name, Vec::new())).map(|_| ())
             }
             _ => Ok(()),
         };
-        readable.map_err(|errno| Error::os(source.shown, "cannot open for reading", errno))?;
+        readable.map_err(|errno| open::not_opened(&source, "cannot open for reading", errno))?;
         self.replace((dir, pair), name, true)
     }
 }
