@@ -102,6 +102,132 @@ fn gitignore_files_leave_out_what_git_leaves_out() {
     assert_eq!(below(&dir.path().join("d")), expected);
 }
 
+const NAMES: [&str; 20] = [
+    "a", "b", "ab", "x.log", "y.tmp", "keep.log", "t", "[z]", "q ", " p", "é", "A", "d.d", "-",
+    "#h", "!n", "b\\c", "*s", "{a,b}", "7",
+];
+
+const RULES: [&str; 52] = [
+    "*.log",
+    "!keep.log",
+    "/t/",
+    "t",
+    "t/",
+    "**/a",
+    "a/**",
+    "a/**/b",
+    "/a",
+    "a/b",
+    "!a/b",
+    "*.t?p",
+    "[ab]",
+    "[!a]",
+    "\\#h",
+    "\\!n",
+    "#c",
+    "q\\ ",
+    "q ",
+    "*",
+    "!*/",
+    "/*",
+    "!/a",
+    "**",
+    "b\\\\c",
+    "é",
+    "?",
+    "**/t/**",
+    "a/*/b",
+    "\\*s",
+    "[[]z]",
+    "ab/",
+    "!ab",
+    "  ",
+    "[[:alpha:]]",
+    "[^[:punct:]]",
+    "[[:digit:]]",
+    "a**b",
+    "*/",
+    "**/",
+    "[^b]",
+    "!a/",
+    "b/*",
+    "!b/keep.log",
+    "[",
+    "[]",
+    "\\",
+    "{a,b}",
+    "*}",
+    "**a",
+    "a/",
+    "A",
+];
+
+/// A tree of random names with random rules; the directories come before what is in them.
+fn random_rules(root: &Path, mut random: u64) {
+    let mut below = |most: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % most as u64) as usize
+    };
+    let mut dirs = vec![root.to_path_buf()];
+    for _ in 0..5 + below(20) {
+        let path = dirs[below(dirs.len())].join(NAMES[below(NAMES.len())]);
+        if path.exists() {
+            continue;
+        }
+        match below(2) {
+            0 => fs::write(path, "").unwrap(),
+            _ => {
+                fs::create_dir(&path).unwrap();
+                dirs.push(path);
+            }
+        }
+    }
+    for dir in dirs {
+        let end = ["\n", "\n", "\n", "\r\n"][below(4)];
+        let lines = below(4) + usize::from(dir == root);
+        if lines > 0 {
+            let rules: String =
+                (0..lines).map(|_| RULES[below(RULES.len())].to_owned() + end).collect();
+            fs::write(dir.join(".gitignore"), rules).unwrap();
+        }
+    }
+}
+
+#[test]
+fn random_gitignore_files_leave_out_what_git_leaves_out() {
+    let git = |dir: &Path, words: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        // No rules of this user's.
+        git.env("HOME", dir).env("XDG_CONFIG_HOME", dir).env("GIT_CONFIG_NOSYSTEM", "1");
+        git.env("GIT_DIR", dir.join("git")).env("GIT_WORK_TREE", dir.join("a"));
+        git.args(words).current_dir(dir.join("a")).output()
+    };
+    for seed in 1..=40 {
+        let dir = tree(&["a/f"]);
+        random_rules(&dir.path().join("a"), seed * 0x9E37_79B9_7F4A_7C15);
+        if let Err(why) = git(dir.path(), &["init", "--quiet"]) {
+            return common::skipped(&format!("git: {why}"));
+        }
+        let listed =
+            git(dir.path(), &["ls-files", "-z", "--others", "--exclude-standard"]).unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let mut expected: Vec<_> = String::from_utf8(listed.stdout)
+            .unwrap()
+            .split_terminator('\0')
+            .map(str::to_owned)
+            .collect();
+        expected.sort();
+        succeeds(dir.path(), &["-r", "--gitignore", "a", "d"]);
+        // git knows no directories.
+        let copy = dir.path().join("d");
+        let found: Vec<_> =
+            below(&copy).into_iter().filter(|name| copy.join(name).is_file()).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_dry_run_tells_all_and_changes_nothing() {
     let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);

@@ -36,6 +36,9 @@ pub enum BackupControl {
     Simple,
 }
 
+/// The longest name of a directory entry on Linux.
+const NAME_MAX_BYTES: usize = 255;
+
 struct Next {
     name: PathBuf,
     /// The name is numbered, and must be new: older backups stay.
@@ -76,7 +79,17 @@ impl Backup {
             Some(number) => name.push(format!(".~{}~", number + 1)),
             None => name.push(&self.suffix),
         }
-        Ok(Next { name: target.sibling(&name), numbered: highest.is_some() })
+        let cut = name.len() > NAME_MAX_BYTES;
+        if cut {
+            // As with GNU, a long name loses its last bytes, and neither number nor suffix has room.
+            let kept = &base.as_bytes()[..base.len().min(NAME_MAX_BYTES - 1)];
+            name = OsString::from_vec([kept, b"~"].concat());
+            // A rename onto itself would pass for a backup.
+            if name == base {
+                return Err(Errno::NAMETOOLONG);
+            }
+        }
+        Ok(Next { name: target.sibling(&name), numbered: highest.is_some() && !cut })
     }
 
     /// Renames `target` to its backup name; `None` if `target` is gone by now.
@@ -211,6 +224,19 @@ mod tests {
                     assert_eq!(file.exists(), link);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_name_too_long_for_its_backup_is_cut() {
+        for control in [BackupControl::Numbered, BackupControl::Existing, BackupControl::Simple] {
+            let next = |name: &str| backup(control).next(&Place::here(Path::new(name)));
+            let long = "n".repeat(255);
+            let found = next(&long).unwrap();
+            assert_eq!(found.name, Path::new(&format!("{}~", "n".repeat(254))), "{control:?}");
+            assert!(!found.numbered);
+            let own = format!("{}~", "n".repeat(254));
+            assert_eq!(next(&own).err(), Some(Errno::NAMETOOLONG), "{control:?}");
         }
     }
 

@@ -130,7 +130,7 @@ impl GitIgnored {
         let mut builder = GitignoreBuilder::new("");
         for line in BufReader::new(file).split(b'\n') {
             let line = line.map_err(|error| Error::io(&shown, "cannot read", error))?;
-            let _ = builder.add_line(None, &String::from_utf8_lossy(&line));
+            let _ = builder.add_line(None, &for_globset(&String::from_utf8_lossy(&line)));
         }
         let Ok(rules) = builder.build() else { return Ok(above.cloned()) };
         Ok(Some(Arc::new(Self { above: above.cloned(), path_bytes, rules })))
@@ -153,5 +153,94 @@ impl GitIgnored {
         use std::os::unix::ffi::OsStrExt;
         let below = path.as_os_str().as_bytes().get(self.path_bytes..).unwrap_or_default();
         Path::new(OsStr::from_bytes(below.strip_prefix(b"/").unwrap_or(below)))
+    }
+}
+
+/// Classes of characters in the brackets of a pattern (glob(7)), without the slash, which no pattern for a name fits.
+const CLASSES: [(&str, &str); 12] = [
+    ("[:alnum:]", "0-9A-Za-z"),
+    ("[:alpha:]", "A-Za-z"),
+    ("[:blank:]", " \t"),
+    ("[:cntrl:]", "\u{1}-\u{1f}\u{7f}"),
+    ("[:digit:]", "0-9"),
+    ("[:graph:]", "0-~!-."),
+    ("[:lower:]", "a-z"),
+    ("[:print:]", "0-~ -."),
+    ("[:punct:]", ":-@!-.[-`{-~"),
+    ("[:space:]", " \t-\r"),
+    ("[:upper:]", "A-Z"),
+    ("[:xdigit:]", "0-9A-Fa-f"),
+];
+
+/// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters.
+fn for_globset(line: &str) -> String {
+    // As git: a line may end as on Windows.
+    let mut rest = line.strip_suffix('\r').unwrap_or(line);
+    let mut words = String::with_capacity(rest.len());
+    while let Some(first) = rest.chars().next() {
+        let (taken, written) = match first {
+            '\\' => {
+                let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
+                (1 + escaped, rest[..1 + escaped].to_owned())
+            }
+            '{' | '}' => (1, format!("\\{first}")),
+            '[' => bracket(rest).unwrap_or_else(|| (1, "[".to_owned())),
+            other => (other.len_utf8(), other.to_string()),
+        };
+        words += &written;
+        rest = &rest[taken..];
+    }
+    words
+}
+
+/// The bytes of a bracket expression at the start of `text`, and the same expression without names of classes.
+fn bracket(text: &str) -> Option<(usize, String)> {
+    let mut at = 1;
+    if text[at..].starts_with(['!', '^']) {
+        at += 1;
+    }
+    let mut written = text[..at].to_owned();
+    let mut is_first = true;
+    loop {
+        let rest = &text[at..];
+        let next = rest.chars().next()?;
+        // At the first place it stands for itself.
+        if next == ']' && !is_first {
+            written.push(next);
+            return Some((at + 1, written));
+        }
+        is_first = false;
+        match CLASSES.iter().find(|(name, _)| rest.starts_with(name)) {
+            Some((name, characters)) => {
+                written += characters;
+                at += name.len();
+            }
+            None => {
+                written.push(next);
+                at += next.len_utf8();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_git_become_those_of_globset() {
+        for (git, globset) in [
+            ("*.log", "*.log"),
+            ("{a,b}", "\\{a,b\\}"),
+            ("[{]", "[{]"),
+            ("\\{\\[[:alpha:]", "\\{\\[[:alpha:]"),
+            ("a[[:digit:]x]b", "a[0-9x]b"),
+            ("[^[:space:]]", "[^ \t-\r]"),
+            ("[]a]", "[]a]"),
+            ("[", "["),
+            ("q\\ \r", "q\\ "),
+        ] {
+            assert_eq!(for_globset(git), globset, "{git}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use gush_test as _;
@@ -322,6 +322,24 @@ fn a_linked_directory_in_the_target_is_entered_only_if_asked_for() {
     options.keep_directory_symlink = true;
     assert!(copy(&options, &source, &target).0.unwrap().complete);
     assert_eq!(fs::read_to_string(target.join("real/f")).unwrap(), "new");
+}
+
+#[test]
+fn a_linked_directory_that_cannot_be_listed_is_written_into() {
+    let dir = tempfile::tempdir().unwrap();
+    let [source, target] = ["a", "b"].map(|name| dir.path().join(name));
+    fs::create_dir_all(source.join("d")).unwrap();
+    fs::write(source.join("d/f"), "new").unwrap();
+    let real = target.join("real");
+    fs::create_dir_all(&real).unwrap();
+    symlink("real", target.join("d")).unwrap();
+    fs::set_permissions(&real, fs::Permissions::from_mode(0o300)).unwrap();
+    let mut options = recursive();
+    options.keep_directory_symlink = true;
+    let is_complete =
+        gush_test::without_privilege(|| copy(&options, &source, &target).0.unwrap().complete);
+    assert!(is_complete);
+    assert_eq!(fs::read_to_string(real.join("f")).unwrap(), "new");
 }
 
 #[test]
