@@ -13,6 +13,7 @@ use crate::file::Job;
 use crate::options::Reflink;
 use crate::place::{kind, proc_path};
 use crate::tree::parts::Piece;
+use crate::uncached;
 
 /// Methods that may leave blocks shared with the source.
 const SHARING_BLOCKS: &[MethodName] = &[MethodName::Reflink, MethodName::CopyFileRange];
@@ -91,11 +92,23 @@ fn moved(
         mover = mover.cancelled_by(cancel);
     }
     let wanted = events.wants_progress();
-    let mut watch = |progress: &gush::Progress| events.progress(progress);
-    if wanted {
+    let at_bytes = piece.map_or(0, |piece| piece.at_bytes);
+    let mut passing = moving.no_cache.then(|| uncached::Passing::begin((source, target), at_bytes));
+    let is_uncached = passing.is_some();
+    let mut watch = |progress: &gush::Progress| {
+        if let Some(passing) = &mut passing {
+            passing.passed(progress.bytes);
+        }
+        if wanted { events.progress(progress) } else { gush::Control::Continue }
+    };
+    if wanted || is_uncached {
         mover = mover.observe(&mut watch);
     }
-    mover.run().map_err(|error| {
+    let moved = mover.run();
+    if let Some(passing) = passing {
+        passing.end();
+    }
+    moved.map_err(|error| {
         let path = match error.side() {
             Some(Side::Source) | None => job.source.shown,
             Some(Side::Target) => job.target.shown,
@@ -180,6 +193,8 @@ pub(crate) fn verify(
     // The target may be open for writing only.
     let again =
         File::open(proc_path(target)).map_err(|error| Error::io(shown, "cannot re-read", error))?;
+    let _as_they_were =
+        job.options.moving.no_cache.then(|| [source, again.as_fd()].map(uncached::AsItWas::look));
     if is_compared(job) {
         let difference = gush::first_difference(&source, &again).map_err(|error| {
             let path = match error.side() {

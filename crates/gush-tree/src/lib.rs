@@ -65,6 +65,7 @@ mod same;
 mod special;
 mod stable;
 mod tree;
+mod uncached;
 mod xattr;
 
 pub use atomic::remove_temporaries;

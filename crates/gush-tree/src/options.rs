@@ -305,6 +305,8 @@ pub struct Moving {
     pub profile: Option<Arc<gush::Profile>>,
     /// The rate limit.
     pub limit: Option<gush::Rate>,
+    /// Leave the page cache as it was: pages that the copy brought there are taken away, after those of the target are on the disk.
+    pub no_cache: bool,
     /// Lets another thread end the copy: the file under way fails, as does each file after it, and a tree takes no more of
     /// its entries.
     ///
@@ -340,6 +342,7 @@ impl Default for Moving {
             space: None,
             profile: None,
             limit: None,
+            no_cache: false,
             cancel: None,
         }
     }

@@ -1,5 +1,6 @@
 //! Overwriting: the treatment of a file already at the target.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Access, AtFlags, FileType, Mode, OFlags, Stat};
@@ -13,7 +14,7 @@ use crate::events::{Events, Question};
 use crate::options::{Dereference, Options, Update};
 use crate::place::{Place, kind};
 use crate::same::{self, Verdict};
-use crate::{open, quote, remedy};
+use crate::{open, quote, remedy, uncached};
 
 /// What becomes of a source, as far as the target decides.
 pub(crate) enum Fate {
@@ -196,6 +197,11 @@ impl Look<'_> {
         match kind(existing) {
             FileType::RegularFile => {
                 let (from, to) = (open(&source)?, open(&target)?);
+                let _as_they_were = self
+                    .options
+                    .moving
+                    .no_cache
+                    .then(|| [&from, &to].map(|file| uncached::AsItWas::look(file.as_fd())));
                 gush::first_difference(&from, &to)
                     .map(|difference| difference.is_none())
                     .map_err(|error| Error::engine(source.shown, &error))

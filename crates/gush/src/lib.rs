@@ -108,6 +108,7 @@ pub mod hugepage;
 mod kernel;
 mod method;
 mod mover;
+pub mod page_cache;
 mod pages;
 pub mod pipe;
 mod plan;

@@ -274,6 +274,7 @@ fn moving() -> Vec<Arg> {
              more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
             .value_parser(crate::size::threads),
         value("limit", "RATE", "Move at most RATE bytes a second"),
+        flag("no-cache", "Leave the page cache as it was: no page of the copy stays, which goes to the disk at once, and none of SOURCE that was not there before"),
         value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
         value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
         value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),

@@ -400,6 +400,7 @@ fn moving(words: &Words) -> Result<Moving, String> {
         let rate = parse("--limit", text, size::rate_bytes_per_second)?;
         moving.limit = Rate::bytes_per_second(rate);
     }
+    moving.no_cache = words.has("no-cache");
     moving.tuning = tuning(words)?;
     // A profile chooses a method; where the user has chosen, there is nothing to ask it.
     if moving.choice == Choice::Auto && moving.reflink != Reflink::Always {

@@ -181,6 +181,31 @@ pub(crate) fn fadvise(fd: BorrowedFd<'_>, at: u64, len: u64, advice: Advice) -> 
     plain(Call::Fadvise, || fs::fadvise(fd, at, std::num::NonZeroU64::new(len), advice))
 }
 
+/// `cachestat(2)` (Linux 6.5): how many pages of a range the page cache holds.
+pub(crate) fn cachestat(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<u64> {
+    /// The same on every architecture (`scripts/syscall.tbl`).
+    const CACHESTAT: libc::c_long = 451;
+    // `struct cachestat_range` and `struct cachestat` of `include/uapi/linux/mman.h`; a length of 0 means "to the end".
+    let range = [at, len];
+    let mut stat = [0_u64; 5];
+    // SAFETY: the kernel reads two words of `range` and writes five of `stat`, which both live longer than the call.
+    let answer = unsafe {
+        libc::syscall(CACHESTAT, fd.as_raw_fd(), range.as_ptr(), stat.as_mut_ptr(), 0_u32)
+    };
+    if answer == 0 { Ok(stat[0]) } else { Err(last_errno()) }
+}
+
+/// `sync_file_range(2)`: writes the dirty pages of a range, and waits for them.
+pub(crate) fn write_out(fd: BorrowedFd<'_>, at: u64, len: u64) -> io::Result<()> {
+    const WHOLLY: libc::c_uint = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    let [at, len] = [at, len].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+    // SAFETY: numbers alone; `fd` is borrowed for the call.
+    let answer = unsafe { libc::sync_file_range(fd.as_raw_fd(), at, len, WHOLLY) };
+    if answer == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
 /// Opens the file of `fd` once more, with a new file description (proc(5), `/proc/self/fd`).
 pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());

@@ -1,0 +1,106 @@
+//! Copies that leave the page cache as it was (`--no-cache`).
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use gush::page_cache;
+use rustix::fs;
+use rustix::io::retry_on_intr;
+use rustix::param::page_size;
+
+/// A part of a file in which some pages were there and some not is told apart down to this size.
+const SMALLEST_BYTES: u64 = 64 << 10;
+/// The part of a large file that may stay while the next one is copied.
+const WINDOW_BYTES: u64 = 8 << 20;
+
+/// A file to be read, with the ranges of which the cache held nothing before. Dropping it takes these away again.
+pub(crate) struct AsItWas<'f> {
+    file: BorrowedFd<'f>,
+    absent: Vec<Range<u64>>,
+}
+
+impl<'f> AsItWas<'f> {
+    pub(crate) fn look(file: BorrowedFd<'f>) -> Self {
+        // Where nobody can tell, as before Linux 6.5, everything goes.
+        let cached = |at, len| page_cache::cached_pages(&file, at, len).unwrap_or(0);
+        let mut absent: Vec<Range<u64>> = Vec::new();
+        let mut waiting = Vec::new();
+        let mut end = 0;
+        // Of most files everything is there, or nothing: one call tells.
+        if cached(0, 0) > 0 {
+            let size_bytes = retry_on_intr(|| fs::fstat(file))
+                .map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+            end = size_bytes.checked_next_power_of_two().unwrap_or(1 << 63).max(SMALLEST_BYTES);
+            waiting.push(0..end);
+        }
+        while let Some(range) = waiting.pop() {
+            let len = range.end - range.start;
+            match cached(range.start, len) {
+                0 => match absent.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ => absent.push(range),
+                },
+                pages if pages * page_size() as u64 >= len || len <= SMALLEST_BYTES => {}
+                _ => {
+                    let middle = range.start + len / 2;
+                    waiting.push(middle..range.end);
+                    waiting.push(range.start..middle);
+                }
+            }
+        }
+        // The file may grow.
+        absent.push(end..u64::MAX);
+        Self { file, absent }
+    }
+
+    /// Takes away what was not there before, within a range.
+    fn restore(&self, within: &Range<u64>) {
+        for absent in &self.absent {
+            let (from, to) = (absent.start.max(within.start), absent.end.min(within.end));
+            if from < to {
+                // A length of 0 means "to the end". Advice that the kernel does not take costs nothing but memory.
+                let len = if to == u64::MAX { 0 } else { to - from };
+                let _ = page_cache::drop_clean(&self.file, from, len);
+            }
+        }
+    }
+}
+
+impl Drop for AsItWas<'_> {
+    fn drop(&mut self) {
+        self.restore(&(0..u64::MAX));
+    }
+}
+
+/// Two files while bytes pass from one to the other.
+pub(crate) struct Passing<'f> {
+    source: AsItWas<'f>,
+    target: BorrowedFd<'f>,
+    /// What was copied from here on is still in the cache.
+    from: u64,
+    at_bytes: u64,
+}
+
+impl<'f> Passing<'f> {
+    pub(crate) fn begin((source, target): (BorrowedFd<'f>, BorrowedFd<'f>), at_bytes: u64) -> Self {
+        let from = at_bytes - at_bytes % WINDOW_BYTES;
+        Self { source: AsItWas::look(source), target, from, at_bytes }
+    }
+
+    /// So many bytes are copied. With several threads these may be other ranges: they go at the end.
+    pub(crate) fn passed(&mut self, bytes: u64) {
+        let to = self.at_bytes + bytes;
+        let to = to - to % WINDOW_BYTES;
+        if to > self.from {
+            self.source.restore(&(self.from..to));
+            // A failed write is told by close(2) or fsync(2), as without this option.
+            let _ = page_cache::write_and_drop(&self.target, self.from, to - self.from);
+            self.from = to;
+        }
+    }
+
+    /// Takes the rest away.
+    pub(crate) fn end(self) {
+        let _ = page_cache::write_and_drop(&self.target, 0, 0);
+    }
+}

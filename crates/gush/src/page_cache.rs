@@ -1,0 +1,56 @@
+//! The page cache: what of a file is held there, and how to take it away.
+//!
+//! For programs that read and write large files once, and leave the pages that other programs use in memory.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use rustix::fs::Advice;
+
+use crate::sys;
+
+/// How many pages of this range of a file the page cache holds. A length of 0 means "to the end". Reads nothing.
+///
+/// # Errors
+/// That of cachestat(2): ENOSYS before Linux 6.5, EPERM for a file that the caller neither owns nor may write.
+///
+/// ```
+/// let mut file = tempfile::tempfile()?;
+/// std::io::Write::write_all(&mut file, b"just written, and so in the cache")?;
+/// assert!(gush::page_cache::cached_pages(&file, 0, 0).unwrap_or(1) > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn cached_pages(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<u64> {
+    Ok(sys::file::cachestat(file.as_fd(), at_bytes, len_bytes)?)
+}
+
+/// Takes the clean pages of a range out of the page cache. A length of 0 means "to the end".
+///
+/// # Errors
+/// That of posix_fadvise(2).
+///
+/// ```
+/// let file = tempfile::tempfile()?;
+/// gush::page_cache::drop_clean(&file, 0, 0)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn drop_clean(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
+    Ok(sys::file::fadvise(file.as_fd(), at_bytes, len_bytes, Advice::DontNeed)?)
+}
+
+/// Writes a range to the disk, waits for this, and takes it out of the page cache. A length of 0 means "to the end". The file's metadata
+/// may still be missing on the disk: this is no fsync(2).
+///
+/// # Errors
+/// Those of sync_file_range(2), failed writes among them, and of posix_fadvise(2).
+///
+/// ```
+/// let file = tempfile::tempfile()?;
+/// gush::page_cache::write_and_drop(&file, 0, 0)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn write_and_drop(file: &impl AsFd, at_bytes: u64, len_bytes: u64) -> io::Result<()> {
+    sys::file::write_out(file.as_fd(), at_bytes, len_bytes)?;
+    // Dirty pages are not dropped (posix_fadvise(2)).
+    drop_clean(file, at_bytes, len_bytes)
+}
