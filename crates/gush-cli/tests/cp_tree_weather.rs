@@ -8,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use common::cp::{fails, stderr, stdout, with_mounts};
-use common::noise;
+use common::{noise, not_applicable, skipped};
 
 /// Some small files around a large one.
 fn tree() -> tempfile::TempDir {
@@ -103,4 +103,42 @@ fn a_name_taken_by_another_type_is_told_of_and_all_else_is_copied() {
             .map(|name| fs::read(dir.path().join(name).join(number.to_string())).unwrap());
         assert!(from == to, "{number}");
     }
+}
+
+/// exFAT, by a program of user space: no links of either kind, no FIFOs, no attributes, no holes, no owners or modes.
+#[test]
+fn a_target_without_links_and_holes_gets_all_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = "command -v mount.exfat-fuse mkfs.exfat >&2 || exit 99
+        mkdir -p t/b && echo 1 >t/f && ln t/f t/g && ln -s f t/l && ln -s ../f t/b/k && mkfifo t/p
+        echo 2 >t/x && echo 3 >t/b/y && chmod 600 t/x && setfattr -n user.x -v y t/x t/b/y
+        truncate -s 8M t/hole && echo end >>t/hole && touch -d 2001-01-01 t/x t/b
+        truncate -s 64M image && mkfs.exfat image >&2 && D=$(losetup -f --show image) || exit 98
+        mount.exfat-fuse $D m >&2 || { losetup -d $D; exit 98; }
+        losetup -d $D
+        cp -a t m/gnu 2>gnu; echo $?
+        \"$G\" cp -a t m/d 2>gush; echo $?
+        for name in x b/y hole; do cmp t/$name m/d/$name && echo same; done
+        [ $(stat -c %b m/d/hole) -ge 16384 ] && echo filled
+        stat -c %Y m/d/x m/d/b
+        [ -f m/d/f ] && cat m/d/f; [ -f m/d/g ] && cat m/d/g
+        umount m";
+    let Some(output) = with_mounts(dir.path(), make) else { return };
+    if output.status.code() == Some(99) {
+        return skipped("no exfat-fuse, or no exfatprogs");
+    }
+    if output.status.code() == Some(98) {
+        return not_applicable(&format!("no exFAT can be mounted: {}", stderr(&output).trim()));
+    }
+    // One name of the file with two is copied, and the other one is no link.
+    let expected = "1\n1\nsame\nsame\nsame\nfilled\n978307200\n978307200\n1\n";
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+    let said = |name: &str| fs::read_to_string(dir.path().join(name)).unwrap();
+    let (gnus, ours) = (said("gnu"), said("gush"));
+    // An entry that is missing is named, each one; what is there without its attributes is not.
+    for (name, what) in [("l", "symbolic link"), ("b/k", "symbolic link"), ("p", "FIFO")] {
+        assert!(ours.contains(&format!("m/d/{name}: cannot create {what}")), "{ours}");
+    }
+    assert_eq!(ours.lines().filter(|line| line.contains("cannot create hard link")).count(), 1);
+    assert_eq!(ours.lines().count(), gnus.lines().count(), "{ours}{gnus}");
 }
