@@ -201,12 +201,12 @@ fn random_gitignore_files_leave_out_what_git_leaves_out() {
         let mut git = std::process::Command::new("git");
         // No rules of this user's.
         git.env("HOME", dir).env("XDG_CONFIG_HOME", dir).env("GIT_CONFIG_NOSYSTEM", "1");
-        git.env("GIT_DIR", dir.join("git")).env("GIT_WORK_TREE", dir.join("a"));
+        git.env("GIT_DIR", dir.join("repository")).env("GIT_WORK_TREE", dir.join("a"));
         git.args(words).current_dir(dir.join("a")).output()
     };
-    for seed in 1..=40 {
+    for seed in 1..=40_u64 {
         let dir = tree(&["a/f"]);
-        random_rules(&dir.path().join("a"), seed * 0x9E37_79B9_7F4A_7C15);
+        random_rules(&dir.path().join("a"), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         if let Err(why) = git(dir.path(), &["init", "--quiet"]) {
             return common::skipped(&format!("git: {why}"));
         }
