@@ -56,7 +56,6 @@ impl Field {
     }
 
     /// Runs a command under a lease; the output, and what the holder told meanwhile.
-
     fn run_command(
         &self,
         (kind, path, late): (&str, &str, &str),

@@ -2,7 +2,7 @@
 //! several names.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
@@ -28,9 +28,9 @@ pub(crate) struct AlreadyCopied {
 pub(crate) struct Earlier {
     /// The directory in a tree; `None` is the directory that the operands are copied to.
     pub(crate) dir: Option<Arc<Dir>>,
-    pub(crate) name: PathBuf,
+    pub(crate) name: Box<Path>,
     /// The name as the user wrote it.
-    pub(crate) shown: PathBuf,
+    pub(crate) shown: Box<Path>,
     pub(crate) file: FileId,
     /// The copy is itself a symbolic link, not to be followed.
     pub(crate) is_link: bool,
@@ -51,7 +51,8 @@ impl Earlier {
 #[derive(Debug)]
 enum First {
     UnderWay,
-    Made(Earlier),
+    /// Apart from the table, which doubles when it is full, and is half empty then.
+    Made(Box<Earlier>),
 }
 
 /// The files already named or made, so that several sources do not overwrite each other.
@@ -84,7 +85,7 @@ pub(crate) struct Claim<'c> {
 impl Claim<'_> {
     /// The copy is whole: other names of the source become names of this copy.
     pub(crate) fn made(self, earlier: Earlier) {
-        lock(&self.copied.linked).insert(self.source, First::Made(earlier));
+        lock(&self.copied.linked).insert(self.source, First::Made(Box::new(earlier)));
     }
 }
 
@@ -208,9 +209,9 @@ impl AlreadyCopied {
                         (None, None) => true,
                         _ => false,
                     };
-                    return match same_dir && first.name == target.name {
+                    return match same_dir && *first.name == *target.name {
                         true => Turn::Alone,
-                        false => Turn::Again(first.clone()),
+                        false => Turn::Again(Earlier::clone(first)),
                     };
                 }
             }
