@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space};
+use gush::{Choice, Endpoint, Holes, MethodName, Mover, Report, Side, Space, Tuning};
 use rustix::fs::{self, Advice, FileType};
 use rustix::io::retry_on_intr;
 
@@ -51,6 +51,8 @@ fn moved(
     piece: Option<Piece>,
     events: &mut dyn Events,
 ) -> Result<Report, Error> {
+    // A setter moves the whole request, which counts for each file of a tree: only those are called that change something.
+    let is_new = known.is_some();
     let mover = match known {
         // Nobody asks these descriptors for their positions.
         Some((from, to)) => Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0),
@@ -62,22 +64,32 @@ fn moved(
             .source_offset_bytes(at_bytes)
             .target_offset_bytes(at_bytes)
             .length_bytes(len_bytes),
+        // A file just made has nothing to be replaced.
+        None if is_new => mover,
         None => mover.replace(true),
-    };
+    }
+    .remember(job.refusals);
     // A reservation belongs to the whole file, which no rank writes alone.
     let space = if piece.is_some() { Space::AsWritten } else { space(job, target) };
     if piece.is_none() && job.options.verify && digests_in_passing(job) && !is_compared(job) {
         mover = mover.digest(true);
     }
     let moving = &job.options.moving;
-    mover = mover
-        .isolated(moving.isolated)
-        .holes(moving.holes)
-        .threads(moving.threads)
-        .tuning(moving.tuning.clone().space(space))
-        .remember(job.refusals);
+    if moving.isolated {
+        mover = mover.isolated(true);
+    }
+    if moving.holes != Holes::default() {
+        mover = mover.holes(moving.holes);
+    }
+    if moving.threads > 0 {
+        mover = mover.threads(moving.threads);
+    }
+    if space != Space::default() || moving.tuning != Tuning::default() {
+        mover = mover.tuning(moving.tuning.clone().space(space));
+    }
     mover = match moving.reflink {
         Reflink::Always => mover.method(Choice::Only(MethodName::Reflink)),
+        Reflink::Auto if moving.choice == Choice::Auto => mover,
         Reflink::Auto => mover.method(moving.choice),
         // copy_file_range shares blocks too, where the file system can.
         Reflink::Never => mover.method(moving.choice).exclude(SHARING_BLOCKS),

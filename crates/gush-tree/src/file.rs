@@ -119,6 +119,8 @@ pub(crate) struct Job<'a> {
     pub(crate) refusals: &'a Refusals,
     /// The target's directory may give a new file an access control list.
     pub(crate) may_inherit_acl: bool,
+    /// The file system that the directory of the target is on; `None` for an operand.
+    pub(crate) device: Option<u64>,
     /// A journal has a line about the copy.
     pub(crate) is_noted: bool,
     /// The data is there: it has been copied in pieces, and the file needs its attributes and its place.
@@ -128,6 +130,14 @@ pub(crate) struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Is all known of a new file that the options ask for? Its owner matters where it is kept, and which file it is where other
+    /// names may lead to it.
+    pub(crate) fn knows_new_files(&self) -> bool {
+        let Options { preserve, through_dangling, .. } = self.options;
+        // What is made behind a dangling link may be elsewhere.
+        self.device.is_some() && !preserve.owner && !preserve.links && !through_dangling
+    }
+
     pub(crate) fn may_replace_link(&self) -> bool {
         self.options.force || self.displaces
     }
@@ -297,6 +307,7 @@ impl<'a> Common<'a> {
             displaces: false,
             refusals: self.refusals,
             may_inherit_acl: dir.is_none_or(|dir| dir.may_give_acl()),
+            device: dir.map(|dir| dir.target_stat.st_dev),
             is_noted: self.journal.is_some() && dir.is_some(),
             assembled: self.assembled,
             opened: self.opened,

@@ -72,14 +72,15 @@ fn refuse_closed(place: &Place<'_>, operation: &'static str) -> Result<(), Error
 /// An open target.
 pub(crate) struct Opened {
     pub(crate) fd: OwnedFd,
-    pub(crate) stat: Stat,
+    /// `None` of a new file of which nothing is asked that the making does not tell.
+    pub(crate) stat: Option<Stat>,
     pub(crate) is_new: bool,
 }
 
 impl Opened {
     /// The stat of the old file; `None` for a new file.
     pub(crate) fn existing(&self) -> Option<Stat> {
-        (!self.is_new).then_some(self.stat)
+        self.stat.filter(|_| !self.is_new)
     }
 }
 
@@ -110,9 +111,12 @@ pub(crate) fn target(
         }
     }
     let fd = create(job, creation_mode)?;
+    if job.knows_new_files() {
+        return Ok(Opened { fd, stat: None, is_new: true });
+    }
     let stat = retry_on_intr(|| fs::fstat(&fd))
         .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
-    Ok(Opened { fd, stat, is_new: true })
+    Ok(Opened { fd, stat: Some(stat), is_new: true })
 }
 
 /// Is the target to be replaced by name, once the new file is whole? Yes where `--force` would remove a
@@ -159,7 +163,7 @@ fn not_the_source(
     if !same_file(&stat, expected) {
         return Err(Error::refusal(shown, "skipped: it was replaced while being copied to"));
     }
-    Ok(Opened { fd, stat, is_new: false })
+    Ok(Opened { fd, stat: Some(stat), is_new: false })
 }
 
 fn create(job: &Job<'_>, mode: Mode) -> Result<OwnedFd, Error> {

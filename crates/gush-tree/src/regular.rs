@@ -55,13 +55,19 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
         (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec)
     };
     let is_same = state(&job.source_stat) == state(&source_stat);
-    let job = &Job { assembled: job.assembled.filter(|_| is_same), ..*job };
+    let job = match is_same || job.assembled.is_none() {
+        true => job,
+        false => &Job { assembled: None, ..*job },
+    };
     let (bits, provisional) = metadata::creation_bits(&job.options.preserve, source_stat.st_mode);
     let mode = Mode::from_bits_retain(bits);
     // The ranks that copied the pieces had to write to the file.
     let lent = if job.assembled.is_some() { 0o200 & !bits } else { 0 };
     let provisional = provisional | lent;
-    let job = &Job { displaces: job.displaces || open::gives_way(job), ..*job };
+    let job = match !job.displaces && open::gives_way(job) {
+        true => &Job { displaces: true, ..*job },
+        false => job,
+    };
     // As GNU cp: the file keeps its inode, its names and its owner.
     if !job.options.atomic && !job.displaces && job.assembled.is_none() {
         let opened = open::target(job, &source_stat, mode, events)?;
@@ -81,7 +87,8 @@ pub(crate) fn copy(job: &Job<'_>, events: &mut dyn Events) -> Result<Copied, Err
 /// The target, as it was opened.
 struct Target<'a> {
     fd: BorrowedFd<'a>,
-    stat: Stat,
+    /// `None` of a new file of which nobody asks anything.
+    stat: Option<Stat>,
     /// The file was made under its name, and is empty.
     is_just_made: bool,
 }
@@ -184,7 +191,7 @@ impl File<'_> {
         let look = || {
             let stat = retry_on_intr(|| fs::fstat(staged.fd()))
                 .map_err(|errno| Error::os(job.target.shown, "cannot stat", errno))?;
-            Ok(Target { fd: staged.fd(), stat, is_just_made: false })
+            Ok(Target { fd: staged.fd(), stat: Some(stat), is_just_made: false })
         };
         let mut copied =
             self.fill(&look()?, is_filled, events).map_err(|error| match error.is_unstable() {
@@ -229,7 +236,7 @@ impl File<'_> {
         events: &mut dyn Events,
     ) -> Result<Copied, Error> {
         let job = self.job;
-        let made = Some(FileId::of(&target.stat));
+        let made = target.stat.as_ref().map(FileId::of);
         let mut copied =
             Copied { report: None, digest: None, complete: true, made, last_state: None };
         if !job.options.data {
@@ -277,7 +284,10 @@ impl File<'_> {
             return None;
         }
         let from = Endpoint::of_opened_file(&self.source, &self.source_stat, OFlags::RDONLY)?;
-        let to = Endpoint::of_opened_file(&target.fd, &target.stat, open::NEW)?;
+        let to = match (&target.stat, self.job.device) {
+            (Some(stat), _) => Endpoint::of_opened_file(&target.fd, stat, open::NEW)?,
+            (None, device) => Endpoint::of_new_file(&target.fd, device?, open::NEW),
+        };
         Some((from, to))
     }
 
@@ -307,7 +317,7 @@ impl File<'_> {
             source_shown: job.source.shown,
             target: Handle::Open(target.fd),
             target_shown: job.target.shown,
-            target_stat: Some(target.stat),
+            target_stat: target.stat,
             created,
             may_inherit_acl: job.may_inherit_acl,
             provisional_bits: if created { self.provisional } else { 0 },

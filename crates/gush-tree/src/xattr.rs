@@ -50,10 +50,18 @@ impl Holder<'_> {
     }
 
     pub(crate) fn list(&self) -> io::Result<Vec<CString>> {
-        let names = self.sized(1024, |buffer| match self {
+        let ask = |buffer: &mut [u8]| match self {
             Self::Open(fd) => fs::flistxattr(fd, buffer),
             Self::Pinned(path) => fs::listxattr(path, buffer),
-        })?;
+        };
+        // Most files have none, and each file is asked: without memory of the heap, which would have to be cleared.
+        let mut few = [0; 128];
+        let names = match retry_on_intr(|| ask(&mut few)) {
+            Ok(0) => return Ok(Vec::new()),
+            Ok(length) => few[..length].to_vec(),
+            Err(Errno::RANGE) => self.sized(1024, ask)?,
+            Err(errno) => return Err(errno),
+        };
         let names = names.split(|&byte| byte == 0).filter(|name| !name.is_empty());
         Ok(names.filter_map(|name| CString::new(name).ok()).collect())
     }

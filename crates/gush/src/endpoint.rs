@@ -118,6 +118,40 @@ impl<'fd> Endpoint<'fd> {
         is_file.then(|| Self::told(fd, kind, (stat, flags), Some(0)))
     }
 
+    /// A regular file that the caller has just made with `O_CREAT | O_EXCL` and these flags, without any call.
+    ///
+    /// `device` is the number of the file system, by fstat(2) of the directory. A wrong number costs calls, and no byte.
+    ///
+    /// ```
+    /// use std::os::unix::fs::MetadataExt;
+    /// use rustix::fs::{CWD, Mode, OFlags, openat};
+    ///
+    /// let dir = tempfile::tempdir()?;
+    /// let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+    /// let file = openat(CWD, dir.path().join("new"), flags, Mode::RUSR)?;
+    /// let device = std::fs::metadata(dir.path())?.dev();
+    /// let endpoint = gush::Endpoint::of_new_file(&file, device, flags);
+    /// assert_eq!(endpoint.device(), gush::Endpoint::of(&file)?.device());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn of_new_file(fd: &'fd impl AsFd, device: u64, flags: OFlags) -> Self {
+        Self {
+            fd: fd.as_fd(),
+            kind: Kind::File,
+            flags,
+            position: Some(0),
+            size_bytes: 0,
+            allocated_bytes: 0,
+            // A page, as long as nobody has asked.
+            block_bytes: 4096,
+            device,
+            // No file has this number, and no source can be the file that was made after it.
+            inode: 0,
+            is_memory: false,
+        }
+    }
+
     fn told(
         fd: BorrowedFd<'fd>,
         kind: Kind,

@@ -1,8 +1,7 @@
 //! Which methods to try on a pair of endpoints, in order: a table.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use rustix::io::Errno;
 
@@ -156,7 +155,14 @@ pub(crate) fn flow_methods(source: Kind, target: Kind) -> &'static [MethodName] 
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
-pub struct Refusals(Mutex<HashSet<Entry>>);
+pub struct Refusals(OnceLock<Box<Known>>);
+
+/// A list that only grows: whoever asks, as all threads of a tree do for each file, takes no lock.
+#[derive(Debug)]
+struct Known {
+    entry: Entry,
+    next: OnceLock<Box<Known>>,
+}
 
 type Entry = (MethodName, (Kind, u64), (Kind, u64, bool));
 
@@ -165,24 +171,41 @@ fn entry(method: MethodName, source: &Endpoint<'_>, target: &Endpoint<'_>) -> En
 }
 
 impl Refusals {
+    /// Each entry costs every later question a comparison, and a method forgotten only a call: few pairs have more.
+    const MOST: usize = 64;
+
     pub(crate) fn knows(
         &self,
         method: MethodName,
         source: &Endpoint<'_>,
         target: &Endpoint<'_>,
     ) -> bool {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(&entry(method, source, target))
+        let asked = entry(method, source, target);
+        let mut at = &self.0;
+        while let Some(known) = at.get() {
+            if known.entry == asked {
+                return true;
+            }
+            at = &known.next;
+        }
+        false
     }
 
     pub(crate) fn learn(&self, refusal: &Refusal, source: &Endpoint<'_>, target: &Endpoint<'_>) {
         const OF_THE_PAIR: [Errno; 5] =
             [Errno::XDEV, Errno::OPNOTSUPP, Errno::NOSYS, Errno::PERM, Errno::NOTTY];
-        if refusal.errno.is_some_and(|errno| OF_THE_PAIR.contains(&errno)) {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            known.insert(entry(refusal.method, source, target));
+        if !refusal.errno.is_some_and(|errno| OF_THE_PAIR.contains(&errno)) {
+            return;
+        }
+        let new = entry(refusal.method, source, target);
+        let mut at = &self.0;
+        for _ in 0..Self::MOST {
+            // Another thread may be faster: then its entry is here, and this one goes behind.
+            let known = at.get_or_init(|| Box::new(Known { entry: new, next: OnceLock::new() }));
+            if known.entry == new {
+                return;
+            }
+            at = &known.next;
         }
     }
 }

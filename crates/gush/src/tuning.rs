@@ -44,7 +44,7 @@ pub enum Space {
 /// let tuning = gush::Tuning::default().buffer_bytes(1 << 20).space(gush::Space::Reserve);
 /// assert_eq!(tuning.get_buffer_bytes(), Some(1 << 20));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuning {
     buffer_bytes: Option<usize>,
     pipe_bytes: Option<usize>,

@@ -1,7 +1,6 @@
 //! Names of entries, kept close together, and the listing of a part of a directory.
 
 use std::ffi::OsStr;
-use std::mem;
 use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{FileType, RawDir};
@@ -15,9 +14,6 @@ use crate::options::Dereference;
 const LISTED_BYTES: usize = 32 << 10;
 /// A part ends with the call behind which so many entries are listed. A directory with fewer has one part.
 const PART_ENTRIES: usize = 512;
-/// Files of one task: few enough that threads end together, and enough that the queue's lock costs nothing.
-const BATCH_FILES: usize = 64;
-
 /// In a name's length, which takes eight bits: the entry was listed as a regular file.
 const IS_REGULAR: u16 = 1 << 15;
 
@@ -75,6 +71,19 @@ impl Batch {
         self.bytes.rotate_left(from);
     }
 
+    /// Takes the second half of what is left away.
+    pub(crate) fn split_off_half(&mut self) -> Self {
+        let first = self.left.div_ceil(2);
+        let mut at = self.at;
+        for _ in 0..first {
+            let Some((length, _)) = self.head(at) else { break };
+            at += 2 + length;
+        }
+        let half = Self { bytes: self.bytes.split_off(at), at: 0, left: self.left - first };
+        self.left = first;
+        half
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.left
     }
@@ -88,8 +97,6 @@ impl Batch {
 #[derive(Debug, Default)]
 pub(crate) struct Part {
     pub(crate) directories: Batch,
-    /// Full batches of files, for other threads.
-    pub(crate) batches: Vec<Batch>,
     pub(crate) files: Batch,
 }
 
@@ -126,7 +133,6 @@ impl Part {
         pair: &Pair,
         listed: &mut Vec<u8>,
         wanted: Wanted,
-        in_batches: bool,
         to_the_end: bool,
     ) -> io::Result<End> {
         if !pair.is_readable {
@@ -149,9 +155,6 @@ impl Part {
                 _ => self.files.add(listed),
             }
             number += 1;
-            if in_batches && self.files.len() == BATCH_FILES {
-                self.batches.push(mem::take(&mut self.files));
-            }
             // Only where the buffer is empty: entries inside would be lost, as the kernel does not give them again.
             if !to_the_end && number >= PART_ENTRIES && entries.is_buffer_empty() {
                 return Ok(End::More);
@@ -186,6 +189,29 @@ mod tests {
         }
         assert_eq!(batch.take(), None);
         assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn halves_have_all_names_once_also_when_some_are_taken() {
+        for names in 0..9 {
+            let mut batch = Batch::default();
+            let listed: Vec<_> = (0..names).map(|number| "n".repeat(1 + number)).collect();
+            for name in &listed {
+                batch.add(Listed { name: OsStr::new(name), is_regular: true });
+            }
+            let mut taken: Vec<_> =
+                batch.take().map(|first| first.name.to_owned()).into_iter().collect();
+            let mut half = batch.split_off_half();
+            assert!(half.len() <= batch.len() && batch.len() <= half.len() + 1);
+            for batch in [&mut batch, &mut half] {
+                while let Some(Listed { name, is_regular }) = batch.take() {
+                    assert!(is_regular);
+                    taken.push(name.to_owned());
+                }
+                assert!(batch.is_empty());
+            }
+            assert_eq!(taken, listed);
+        }
     }
 
     #[test]

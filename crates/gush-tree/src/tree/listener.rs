@@ -57,6 +57,10 @@ impl<'e> Listener<'e> {
         self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn wants_entries(&self) -> bool {
+        self.wants_entries
+    }
+
     pub(crate) fn entry_ended(&self, source: &Path, target: &Path, result: &Result<Done, Error>) {
         if self.wants_entries || result.is_err() {
             self.lock().entry_ended(source, target, result);

@@ -3,6 +3,7 @@
 //! The last task added is taken first: the tree is walked depth first, so few directories are under way at once.
 
 use std::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::batch::Batch;
@@ -23,6 +24,8 @@ pub(crate) enum Task {
 pub(crate) struct Queue {
     state: Mutex<State>,
     changed: Condvar,
+    /// A thread has nothing to do, or could be started, and no task is left. Asked once a file, so without the lock.
+    is_hungry: AtomicBool,
 }
 
 #[derive(Default)]
@@ -36,6 +39,14 @@ struct State {
     idle: usize,
     /// All threads.
     threads: usize,
+    /// The most threads there may be.
+    most_threads: usize,
+}
+
+impl State {
+    fn is_hungry(&self) -> bool {
+        self.tasks.is_empty() && (self.idle > 0 || self.threads < self.most_threads)
+    }
 }
 
 impl Queue {
@@ -44,21 +55,41 @@ impl Queue {
     }
 
     /// A queue with the first task, for the thread that made it.
-    pub(crate) fn start(first: Task) -> Self {
-        let state = State { tasks: vec![first], threads: 1, ..State::default() };
-        Self { state: Mutex::new(state), changed: Condvar::new() }
+    pub(crate) fn start(first: Task, most_threads: usize) -> Self {
+        let state = State { tasks: vec![first], threads: 1, most_threads, ..State::default() };
+        Self {
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_hungry: AtomicBool::new(false),
+        }
     }
 
-    /// Adds a task; `true` if the caller shall start one more thread, `most` in all.
-    pub(crate) fn add(&self, task: Task, most: usize) -> bool {
+    /// Would a part of the work under way keep another thread busy?
+    pub(crate) fn is_hungry(&self) -> bool {
+        // Relaxed: a stale answer costs a task too many, or a file's time.
+        self.is_hungry.load(Ordering::Relaxed)
+    }
+
+    /// To be called with the lock held, after each change.
+    fn note(&self, state: &State) {
+        let is_hungry = state.is_hungry();
+        // Read first: a store would take the cache line from all threads that ask.
+        if self.is_hungry.load(Ordering::Relaxed) != is_hungry {
+            self.is_hungry.store(is_hungry, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds a task; `true` if the caller shall start one more thread.
+    pub(crate) fn add(&self, task: Task) -> bool {
         let mut state = self.lock();
         state.tasks.push(task);
         // Idle threads first: a new one costs more than a wake-up.
-        let wants_thread = state.idle == 0 && state.threads < most;
+        let wants_thread = state.idle == 0 && state.threads < state.most_threads;
         if wants_thread {
             state.threads += 1;
         }
         let has_idle = state.idle > 0;
+        self.note(&state);
         // Before the wake-up, or the woken thread would meet the lock at once.
         drop(state);
         if has_idle {
@@ -74,7 +105,11 @@ impl Queue {
 
     /// A thread asked for by [`add`](Self::add) could not be started.
     pub(crate) fn leave(&self) {
-        self.lock().threads -= 1;
+        let mut state = self.lock();
+        state.threads -= 1;
+        // Not one more is tried: the process has no room for it.
+        state.most_threads = state.threads;
+        self.note(&state);
     }
 
     /// The next task, or `None` once all work is done. The task is under way until `Busy` is dropped.
@@ -83,6 +118,7 @@ impl Queue {
         loop {
             if let Some(task) = state.tasks.pop() {
                 state.busy += 1;
+                self.note(&state);
                 return Some((task, Busy(self)));
             }
             // Nobody is left who could add a task.
@@ -95,6 +131,7 @@ impl Queue {
                 continue;
             }
             state.idle += 1;
+            self.note(&state);
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.idle -= 1;
         }

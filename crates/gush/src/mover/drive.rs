@@ -80,6 +80,12 @@ impl<'a> Move<'a> {
         })
     }
 
+    /// Begins behind bytes that have arrived already.
+    pub(super) fn goes_on_behind(&mut self, used: MethodUse) {
+        self.cursor.skip(used.bytes);
+        self.account.record(used);
+    }
+
     pub(super) fn run(mut self) -> Result<Report, Error> {
         if self.watch.is_cancelled() {
             return Err(self.stopped(0));

@@ -18,6 +18,7 @@ use crate::tuning::Tuning;
 use crate::wait::Wait;
 
 mod account;
+mod brief;
 mod choice;
 mod cursor;
 mod drive;
@@ -32,6 +33,7 @@ mod space;
 mod unheld;
 mod watch;
 
+use brief::Brief;
 use drive::Move;
 use ends::Ends;
 use request::Request;
@@ -461,7 +463,7 @@ impl<'a> Mover<'a> {
     /// of a named method; the observer's stop, or another thread's. The bytes taken from the source are delivered
     /// first, or counted in the error (invariant 1).
     pub fn run(self) -> Result<Report, Error> {
-        let Self { source, target, told, request, observer } = self;
+        let Self { source, target, told, request, mut observer } = self;
         // Somebody looks, or may end it: no call may hold the move.
         let is_watched = observer.is_some() || request.cancel.is_some();
         // A file holds nobody.
@@ -472,6 +474,15 @@ impl<'a> Mover<'a> {
             None => Some(Ends::look(source, target)),
         };
         let given = given.transpose().map_err(Error::failed)?;
+        let begun = match &given {
+            Some(ends) => brief::copy(&request, ends, observer.as_mut())?,
+            None => Brief::NotTaken,
+        };
+        let begun = match begun {
+            Brief::Done(report) => return Ok(report),
+            Brief::Begun(used) => Some(used),
+            Brief::NotTaken => None,
+        };
         // A terminal with O_NONBLOCK takes whole buffers, and one without the flag part of a line at once.
         let may_hold = given.is_none_or(|ends| ends.target.kind() == Kind::Terminal);
         let unheld = may_hold.then(|| Unheld::new(target));
@@ -485,7 +496,11 @@ impl<'a> Mover<'a> {
             // Another watched move into the same socket sets the flag, and takes it back when it ends.
             ends.source = ends.source.without_nonblock();
         }
-        Move::new(request, ends, observer)?.run()
+        let mut all = Move::new(request, ends, observer)?;
+        if let Some(used) = begun {
+            all.goes_on_behind(used);
+        }
+        all.run()
     }
 }
 

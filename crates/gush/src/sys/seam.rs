@@ -125,6 +125,15 @@ impl Counts {
         Self(std::array::from_fn(|slot| self.0[slot].wrapping_sub(earlier.0[slot])))
     }
 
+    /// These calls, one of each.
+    pub(crate) fn once(calls: &[Call]) -> Self {
+        let mut counts = Self::default();
+        for &call in calls {
+            counts.0[call as usize] += 1;
+        }
+        counts
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         for (sum, part) in self.0.iter_mut().zip(more.0) {
             *sum += part;

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::HashSet;
+use std::ffi::OsString;
 use std::mem;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -19,22 +20,33 @@ use crate::options::{Dereference, Make};
 use crate::place::{Place, kind};
 use crate::tree::batch::{Batch, Listed};
 use crate::tree::dir::{Dir, Pair};
+use crate::tree::journal::Journal;
 use crate::tree::queue::Task;
 use crate::tree::{Extent, parts};
 
 /// A file so large is no part of a batch: the files behind it need not wait.
 const LARGE_BYTES: i64 = 4 << 20;
+/// So many files are worth waking a thread for.
+const SHARED_FILES: usize = 16;
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     pub(super) fn files(&mut self, dir: Arc<Dir>, mut batch: Batch) {
         self.go_to(&dir);
         match self.pair(&dir) {
             Ok(pair) => {
-                while let Some(Listed { name, is_regular }) = batch.take() {
+                let mut name = OsString::new();
+                while let Some(Listed { name: next, is_regular }) = batch.take() {
                     if self.is_stopped() {
                         break;
                     }
-                    let name = name.to_owned();
+                    name.clear();
+                    name.push(next);
+                    // Half of the rest only where another thread has nothing else: two that make files in one directory wait for each
+                    // other, as the kernel holds the directory's lock meanwhile.
+                    if batch.len() >= SHARED_FILES && self.walk.queue.is_hungry() {
+                        dir.waits_for_more(1);
+                        self.give(Task::Files(Arc::clone(&dir), batch.split_off_half()));
+                    }
                     let listed = Listed { name: &name, is_regular };
                     self.file((&dir, &pair), listed, &mut batch, false);
                 }
@@ -116,8 +128,9 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     dir.waits_for_more(1);
                     self.give(Task::Files(Arc::clone(dir), mem::take(rest)));
                 }
-                let is_new = Cell::new(dir.is_new);
-                self.with_descriptors(|| {
+                let hopes = self.hopes_for_free_names(dir);
+                let is_new = Cell::new(dir.is_new || hopes);
+                let copy = || {
                     self.replace_directory((dir, pair), name, &stat)?;
                     let mut events = &walk.listener;
                     // A second attempt may find the first one's file, and the source read in part.
@@ -126,21 +139,39 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     let common = Common { opened, ..walk.common };
                     let to = (target, is_first);
                     common.copy_file((source, stat), to, Some(dir), &mut events)
-                })
+                };
+                match self.with_descriptors(copy) {
+                    // The name was not free after all.
+                    Err(error) if hopes && error.is_about_existing() => self.with_descriptors(copy),
+                    copied => copied,
+                }
             }
         };
         self.ended(&result);
         self.back_to(before);
     }
 
+    /// A rank does not know whether another one or somebody else made a directory. Files are expected to be missing there, unless the ranks
+    /// go on: a look at each name would cost more than the few looks that come second.
+    fn hopes_for_free_names(&self, dir: &Dir) -> bool {
+        let Common { options, extent, journal, .. } = self.walk.common;
+        // Whoever hears of each file that begins would hear of it twice.
+        !dir.is_new
+            && matches!(extent, Extent::Share(_))
+            && !journal.is_some_and(Journal::goes_on)
+            && !self.walk.listener.wants_entries()
+            && !options.dry_run
+    }
+
     /// Does nothing but the kind of a file decide whether it is copied? Then the open file tells the kind, and the name is looked up once less.
     fn is_copied_in_any_case(&self, dir: &Dir) -> bool {
         let Common { options, extent, .. } = self.walk.common;
-        dir.is_new
-            && matches!(extent, Extent::Whole)
-            && options.make == Make::Copy
-            && options.last.is_none()
-            && !options.dry_run
+        let is_own = match extent {
+            Extent::Whole => dir.is_new,
+            Extent::Share(parts) => parts.shard.takes(self.source.below_root()),
+            Extent::Rest { .. } => false,
+        };
+        is_own && options.make == Make::Copy && options.last.is_none() && !options.dry_run
     }
 
     /// Copies files that come after all the others.

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, Scope};
 
 use rustix::io::{self, Errno};
+use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
 use super::batch::{End, Part, Wanted};
 use super::budget::{Budget, Share};
@@ -65,6 +66,16 @@ struct Counts {
     bytes: AtomicU64,
 }
 
+/// Gives this thread credentials of its own, equal to those of the process's other threads. Each open file counts a
+/// reference to the credentials, so that threads that share them take the count from each other twice a file.
+fn own_credentials() {
+    // Setting the flag to the value that it has copies the credentials (`cap_task_prctl` of security/commoncap.c). Where
+    // that is denied, they stay shared.
+    if let Ok(keeps) = get_keep_capabilities() {
+        let _ = set_keep_capabilities(keeps);
+    }
+}
+
 impl<'a> Walk<'a> {
     pub(crate) fn new(
         common: &Common<'a>,
@@ -89,7 +100,7 @@ impl<'a> Walk<'a> {
             // Held for the whole walk, because all other directories can be reopened from there.
             root_pair,
             budget: Budget::new(share),
-            queue: Queue::start(Task::List(root, None)),
+            queue: Queue::start(Task::List(root, None), share.threads),
             names,
             listener: Listener::new(events),
             most_threads: share.threads,
@@ -182,9 +193,12 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn give(&self, task: Task) {
         let (walk, scope) = (self.walk, self.scope);
         // A thread is started only when there is work that no idle one takes.
-        if walk.queue.add(task, walk.most_threads)
+        if walk.queue.add(task)
             && thread::Builder::new()
-                .spawn_scoped(scope, move || Worker::new(walk, scope).work())
+                .spawn_scoped(scope, move || {
+                    own_credentials();
+                    Worker::new(walk, scope).work();
+                })
                 .is_err()
         {
             walk.queue.leave();
@@ -210,9 +224,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return self.one_done(dir);
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
-            let (in_batches, to_the_end) =
-                (walk.most_threads > 1, is_mirrored || walk.budget.is_short());
-            let end = part.read(&pair, &mut self.listed, wanted, in_batches, to_the_end)?;
+            let to_the_end = is_mirrored || walk.budget.is_short();
+            let end = part.read(&pair, &mut self.listed, wanted, to_the_end)?;
             if let Extent::Share(parts) = walk.common.extent {
                 part.begin_as(parts.shard);
             }
@@ -247,10 +260,6 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if !part.directories.is_empty() {
             dir.waits_for_more(part.directories.len());
             self.give(Task::Directories(Arc::clone(&dir), part.directories));
-        }
-        for batch in part.batches {
-            dir.waits_for_more(1);
-            self.give(Task::Files(Arc::clone(&dir), batch));
         }
         match part.files.is_empty() {
             true => self.one_done(dir),

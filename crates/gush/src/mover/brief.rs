@@ -1,0 +1,147 @@
+//! The short way of a file in a tree: one copy_file_range(2), and the `read` that proves the end.
+//!
+//! A tree has tens of thousands of small files, and for each of them a [`Move`](super::drive::Move) costs as much as a
+//! system call. The short way makes the move's calls, where the answers to all that the move would ask are known, and
+//! nobody may end it meanwhile. Any answer but the expected one leaves the file to a move, which goes on behind the bytes
+//! that have arrived.
+
+use std::time::Instant;
+
+use rustix::io::Errno;
+
+use super::ends::Ends;
+use super::request::Request;
+use super::{Choice, Holes, Observer};
+use crate::endpoint::HoleReport;
+use crate::error::Error;
+use crate::fault::Fault;
+use crate::method::{MethodName, Step};
+use crate::plan;
+use crate::port::{Port, Side};
+use crate::progress::{Control, Progress};
+use crate::report::{MethodUse, Report};
+use crate::sys::{self, Call, Counts};
+use crate::tuning::{Advice, Space};
+
+/// The first step of a move that somebody looks at.
+const WATCHED_BYTES: u64 = 4 << 20;
+
+/// How far the short way has led.
+pub(super) enum Brief {
+    /// Everything has arrived, and a `read` has answered 0.
+    Done(Report),
+    /// The rest is a move's, behind this part.
+    Begun(MethodUse),
+    /// No call was made.
+    NotTaken,
+}
+
+/// Copies by the short way, if the request and both ends permit that.
+///
+/// # Errors
+/// As a move's.
+pub(super) fn copy(
+    request: &Request<'_>,
+    ends: &Ends<'_>,
+    observer: Option<&mut Observer<'_>>,
+) -> Result<Brief, Error> {
+    let Some((from, to)) = offsets(request, ends, observer.is_some()) else {
+        return Ok(Brief::NotTaken);
+    };
+    let started = Instant::now();
+    let expected_bytes = ends.source.size_bytes().saturating_sub(from);
+    let bytes = match expected_bytes {
+        0 => 0,
+        _ => copy_once(ends, (from, to), expected_bytes)?,
+    };
+    if let (1.., Some(observer)) = (bytes, observer) {
+        let elapsed = started.elapsed();
+        let expected_bytes = Some(expected_bytes);
+        let method = MethodName::CopyFileRange;
+        if observer(&Progress { bytes, expected_bytes, elapsed, method }) == Control::Stop {
+            return Err(Error::stopped().after(bytes, 0));
+        }
+    }
+    let is_sized = bytes == expected_bytes;
+    let is_whole = is_sized && is_end(ends, from + bytes, bytes)?;
+    let (name, steps) = (MethodName::CopyFileRange, u64::from(bytes > 0));
+    // Known without looking at the thread's counts, of which there are dozens.
+    let calls: &[Call] = match is_sized {
+        true => &[Call::CopyFileRange, Call::Pread],
+        false => &[Call::CopyFileRange],
+    };
+    let used = || MethodUse { name, bytes, steps, threads: 1, calls: Counts::once(calls) };
+    if !is_whole {
+        return Ok(Brief::Begun(used()));
+    }
+    Ok(Brief::Done(Report {
+        bytes,
+        hole_bytes: 0,
+        elapsed: started.elapsed(),
+        methods: if bytes > 0 { vec![used()] } else { Vec::new() },
+        refusals: Vec::new(),
+        profile: Vec::new(),
+        #[cfg(feature = "digest")]
+        digest: None,
+    }))
+}
+
+/// One call. 0 where the kernel refuses, is interrupted, or knows no byte: a move asks again.
+fn copy_once(ends: &Ends<'_>, at: (u64, u64), expected_bytes: u64) -> Result<u64, Error> {
+    let (mut from, mut to) = at;
+    // Bounded by `offsets`, so no cast cuts the number.
+    let most = usize::try_from(expected_bytes).unwrap_or(usize::MAX);
+    let (source, target) = (ends.source.fd(), ends.target.fd());
+    match sys::file::copy_file_range(source, Some(&mut from), target, Some(&mut to), most) {
+        Ok(copied) => Ok(copied as u64),
+        Err(errno) => match Step::from_errno(Call::CopyFileRange, Side::Target, errno) {
+            Step::Failed(fault) => Err(Error::failed(fault)),
+            _ => Ok(0),
+        },
+    }
+}
+
+/// Does a `read` answer 0 (invariant 2)? `false` also where it is interrupted.
+fn is_end(ends: &Ends<'_>, at: u64, moved_bytes: u64) -> Result<bool, Error> {
+    match Port::new(&ends.source, Some(at)).read(&mut [0]) {
+        Ok(got) => Ok(got == 0),
+        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
+        Err(errno) => {
+            let fault = Fault { call: Call::Read, side: Side::Source, errno };
+            Err(Error::failed(fault).after(moved_bytes, 0))
+        }
+    }
+}
+
+/// Where both sides begin, if a move would begin with copy_file_range, and nobody sees the difference.
+fn offsets(request: &Request<'_>, ends: &Ends<'_>, is_watched: bool) -> Option<(u64, u64)> {
+    let most_bytes = if is_watched { WATCHED_BYTES } else { plan::PARALLEL_BYTES };
+    let Ends { source, target } = ends;
+    let (from, to) = (request.source_offset?, request.target_offset?);
+    let memory = request.refusals?;
+    let is_plain = request.choice == Choice::Auto
+        && request.excluded.is_empty()
+        && request.length_bytes.is_none()
+        && request.holes == Holes::Keep
+        && request.profile.is_none()
+        && request.cancel.is_none()
+        && !request.is_limited()
+        && !request.shows_bytes()
+        && (request.tuning.advice, request.tuning.space) == (Advice::None, Space::AsWritten);
+    let is_usual = ends.are_both_files()
+        && source.has_offsets()
+        && source.device() == target.device()
+        && !source.is_same_file(target)
+        && !source.is_direct()
+        && !target.is_direct()
+        && source.size_bytes() < most_bytes
+        // Nothing old is to be cut off.
+        && target.size_bytes() <= to;
+    // Where blocks can be shared, a move shares them.
+    let is_known = || {
+        memory.knows(MethodName::Reflink, source, target)
+            && !memory.knows(MethodName::CopyFileRange, source, target)
+    };
+    let is_taken = is_plain && is_usual && source.holes() == HoleReport::None && is_known();
+    is_taken.then_some((from, to))
+}
