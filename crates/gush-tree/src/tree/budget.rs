@@ -13,8 +13,8 @@ use rustix::process::{Resource, getrlimit};
 use super::dir::{Dir, Pair};
 
 /// What one thread opens beside the directories held: source, target, a pipe, the file re-read, the directory synced,
-/// and both sides of the directory just entered or reopened.
-const DESCRIPTORS_A_THREAD: usize = 12;
+/// both sides of the directory just entered or reopened, and of a directory shared with other threads.
+const DESCRIPTORS_A_THREAD: usize = 14;
 /// The rest of the process may open one in so many of the free descriptors meanwhile.
 const SHARE_OF_OTHERS: usize = 4;
 /// A budget needs room for the directory that is copied, and for the one above.
@@ -144,9 +144,9 @@ mod tests {
     fn few_descriptors_mean_fewer_threads_and_always_some_directories() {
         let share = |threads, directories| Share { threads, directories };
         assert_eq!(Share::of(0, 8), share(1, 2));
-        assert_eq!(Share::of(26, 1), share(1, 4));
-        assert_eq!(Share::of(122, 8), share(3, 28));
-        assert_eq!(Share::of(1_018, 32), share(31, 196));
+        assert_eq!(Share::of(26, 1), share(1, 3));
+        assert_eq!(Share::of(122, 8), share(3, 25));
+        assert_eq!(Share::of(1_018, 32), share(27, 193));
         assert_eq!(Share::of(usize::MAX, 2).threads, 2);
     }
 }

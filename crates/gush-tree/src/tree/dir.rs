@@ -50,6 +50,17 @@ impl Pair {
         handle(self.target(), self.target_is_path)
     }
 
+    /// The same directories by descriptors that no other thread uses, to reach files by. Each call counts a reference to the directory's
+    /// description, and threads that share one take the count from each other.
+    pub(crate) fn to_reach_files(&self) -> io::Result<Self> {
+        let here = Path::new(".");
+        let again = |fd| {
+            let place = Place::below(fd, here, here);
+            place.open(OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
+        };
+        Ok(Self::new((again(self.source())?, false), (again(self.target())?, false)))
+    }
+
     pub(crate) fn new(source: (OwnedFd, bool), target: (OwnedFd, bool)) -> Self {
         Self {
             source: source.0,

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, AtFlags, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::journal::{self, Fingerprint, Journal};
 use super::parts::{self, AfterShares, Parts};
@@ -31,8 +32,10 @@ use crate::place::Place;
 /// The end of the name of the directory of state.
 const SUFFIX: &str = ".gush-shards";
 
-/// The interval at which rank 0 looks for reports, and the one after it has waited for a while.
+/// The longest interval at which rank 0 looks for reports, and the one after it has waited for a while.
 const LOOKS_EVERY: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+/// The interval of the first looks: ranks of one small tree end within milliseconds of each other.
+const LOOKS_FIRST: Duration = Duration::from_millis(1);
 
 /// From then on the user is told for whom rank 0 waits.
 const TELLS_AFTER: Duration = Duration::from_secs(5);
@@ -86,9 +89,8 @@ impl Shard {
     }
 
     fn owns(self, key: &[u8]) -> bool {
-        let hash = blake3::hash(key);
-        let bits =
-            hash.as_bytes()[..8].iter().fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+        // Each rank asks this of every file, so a hash of few nanoseconds: nobody gains by names that make one rank slow.
+        let bits = u128::from(xxh3_64(key));
         // A product instead of a remainder, which would favour the first ranks.
         (bits * u128::from(self.ranks)) >> 64 == u128::from(self.rank)
     }
@@ -279,7 +281,9 @@ impl<'a> State<'a> {
                 events.waits_for_ranks(&missing);
                 has_told = true;
             }
-            thread::sleep(if is_late { LOOKS_EVERY.1 } else { LOOKS_EVERY.0 });
+            // An eighth of the wait so far: nobody waits much longer than needed, and few looks are made.
+            let soon = (began.elapsed() / 8).clamp(LOOKS_FIRST, LOOKS_EVERY.0);
+            thread::sleep(if is_late { LOOKS_EVERY.1 } else { soon });
         }
     }
 

@@ -30,10 +30,16 @@ const LARGE_BYTES: i64 = 4 << 20;
 const SHARED_FILES: usize = 16;
 
 impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
-    pub(super) fn files(&mut self, dir: Arc<Dir>, mut batch: Batch) {
+    /// Copies files of a directory; `is_shared` where other threads may do the same at this moment.
+    pub(super) fn files(&mut self, dir: Arc<Dir>, mut batch: Batch, is_shared: bool) {
         self.go_to(&dir);
         match self.pair(&dir) {
             Ok(pair) => {
+                // A mirror lists directories, too, which takes more than reaching files.
+                let own = (is_shared && self.walk.limits.is_none())
+                    .then(|| pair.to_reach_files().ok())
+                    .flatten();
+                let pair = own.as_ref().unwrap_or(&pair);
                 let mut name = OsString::new();
                 while let Some(Listed { name: next, is_regular }) = batch.take() {
                     if self.is_stopped() {
@@ -48,7 +54,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                         self.give(Task::Files(Arc::clone(&dir), batch.split_off_half()));
                     }
                     let listed = Listed { name: &name, is_regular };
-                    self.file((&dir, &pair), listed, &mut batch, false);
+                    self.file((&dir, pair), listed, &mut batch, false);
                 }
             }
             Err(errno) => self.failed(dir.lost(self.source.path(), errno)),
@@ -76,7 +82,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             return;
         }
         let follow = walk.common.options.dereference != Dereference::Never;
-        let opened = match is_regular && self.is_copied_in_any_case(dir) {
+        let is_own_name = match walk.common.extent {
+            Extent::Share(parts) => parts.shard.takes(self.source.below_root()),
+            _ => true,
+        };
+        let opened = match is_regular && self.is_copied_in_any_case(dir, is_own_name) {
             true => open::listed(&source),
             false => None,
         };
@@ -108,7 +118,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     }
                 }
             }
-            Ok(stat) if !is_last && !self.is_due(&stat, &target) => {
+            Ok(stat) if !is_last && !self.is_due(&stat, &target, is_own_name) => {
                 self.back_to(before);
                 return;
             }
@@ -164,11 +174,11 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does nothing but the kind of a file decide whether it is copied? Then the open file tells the kind, and the name is looked up once less.
-    fn is_copied_in_any_case(&self, dir: &Dir) -> bool {
+    fn is_copied_in_any_case(&self, dir: &Dir, is_own_name: bool) -> bool {
         let Common { options, extent, .. } = self.walk.common;
         let is_own = match extent {
             Extent::Whole => dir.is_new,
-            Extent::Share(parts) => parts.shard.takes(self.source.below_root()),
+            Extent::Share(_) => is_own_name,
             Extent::Rest { .. } => false,
         };
         is_own && options.make == Make::Copy && options.last.is_none() && !options.dry_run
@@ -210,7 +220,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     }
 
     /// Does the file, whose paths are set, belong to the part of the tree that this walk copies?
-    fn is_due(&self, source: &Stat, target: &Place<'_>) -> bool {
+    fn is_due(&self, source: &Stat, target: &Place<'_>, is_own_name: bool) -> bool {
         let walk = self.walk;
         let shard = match walk.common.extent {
             Extent::Whole => return true,
@@ -230,7 +240,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let is_due = match has_names {
             // All names of a file go to one rank, which alone can link them.
             true => shard.takes_all_names(source),
-            false => shard.takes(self.source.below_root()),
+            false => is_own_name,
         };
         if is_due {
             files.fetch_add(1, Ordering::Relaxed);

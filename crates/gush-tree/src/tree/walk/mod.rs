@@ -182,7 +182,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     self.one_done(dir);
                 }
                 Task::List(dir, pair) => self.list(dir, pair),
-                Task::Files(dir, batch) => self.files(dir, batch),
+                Task::Files(dir, batch) => self.files(dir, batch, true),
                 Task::Last(dir, batch) => self.last(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
             }
@@ -210,6 +210,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
     fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
         let mut part = Part::default();
         let walk = self.walk;
+        let mut is_shared = pair.is_some();
         // A mirror removes nothing before the names of the source are known to their end.
         // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
@@ -233,6 +234,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         });
         let listed = match listed {
             Ok((pair, End::More)) => {
+                is_shared = true;
                 dir.waits_for_more(1);
                 // The rest is a task of its own: the first files are copied while a large directory is still being listed.
                 self.give(Task::List(Arc::clone(&dir), Some(pair)));
@@ -263,7 +265,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         match part.files.is_empty() {
             true => self.one_done(dir),
-            false => self.files(dir, part.files),
+            false => self.files(dir, part.files, is_shared && walk.most_threads > 1),
         }
     }
 
