@@ -171,6 +171,8 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use super::*;
 
     #[test]
@@ -195,9 +197,10 @@ mod tests {
     fn halves_have_all_names_once_also_when_some_are_taken() {
         for names in 0..9 {
             let mut batch = Batch::default();
-            let listed: Vec<_> = (0..names).map(|number| "n".repeat(1 + number)).collect();
+            let listed: Vec<_> =
+                (0..names).map(|number| OsString::from("n".repeat(1 + number))).collect();
             for name in &listed {
-                batch.add(Listed { name: OsStr::new(name), is_regular: true });
+                batch.add(Listed { name, is_regular: true });
             }
             let mut taken: Vec<_> =
                 batch.take().map(|first| first.name.to_owned()).into_iter().collect();

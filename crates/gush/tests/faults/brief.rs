@@ -66,7 +66,8 @@ fn a_known_file_takes_one_copy_and_the_read_that_proves_the_end() {
     assert_eq!(report.bytes, LEN as u64);
     let [used] = &report.methods[..] else { panic!("{}", report.explain()) };
     assert_eq!((used.bytes, used.steps, used.threads), (LEN as u64, 1, 1));
-    assert_eq!(used.calls.iter().collect::<Vec<_>>(), [(Call::CopyFileRange, 1), (Call::Pread, 1)]);
+    let counted: Vec<_> = used.calls.iter().collect();
+    assert_eq!(counted, [(Call::Pread, 1), (Call::CopyFileRange, 1)], "in the order of the names");
 }
 
 #[test]
