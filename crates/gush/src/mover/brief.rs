@@ -31,7 +31,7 @@ pub(super) enum Brief {
     /// Everything has arrived, and a `read` has answered 0.
     Done(Report),
     /// The rest is a move's, behind this part.
-    Begun(MethodUse),
+    Begun(Box<MethodUse>),
     /// No call was made.
     NotTaken,
 }
@@ -72,7 +72,7 @@ pub(super) fn copy(
     };
     let used = || MethodUse { name, bytes, steps, threads: 1, calls: Counts::once(calls) };
     if !is_whole {
-        return Ok(Brief::Begun(used()));
+        return Ok(Brief::Begun(Box::new(used())));
     }
     Ok(Brief::Done(Report {
         bytes,
