@@ -24,6 +24,10 @@ struct Options {
     #[arg(value_name = "STRING", default_value = "y", hide_default_value = true)]
     strings: Vec<OsString>,
 
+    /// Tell on standard error how the line is handed over, and which calls were refused
+    #[arg(long, help_heading = BEYOND)]
+    explain: bool,
+
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     help: Option<bool>,
@@ -31,6 +35,8 @@ struct Options {
     #[arg(long, action = ArgAction::Version)]
     version: Option<bool>,
 }
+
+const BEYOND: &str = "Beyond GNU yes";
 
 /// The one definition behind `gush yes`: the source of help, manual page and completions.
 pub fn command() -> clap::Command {
@@ -48,7 +54,13 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     if gush_process::was_closed(1) {
         return talker.fail(format_args!("standard output: {}", errno_text(Errno::BADF)));
     }
-    match Repeat::new(&line(&options.strings)).run(&rustix::stdio::stdout()) {
+    let line = line(&options.strings);
+    let mut repeat = Repeat::new(&line);
+    let tell = |line: &str| talker.say(line);
+    if options.explain {
+        repeat = repeat.explained_to(&tell);
+    }
+    match repeat.run(&rustix::stdio::stdout()) {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => {
             // A write to a socket raises no SIGPIPE here.

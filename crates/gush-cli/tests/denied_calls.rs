@@ -12,6 +12,7 @@ use std::process::{Command, Output};
 use common::cp::with_mounts;
 use common::shell::{MUCH_BYTES, said, shell, source};
 use common::{bounded, copied_gush, denier, nobody, not_applicable, skipped};
+use gush::{FileSplice, Kernel};
 use rustix::fs::Uid;
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::thread::set_thread_res_uid;
@@ -41,6 +42,9 @@ fn every_byte_arrives_where_a_filter_denies_calls() {
                  cat source | $D $G tee a b >(cat >c; : >ced) | cat >d
                  cat source | $D $G tee --buffer 1M e | cat >f
                  $D $G tee g <source >h
+                 rm -f link-file; cat source | $D $G link -u - file:link-file,create
+                 $D $G link -u file:source - | cat >link-pipe
+                 cat source | $D $G link - exec:cat | cat >link-program
                  $D $G yes | head -c 1000000 >yes
                  until [ -e ced ]; do sleep 0.01; done",
                 denier.display()
@@ -52,7 +56,9 @@ fn every_byte_arrives_where_a_filter_denies_calls() {
             assert!(output.status.success(), "{calls} {errno}: {}", said(&output));
             assert_eq!(said(&output), "", "{calls} {errno}");
             let pv = ["pv-pipes", "pv-file", "pv-lines", "pv-limit", "pv-command"];
-            for name in pv.into_iter().chain(["a", "b", "c", "d", "e", "f", "g", "h"]) {
+            let link = ["link-file", "link-pipe", "link-program"];
+            let tee = ["a", "b", "c", "d", "e", "f", "g", "h"];
+            for name in pv.into_iter().chain(tee).chain(link) {
                 let got = fs::read(dir.path().join(name)).unwrap();
                 assert!(got == bytes, "{calls} {errno}: {name} has {} bytes", got.len());
             }
@@ -91,7 +97,7 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                  {{ $D $G pipe write --quiet --technique reservoir --bytes 1M 2>said-reservoir | cat >out/reservoir; :; }} &&
                  $D $G pipe write --quiet --pattern counter --bytes 3M |
                      $D $G pipe read --quiet --pattern counter --verify --bytes 3M &&
-                 {{ $D $G yes | head -c 1000000 >out/yes; :; }}",
+                 {{ $D $G yes --explain 2>said-yes | head -c 1000000 >out/yes; :; }}",
                 denier.display()
             );
             let output = shell(dir.path(), &line);
@@ -127,6 +133,8 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
                 said_link.contains(&format!("{} bytes by {method}", bytes.len())),
                 "{case}: {said_link}"
             );
+            let refused = format!(" by read-write (refused splice: splice: {name})");
+            assert_eq!(said_link.contains(&refused), is_denied(SPLICE), "{case}: {said_link}");
             // A technique asked for by name is used or refused, with the call that it lacks.
             for (technique, call, number) in
                 [("fresh", "vmsplice", VMSPLICE), ("reservoir", "tee", TEE)]
@@ -147,6 +155,22 @@ fn every_command_goes_round_each_denied_call_and_says_which_one_it_missed() {
             for file in ["said-cat", "said-pipe", "said-pv"] {
                 assert_eq!(is_told(file, "splice"), is_denied(SPLICE), "{case}: {file}");
             }
+            let said_cat = fs::read_to_string(dir.path().join("said-cat")).unwrap();
+            for (behaviour, line) in [
+                (FileSplice::Shares, "the file's pages are shared: a later write"),
+                (FileSplice::Copies, "a splice from a file copies on this kernel: one copy less"),
+            ] {
+                let sends = !is_denied(SPLICE) || !is_denied(SENDFILE);
+                let told = sends && Kernel::get().file_splice() == behaviour;
+                assert_eq!(said_cat.contains(line), told, "{case}: {said_cat}");
+            }
+            // Slots are filled by splice(2), and then duplicated.
+            assert_eq!(is_told("said-yes", "tee"), is_denied(TEE), "{case}");
+            let fat = is_denied(SPLICE) && !is_denied(TEE);
+            assert_eq!(is_told("said-yes", "splice"), fat, "{case}");
+            let said_yes = fs::read_to_string(dir.path().join("said-yes")).unwrap();
+            let picked = if is_denied(TEE) { "picked write" } else { "picked reservoir" };
+            assert!(said_yes.contains(picked), "{case}: {said_yes}");
             // A pipe is spliced into a pipe of gush's own first, then duplicated.
             let without_splice = is_denied(SPLICE);
             assert_eq!(is_told("said-outputs", "splice"), without_splice, "{case}");

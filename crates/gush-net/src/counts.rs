@@ -85,7 +85,8 @@ impl Counts {
     /// ```
     pub fn passed(&self, way: Way) -> Passed {
         let in_flight_bytes = self.in_flight_bytes(way);
-        Passed { bytes: self.delivered_bytes(way), in_flight_bytes, method: None }
+        let bytes = self.delivered_bytes(way);
+        Passed { bytes, in_flight_bytes, ..Passed::default() }
     }
 
     pub(crate) fn take(&self, way: Way, bytes: u64) {

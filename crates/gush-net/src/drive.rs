@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use crate::call::{Attempt, Failure, call, poll_side};
 use crate::counts::Way;
-use crate::error::Passed;
+use crate::error::{Passed, Refused};
 use crate::options::{METHODS, Observer, Options};
 use crate::sides::{Source, Target};
 use crate::tap::EndOfData;
@@ -62,6 +62,8 @@ pub(crate) struct Driver {
     throttled: bool,
     nap: Option<Pin<Box<Sleep>>>,
     by_method: [(MethodName, u64); METHODS.len()],
+    /// All methods but the last can be refused.
+    refused: [Option<Refused>; METHODS.len() - 1],
 }
 
 /// Comes true if an end of data is a proper one.
@@ -107,6 +109,7 @@ impl Driver {
             throttled: false,
             nap: None,
             by_method: METHODS.map(|name| (name, 0)),
+            refused: [None; METHODS.len() - 1],
         }
     }
 
@@ -210,6 +213,7 @@ impl Driver {
             bytes: flow.map_or(0, Flow::delivered_bytes),
             in_flight_bytes: flow.map_or(0, Flow::in_flight_bytes),
             method: most.filter(|(_, bytes)| *bytes > 0).map(|(name, _)| *name),
+            refused: self.refused,
         }
     }
 
@@ -379,6 +383,11 @@ impl Driver {
     }
 
     fn account(&mut self, moved: &Moved, options: &Options) {
+        if let Some(refused) = moved.refusal.as_deref().and_then(Refused::of)
+            && let Some(place) = self.refused.iter_mut().find(|place| place.is_none())
+        {
+            *place = Some(refused);
+        }
         if moved.taken_bytes > 0 {
             options.counts.take(self.way, moved.taken_bytes);
             if let Some(limiter) = &mut self.limiter {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use gush::{MethodName, Side};
+use gush::{Call, Errno, MethodName, Refusal, Side, errno_name};
 
 use crate::counts::Way;
 
@@ -67,6 +67,35 @@ pub struct Passed {
     pub in_flight_bytes: u64,
     /// The method that moved most of them, if any moved.
     pub method: Option<MethodName>,
+    /// The methods that the kernel refused, in order; another moved the bytes then.
+    pub refused: [Option<Refused>; 2],
+}
+
+/// A method that the kernel refused, and the refused call.
+///
+/// The [`Display`](fmt::Display) is as in the lines of [`gush::Report::explain`]: `refused splice: splice: EPERM`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refused {
+    /// The method.
+    pub method: MethodName,
+    /// The refused call.
+    pub call: Call,
+    /// The kernel's answer.
+    pub errno: Errno,
+}
+
+impl Refused {
+    /// None where the method gave up by itself.
+    pub(crate) fn of(refusal: &Refusal) -> Option<Self> {
+        Some(Self { method: refusal.method, call: refusal.call?, errno: refusal.errno? })
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "refused {}: {}: {}", self.method, self.call, errno_name(self.errno))
+    }
 }
 
 /// The account of a relay.

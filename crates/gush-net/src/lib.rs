@@ -53,7 +53,7 @@ mod whole;
 pub use conduit::Conduit;
 pub use copy::{copy, relay_one_way};
 pub use counts::{Counts, Way};
-pub use error::{End, Ended, Error, Passed, Totals};
+pub use error::{End, Ended, Error, Passed, Refused, Totals};
 pub use file::{recv_file, send_file};
 pub use options::Options;
 pub use part::{Patience, Unsent};

@@ -1,5 +1,6 @@
 //! Writes a pattern again and again: out of a [`Reservoir`] into a pipe, out of memory elsewhere.
 
+use std::fmt;
 use std::os::fd::AsFd;
 
 use rustix::io::{self, Errno};
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::fault::Fault;
 use crate::flow::STREAM_TO_DATAGRAM_BYTES;
 use crate::kernel::is_refusal;
+use crate::method::errno_name;
 use crate::pipe::{self, Reservoir};
 use crate::port::{Port, Side};
 use crate::sys::Call;
@@ -43,13 +45,24 @@ pub struct Repeat<'a> {
     length_bytes: u64,
     pipe_bytes: Option<usize>,
     cancel: Option<&'a Cancel>,
+    told: Option<Told<'a>>,
+}
+
+/// Who is told how the pattern is handed over.
+#[derive(Clone, Copy)]
+struct Told<'a>(&'a (dyn Fn(&str) + Sync));
+
+impl fmt::Debug for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
 }
 
 impl<'a> Repeat<'a> {
     /// The pattern, without end. An empty pattern has no bytes to write.
     #[must_use]
     pub fn new(pattern: &'a [u8]) -> Self {
-        Self { pattern, length_bytes: u64::MAX, pipe_bytes: None, cancel: None }
+        Self { pattern, length_bytes: u64::MAX, pipe_bytes: None, cancel: None, told: None }
     }
 
     /// Ends after so many bytes, perhaps within a pattern.
@@ -71,6 +84,24 @@ impl<'a> Repeat<'a> {
     #[must_use]
     pub fn cancelled_by(mut self, cancel: &'a Cancel) -> Self {
         self.cancel = Some(cancel);
+        self
+    }
+
+    /// Tells `tell` how the pattern is handed over, in lines as those of [`Report::explain`](crate::Report::explain): a line for
+    /// each call that was refused, and one for the way taken. The lines come before the first byte; a call that is
+    /// refused later is told then.
+    ///
+    /// ```
+    /// let (_reader, writer) = std::io::pipe()?;
+    /// let told = std::sync::Mutex::new(String::new());
+    /// let tell = |line: &str| *told.lock().unwrap() += line;
+    /// gush::Repeat::new(b"y\n").length_bytes(10).explained_to(&tell).run(&writer)?;
+    /// assert!(told.lock().unwrap().contains("picked "));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn explained_to(mut self, tell: &'a (dyn Fn(&str) + Sync)) -> Self {
+        self.told = Some(Told(tell));
         self
     }
 
@@ -109,7 +140,8 @@ impl<'a> Repeat<'a> {
                 }
                 Err((Call::Tee, errno)) if is_refusal(errno) => {
                     // tee(2) is denied after all: write(2) does the same, slower.
-                    supply = Supply::in_memory(self.pattern);
+                    self.tell_refused("reservoir", Call::Tee, errno);
+                    supply = self.memory();
                 }
                 Err(why) => return Err(failed(why).after(written_bytes, 0)),
             }
@@ -122,11 +154,37 @@ impl<'a> Repeat<'a> {
             // A pipe that stays small is slower, and nothing else.
             let wanted_bytes = pipe::asked_bytes(self.pipe_bytes, pipe::USUAL_BYTES);
             let _ = pipe::grow(target.fd(), wanted_bytes);
-            if let Ok(reservoir) = Reservoir::of(self.pattern, pipe::USUAL_BYTES) {
-                return Supply::Reservoir(reservoir);
+            match Reservoir::filled(self.pattern, pipe::USUAL_BYTES) {
+                Ok((reservoir, denied)) => {
+                    if let Some((call, errno)) = denied {
+                        self.tell_refused("slots of 32 KiB", call, errno);
+                    }
+                    let held_bytes = reservoir.held_bytes();
+                    self.tell(format_args!("picked reservoir: {held_bytes} bytes a call, by tee"));
+                    return Supply::Reservoir(reservoir);
+                }
+                Err((call, errno)) => self.tell_refused("reservoir", call, errno),
             }
         }
+        self.memory()
+    }
+
+    fn memory(&self) -> Supply {
+        self.tell(format_args!(
+            "picked write: {} KiB or more a call, out of memory",
+            WRITE_BYTES >> 10
+        ));
         Supply::in_memory(self.pattern)
+    }
+
+    fn tell_refused(&self, what: &str, call: Call, errno: Errno) {
+        self.tell(format_args!("refused {what}: {call}: {}", errno_name(errno)));
+    }
+
+    fn tell(&self, line: fmt::Arguments<'_>) {
+        if let Some(Told(tell)) = self.told {
+            tell(&line.to_string());
+        }
     }
 }
 

@@ -91,7 +91,7 @@ pub struct Options {
     /// Show progress: auto (on a terminal), always, never
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub progress: Option<When>,
-    /// Tell on standard error what moved the bytes
+    /// Tell on standard error what moved the bytes, and which calls were refused
     #[arg(long)]
     pub explain: bool,
     /// Say on standard error, as text or json, of each connection that ended: peers, bytes, seconds, methods, why

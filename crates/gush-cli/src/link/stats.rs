@@ -58,10 +58,17 @@ pub fn json(record: &Record) -> String {
 
 /// The method that moved the bytes each way, and its meaning.
 pub fn explained(record: &Record) -> String {
-    let way = |name: &str, passed: &Passed| match method(passed) {
-        Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
-        None if passed.bytes > 0 => format!("{name} {} bytes", passed.bytes),
-        None => format!("{name} nothing"),
+    let way = |name: &str, passed: &Passed| {
+        let mut told = match method(passed) {
+            Some(method) => format!("{name} {} bytes by {method}", passed.bytes),
+            None if passed.bytes > 0 => format!("{name} {} bytes", passed.bytes),
+            None => format!("{name} nothing"),
+        };
+        for refused in passed.refused.iter().flatten() {
+            // Writing into a `String` cannot fail.
+            let _ = write!(told, " ({refused})");
+        }
+        told
     };
     let pipes = gush::pipe::Pool::shared().usage();
     format!(

@@ -16,7 +16,7 @@ use super::Pipe;
 use super::socket::{FAT_SLOT_BYTES, Fattener};
 use crate::endpoint::{Endpoint, Kind};
 use crate::port::{Port, Side};
-use crate::sys;
+use crate::sys::{self, Call};
 use crate::wait::{Wait, Waiter};
 
 /// A pattern, repeated as often as a pipe has room.
@@ -59,15 +59,30 @@ impl Reservoir {
     /// # Ok::<(), gush::Errno>(())
     /// ```
     pub fn of(pattern: &[u8], pipe_bytes: usize) -> io::Result<Self> {
+        Self::filled(pattern, pipe_bytes)
+            .map(|(reservoir, _)| reservoir)
+            .map_err(|(_, errno)| errno)
+    }
+
+    /// As [`Reservoir::of`]; answers also the call that was denied where slots hold a page each, and names the call that failed.
+    pub(crate) fn filled(
+        pattern: &[u8],
+        pipe_bytes: usize,
+    ) -> Result<(Self, Option<(Call, Errno)>), (Call, Errno)> {
         if pattern.is_empty() {
             // An empty pattern would fill no slot, and a pour would answer 0 for ever.
-            return Err(Errno::INVAL);
+            return Err((Call::Tee, Errno::INVAL));
         }
-        let mut pipe = Pipe::new(pipe_bytes)?;
+        let mut pipe = Pipe::new(pipe_bytes).map_err(|errno| (Call::Pipe, errno))?;
         // Whole patterns a slot where they fit, so that most pours end between two of them.
         let unit = pattern.repeat((FAT_SLOT_BYTES / pattern.len()).max(1));
-        let seed = seed_through_socket(&unit, pipe_bytes)
-            .or_else(|_| seed_by_writing(&unit, pipe_bytes))?;
+        let (seed, denied) = match seed_through_socket(&unit, pipe_bytes) {
+            Ok(seed) => (seed, None),
+            Err(denied) => {
+                let seed = seed_by_writing(&unit, pipe_bytes);
+                (seed.map_err(|errno| (Call::Write, errno))?, Some(denied))
+            }
+        };
         loop {
             let wanted = unit.len();
             match sys::pipe::tee(seed.read_end(), pipe.write_end(), wanted, SpliceFlags::NONBLOCK) {
@@ -75,7 +90,7 @@ impl Reservoir {
                 Err(Errno::INTR) => continue,
                 // The pipe is full, which is the goal.
                 Err(Errno::AGAIN) => break,
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err((Call::Tee, errno)),
             }
             // A part of the seed was teed: the last slot ends in the middle, so another tee would break the pattern.
             if !pipe.held_bytes().is_multiple_of(wanted as u64) {
@@ -85,9 +100,9 @@ impl Reservoir {
         // Less than one pattern fits: pours would never come to a place where they can begin again.
         let whole = pipe.held_bytes() - pipe.held_bytes() % pattern.len() as u64;
         if whole == 0 {
-            return Err(Errno::INVAL);
+            return Err((Call::Tee, Errno::INVAL));
         }
-        Ok(Self { pipe, pattern: pattern.to_vec(), phase: 0 })
+        Ok((Self { pipe, pattern: pattern.to_vec(), phase: 0 }, denied))
     }
 
     /// How many bytes one pour can give at most.
@@ -193,17 +208,17 @@ fn seed_by_writing(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
 }
 
 /// The same, in fat slots.
-fn seed_through_socket(unit: &[u8], pipe_bytes: usize) -> io::Result<Pipe> {
-    let mut pipe = Pipe::new(pipe_bytes)?;
+fn seed_through_socket(unit: &[u8], pipe_bytes: usize) -> Result<Pipe, (Call, Errno)> {
+    let mut pipe = Pipe::new(pipe_bytes).map_err(|errno| (Call::Pipe, errno))?;
     let mut socket = Fattener::new()?;
     let mut taken = 0;
     while taken < unit.len() || socket.held_bytes() > 0 {
-        taken += socket.take(&unit[taken..])?;
+        taken += socket.take(&unit[taken..]).map_err(|errno| (Call::Send, errno))?;
         match socket.pass_on(pipe.write_end()) {
             Ok(passed) => pipe.put(passed),
-            Err(Errno::AGAIN) => return Err(Errno::INVAL),
+            Err(Errno::AGAIN) => return Err((Call::Splice, Errno::INVAL)),
             Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            Err(errno) => return Err((Call::Splice, errno)),
         }
     }
     Ok(pipe)
@@ -263,8 +278,8 @@ mod tests {
 
     #[test]
     fn slots_filled_through_a_socket_are_fat() {
-        if let Err(errno) = Fattener::new() {
-            gush_test::not_applicable(&format!("a socket that is spliced on: {errno}"));
+        if let Err((call, errno)) = Fattener::new() {
+            gush_test::not_applicable(&format!("a socket that is spliced on: {call}: {errno}"));
             return;
         }
         let Some(reservoir) = reservoir(b"x", 65536) else { return };

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{self, Errno};
 use rustix::pipe::SpliceFlags;
 
-use crate::sys;
+use crate::sys::{self, Call};
 
 /// The bytes that one slot holds when they come out of a socket.
 pub(crate) const FAT_SLOT_BYTES: usize = 32 << 10;
@@ -25,9 +25,10 @@ pub(crate) struct Fattener {
 
 impl Fattener {
     /// # Errors
-    /// `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied; the answer of splice(2) where that is.
-    pub(crate) fn new() -> io::Result<Self> {
-        let (into, out_of) = sys::socket::pair()?;
+    /// The call that was denied, with its answer: `EMFILE`, `ENFILE`, or `EPERM` and `EACCES` where sockets are denied; the
+    /// answer of splice(2) where that is.
+    pub(crate) fn new() -> Result<Self, (Call, Errno)> {
+        let (into, out_of) = sys::socket::pair().map_err(|errno| (Call::Socketpair, errno))?;
         // Capped by net.core.wmem_max; less room only means more calls.
         let _ = sys::socket::set_send_buffer(into.as_fd(), SEND_BUFFER_BYTES);
         let mut fattener = Self { into, out_of, held_bytes: 0 };
@@ -37,13 +38,13 @@ impl Fattener {
     }
 
     /// Passes one byte on, into a pipe that nobody reads: a filter may let sockets be and deny splice(2).
-    fn try_splice(&mut self) -> io::Result<()> {
-        let (_read_end, write_end) = sys::pipe::pipe()?;
-        self.take(b"?")?;
+    fn try_splice(&mut self) -> Result<(), (Call, Errno)> {
+        let (_read_end, write_end) = sys::pipe::pipe().map_err(|errno| (Call::Pipe, errno))?;
+        self.take(b"?").map_err(|errno| (Call::Send, errno))?;
         loop {
             match self.pass_on(write_end.as_fd()) {
                 Err(Errno::INTR) => {}
-                answer => return answer.map(drop),
+                answer => return answer.map(drop).map_err(|errno| (Call::Splice, errno)),
             }
         }
     }

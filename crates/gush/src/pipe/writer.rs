@@ -185,7 +185,10 @@ impl<P: AsFd> Writer<P> {
                 // The socket is for small commits, and is done without where there is none.
                 _ => Ok((Fattener::new().ok(), Pages::huge(HUGE_PAGE_BYTES)?)),
             },
-            Technique::Socket => Ok((Some(Fattener::new()?), Pages::new(COPIED_BYTES)?)),
+            Technique::Socket => {
+                let socket = Fattener::new().map_err(|(_, errno)| errno)?;
+                Ok((Some(socket), Pages::new(COPIED_BYTES)?))
+            }
             Technique::Write => Ok((None, Pages::new(COPIED_BYTES)?)),
         }
     }
