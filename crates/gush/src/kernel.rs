@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::pipe::SpliceFlags;
 
 use crate::pages::Pages;
 use crate::sys;
@@ -33,6 +34,26 @@ pub enum Vmsplice {
     Absent(Errno),
 }
 
+/// How splice(2) and sendfile(2) take the bytes of a file.
+///
+/// ```
+/// use gush::{FileSplice, Kernel};
+/// match Kernel::get().file_splice() {
+///     FileSplice::Shares => println!("a later write to the file can show in bytes already sent"),
+///     FileSplice::Copies => println!("bytes already sent stay as they were"),
+///     FileSplice::Absent(errno) => println!("files are read: {errno}"),
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSplice {
+    /// By reference to the file's pages (`filemap_splice_read` of `mm/filemap.c`).
+    Shares,
+    /// By a copy (`copy_splice_read` of `fs/splice.c`).
+    Copies,
+    /// Denied or missing, with the answer given.
+    Absent(Errno),
+}
+
 /// The facts, each probed when first asked for.
 ///
 /// ```
@@ -44,6 +65,7 @@ pub enum Vmsplice {
 pub struct Kernel {
     vmsplice: OnceLock<Vmsplice>,
     vmsplice_into_fifo: OnceLock<Vmsplice>,
+    file_splice: OnceLock<FileSplice>,
     sendfile_ends_at_full_pipe: OnceLock<bool>,
     pipe_max_bytes: OnceLock<usize>,
     pipe_user_bytes: OnceLock<Option<usize>>,
@@ -53,6 +75,7 @@ pub struct Kernel {
 static KERNEL: Kernel = Kernel {
     vmsplice: OnceLock::new(),
     vmsplice_into_fifo: OnceLock::new(),
+    file_splice: OnceLock::new(),
     sendfile_ends_at_full_pipe: OnceLock::new(),
     pipe_max_bytes: OnceLock::new(),
     pipe_user_bytes: OnceLock::new(),
@@ -78,7 +101,7 @@ impl Kernel {
     /// }
     /// ```
     pub fn vmsplice(&self) -> Vmsplice {
-        kept(&self.vmsplice, probe_vmsplice)
+        kept(&self.vmsplice, probe_vmsplice, Vmsplice::Absent)
     }
 
     /// As [`Kernel::vmsplice`], into a FIFO: a pipe opened by a path, which the kernel may refuse where it takes a pipe
@@ -91,7 +114,24 @@ impl Kernel {
     /// }
     /// ```
     pub fn vmsplice_into_fifo(&self) -> Vmsplice {
-        kept(&self.vmsplice_into_fifo, || self.probe_vmsplice_into_fifo())
+        kept(&self.vmsplice_into_fifo, || self.probe_vmsplice_into_fifo(), Vmsplice::Absent)
+    }
+
+    /// Does a later write to a file show in bytes that were spliced from the file before? Asked of a file in memory, once
+    /// open for writing and once for reading alone: [`FileSplice::Copies`] only if neither shows the write. `gush
+    /// doctor PATH` asks a file system by itself.
+    ///
+    /// The methods keep their order where the kernel copies: into pipes and local sockets a splice that copies still took 0.7 times
+    /// the time of read and write (bench/RESULTS.md).
+    ///
+    /// ```
+    /// use gush::{FileSplice, Kernel};
+    /// if Kernel::get().file_splice() == FileSplice::Copies {
+    ///     println!("a file in a pipe stays as it was");
+    /// }
+    /// ```
+    pub fn file_splice(&self) -> FileSplice {
+        kept(&self.file_splice, probe_file_splice, FileSplice::Absent)
     }
 
     /// Does sendfile(2) into a pipe end where the pipe is full? `false` also where nobody can tell.
@@ -151,15 +191,19 @@ impl Kernel {
 }
 
 /// The answer of `probe`, remembered unless it was a shortage that may pass.
-fn kept(known: &OnceLock<Vmsplice>, probe: impl FnOnce() -> Result<Vmsplice, Errno>) -> Vmsplice {
+fn kept<A: Copy>(
+    known: &OnceLock<A>,
+    probe: impl FnOnce() -> Result<A, Errno>,
+    absent: fn(Errno) -> A,
+) -> A {
     if let Some(&answer) = known.get() {
         return answer;
     }
     match probe() {
         // Not remembered: the next question may find a descriptor or memory.
-        Err(errno) if is_passing(errno) => Vmsplice::Absent(errno),
+        Err(errno) if is_passing(errno) => absent(errno),
         // Another thread may have asked at the same time: the first answer stays, so that all see the same.
-        answer => *known.get_or_init(|| answer.unwrap_or_else(Vmsplice::Absent)),
+        answer => *known.get_or_init(|| answer.unwrap_or_else(absent)),
     }
 }
 
@@ -173,15 +217,56 @@ fn probe_vmsplice() -> Result<Vmsplice, Errno> {
     ask_vmsplice(write_end.as_fd(), read_end.as_fd())
 }
 
+fn probe_file_splice() -> Result<FileSplice, Errno> {
+    let own = sys::file::in_memory()?;
+    if shows_later_write(own.as_fd(), own.as_fd())? {
+        return Ok(FileSplice::Shares);
+    }
+    // A kernel may share the pages of files that a process may only read, and copy others.
+    let shares = match sys::file::reopen(own.as_fd(), OFlags::RDONLY) {
+        Ok(read_only) => shows_later_write(own.as_fd(), read_only.as_fd())?,
+        Err(errno) if is_passing(errno) => return Err(errno),
+        // Without /proc nobody can tell, and sharing is what a user has to reckon with.
+        Err(_) => true,
+    };
+    Ok(if shares { FileSplice::Shares } else { FileSplice::Copies })
+}
+
+/// Splices the first byte of `source` into a pipe, changes that byte through `file`, and answers whether the pipe shows the change.
+fn shows_later_write(file: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let (read_end, write_end) = sys::pipe::pipe()?;
+    again_on_intr(|| sys::data::pwrite(file, b"a", 0))?;
+    let flags = SpliceFlags::NONBLOCK;
+    let pipe = write_end.as_fd();
+    let moved = again_on_intr(|| sys::pipe::splice(source, Some(&mut 0), pipe, None, 1, flags))
+        // A filter may deny splice(2) and leave sendfile(2), which is a splice as well.
+        .or_else(|errno| {
+            let sent = again_on_intr(|| sys::file::sendfile(source, Some(&mut 0), pipe, 1));
+            sent.map_err(|_| errno)
+        })?;
+    if moved == 0 {
+        // A splice that takes nothing of a file with a byte serves for nothing.
+        return Err(Errno::INVAL);
+    }
+    again_on_intr(|| sys::data::pwrite(file, b"b", 0))?;
+    let mut byte = [0];
+    again_on_intr(|| sys::data::read(read_end.as_fd(), &mut byte))?;
+    Ok(byte == *b"b")
+}
+
+fn again_on_intr(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            answer => return answer,
+        }
+    }
+}
+
 /// The store after the lending happens in [`Pages::shows_later_store`], the one place that may.
 fn ask_vmsplice(write_end: BorrowedFd<'_>, read_end: BorrowedFd<'_>) -> Result<Vmsplice, Errno> {
     let shows = Pages::shows_later_store(write_end, |byte| {
-        loop {
-            match sys::data::read(read_end, std::slice::from_mut(byte)) {
-                Err(Errno::INTR) => {}
-                answer => return answer.map(drop),
-            }
-        }
+        again_on_intr(|| sys::data::read(read_end, std::slice::from_mut(byte))).map(drop)
     })?;
     Ok(if shows { Vmsplice::ZeroCopy } else { Vmsplice::Copies })
 }
@@ -237,6 +322,28 @@ mod tests {
             String::from_utf8_lossy(&counted.stdout).trim().parse().expect("a number");
         // nproc(1) knows the affinity; a control group's quota may leave less.
         assert!((1..=may_use).contains(&Kernel::get().processors()));
+    }
+
+    /// The same question by the calls of the system alone, of a file on a disk or in /tmp.
+    #[test]
+    fn a_splice_from_a_file_does_as_the_kernel_was_found_to_do() {
+        use std::io::{Read, Write};
+        use std::os::unix::fs::FileExt;
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(b"before").expect("content");
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let spliced =
+            rustix::pipe::splice(&file, Some(&mut 0), &writer, None, 6, SpliceFlags::empty());
+        let expected = match spliced {
+            Err(errno) => FileSplice::Absent(errno),
+            Ok(_) => {
+                file.write_all_at(b"behind", 0).expect("other content");
+                let mut seen = [0; 6];
+                reader.read_exact(&mut seen).expect("the bytes");
+                if &seen == b"behind" { FileSplice::Shares } else { FileSplice::Copies }
+            }
+        };
+        assert_eq!(Kernel::get().file_splice(), expected);
     }
 
     #[test]

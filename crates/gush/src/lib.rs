@@ -135,7 +135,7 @@ pub use digest::Digest;
 pub use endpoint::{Endpoint, Kind};
 pub use error::{Error, hint_for};
 pub use fault::Fault;
-pub use kernel::{Kernel, Vmsplice, is_refusal};
+pub use kernel::{FileSplice, Kernel, Vmsplice, is_refusal};
 pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};

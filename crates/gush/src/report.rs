@@ -5,7 +5,8 @@ use std::time::Duration;
 
 #[cfg(feature = "digest")]
 use crate::digest::Digest;
-use crate::kernel::{Kernel, Vmsplice};
+use crate::endpoint::Kind;
+use crate::kernel::{FileSplice, Kernel, Vmsplice};
 use crate::method::{MethodName, Refusal};
 use crate::sys::Counts;
 
@@ -58,6 +59,8 @@ pub struct Report {
     pub refusals: Vec<Refusal>,
     /// The advice of the user's profile, in sentences; nothing without one.
     pub profile: Vec<String>,
+    /// A splice may leave pages of the source with a reader ([`leaves_file`]).
+    pub(crate) leaves_file: bool,
     /// The hash of all bytes, by [`crate::Mover::digest`], if every method saw them.
     /// With the feature `digest`.
     #[cfg(feature = "digest")]
@@ -137,10 +140,40 @@ impl fmt::Display for Explanation<'_> {
         {
             writeln!(f, "vmsplice copies on this kernel: no gain over read-write")?;
         }
+        let by = |used: &MethodUse| (used.name, used.bytes);
+        if let Some(line) = file_splice_line(report.leaves_file, report.methods.iter().map(by)) {
+            writeln!(f, "{line}")?;
+        }
         if report.hole_bytes > 0 {
             writeln!(f, "holes kept: {} bytes", report.hole_bytes)?;
         }
         let moved_bytes = report.bytes.saturating_sub(report.hole_bytes);
         write!(f, "moved {moved_bytes} bytes in {:.6} s", report.elapsed.as_secs_f64())
+    }
+}
+
+/// Can pages of a file wait for a reader between these two? A file that is spliced into copies, and a device is done at once.
+pub(crate) fn leaves_file(source: Kind, target: Kind) -> bool {
+    matches!(source, Kind::File | Kind::Block)
+        && matches!(target, Kind::Pipe | Kind::Stream | Kind::Datagram)
+}
+
+/// What became of the pages of a file whose bytes were spliced into something else; nothing where none were.
+pub(crate) fn file_splice_line(
+    leaves_file: bool,
+    mut methods: impl Iterator<Item = (MethodName, u64)>,
+) -> Option<&'static str> {
+    let splices = |name| matches!(name, MethodName::Splice | MethodName::Sendfile);
+    if !leaves_file || !methods.any(|(name, bytes)| bytes > 0 && splices(name)) {
+        return None;
+    }
+    match Kernel::get().file_splice() {
+        FileSplice::Shares => Some(
+            "the file's pages are shared: a later write to the file can show in bytes that are not read yet",
+        ),
+        FileSplice::Copies => {
+            Some("a splice from a file copies on this kernel: one copy less than read-write")
+        }
+        FileSplice::Absent(_) => None,
     }
 }

@@ -21,6 +21,7 @@ use crate::pages::Pages;
 use crate::pipe::{self, Pool};
 use crate::port::Side;
 use crate::progress::Control;
+use crate::report;
 use crate::sys::{self, Call};
 use crate::wait::{self, Wait, Waiter};
 
@@ -87,6 +88,8 @@ pub struct TeeReport {
     pub methods: Vec<(MethodName, u64)>,
     /// The ways that the kernel refused, each once, in order.
     pub refusals: Vec<Refusal>,
+    /// A splice may leave pages of the source with a reader of some target.
+    leaves_file: bool,
 }
 
 impl TeeReport {
@@ -130,6 +133,10 @@ impl fmt::Display for Explanation<'_> {
         }
         for (method, bytes) in &self.0.methods {
             writeln!(f, "picked {method}: {bytes} bytes to all outputs together")?;
+        }
+        let by = self.0.methods.iter().copied();
+        if let Some(line) = report::file_splice_line(self.0.leaves_file, by) {
+            writeln!(f, "{line}")?;
         }
         write!(f, "taken {} bytes", self.0.taken_bytes)
     }
@@ -343,7 +350,9 @@ impl<'a> Tee<'a> {
     pub fn run(mut self) -> Result<TeeReport, Error> {
         let targets = std::mem::take(&mut self.targets);
         let Sides { source, source_at, targets: stances, unwritable } = self.prepare(&targets)?;
-        match self.backlog_bytes {
+        let mut leave = stances.iter().map(|to| report::leaves_file(source.kind(), to.kind()));
+        let leaves_file = leave.any(|leaves| leaves);
+        let told = match self.backlog_bytes {
             None => {
                 let fan = Fan::between(source, &stances, &self.terms).map_err(Error::refused)?;
                 self.drive(fan, &targets, unwritable, source_at)
@@ -355,7 +364,8 @@ impl<'a> Tee<'a> {
                 let backlog = Backlog::between(source, &stances, &self.terms, ring, bytes);
                 self.drive(backlog.map_err(Error::refused)?, &targets, unwritable, source_at)
             }
-        }
+        };
+        told.map(|told| TeeReport { leaves_file, ..told })
     }
 
     fn drive(
@@ -369,7 +379,7 @@ impl<'a> Tee<'a> {
         let put_back = self.put_back(&fan, source_at);
         let taken_bytes = *put_back.as_ref().unwrap_or(&fan.taken_bytes());
         match outcome.and_then(|is_complete| put_back.map(|_| is_complete)) {
-            Ok(is_complete) => Ok(report(&fan, taken_bytes, is_complete, self.account)),
+            Ok(is_complete) => Ok(account_of(&fan, taken_bytes, is_complete, self.account)),
             Err(error) => {
                 // The slowest of the living: all of them have at least that much.
                 let slowest = numbers(&fan).filter(|&target| fan.is_live(target));
@@ -611,14 +621,19 @@ impl Stalls {
     }
 }
 
-fn report(fan: &impl Spread, taken_bytes: u64, is_complete: bool, account: Account) -> TeeReport {
+fn account_of(
+    fan: &impl Spread,
+    taken_bytes: u64,
+    is_complete: bool,
+    account: Account,
+) -> TeeReport {
     let target = |at| TeeTarget {
         delivered_bytes: fan.delivered_bytes(at),
         failure: fan.failure(at).cloned(),
     };
     let targets = numbers(fan).map(target).collect();
     let Account { methods, refusals } = account;
-    TeeReport { taken_bytes, targets, is_complete, methods, refusals }
+    TeeReport { taken_bytes, targets, is_complete, methods, refusals, leaves_file: false }
 }
 
 fn numbers(fan: &impl Spread) -> impl Iterator<Item = u16> + '_ {

@@ -20,7 +20,7 @@ use crate::method::{MethodName, Pair, Refusal, Setup, Start, Streamed, Traits};
 use crate::port::Side;
 use crate::profile::Rule;
 use crate::progress::Control;
-use crate::report::{MethodUse, Report};
+use crate::report::{self, MethodUse, Report};
 use crate::sys::Call;
 use crate::tuning::Measured;
 use crate::wait::{Wait, Woken};
@@ -109,6 +109,7 @@ impl<'a> Move<'a> {
             hole_bytes: self.cursor.hole_bytes,
             elapsed: self.watch.elapsed(),
             profile: choice::profile_account(&self.request, self.rule),
+            leaves_file: report::leaves_file(self.ends.source.kind(), self.ends.target.kind()),
             #[cfg(feature = "digest")]
             digest: self
                 .setup

@@ -27,7 +27,8 @@ pub enum Verdict {
     /// Answer this error without asking the kernel.
     Fail(Errno),
     /// Of vmsplice(2): do what one development tree of 2026 does, which is an ordinary write(2), and `EOPNOTSUPP` where a FIFO is
-    /// asked not to wait. Any other call is made.
+    /// asked not to wait. Of splice(2) from a file into a pipe: read and write, as `copy_splice_read` of `fs/splice.c`. Any other
+    /// call is made.
     Copy,
 }
 

@@ -215,6 +215,11 @@ pub(crate) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     })
 }
 
+/// A file in memory, without a name (memfd_create(2)).
+pub(crate) fn in_memory() -> io::Result<OwnedFd> {
+    plain(Call::MemfdCreate, || fs::memfd_create(c"gush", fs::MemfdFlags::CLOEXEC))
+}
+
 /// `struct fiemap` of `include/uapi/linux/fiemap.h`, without room for extents.
 #[repr(C)]
 #[derive(Default)]

@@ -40,7 +40,22 @@ pub(crate) fn splice(
     len: usize,
     flags: SpliceFlags,
 ) -> io::Result<usize> {
-    sized(Call::Splice, len, |len| pipe::splice(from, from_at, to, to_at, len, flags))
+    sized(Call::Splice, len, |len| {
+        #[cfg(feature = "faults")]
+        if super::faults::copies() {
+            let mut bytes = vec![0; len.min(rustix::param::page_size())];
+            let taken = match from_at {
+                Some(at) => {
+                    let taken = io::pread(from, &mut bytes, *at)?;
+                    *at += taken as u64;
+                    taken
+                }
+                None => io::read(from, &mut bytes)?,
+            };
+            return io::write(to, &bytes[..taken]);
+        }
+        pipe::splice(from, from_at, to, to_at, len, flags)
+    })
 }
 
 /// Hands pages to a pipe.

@@ -78,6 +78,7 @@ calls! {
     SetSocketOption => "setsockopt",
     Socketpair => "socketpair",
     Open => "openat",
+    MemfdCreate => "memfd_create",
     Pipe => "pipe2",
     GetPipeSize => "fcntl(F_GETPIPE_SZ)",
     SetPipeSize => "fcntl(F_SETPIPE_SZ)",

@@ -4,7 +4,7 @@ use std::io::Read;
 
 use gush::faults::{Plan, Verdict};
 use gush::pipe::{Pipe, Pool, Reservoir, Technique, Writer};
-use gush::{Call, Choice, Errno, Host, Kernel, MethodName, Mover, Profile, Vmsplice};
+use gush::{Call, Choice, Errno, FileSplice, Host, Kernel, MethodName, Mover, Profile, Vmsplice};
 
 use crate::common::{child, noise, round_trip, within};
 
@@ -138,6 +138,69 @@ fn where_vmsplice_copies() {
     let (method, told) = moved(Choice::Auto, Some(&profile));
     assert_eq!(method, Some(MethodName::ReadWrite), "{told}");
     assert!(told.contains("refused vmsplice: it copies on this kernel"), "{told}");
+}
+
+#[test]
+fn a_splice_from_a_file_that_copies_is_told() {
+    let (passed, said) = child(&[], "pipes::where_file_splices_copy", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by a_splice_from_a_file_that_copies_is_told"]
+fn where_file_splices_copy() {
+    let copy = |call, _| match call {
+        Call::Splice => Verdict::Copy,
+        _ => Verdict::Go,
+    };
+    let _guard = Plan::new(copy).install();
+    assert_eq!(Kernel::get().file_splice(), FileSplice::Copies);
+    let mut source = tempfile::tempfile().expect("a file");
+    std::io::Write::write_all(&mut source, &noise(5, 4_000)).expect("content");
+    for (choice, tells) in [
+        (Choice::Auto, true),
+        (Choice::Only(MethodName::Sendfile), true),
+        (Choice::Only(MethodName::ReadWrite), false),
+    ] {
+        std::io::Seek::rewind(&mut source).expect("the start");
+        let (mut reader, pipe) = std::io::pipe().expect("pipe");
+        let report = Mover::new(&source, &pipe).method(choice).run().expect("a move");
+        drop(pipe);
+        let mut got = Vec::new();
+        reader.read_to_end(&mut got).expect("the bytes");
+        let told = report.explain().to_string();
+        assert!(got == noise(5, 4_000), "{told}");
+        assert_eq!(told.contains("a splice from a file copies on this kernel"), tells, "{told}");
+    }
+    // Into a file nothing is shared by any splice.
+    std::io::Seek::rewind(&mut source).expect("the start");
+    let target = tempfile::tempfile().expect("a file");
+    let by_name = Choice::Only(MethodName::Sendfile);
+    let report = Mover::new(&source, &target).method(by_name).run().expect("a move");
+    assert!(!report.explain().to_string().contains("splice from a file"), "{}", report.explain());
+}
+
+#[test]
+fn without_a_file_in_memory_nothing_is_told_of_file_splices() {
+    let (passed, said) = child(&[], "pipes::where_no_file_in_memory_can_be_had", &[]);
+    assert!(passed, "{said}");
+}
+
+#[test]
+#[ignore = "run by without_a_file_in_memory_nothing_is_told_of_file_splices"]
+fn where_no_file_in_memory_can_be_had() {
+    let answers = [(Call::MemfdCreate, Errno::MFILE), (Call::MemfdCreate, Errno::PERM)];
+    for (denied, errno) in answers {
+        let deny = move |call, _| if call == denied { Verdict::Fail(errno) } else { Verdict::Go };
+        let _guard = Plan::new(deny).install();
+        assert_eq!(Kernel::get().file_splice(), FileSplice::Absent(errno));
+        let mut source = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut source, b"bytes").expect("content");
+        std::io::Seek::rewind(&mut source).expect("the start");
+        let (_reader, pipe) = std::io::pipe().expect("pipe");
+        let told = Mover::new(&source, &pipe).run().expect("a move").explain().to_string();
+        assert!(!told.contains("pages") && !told.contains("copies"), "{told}");
+    }
 }
 
 #[test]
