@@ -94,6 +94,27 @@ fn libraries() -> Vec<PathBuf> {
     found
 }
 
+/// The target that this test was compiled for, which is not the compiler's own where another one was named.
+fn target() -> String {
+    let libc = if cfg!(target_env = "musl") { "musl" } else { "gnu" };
+    format!("{}-unknown-linux-{libc}", std::env::consts::ARCH)
+}
+
+/// Where the compiler finds what `library` depends on. Procedural macros are programs of the host: with a target named, they
+/// lie in `target/debug/deps`, and the library in `target/TARGET/debug/deps`.
+fn dependencies(library: &Path) -> Vec<PathBuf> {
+    let deps = library.parent().expect("its directory");
+    let mut all = vec![deps.to_owned()];
+    let above: Vec<_> = deps.ancestors().take(4).collect();
+    if let [_, profile, triple, target] = above[..]
+        && let Some(profile) = profile.file_name()
+        && triple.ends_with(self::target())
+    {
+        all.push(target.join(profile).join("deps"));
+    }
+    all
+}
+
 fn rustc() -> Command {
     Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()))
 }
@@ -105,9 +126,10 @@ fn compiles(library: &Path, lines: [&str; 2]) -> Result<(), String> {
     std::fs::write(&source, format!("pub fn f() {{\n{}\n}}\n", lines.join("\n"))).expect("a file");
     let output = rustc()
         .args(["--edition=2024", "--crate-type=lib", "--emit=metadata", "--cap-lints=allow"])
+        .arg(format!("--target={}", target()))
         .arg("--out-dir")
         .arg(dir.path())
-        .arg(format!("-Ldependency={}", library.parent().expect("its directory").display()))
+        .args(dependencies(library).iter().map(|dir| format!("-Ldependency={}", dir.display())))
         .arg(format!("--extern=gush={}", library.display()))
         .arg(&source)
         .output()

@@ -33,7 +33,7 @@ const MODES: [Modes; 4] = [
     },
     Modes {
         name: "tabs",
-        set: |modes| modes.output_modes = OutputModes::OPOST | OutputModes::TAB3,
+        set: |modes| modes.output_modes = OutputModes::OPOST | OutputModes::XTABS,
         // Without ONLCR a line feed goes down and not back: the column stays.
         shown: |text| {
             replaced(text, |byte, column| match byte {
