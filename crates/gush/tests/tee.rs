@@ -121,10 +121,12 @@ fn a_file_stands_behind_the_last_byte_that_somebody_got() {
         }
     }
     // A pipe that nobody reads has a part, and a file beside it has more.
-    let mut source = tempfile::tempfile().expect("a file");
-    source.write_all(&data).expect("room");
-    source.rewind().expect("a position");
     let (mut reader, out) = std::io::pipe().expect("a pipe");
+    let room = rustix::pipe::fcntl_getpipe_size(&out).expect("a pipe");
+    let mut source = tempfile::tempfile().expect("a file");
+    // More than that pipe and one of the tee's own: with pages of 64 KiB each has 1 MiB.
+    source.write_all(&pattern(data.len().max(4 * room))).expect("room");
+    source.rewind().expect("a position");
     let file = tempfile::tempfile().expect("a file");
     let cancel = Cancel::new();
     let error = thread::scope(|scope| {
@@ -407,6 +409,8 @@ fn pipes_are_enlarged_unless_that_is_not_wanted() {
         assert!(tee.run().expect("no error").is_complete);
         let after = [size(&source), size(&out)];
         for (after, before) in after.into_iter().zip(before) {
+            // With pages of 64 KiB a new pipe has all that is wanted.
+            let grows = grows && before < 1 << 20;
             assert_eq!(after > before, grows, "{asked:?}: {before} bytes became {after}");
         }
         feeder.join().expect("no panic").expect("room");
