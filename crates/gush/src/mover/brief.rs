@@ -81,6 +81,7 @@ pub(super) fn copy(
         methods: if bytes > 0 { vec![used()] } else { Vec::new() },
         refusals: Vec::new(),
         profile: Vec::new(),
+        leaves_file: false,
         #[cfg(feature = "digest")]
         digest: None,
     }))
