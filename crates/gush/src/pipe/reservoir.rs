@@ -40,6 +40,9 @@ pub struct Reservoir {
     phase: usize,
 }
 
+/// A call that failed, and how.
+type Denied = (Call, Errno);
+
 impl Reservoir {
     /// Fills a private pipe of `pipe_bytes` (or as much as is permitted) with whole repetitions of `pattern`.
     ///
@@ -68,7 +71,7 @@ impl Reservoir {
     pub(crate) fn filled(
         pattern: &[u8],
         pipe_bytes: usize,
-    ) -> Result<(Self, Option<(Call, Errno)>), (Call, Errno)> {
+    ) -> Result<(Self, Option<Denied>), Denied> {
         if pattern.is_empty() {
             // An empty pattern would fill no slot, and a pour would answer 0 for ever.
             return Err((Call::Tee, Errno::INVAL));
