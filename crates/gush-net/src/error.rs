@@ -150,8 +150,8 @@ enum Cause {
 #[derive(Debug)]
 pub struct Error {
     cause: Cause,
-    forward: Passed,
-    back: Passed,
+    /// Forward and back. Boxed: a relay that ends well should not return a large error type.
+    passed: Box<[Passed; 2]>,
     io: Option<io::Error>,
     /// The engine's remedy, where there is one.
     hint: Option<&'static str>,
@@ -185,11 +185,11 @@ impl Error {
     }
 
     fn new(cause: Cause, io: Option<io::Error>) -> Self {
-        Self { cause, forward: Passed::default(), back: Passed::default(), io, hint: None }
+        Self { cause, passed: Box::default(), io, hint: None }
     }
 
     pub(crate) fn after(mut self, forward: Passed, back: Passed) -> Self {
-        (self.forward, self.back) = (forward, back);
+        *self.passed = [forward, back];
         self
     }
 
@@ -217,9 +217,10 @@ impl Error {
     /// The bytes that had gone one way until then.
     #[must_use]
     pub fn passed(&self, way: Way) -> Passed {
+        let [forward, back] = *self.passed;
         match way {
-            Way::Forward => self.forward,
-            Way::Back => self.back,
+            Way::Forward => forward,
+            Way::Back => back,
         }
     }
 
@@ -280,11 +281,12 @@ impl fmt::Display for Error {
             }
             Cause::Withheld { end } => write!(f, "the data of {end} has no proper end")?,
         }
-        match (self.forward.bytes, self.back.bytes) {
+        let [forward, back] = &*self.passed;
+        match (forward.bytes, back.bytes) {
             (0, 0) => {}
-            (forward, back) => write!(f, " after {forward} bytes forward and {back} back")?,
+            (there, here) => write!(f, " after {there} bytes forward and {here} back")?,
         }
-        match self.forward.in_flight_bytes + self.back.in_flight_bytes {
+        match forward.in_flight_bytes + back.in_flight_bytes {
             0 => Ok(()),
             lost => write!(f, "; {lost} more were read and not delivered"),
         }?;
