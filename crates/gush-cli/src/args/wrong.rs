@@ -55,6 +55,7 @@ fn not_among(error: &Error) -> Option<String> {
     let words = words.join(", ");
     let subject = subject(error)?;
     Some(match value.is_empty() {
+        true if words.is_empty() => format!("{subject} needs a value"),
         true => format!("{subject} needs a value: {words}"),
         false => format!("invalid {subject} '{value}': there are {words}"),
     })
@@ -64,7 +65,27 @@ fn not_among(error: &Error) -> Option<String> {
 fn invalid(error: &Error) -> Option<String> {
     use std::error::Error as _;
     let value = text(error, ContextKind::InvalidValue)?;
-    Some(format!("invalid {} '{value}': {}", subject(error)?, error.source()?))
+    Some(format!("invalid {} '{value}': {}", subject(error)?, reason(error.source()?)))
+}
+
+/// Why a value is none, in words that name no type.
+fn reason(source: &(dyn std::error::Error + 'static)) -> String {
+    use std::num::{ParseFloatError, ParseIntError};
+    if source.is::<ParseIntError>() {
+        return "a whole number is wanted".to_owned();
+    }
+    if source.is::<ParseFloatError>() {
+        return "a number is wanted".to_owned();
+    }
+    let text = source.to_string();
+    // As clap puts a number outside of a range.
+    match text.split_once(" is not in ").and_then(|(_, range)| range.split_once("..=")) {
+        Some((least, most)) if most == u32::MAX.to_string() => {
+            format!("at least {least} is wanted")
+        }
+        Some((least, most)) => format!("a number from {least} to {most} is wanted"),
+        None => text,
+    }
 }
 
 fn conflict(error: &Error) -> Option<String> {

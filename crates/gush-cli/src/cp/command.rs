@@ -215,8 +215,8 @@ fn replacement() -> Vec<Arg> {
             "update",
             "WHEN",
             "older",
-            "Replace all, none, none-fail (and fail), or only targets older than SOURCE, or changed: of another size or \
-             modification time [-u: older]",
+            "Which existing targets to replace: all; none; none-fail (none, and fail); older (than SOURCE); changed (of another size or \
+             modification time) [-u: older]",
         )
         .short('u'),
         flag("checksum", "Replace only targets with other bytes; both sides are read"),
@@ -274,7 +274,7 @@ fn moving() -> Vec<Arg> {
              more may be missing, in pieces of 2 MiB. A --method of one thread, such as splice, excludes more")
             .value_parser(crate::size::threads),
         value("limit", "RATE", "Move at most RATE bytes a second"),
-        flag("no-cache", "Leave the page cache as it was: no page of the copy stays, which goes to the disk at once, and none of SOURCE that was not there before"),
+        flag("no-cache", "Leave the page cache as it was: the copy goes to the disk at once and out of the cache, and so do pages of SOURCE that were not cached before"),
         value("buffer-size", "SIZE", "Size of one buffer or mapped window, 4M at most"),
         value("pipe-size", "SIZE", "Size of the pipe that splice goes through: 64K or more, as far as fs.pipe-max-size allows"),
         value("advise", "ADVICE", "Read-ahead: none, sequential, willneed, random"),

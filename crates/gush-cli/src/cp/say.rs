@@ -199,7 +199,8 @@ impl Events for Teller<'_> {
     fn waits_for_ranks(&mut self, ranks: &[u32]) {
         self.display.give_way();
         let ranks: Vec<_> = ranks.iter().map(u32::to_string).collect();
-        self.talker.say(format_args!("waiting for ranks {}", ranks.join(", ")));
+        let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+        self.talker.say(format_args!("waiting for {word} {}", ranks.join(", ")));
     }
 
     fn ranks_ended(&mut self, shares: &[Share]) {

@@ -38,7 +38,10 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
         })?;
         return one_of(rank, ranks);
     }
-    Err(format!("auto: set is none of {}", VARIABLES.map(|(rank, _)| rank).join(", ")))
+    Err(format!(
+        "auto: none of {} is set: start the ranks by srun or mpirun, or name each as I/N",
+        VARIABLES.map(|(rank, _)| rank).join(", ")
+    ))
 }
 
 /// What all ranks copied, and the parts of the largest shares.

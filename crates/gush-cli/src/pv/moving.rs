@@ -223,8 +223,10 @@ impl Moving<'_> {
         }
         let blocks = turns::pass(self, input)?;
         if blocks > 0 {
-            let how = format_args!("read and written by two threads in turn: {blocks} blocks");
-            self.explain(shown(name), how);
+            self.explain(
+                shown(name),
+                format_args!("read and written by two threads in turn: {blocks} blocks"),
+            );
         }
         Ok(())
     }

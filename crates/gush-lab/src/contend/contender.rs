@@ -510,7 +510,7 @@ impl Case for Turn {
     fn prepare(&self, _probe: &Probe) -> Result<(), Error> {
         let contender = &self.0;
         let left_out = |program: Option<String>| match program {
-            Some(program) => Err(Error::refused(format!("{program} is not installed: left out"))),
+            Some(program) => Err(Error::refused(format!("{}: left out", absence(&program)))),
             None => Ok(()),
         };
         left_out(contender.missing_program())?;
@@ -603,4 +603,17 @@ fn last_line(mut said: &File) -> Option<String> {
 fn plain_text(text: &str) -> String {
     // The store and the terminal take no control characters.
     text.replace(|c: char| c.is_control() && !"\n\r\t".contains(c), "\u{fffd}")
+}
+
+/// Why a command's program cannot be run: nothing has the name, or something that is no program.
+///
+/// ```
+/// assert_eq!(gush_lab::contend::absence("nosuch"), "nosuch is not installed");
+/// ```
+#[must_use]
+pub fn absence(program: &str) -> String {
+    match Path::new(program).exists() {
+        true => format!("{program} is no program (a file of comparisons ends in .toml)"),
+        false => format!("{program} is not installed"),
+    }
 }

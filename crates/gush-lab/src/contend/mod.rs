@@ -40,6 +40,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+pub use contender::absence;
+
 use crate::Error;
 use crate::case::Case;
 use crate::model::Printed;

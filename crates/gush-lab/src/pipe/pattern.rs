@@ -124,7 +124,7 @@ fn why(looks_like: Option<Pattern>) -> String {
         Some(pattern) => {
             format!("it is what --pattern {pattern} has there: give both ends the same pattern")
         }
-        None => "its memory was written again while the bytes were still on their way".to_owned(),
+        None => "the writer sends something else, or its memory was written again while the bytes were still on their way".to_owned(),
     }
 }
 

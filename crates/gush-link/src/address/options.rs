@@ -228,7 +228,7 @@ const ROWS: &[Row] = rows![
     Terminal "SETTING" [] Flag, [Pty], "of a terminal or line, as in stty(1): b115200, cs8, cstopb, parenb, clocal, crtscts, ixon=0, icanon=0, min=1...; put back at the end";
     Crnl "crnl" ["crlf"] Flag, [], "lines end by CR LF there, and by LF at the other side; through memory";
     Cr "cr" [] Flag, [], "lines end by CR there, and by LF at the other side; through memory";
-    IgnoreEof "ignoreeof" ["ignore-eof"] Flag, [], "the end of its data is none, as with tail -f; through memory";
+    IgnoreEof "ignoreeof" ["ignore-eof"] Flag, [], "goes on waiting at the end of the data, as tail -f does; through memory";
     ShutNone "shut-none" [] Flag, [], "is not told that the other side's data has ended; through memory";
     Escape "escape" [] Byte, [], "the byte that ends the data read there, such as 0x1d, which is Ctrl-] on a raw terminal; -t TIME then ends the link; through memory";
     #[cfg(feature = "tls")] Certificate "cert" ["certificate", "openssl-certificate"] Path, [], "a PEM file with our certificate and those between it and its authority, and the key unless key= names another";

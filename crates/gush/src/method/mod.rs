@@ -497,13 +497,12 @@ pub(crate) trait Range {
 }
 
 fn source_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
-    pair.source_at
-        .ok_or_else(|| Refusal::because(method, "the source has no offsets (not a plain file)"))
+    pair.source_at.ok_or_else(|| Refusal::because(method, "the source is no regular file"))
 }
 
 fn target_offset(method: MethodName, pair: &Pair<'_>) -> Result<u64, Refusal> {
     pair.target_at.ok_or_else(|| {
-        Refusal::because(method, "the target has no offsets (not a plain file, or O_APPEND)")
+        Refusal::because(method, "the target is no regular file, or was opened for append")
     })
 }
 

@@ -1,5 +1,5 @@
-//! `splice`: page references move, not bytes. Direct where one end is a pipe, else through a private one, and so
-//! does a long file into a pipe.
+//! `splice`: page references move, not bytes. Directly where one end is a pipe, else through a private pipe. A long file goes
+//! through a private pipe also into a pipe (`gains_by_own_pipe` says why).
 //!
 //! From a file the pages of the page cache are *shared*: a later write to the file shows in the bytes that have
 //! not been consumed yet. A target with O_APPEND, and /dev/full, answer EINVAL (splice(2),

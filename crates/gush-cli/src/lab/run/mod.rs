@@ -112,7 +112,7 @@ fn measure(
         screen.show(&format!("\n{title}"));
     }
     for Absent { label, program } in &contest.absent {
-        talker.say(format_args!("{label}: {program} is not installed: left out"));
+        talker.say(format_args!("{label}: {}: left out", gush_lab::contend::absence(program)));
     }
     contest.notes.iter().for_each(|note| talker.say(note));
     screen.set_outlook(outlook(pace));
