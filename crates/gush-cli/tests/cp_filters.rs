@@ -107,7 +107,7 @@ const NAMES: [&str; 20] = [
     "#h", "!n", "b\\c", "*s", "{a,b}", "7",
 ];
 
-const RULES: [&str; 52] = [
+const RULES: [&str; 60] = [
     "*.log",
     "!keep.log",
     "/t/",
@@ -160,6 +160,14 @@ const RULES: [&str; 52] = [
     "**a",
     "a/",
     "A",
+    "[a\\-t]",
+    "[\\]t]",
+    "[!\\]]",
+    "[a-\\t]",
+    "[t-a]",
+    "t\t",
+    "q\\  ",
+    "[\\^\\!]",
 ];
 
 /// A tree of random names with random rules; the directories come before what is in them.

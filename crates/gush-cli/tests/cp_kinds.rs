@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
@@ -81,5 +82,40 @@ fn the_same_file_through_proc_is_refused() {
         assert_eq!(output.status.code(), Some(1), "{command}");
         assert!(stderr(&output).contains("are the same file"), "{}", stderr(&output));
         assert_eq!(fs::read(dir.path().join("a")).unwrap(), b"content");
+    }
+}
+
+/// Longer than any first guess: the kernel answers ERANGE until the buffer is long enough.
+#[test]
+fn long_attributes_and_long_lists_of_them_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("t")).unwrap();
+    let file = dir.path().join("t/a");
+    fs::write(&file, "content").unwrap();
+    let mut set = BTreeMap::new();
+    for (name, bytes) in [("long", 1000), ("short", 0), ("one-more", 257), ("exact", 256)] {
+        set.insert(format!("user.{name}"), vec![b'x'; bytes]);
+    }
+    // Their names alone take more than a kilobyte.
+    set.extend((0..30).map(|number| (format!("user.{number:040}"), vec![b'y'])));
+    for (name, value) in &set {
+        let flags = rustix::fs::XattrFlags::empty();
+        match rustix::fs::setxattr(&file, name.as_str(), value, flags) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSPC) => {
+                return common::not_applicable("the file system keeps no such attributes");
+            }
+            Err(errno) => panic!("{name}: {errno}"),
+        }
+    }
+    for words in [&["-a", "t/a", "b"][..], &["-a", "--atomic", "t/a", "c"], &["-aT", "t", "d"]] {
+        let output = cp(dir.path(), words);
+        assert!(output.status.success(), "{words:?}: {}", stderr(&output));
+        let copy = dir.path().join(if words[1] == "t" { "d/a" } else { words[words.len() - 1] });
+        for (name, value) in &set {
+            let mut kept = vec![0; 4096];
+            let bytes = rustix::fs::getxattr(&copy, name.as_str(), &mut kept[..]).expect(name);
+            assert!(kept[..bytes] == value[..], "{words:?}: {name}");
+        }
     }
 }

@@ -108,3 +108,25 @@ fn a_range_can_be_written_and_taken_away() {
     write_and_drop(&file, 0, 0).unwrap();
     assert!(holds_none(&file, 0, 0).unwrap());
 }
+
+/// Nobody may ask what is in the cache of a file that is another user's, so its pages stay.
+#[test]
+fn pages_of_a_file_of_another_user_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hot");
+    fs::write(&path, noise(1 << 20, 1)).unwrap();
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    if let Err(error) = cached_pages(&file, 0, 0) {
+        return not_applicable(&format!("cachestat: {error}"));
+    }
+    let before = cached_pages(&file, 0, 0).unwrap();
+    let text = "chmod 755 .; mkdir -m 777 nob; cp \"$G\" gush; \
+                setpriv --reuid 65534 --clear-groups ./gush cp --no-cache hot nob/x && cmp hot nob/x";
+    let output = common::cp::script(dir.path(), text);
+    if String::from_utf8_lossy(&output.stderr).contains("setpriv") {
+        return common::skipped("setpriv as root");
+    }
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(cached_pages(&file, 0, 0).unwrap(), before);
+}

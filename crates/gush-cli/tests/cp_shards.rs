@@ -612,3 +612,42 @@ fn a_divided_file_that_grows_before_it_gets_its_place_is_copied_whole() {
     assert!(source.starts_with(&copied) || copied == source, "bytes that no source had: {said}");
     assert!(status == Some(0) || !said.is_empty(), "{said}");
 }
+
+/// Ranks expect names to be free, and look only where one is not: a link is none that is free.
+#[test]
+fn ranks_write_through_links_to_files_as_one_process_does() {
+    let all: [(&[&str], &[(&str, &str)]); 7] = [
+        (&["-RT"], &[]),
+        (&["-aT"], &[]),
+        (&["-RT", "-f"], &[]),
+        (&["-RT", "--atomic"], &[]),
+        (&["-RT", "-n"], &[]),
+        (&["-RT"], &[("POSIXLY_CORRECT", "1")]),
+        (&["-RT", "-n"], &[("POSIXLY_CORRECT", "1")]),
+    ];
+    for (options, variables) in all {
+        let outcome = |shards: &[&str]| {
+            let dir = tempfile::tempdir().unwrap();
+            let at = |name: &str| dir.path().join(name);
+            fs::create_dir_all(at("src/d")).unwrap();
+            fs::create_dir_all(at("dst/d")).unwrap();
+            fs::write(at("src/d/t"), "new\n").unwrap();
+            symlink("tt", at("dst/d/t")).unwrap();
+            fs::write(at("dst/d/tt"), "a long old content that must go\n").unwrap();
+            let start = |shard: &&str| {
+                let mut command = gush();
+                command.arg("cp").args(options).envs(variables.iter().copied());
+                if !shard.is_empty() {
+                    command.arg(format!("--shard={shard}"));
+                }
+                command.args(["src", "dst"]).current_dir(dir.path()).stdin(Stdio::null());
+                command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+            };
+            let ranks: Vec<_> = shards.iter().map(start).collect();
+            let worst = ranks.into_iter().map(|rank| end(rank).0.expect("no signal")).max();
+            let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+            (worst, fs::read_link(at("dst/d/t")).ok(), ["dst/d/t", "dst/d/tt"].map(read))
+        };
+        assert_eq!(outcome(&["0/2", "1/2"]), outcome(&[""]), "{options:?} {variables:?}");
+    }
+}

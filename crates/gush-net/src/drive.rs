@@ -374,7 +374,13 @@ impl Driver {
                 Next::Throttled if self.has_delivered_the_last() => return Poll::Pending,
                 Next::Throttled => ready!(self.poll_allowance(cx, options)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
-                Next::Failed(failure) => return Poll::Ready(Err(Failure::Flow((*failure).into()))),
+                Next::Failed(failure) => {
+                    // The peer reset the connection behind its last bytes: no end follows that would send them.
+                    if self.flow.as_ref().is_some_and(Flow::expects_end) {
+                        target.send_what_waits();
+                    }
+                    return Poll::Ready(Err(Failure::Flow((*failure).into())));
+                }
             }
         }
         // The turn is over and there is more to do: back into the queue, behind the others.

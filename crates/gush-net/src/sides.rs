@@ -7,6 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use gush::flow::Stance;
 use gush::{Errno, Kind, Side};
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::stream::Stream;
@@ -253,6 +254,18 @@ impl<'a> Target<'_, 'a> {
     /// Is the end passed on by shutdown(2), which needs no room?
     pub(crate) fn ends_by_shutdown(&self) -> bool {
         matches!(self, Target::Tap(tap) if tap.kind() == Kind::Stream)
+    }
+
+    /// Sends the bytes that a TCP socket keeps for an end that does not follow. Setting TCP_NODELAY sends them
+    /// (`__tcp_sock_set_nodelay` of net/ipv4/tcp.c); afterwards the option is as it was.
+    pub(crate) fn send_what_waits(&self) {
+        let Some(fd) = self.fd() else { return };
+        let was_set = sockopt::tcp_nodelay(fd);
+        // Best effort: the bytes leave by themselves a little later.
+        let _ = sockopt::set_tcp_nodelay(fd, true);
+        if was_set == Ok(false) {
+            let _ = sockopt::set_tcp_nodelay(fd, false);
+        }
     }
 
     /// Sends on the bytes that a stream keeps; a descriptor keeps nothing.

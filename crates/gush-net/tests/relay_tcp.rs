@@ -10,6 +10,7 @@ use std::thread;
 
 use common::{Peer, Wire, pair, run};
 use gush_net::{Conduit, Options, Totals, Way, relay};
+use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendFlags, sockopt};
 use tokio::io::AsyncReadExt;
 
@@ -158,6 +159,32 @@ fn an_end_that_has_come_leaves_with_the_last_bytes() {
     let mut heard = String::new();
     client.read_to_string(&mut heard).expect("the end");
     assert_eq!((heard.as_str(), totals.back.bytes), ("last words", 10));
+}
+
+/// A reset ends the source, too, and no end follows that would send the bytes before it.
+#[test]
+fn last_bytes_before_a_reset_wait_for_no_end() {
+    let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+    let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
+    let Some(before) = segments_received(&client) else {
+        return gush_test::skipped("ss of iproute2 tells of no segments");
+    };
+    let (near, far) = (nonblocking(near), nonblocking(far));
+    let asked = near.try_clone().expect("a descriptor");
+    sockopt::set_tcp_nodelay(&asked, false).expect("TCP_NODELAY");
+    server.write_all(b"last words").expect("room");
+    sockopt::set_socket_linger(&server, Some(std::time::Duration::ZERO)).expect("SO_LINGER");
+    drop(server);
+    let mut reset = [PollFd::new(&far, PollFlags::empty())];
+    rustix::event::poll(&mut reset, None).expect("the reset comes");
+    run(async {
+        let mut a = Conduit::of_accepted_tcp(near).write_only();
+        let mut b = Conduit::of_connected_tcp(far).read_only();
+        let error = relay(&mut a, &mut b, &Options::new()).await.expect_err("a reset");
+        assert_eq!(error.passed(Way::Back).bytes, 10);
+        assert_eq!(segments_received(&client), Some(before + 1), "{error}");
+        assert_eq!(sockopt::tcp_nodelay(&asked), Ok(false));
+    });
 }
 
 /// With a rate limit the end comes later than the bytes, which wait for nothing.

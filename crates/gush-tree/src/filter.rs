@@ -1,5 +1,6 @@
 //! Which entries of a tree are copied, by name: the user's rules, and the tree's own `.gitignore` files.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -175,10 +176,21 @@ const CLASSES: [(&str, &str); 12] = [
 /// A line of a `.gitignore` in the words of `globset`, which has alternatives in braces, as git has not, and lacks git's classes of characters.
 fn for_globset(line: &str) -> String {
     // As git: a line may end as on Windows.
-    let mut rest = line.strip_suffix('\r').unwrap_or(line);
+    let line = without_last_blanks(line.strip_suffix('\r').unwrap_or(line));
+    let mut rest = line;
     let mut words = String::with_capacity(rest.len());
     while let Some(first) = rest.chars().next() {
+        let is_last_word =
+            rest.trim_start().is_empty() || rest.trim_start_matches('\\').trim_start().is_empty();
         let (taken, written) = match first {
+            // The crate would take white space at the end away.
+            blank if blank.is_whitespace() && is_last_word => {
+                (blank.len_utf8(), format!("[{blank}]"))
+            }
+            '\\' if rest[1..].starts_with(char::is_whitespace) && is_last_word => {
+                let blank = rest[1..].chars().next().unwrap_or(' ');
+                (1 + blank.len_utf8(), format!("[{blank}]"))
+            }
             '\\' => {
                 let escaped = rest[1..].chars().next().map_or(0, char::len_utf8);
                 (1 + escaped, rest[..1 + escaped].to_owned())
@@ -193,34 +205,79 @@ fn for_globset(line: &str) -> String {
     words
 }
 
-/// The bytes of a bracket expression at the start of `text`, and the same expression without names of classes.
+/// A line without the blanks at its end that no backslash precedes (`trim_trailing_spaces` of git's dir.c).
+fn without_last_blanks(line: &str) -> &str {
+    let (mut end, mut letters) = (0, line.char_indices());
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            ' ' => {}
+            '\\' => match letters.next() {
+                Some((at, escaped)) => end = at + escaped.len_utf8(),
+                None => return line,
+            },
+            other => end = at + other.len_utf8(),
+        }
+    }
+    &line[..end]
+}
+
+/// The bytes of a bracket expression at the start of `text`, and the same expression for globset, which knows neither backslashes nor
+/// names of classes there. The steps are those of `dowild` of git's wildmatch.c.
 fn bracket(text: &str) -> Option<(usize, String)> {
     let mut at = 1;
-    if text[at..].starts_with(['!', '^']) {
-        at += 1;
-    }
-    let mut written = text[..at].to_owned();
-    let mut is_first = true;
+    let is_negated = text[at..].starts_with(['!', '^']);
+    at += usize::from(is_negated);
+    let (mut ranges, mut single, mut before) = (String::new(), BTreeSet::new(), None);
+    let first = at;
     loop {
         let rest = &text[at..];
-        let next = rest.chars().next()?;
+        let mut letters = rest.chars();
+        let next = letters.next()?;
         // At the first place it stands for itself.
-        if next == ']' && !is_first {
-            written.push(next);
-            return Some((at + 1, written));
+        if next == ']' && at > first {
+            at += 1;
+            break;
         }
-        is_first = false;
-        match CLASSES.iter().find(|(name, _)| rest.starts_with(name)) {
-            Some((name, characters)) => {
-                written += characters;
-                at += name.len();
+        let (mut taken, mut now) = (next.len_utf8(), None);
+        if next == '\\' {
+            let escaped = letters.next()?;
+            taken += escaped.len_utf8();
+            single.insert(escaped);
+            now = Some(escaped);
+        } else if let (Some(least), '-') = (before, next)
+            && let Some(most) = letters.next().filter(|&most| most != ']')
+        {
+            let most = if most == '\\' { letters.next()? } else { most };
+            taken = rest.len() - letters.as_str().len();
+            if least < most {
+                ranges += &format!("{least}-{most}");
             }
-            None => {
-                written.push(next);
-                at += next.len_utf8();
-            }
+        } else if let Some((name, characters)) =
+            CLASSES.iter().find(|(name, _)| rest.starts_with(name))
+        {
+            ranges += characters;
+            taken = name.len();
+        } else {
+            single.insert(next);
+            now = Some(next);
         }
+        (at, before) = (at + taken, now);
     }
+    // In globset ] stands for itself at the first place, - at the first and the last, and ! and ^ at none that is the first.
+    let is_odd = |letter: &char| "]-!^".contains(*letter);
+    let plain: String = single.iter().filter(|letter| !is_odd(letter)).collect();
+    let has =
+        |letter: char| if single.contains(&letter) { letter.to_string() } else { String::new() };
+    let not = if is_negated { "!" } else { "" };
+    let [close, minus, bang, caret] = [']', '-', '!', '^'].map(has);
+    let starts_badly = !is_negated && close.is_empty() && plain.is_empty() && ranges.is_empty();
+    let written = match (starts_badly, &*minus, &*bang, &*caret) {
+        (true, "", "!", "^") => "{\\!,\\^}".to_owned(),
+        (true, "", one, other) => format!("\\{one}{other}"),
+        (true, ..) => format!("[-{bang}{caret}]"),
+        (false, ..) => format!("[{not}{close}{ranges}{plain}{bang}{caret}{minus}]"),
+    };
+    Some((at, written))
 }
 
 #[cfg(test)]
@@ -233,12 +290,25 @@ mod tests {
             ("*.log", "*.log"),
             ("{a,b}", "\\{a,b\\}"),
             ("[{]", "[{]"),
-            ("\\{\\[[:alpha:]", "\\{\\[[:alpha:]"),
+            ("\\{\\[[:alpha:]", "\\{\\[[:ahlp]"),
             ("a[[:digit:]x]b", "a[0-9x]b"),
-            ("[^[:space:]]", "[^ \t-\r]"),
+            ("[^[:space:]]", "[! \t-\r]"),
             ("[]a]", "[]a]"),
             ("[", "["),
-            ("q\\ \r", "q\\ "),
+            ("q\\ \r", "q[ ]"),
+            ("q  ", "q"),
+            ("q\\   ", "q[ ]"),
+            ("q\t", "q[\t]"),
+            ("f[a\\-z]", "f[az-]"),
+            ("w[\\w]w", "w[w]w"),
+            ("x[\\]]y", "x[]]y"),
+            ("k[!\\]]k", "k[!]]k"),
+            ("[b-\\d]", "[b-db]"),
+            ("[z-a]", "[z]"),
+            ("[!^]", "[!^]"),
+            ("[\\^]", "\\^"),
+            ("[\\^!]", "{\\!,\\^}"),
+            ("[\\^-]", "[-^]"),
         ] {
             assert_eq!(for_globset(git), globset, "{git}");
         }

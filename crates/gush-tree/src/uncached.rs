@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use gush::page_cache;
 use rustix::fs;
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::param::page_size;
 
 /// A part of a file in which some pages were there and some not is told apart down to this size.
@@ -21,8 +21,12 @@ pub(crate) struct AsItWas<'f> {
 
 impl<'f> AsItWas<'f> {
     pub(crate) fn look(file: BorrowedFd<'f>) -> Self {
-        // Where nobody can tell, as before Linux 6.5, everything goes.
-        let cached = |at, len| page_cache::cached_pages(&file, at, len).unwrap_or(0);
+        // Where no kernel can tell, as before Linux 6.5, everything goes. The pages of a file that the caller could not write
+        // are others' business (`can_do_cachestat` of mm/filemap.c): none goes.
+        let cached = |at, len| match page_cache::cached_pages(&file, at, len) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PERM) => u64::MAX,
+            answer => answer.unwrap_or(0),
+        };
         let mut absent: Vec<Range<u64>> = Vec::new();
         let mut waiting = Vec::new();
         let mut end = 0;
@@ -40,7 +44,9 @@ impl<'f> AsItWas<'f> {
                     Some(last) if last.end == range.start => last.end = range.end,
                     _ => absent.push(range),
                 },
-                pages if pages * page_size() as u64 >= len || len <= SMALLEST_BYTES => {}
+                pages
+                    if pages.saturating_mul(page_size() as u64) >= len || len <= SMALLEST_BYTES => {
+                }
                 _ => {
                     let middle = range.start + len / 2;
                     waiting.push(middle..range.end);
@@ -48,8 +54,10 @@ impl<'f> AsItWas<'f> {
                 }
             }
         }
-        // The file may grow.
-        absent.push(end..u64::MAX);
+        // The file may grow; where nobody may tell, this is not known either.
+        if cached(0, 0) != u64::MAX {
+            absent.push(end..u64::MAX);
+        }
         Self { file, absent }
     }
 

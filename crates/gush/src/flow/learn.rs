@@ -266,6 +266,7 @@ impl Flow {
             self.course = Course::Over;
             return Moved::default();
         }
+        self.end_follows = false;
         match self.course {
             // A read that fills the short buffer has more behind it, which a pipe moves for less.
             Course::Take => self.bulk = bytes >= self.short_bytes as usize,

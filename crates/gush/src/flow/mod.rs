@@ -300,9 +300,17 @@ impl Flow {
 
     /// Promises that the bytes in hand are the source's last, and that shutdown(2) of the target follows as soon as they are
     /// delivered. A TCP socket then sends them and the end in one segment, which saves a packet and its receiver a wake-up
-    /// (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the kernel keeps the bytes for 200 ms at most (MSG_MORE, tcp(7)).
+    /// (`tcp_send_fin` of net/ipv4/tcp_output.c). After a broken promise the kernel keeps the bytes for a retransmission time-out, 200 ms
+    /// or more (MSG_MORE, `tcp_probe_timer` of net/ipv4/tcp_timer.c), unless the driver asks for them ([`Flow::expects_end`]).
+    /// Further bytes from the source take the promise back.
     pub fn expect_end(&mut self) {
         self.end_follows = true;
+    }
+
+    /// Was the end promised, and nothing taken since?
+    #[must_use]
+    pub fn expects_end(&self) -> bool {
+        self.end_follows
     }
 
     /// Bytes taken from the source.

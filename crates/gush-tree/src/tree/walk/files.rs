@@ -150,9 +150,13 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     let to = (target, is_first);
                     common.copy_file((source, stat), to, Some(dir), &mut events)
                 };
+                let is_link =
+                    || target.stat(false).is_ok_and(|stat| kind(&stat) == FileType::Symlink);
                 match self.with_descriptors(copy) {
-                    // The name was not free after all.
-                    Err(error) if hopes && error.is_about_existing() => self.with_descriptors(copy),
+                    // The name was not free after all. A link is refused without EEXIST, as if nothing were behind it.
+                    Err(error) if hopes && (error.is_about_existing() || is_link()) => {
+                        self.with_descriptors(copy)
+                    }
                     copied => copied,
                 }
             }
@@ -171,6 +175,10 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             && !journal.is_some_and(Journal::goes_on)
             && !self.walk.listener.wants_entries()
             && !options.dry_run
+            // Behind a link may be a file, and nobody would have looked at it.
+            && !options.through_dangling
+            // The whole file would be written before its name proved to be taken.
+            && !options.atomic
     }
 
     /// Does nothing but the kind of a file decide whether it is copied? Then the open file tells the kind, and the name is looked up once less.
