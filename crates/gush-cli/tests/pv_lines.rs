@@ -244,3 +244,20 @@ fn a_fifo_is_opened_once() {
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(fs::read(dir.path().join("got")).unwrap(), b"1\n2\n3\n4\n5\n6\n7\n8\n9\n");
 }
+
+/// A size that was counted cuts nothing off: neither a last line without an end, nor what stands behind the first file.
+#[test]
+fn lines_that_were_counted_are_no_limit() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("nl"), "a\nb\nc").unwrap();
+    for words in [&["-lS", "nl"][..], &["-lqS", "nl"], &["-lqS", "nl", "nl"]] {
+        let mut pv = gush();
+        let output = pv.arg("pv").args(words).current_dir(dir.path()).output().unwrap();
+        assert!(output.status.success(), "{words:?}");
+        let expected = "a\nb\nc".repeat(words.len() - 1);
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "{words:?}");
+    }
+    let mut pv = gush();
+    let output = pv.args(["pv", "-lqS", "-s2", "nl"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\nb\n");
+}

@@ -230,7 +230,7 @@ fn another_users_process_may_not_be_seen() {
         command.args(["pv", "-d", &target]).uid(uid).gid(uid).stdin(Stdio::null());
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{}", said(&output));
-        let words = "Permission denied (only its own user and root may watch a process)\n";
+        let words = "Permission denied (watching takes the right to trace the process: its own user, or CAP_SYS_PTRACE)\n";
         assert!(said(&output).ends_with(words), "{}", said(&output));
     }
 }

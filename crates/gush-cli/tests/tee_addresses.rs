@@ -5,6 +5,7 @@ mod common;
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
+use std::process::Command;
 use std::thread;
 
 use common::shell::{said, shell, source};
@@ -106,4 +107,15 @@ fn a_source_that_is_only_read_may_stand_in_an_address() {
     let output = shell(dir.path(), line);
     assert!(output.status.success(), "{}", said(&output));
     assert!(fs::read(dir.path().join("far")).unwrap() == bytes);
+}
+
+/// Standard output by any of its names gets the bytes once more, as `tee /dev/stdout` gives them.
+#[test]
+fn an_address_may_be_standard_output() {
+    for address in ["-", "stdio", "fd:1", "file:/dev/stdout"] {
+        let text = format!("printf 'once\\n' | \"$0\" tee --to {address} | sort | uniq -c");
+        let output = Command::new("sh").args(["-c", &text, env!("CARGO_BIN_EXE_gush")]).output();
+        let told = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert_eq!(told.trim(), "2 once", "{address}");
+    }
 }

@@ -196,6 +196,12 @@ impl<'a> Setting<'a> {
         Ok(Moved { status, output, is_cut, bytes, count })
     }
 
+    /// Is the transfer cut at its size? Counted lines are only a guess at that: the last one may have no end, and the file may grow.
+    fn stops_at_size(&self) -> bool {
+        let options = self.options;
+        options.stop_at_size && (options.display.size.is_some() || !options.counts_lines())
+    }
+
     pub fn moving<'b>(
         &'b self,
         files: &'b [OsString],
@@ -211,7 +217,7 @@ impl<'a> Setting<'a> {
             output,
             status: Status::default(),
             is_cut: false,
-            stops_at_size: self.options.stop_at_size || self.device_bytes.is_some(),
+            stops_at_size: self.stops_at_size() || self.device_bytes.is_some(),
             is_store: false,
             is_familiar: self.talker.is_familiar(),
         }

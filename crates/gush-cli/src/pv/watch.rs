@@ -81,7 +81,10 @@ fn is_single(targets: &[Target]) -> bool {
 fn text(why: &Unwatched) -> String {
     match why {
         Unwatched::Unseen(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            format!("{} (only its own user and root may watch a process)", os_text(error))
+            format!(
+                "{} (watching takes the right to trace the process: its own user, or CAP_SYS_PTRACE)",
+                os_text(error)
+            )
         }
         Unwatched::Unseen(error) => os_text(error),
         Unwatched::NoFile(path) => {

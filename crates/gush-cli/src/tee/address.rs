@@ -31,7 +31,8 @@ impl Remote {
         }
         let started = |error: io::Error| crate::talk::os_text(&error);
         let mut command = Command::new("/proc/self/exe");
-        command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped()).stdout(Stdio::null());
+        // Standard output is inherited: an address may name it, as `-` does.
+        command.args(["link", "-u", "-"]).arg(address).stdin(Stdio::piped());
         let mut child = command.spawn().map_err(started)?;
         let stdin = child.stdin.take().map(OwnedFd::from);
         let file =
