@@ -31,7 +31,8 @@ impl<'f> AsItWas<'f> {
         let mut waiting = Vec::new();
         let mut end = 0;
         // Of most files everything is there, or nothing: one call tells.
-        if cached(0, 0) > 0 {
+        let whole = cached(0, 0);
+        if whole > 0 {
             let size_bytes = retry_on_intr(|| fs::fstat(file))
                 .map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
             end = size_bytes.checked_next_power_of_two().unwrap_or(1 << 63).max(SMALLEST_BYTES);
@@ -55,7 +56,7 @@ impl<'f> AsItWas<'f> {
             }
         }
         // The file may grow; where nobody may tell, this is not known either.
-        if cached(0, 0) != u64::MAX {
+        if whole != u64::MAX {
             absent.push(end..u64::MAX);
         }
         Self { file, absent }
