@@ -43,6 +43,16 @@ fn start(dir: &Path, args: &[&str]) -> (Child, impl FnMut() -> Value) {
     (child, reading)
 }
 
+/// The reading that says that the transfer has ended.
+fn the_last(mut reading: impl FnMut() -> Value) -> Value {
+    loop {
+        let now = reading();
+        if now["ended"] == true {
+            return now;
+        }
+    }
+}
+
 #[test]
 fn every_line_is_counted_by_every_way() {
     let (dir, bytes) = large();
@@ -74,15 +84,10 @@ fn every_line_is_counted_by_every_way() {
 fn all_lines_are_the_whole_at_the_end() {
     let (dir, bytes) = large();
     let lines = ends(&bytes, b'\n');
-    let (mut child, mut reading) = start(dir.path(), &["large"]);
+    let (mut child, reading) = start(dir.path(), &["large"]);
     let mut got = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut got).unwrap();
-    let last = loop {
-        let reading = reading();
-        if reading["ended"] == true {
-            break reading;
-        }
-    };
+    let last = the_last(reading);
     assert!(child.wait().unwrap().success() && got == bytes);
     assert_eq!(
         (&last["lines"], &last["expected"], &last["percent"]),
@@ -130,7 +135,7 @@ fn a_file_that_is_written_to_meanwhile_is_counted_as_it_passed() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("large"), vec![b'x'; LARGE_BYTES]).unwrap();
     let file = File::options().write(true).open(dir.path().join("large")).unwrap();
-    let (mut child, mut reading) = start(dir.path(), &["large"]);
+    let (mut child, reading) = start(dir.path(), &["large"]);
     let mut stdout = child.stdout.take().unwrap();
     let mut got = vec![0; 100_000];
     stdout.read_exact(&mut got).unwrap();
@@ -138,12 +143,7 @@ fn a_file_that_is_written_to_meanwhile_is_counted_as_it_passed() {
     thread::sleep(Duration::from_millis(200));
     file.write_all_at(&vec![b'\n'; LARGE_BYTES / 2], 0).unwrap();
     stdout.read_to_end(&mut got).unwrap();
-    let last = loop {
-        let reading = reading();
-        if reading["ended"] == true {
-            break reading;
-        }
-    };
+    let last = the_last(reading);
     assert!(child.wait().unwrap().success());
     let passed = ends(&got, b'\n');
     assert!(passed > 0, "the change came in time");
@@ -157,7 +157,7 @@ fn a_file_that_shrinks_or_grows_ends_where_it_ends() {
         let bytes = line_of(9).repeat(LARGE_BYTES / 10);
         fs::write(dir.path().join("large"), &bytes).unwrap();
         let file = File::options().append(true).open(dir.path().join("large")).unwrap();
-        let (mut child, mut reading) = start(dir.path(), &["large"]);
+        let (mut child, reading) = start(dir.path(), &["large"]);
         let mut stdout = child.stdout.take().unwrap();
         let mut got = vec![0; 1000];
         stdout.read_exact(&mut got).unwrap();
@@ -166,12 +166,7 @@ fn a_file_that_shrinks_or_grows_ends_where_it_ends() {
             false => (&file).write_all(&bytes).unwrap(),
         }
         stdout.read_to_end(&mut got).unwrap();
-        let last = loop {
-            let reading = reading();
-            if reading["ended"] == true {
-                break reading;
-            }
-        };
+        let last = the_last(reading);
         assert!(child.wait().unwrap().success());
         assert_eq!(last["lines"], ends(&got, b'\n'), "{len}");
         // A block that was read before the cut passes.
