@@ -1,0 +1,15 @@
+//! Promises that several commands keep.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod closed_ends;
+mod denied_calls;
+mod help;
+mod leases;
+mod profile;
+mod sandbox;
+mod shipped;
+mod unread_messages;
+mod whole_datagrams;
+mod words;

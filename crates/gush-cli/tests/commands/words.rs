@@ -1,0 +1,182 @@
+//! The words of a command line: shortened, in any order, wrong; and pages that nobody can read.
+
+use std::fs;
+
+use crate::common::cp::{cp, fails, names, script, stderr, succeeds, with_files};
+use crate::common::{gush, gush_as};
+
+const PAGES: &[&[&str]] = &[
+    &["--help"],
+    &["--version"],
+    &["help", "cp"],
+    &["generate", "man"],
+    &["generate", "completions", "bash"],
+    &["cp", "--help"],
+    &["cp", "--version"],
+    &["cat", "--help"],
+    &["cat", "--version"],
+    &["pipe", "--help"],
+    &["pipe", "read", "--help"],
+    &["tune", "--help"],
+    &["link", "--help"],
+    &["link", "--version"],
+    &["doctor", "--help"],
+    &["lab", "--help"],
+    &["lab", "copy", "--help"],
+    &["lab", "help", "copy"],
+    &["doctor", "--json", "."],
+    &["lab", "once", "memory", "--way", "read-1", "--bytes", "65536"],
+];
+
+#[test]
+fn what_cannot_be_printed_is_an_error_whatever_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for page in PAGES {
+        let words = page.join(" ");
+        let said = stderr(&script(
+            dir.path(),
+            &format!("XDG_DATA_HOME=$PWD \"$G\" {words} >&- || echo status $? >&2"),
+        ));
+        assert!(said.ends_with("status 1\n"), "gush {words}: {said}");
+        assert!(said.contains("write error: Bad file descriptor\n"), "gush {words}: {said}");
+    }
+}
+
+#[test]
+fn a_beginning_of_gnus_option_is_that_option_whatever_gush_has_beside_it() {
+    for (short, long) in [
+        ("--pre=mode", "--preserve=mode"),
+        ("--pres=mo", "--preserve=mode"),
+        ("--no-p=mode", "--no-preserve=mode"),
+        ("--verb", "--verbose"),
+        ("--li", "--link"),
+        ("--i", "--interactive"),
+        ("--par", "--parents"),
+    ] {
+        let results: Vec<_> = [short, long]
+            .iter()
+            .map(|option| {
+                let dir = with_files(&[("a", b"a")]);
+                fs::create_dir(dir.path().join("d")).unwrap();
+                let output = cp(dir.path(), &[option, "a", "d"]);
+                (
+                    output.status.code(),
+                    output.stdout.clone(),
+                    stderr(&output),
+                    names(&dir.path().join("d")),
+                )
+            })
+            .collect();
+        assert_eq!(results[0], results[1], "{short}");
+        assert_eq!(results[0].0, Some(0), "{short}: {}", results[0].2);
+    }
+}
+
+#[test]
+fn an_ambiguous_beginning_is_told_with_what_it_may_mean() {
+    let dir = with_files(&[("a", b"a")]);
+    assert_eq!(
+        fails(dir.path(), &["--ver", "a", "b"]),
+        "gush: cp: option '--ver' is ambiguous; possibilities: '--verify' '--verbose' '--version'\n\
+         Try 'gush cp --help' for more information.\n"
+    );
+    let output = gush_as("cat", dir.path()).args(["--show", "a"]).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "cat: option '--show' is ambiguous; possibilities: '--show-all' '--show-ends' '--show-tabs' \
+         '--show-nonprinting'\nTry 'cat --help' for more information.\n"
+    );
+    assert_eq!(names(dir.path()), ["a", "cat"]);
+}
+
+#[test]
+fn an_option_that_is_none_is_told_in_gnus_words() {
+    let dir = with_files(&[("a", b"a")]);
+    let help = "Try 'gush cp --help' for more information.\n";
+    for (words, wrong) in [
+        (&["-h"][..], "invalid option -- 'h'"),
+        (&["--nope", "a", "b"], "unrecognized option '--nope'"),
+        (&["--verbose=x", "a", "b"], "option '--verbose' doesn't allow an argument"),
+        (&["a", "b", "-S"], "option requires an argument -- 'S'"),
+        (&["a", "b", "--suffix"], "option '--suffix' requires an argument"),
+    ] {
+        assert_eq!(fails(dir.path(), words), format!("gush: cp: {wrong}\n{help}"), "{words:?}");
+    }
+}
+
+#[test]
+fn a_method_that_is_none_is_told_with_the_one_that_may_be_meant() {
+    let dir = with_files(&[("a", b"a")]);
+    for (word, name) in
+        [("SPLICE", "splice"), ("copy_file_range", "copy-file-range"), ("spice", "splice")]
+    {
+        let said = fails(dir.path(), &["--method", word, "a", "b"]);
+        assert!(said.contains(&format!("; did you mean '{name}'?\n")), "{said}");
+    }
+    let said = fails(dir.path(), &["--method", "x", "a", "b"]);
+    assert!(!said.contains("did you mean"), "{said}");
+    for number in ["-1", "x", "1.5", ""] {
+        let said = fails(dir.path(), &["--threads", number, "a", "b"]);
+        assert!(said.contains("write a whole number from 0 to 1024"), "{said}");
+    }
+}
+
+#[test]
+fn manual_pages_go_into_a_directory() {
+    let dir = with_files(&[("a", b"a")]);
+    let output = gush().args(["generate", "man", "a"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(
+        stderr(&output),
+        "gush: generate: man: a: cannot write the manual pages: Not a directory\n"
+    );
+}
+
+#[test]
+fn a_value_may_begin_with_a_dash() {
+    let dir = with_files(&[("a", b"a"), ("b", b"b")]);
+    succeeds(dir.path(), &["-S", "-old", "a", "b"]);
+    succeeds(dir.path(), &["--suffix", "--older", "a", "b"]);
+    succeeds(dir.path(), &["-S=x", "a", "b"]);
+    assert_eq!(names(dir.path()), ["a", "b", "b--older", "b-old", "b=x"]);
+}
+
+#[test]
+fn options_after_operands_are_operands_where_posix_is_asked_for() {
+    let dir = with_files(&[("a", b"a\n")]);
+    let posix = |words: &[&str]| {
+        gush().args(words).env("POSIXLY_CORRECT", "1").current_dir(dir.path()).output().unwrap()
+    };
+    let output = posix(&["cp", "a", "b", "-v"]);
+    assert_eq!(
+        stderr(&output),
+        "gush: cp: -v: cannot use as target directory: No such file or directory\n"
+    );
+    assert_eq!(names(dir.path()), ["a"]);
+    assert!(posix(&["cp", "-v", "a", "b"]).status.success());
+    let output = posix(&["cat", "a", "-n"]);
+    assert_eq!(output.stdout, b"a\n");
+    assert_eq!(stderr(&output), "gush: cat: -n: open failed: No such file or directory\n");
+}
+
+#[test]
+fn rates_and_sizes_may_have_a_fraction() {
+    let dir = with_files(&[("a", b"a")]);
+    succeeds(dir.path(), &["--limit", "1.5M", "a", "b"]);
+    succeeds(dir.path(), &["--limit=0.5GiB/s", "--buffer-size=1.25M", "a", "b"]);
+    let said = fails(dir.path(), &["--limit", "1.5", "a", "b"]);
+    assert!(said.contains("a number of bytes has no fraction"), "{said}");
+}
+
+#[test]
+fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
+    for (words, told) in [
+        (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
+        (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
+        (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
+        (&["generate"], "gush: a command is missing: man, completions\nTry 'gush generate --help'"),
+        (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),
+    ] {
+        let said = stderr(&gush().args(words).output().unwrap());
+        assert!(said.contains(told), "{words:?}: {said}");
+    }
+}

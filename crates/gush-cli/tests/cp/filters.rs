@@ -1,0 +1,433 @@
+//! `gush cp -r` with a part of a tree: `--exclude`, `--include`, `--filter-from`, `--gitignore`; `--dry-run`, `--checksum`,
+//! `--update=changed`, `--on-error`, `--commit-last`.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::common::cp::{cp, fails, stderr, stdout, succeeds};
+use crate::common::{skipped, strace};
+
+fn tree(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    dir
+}
+
+/// The paths below a directory, files and directories.
+fn below(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root.to_path_buf()];
+    while let Some(dir) = waiting.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            if fs::symlink_metadata(&path).unwrap().is_dir() {
+                waiting.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+const FILES: [&str; 7] =
+    ["a/main.c", "a/main.o", "a/keep.o", "a/src/b.o", "a/src/b.c", "a/out/x", "a/src/out/y"];
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    let cases: [(&[&str], &[&str]); 6] = [
+        (&["--exclude=*.o"], &["main.c", "out", "out/x", "src", "src/b.c", "src/out", "src/out/y"]),
+        (
+            &["--include=keep.o", "--exclude=*.o", "--exclude=/out"],
+            &["keep.o", "main.c", "src", "src/b.c", "src/out", "src/out/y"],
+        ),
+        (&["--exclude=*.o", "--include=keep.o", "--exclude=out/"], &["main.c", "src", "src/b.c"]),
+        (&["--exclude=src/*.c", "--exclude=*.o", "--exclude=out"], &["main.c", "src"]),
+        (&["--exclude=main.c/", "--exclude=src", "--exclude=out", "--exclude=*.o"], &["main.c"]),
+        (&["--exclude=*"], &[]),
+    ];
+    for (options, expected) in cases {
+        let dir = tree(&FILES);
+        succeeds(dir.path(), &[&["-r"], options, &["a", "d"]].concat());
+        assert_eq!(below(&dir.path().join("d")), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn rules_of_a_file_stand_where_the_file_is_named() {
+    let dir = tree(&FILES);
+    fs::write(dir.path().join("rules"), "# objects\n\n+ keep.o\n- *.o\nout\n").unwrap();
+    succeeds(dir.path(), &["-r", "--exclude=keep.o", "--filter-from=rules", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["main.c", "src", "src/b.c"]);
+    succeeds(dir.path(), &["-r", "--filter-from=rules", "--exclude=keep.o", "a", "e"]);
+    assert_eq!(below(&dir.path().join("e")), ["keep.o", "main.c", "src", "src/b.c"]);
+    let said = fails(dir.path(), &["-r", "--filter-from=missing", "a", "f"]);
+    assert!(said.starts_with("gush: cp: --filter-from missing: No such file"), "{said}");
+    let said = fails(dir.path(), &["-r", "--exclude=[z-a]", "a", "f"]);
+    assert!(said.starts_with("gush: cp: invalid pattern [z-a]: "), "{said}");
+    for option in ["--exclude=[", "--include=a[b", "--commit-last=[", "--exclude=[!]"] {
+        let (_, pattern) = option.split_once('=').unwrap();
+        let said = fails(dir.path(), &["-r", option, "a", "f"]);
+        assert!(said.starts_with(&format!("gush: cp: invalid pattern {pattern}: ")), "{said}");
+    }
+    let said = fails(dir.path(), &["--exclude=x", "a/main.c", "f"]);
+    assert!(said.contains("concern trees: -r copies trees"), "{said}");
+    assert!(!dir.path().join("f").exists());
+}
+
+#[test]
+fn gitignore_files_leave_out_what_git_leaves_out() {
+    let dir = tree(&[
+        "a/x.log",
+        "a/b/x.log",
+        "a/b/keep.log",
+        "a/b/t/f",
+        "a/t/f",
+        "a/b/c/z.tmp",
+        "a/z.tmp",
+    ]);
+    fs::write(dir.path().join("a/.gitignore"), "# logs\n*.log\n/t/\n").unwrap();
+    fs::write(dir.path().join("a/b/.gitignore"), "!keep.log\n*.tmp\n").unwrap();
+    succeeds(dir.path(), &["-r", "--gitignore", "a", "d"]);
+    let expected =
+        [".gitignore", "b", "b/.gitignore", "b/c", "b/keep.log", "b/t", "b/t/f", "z.tmp"];
+    assert_eq!(below(&dir.path().join("d")), expected);
+}
+
+const NAMES: [&str; 20] = [
+    "a", "b", "ab", "x.log", "y.tmp", "keep.log", "t", "[z]", "q ", " p", "é", "A", "d.d", "-",
+    "#h", "!n", "b\\c", "*s", "{a,b}", "7",
+];
+
+const RULES: [&str; 60] = [
+    "*.log",
+    "!keep.log",
+    "/t/",
+    "t",
+    "t/",
+    "**/a",
+    "a/**",
+    "a/**/b",
+    "/a",
+    "a/b",
+    "!a/b",
+    "*.t?p",
+    "[ab]",
+    "[!a]",
+    "\\#h",
+    "\\!n",
+    "#c",
+    "q\\ ",
+    "q ",
+    "*",
+    "!*/",
+    "/*",
+    "!/a",
+    "**",
+    "b\\\\c",
+    "é",
+    "?",
+    "**/t/**",
+    "a/*/b",
+    "\\*s",
+    "[[]z]",
+    "ab/",
+    "!ab",
+    "  ",
+    "[[:alpha:]]",
+    "[^[:punct:]]",
+    "[[:digit:]]",
+    "a**b",
+    "*/",
+    "**/",
+    "[^b]",
+    "!a/",
+    "b/*",
+    "!b/keep.log",
+    "[",
+    "[]",
+    "\\",
+    "{a,b}",
+    "*}",
+    "**a",
+    "a/",
+    "A",
+    "[a\\-t]",
+    "[\\]t]",
+    "[!\\]]",
+    "[a-\\t]",
+    "[t-a]",
+    "t\t",
+    "q\\  ",
+    "[\\^\\!]",
+];
+
+/// A tree of random names with random rules; the directories come before what is in them.
+fn random_rules(root: &Path, mut random: u64) {
+    let mut below = |most: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % most as u64) as usize
+    };
+    let mut dirs = vec![root.to_path_buf()];
+    for _ in 0..5 + below(20) {
+        let path = dirs[below(dirs.len())].join(NAMES[below(NAMES.len())]);
+        if path.exists() {
+            continue;
+        }
+        match below(2) {
+            0 => fs::write(path, "").unwrap(),
+            _ => {
+                fs::create_dir(&path).unwrap();
+                dirs.push(path);
+            }
+        }
+    }
+    for dir in dirs {
+        let end = ["\n", "\n", "\n", "\r\n"][below(4)];
+        let lines = below(4) + usize::from(dir == root);
+        if lines > 0 {
+            let rules: String =
+                (0..lines).map(|_| RULES[below(RULES.len())].to_owned() + end).collect();
+            fs::write(dir.join(".gitignore"), rules).unwrap();
+        }
+    }
+}
+
+#[test]
+fn random_gitignore_files_leave_out_what_git_leaves_out() {
+    let git = |dir: &Path, words: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        // No rules of this user's.
+        git.env("HOME", dir).env("XDG_CONFIG_HOME", dir).env("GIT_CONFIG_NOSYSTEM", "1");
+        git.env("GIT_DIR", dir.join("repository")).env("GIT_WORK_TREE", dir.join("a"));
+        git.args(words).current_dir(dir.join("a")).output()
+    };
+    for seed in 1..=40_u64 {
+        let dir = tree(&["a/f"]);
+        random_rules(&dir.path().join("a"), seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        if let Err(why) = git(dir.path(), &["init", "--quiet"]) {
+            return crate::common::skipped(&format!("git: {why}"));
+        }
+        let listed =
+            git(dir.path(), &["ls-files", "-z", "--others", "--exclude-standard"]).unwrap();
+        assert!(listed.status.success(), "{listed:?}");
+        let mut expected: Vec<_> = String::from_utf8(listed.stdout)
+            .unwrap()
+            .split_terminator('\0')
+            .map(str::to_owned)
+            .collect();
+        expected.sort();
+        succeeds(dir.path(), &["-r", "--gitignore", "a", "d"]);
+        // git knows no directories.
+        let copy = dir.path().join("d");
+        let found: Vec<_> =
+            below(&copy).into_iter().filter(|name| copy.join(name).is_file()).collect();
+        assert_eq!(found, expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_dry_run_tells_all_and_changes_nothing() {
+    let dir = tree(&["a/f", "a/b/g", "d/a/f", "d/a/old"]);
+    symlink("f", dir.path().join("a/l")).unwrap();
+    fs::hard_link(dir.path().join("a/f"), dir.path().join("a/b/h")).unwrap();
+    let state = |name: &str| {
+        let root = dir.path().join(name);
+        below(&root)
+            .iter()
+            .map(|name| {
+                let about = fs::symlink_metadata(root.join(name)).unwrap();
+                (name.clone(), about.ino(), about.ctime(), about.ctime_nsec())
+            })
+            .collect::<Vec<_>>()
+    };
+    let before = (state("a"), state("d"));
+    for options in
+        [&["-a"][..], &["-a", "--delete"], &["-a", "--remove-destination"], &["-ab"], &["-au"]]
+    {
+        let output = succeeds(dir.path(), &[options, &["--dry-run", "a", "d"]].concat());
+        let mut said: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+        said.sort();
+        if options == ["-a", "--delete"] {
+            let expected = [
+                "'a/b' -> 'd/a/b'",
+                "'a/b/g' -> 'd/a/b/g'",
+                "'a/b/h' -> 'd/a/b/h'",
+                "'a/f' -> 'd/a/f'",
+                "'a/l' -> 'd/a/l'",
+                "removed 'd/a/old'",
+            ];
+            assert_eq!(said, expected);
+        }
+        assert_eq!((state("a"), state("d")), before, "{options:?}");
+    }
+    let output = succeeds(dir.path(), &["-a", "--dry-run", "--json", "a", "new"]);
+    assert!(!dir.path().join("new").exists());
+    let mut told: Vec<(String, String)> = stdout(&output)
+        .lines()
+        .map(|line| {
+            let record: serde_json::Value = serde_json::from_str(line).unwrap();
+            assert_eq!(record["dry_run"], true);
+            let text = |name: &str| record[name].as_str().unwrap().to_owned();
+            (text("target"), text("action"))
+        })
+        .collect();
+    told.sort();
+    let names: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["new", "new/b", "new/b/g", "new/b/h", "new/f", "new/l"]);
+    let linked = told.iter().filter(|(_, action)| action == "hard-linked").count();
+    assert_eq!(linked, 1);
+    succeeds(dir.path(), &["--dry-run", "a/f", "alone"]);
+    succeeds(dir.path(), &["--dry-run", "--parents", "a/b/g", "d"]);
+    assert_eq!((state("a"), state("d")), before);
+    assert!(!dir.path().join("alone").exists());
+}
+
+#[test]
+fn only_what_changed_is_copied() {
+    let dir = tree(&["a/same", "a/bytes", "a/time", "a/size"]);
+    let at = |name: &str| dir.path().join(name);
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    succeeds(dir.path(), &["-a", "a", "d"]);
+    fs::write(at("d/bytes"), "A/BYTES").unwrap();
+    fs::write(at("d/size"), "longer").unwrap();
+    fs::write(at("d/size"), "much longer").unwrap();
+    for name in ["same", "bytes", "size"] {
+        for root in ["a", "d"] {
+            fs::File::options()
+                .write(true)
+                .open(at(root).join(name))
+                .unwrap()
+                .set_modified(then)
+                .unwrap();
+        }
+    }
+    fs::File::options().write(true).open(at("d/time")).unwrap().set_modified(then).unwrap();
+    let copied = |options: &[&str]| {
+        let output = succeeds(dir.path(), &[&["-rvT", "--dry-run"], options, &["a", "d"]].concat());
+        let mut said: Vec<_> = stdout(&output).lines().map(str::to_owned).collect();
+        said.sort();
+        said
+    };
+    assert_eq!(copied(&["--update=changed"]), ["'a/size' -> 'd/size'", "'a/time' -> 'd/time'"]);
+    assert_eq!(copied(&["--checksum"]), ["'a/bytes' -> 'd/bytes'", "'a/size' -> 'd/size'"]);
+    succeeds(dir.path(), &["-rT", "--checksum", "a", "d"]);
+    assert_eq!(fs::read_to_string(at("d/bytes")).unwrap(), "a/bytes");
+    assert!(copied(&["--checksum"]).is_empty());
+    let said = fails(dir.path(), &["-r", "--checksum", "-u", "a", "d"]);
+    assert!(said.contains("--checksum decides"), "{said}");
+}
+
+#[test]
+fn failures_are_listed_at_the_end_and_the_first_one_may_end_all() {
+    let files = ["a/b", "a/c", "z", "d/a/b/in the way", "d/a/c/in the way"];
+    let dir = tree(&files);
+    let output = cp(dir.path(), &["-r", "--on-error=continue", "a", "z", "d"]);
+    let said = stderr(&output);
+    let mut failed: Vec<_> = said.lines().collect();
+    assert_eq!(failed[2], "gush: cp: 2 failures in all:", "{said}");
+    failed.sort_unstable();
+    assert_eq!(failed.len(), 5);
+    assert!(failed[1].contains("cannot overwrite directory") && failed[1] == failed[2], "{said}");
+    assert_eq!(fs::read_to_string(dir.path().join("d/z")).unwrap(), "z");
+    fs::remove_file(dir.path().join("d/z")).unwrap();
+    let output = cp(dir.path(), &["-r", "--on-error=stop", "a", "z", "d"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("1 failure in all:"), "{said}");
+    assert!(!dir.path().join("d/z").exists());
+}
+
+#[test]
+fn a_manifest_comes_when_all_else_is_there() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/d/g", "a/z", "a/b/MANIFEST"]);
+    for threads in ["--threads=1", "--threads=4"] {
+        let options = ["-rT", threads, "--commit-last=/MANIFEST", "--json", "a", "d"];
+        let output = succeeds(dir.path(), &options);
+        let told: Vec<serde_json::Value> =
+            stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let place = |name: &str| told.iter().position(|record| record["source"] == name).unwrap();
+        for name in ["a/b/f", "a/b", "a/c/d/g", "a/c/d", "a/c", "a/z", "a/b/MANIFEST"] {
+            assert!(place(name) < place("a/MANIFEST"), "{threads} {name}");
+        }
+        assert_eq!(below(&dir.path().join("a")), below(&dir.path().join("d")));
+        fs::remove_dir_all(dir.path().join("d")).unwrap();
+    }
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=MANIFEST", "a", "d"]);
+    let why = "not copied: it comes last, and not everything else was copied";
+    assert!(said.contains(&format!("a/MANIFEST: {why}")), "{said}");
+    assert_eq!(
+        below(&dir.path().join("d")),
+        ["b", "b/f", "c", "c/d", "c/d/g", "z", "z/in the way"]
+    );
+}
+
+#[test]
+fn what_is_in_a_directory_that_comes_last_comes_last() {
+    let dir = tree(&["a/b/f", "a/meta/f", "a/meta/x/g", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    let said = fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    for name in ["a/meta/f", "a/meta/x/g"] {
+        assert!(said.contains(&format!("{name}: not copied: it comes last")), "{said}");
+    }
+    assert_eq!(below(&dir.path().join("d")), ["b", "b/f", "meta", "meta/x", "z", "z/in the way"]);
+    // A file of that name is no directory.
+    let dir = tree(&["a/meta", "a/z"]);
+    fs::create_dir_all(dir.path().join("d/z/in the way")).unwrap();
+    fails(dir.path(), &["-rT", "--commit-last=meta/", "a", "d"]);
+    assert_eq!(below(&dir.path().join("d")), ["meta", "z", "z/in the way"]);
+}
+
+#[test]
+fn every_directory_that_waits_is_on_stable_storage_before_the_first_manifest() {
+    let dir = tree(&["a/b/MANIFEST", "a/c/MANIFEST", "a/d/e/MANIFEST"]);
+    for name in ["b", "c", "d/e"] {
+        fs::create_dir(dir.path().join("a").join(name).join("empty")).unwrap();
+    }
+    let mut traced = match strace(&["-y", "-o", "calls", "-e", "trace=openat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "t"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    for name in ["t", "t/b", "t/c", "t/d", "t/d/e"] {
+        let is_synced =
+            |call: &&str| call.contains("fsync(") && call.contains(&format!("/{name}>"));
+        assert!(before.iter().any(is_synced), "{name}: {calls}");
+    }
+}
+
+#[test]
+fn all_else_is_on_stable_storage_before_the_manifest_is_made() {
+    let dir = tree(&["a/MANIFEST", "a/b/f", "a/c/g", "a/z"]);
+    let mut traced = match strace(&["-o", "calls", "-e", "trace=openat,fsync"]) {
+        Ok(traced) => traced,
+        Err(why) => return skipped(&why),
+    };
+    let options = ["cp", "-r", "--threads=1", "--commit-last=MANIFEST", "a", "d"];
+    let output = traced.args(options).current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let is_made = |call: &str| call.contains("\"MANIFEST\"") && call.contains("O_CREAT");
+    let before: Vec<_> = calls.lines().take_while(|call| !is_made(call)).collect();
+    assert!(before.len() < calls.lines().count(), "{calls}");
+    let synced = before.iter().filter(|call| call.contains("fsync(")).count();
+    // Three files and their directories, the two directories that are complete, and the root.
+    const FEWEST: usize = 3 + 3 + 2 + 1;
+    assert!(synced >= FEWEST, "{calls}");
+    assert!(before.iter().filter(|call| call.contains("O_CREAT")).count() >= 3, "{calls}");
+}

@@ -1,0 +1,26 @@
+//! `gush cp`: files and trees.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod changing;
+mod faults;
+mod filters;
+mod kinds;
+mod links;
+mod memory;
+mod methods;
+mod mirror;
+mod no_cache;
+mod parallel;
+mod promises;
+mod races;
+mod refused;
+mod resume;
+mod shards;
+mod sparse;
+mod talk;
+mod tree_faults;
+mod tree_weather;
+mod trees;
+mod weather;

@@ -1,0 +1,108 @@
+//! `gush cp` by a method of one's choice, and with every option that tunes the method.
+
+use std::fs;
+
+use crate::common::cp::{cp, fails, names, succeeds, with_files};
+use crate::common::noise;
+
+#[test]
+fn a_named_method_is_used_or_refused() {
+    let dir = with_files(&[("a", &noise(300_000, 5))]);
+    for method in [
+        "copy-file-range",
+        "sendfile",
+        "splice",
+        "vmsplice",
+        "mmap-write",
+        "mmap-copy",
+        "read-mmap",
+        "read-write",
+    ] {
+        let named = format!("--method={method}");
+        let output = succeeds(dir.path(), &[&named, "--json", "a", "b"]);
+        let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(record["method"], method);
+        assert!(fs::read(dir.path().join("b")).unwrap() == noise(300_000, 5), "{method}");
+    }
+    let said = fails(dir.path(), &["--method=mmap-copy", "/proc/self/maps", "b"]);
+    assert!(said.contains("mmap-copy"), "{said}");
+    let said = fails(dir.path(), &["--method=teleport", "a", "b"]);
+    assert!(said.contains("'teleport'") && said.contains("copy-file-range"), "{said}");
+}
+
+#[test]
+fn every_tuning_option_leaves_an_equal_copy() {
+    let content = noise(2 << 20, 6);
+    let dir = with_files(&[("a", &content)]);
+    for options in [
+        &["--isolated"][..],
+        &["--threads=1"],
+        &["--threads=3", "--method=read-mmap"],
+        &["--buffer-size=64K", "--method=read-write"],
+        &["--pipe-size=64K", "--method=splice"],
+        &["--no-gift", "--method=vmsplice"],
+        &["--advise=sequential"],
+        &["--advise=willneed", "--preallocate"],
+        &["--limit=1G"],
+        &["--reflink=never"],
+        &["--fsync"],
+    ] {
+        let arguments: Vec<_> = options.iter().copied().chain(["a", "b"]).collect();
+        succeeds(dir.path(), &arguments);
+        assert!(fs::read(dir.path().join("b")).unwrap() == content, "{options:?}");
+        fs::remove_file(dir.path().join("b")).unwrap();
+    }
+}
+
+#[test]
+fn reflink_never_means_no_shared_blocks_by_any_call() {
+    let dir = with_files(&[("a", &noise(100_000, 7))]);
+    let output = succeeds(dir.path(), &["--reflink=never", "--debug", "--explain", "a", "b"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("copy offload: avoided, reflink: no, sparse detection: no\n"), "{text}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!text.contains("picked copy-file-range"), "{text}");
+}
+
+#[test]
+fn reflink_always_clones_or_leaves_nothing() {
+    let dir = with_files(&[("a", b"x")]);
+    let output = cp(dir.path(), &["--reflink=always", "a", "b"]);
+    if output.status.success() {
+        return assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"x");
+    }
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("reflink") && said.contains("--reflink=auto"), "{said}");
+    assert_eq!(names(dir.path()), ["a"]);
+}
+
+#[test]
+fn impossible_combinations_and_values_are_refused() {
+    let dir = with_files(&[("a", b"x")]);
+    for (arguments, text) in [
+        (&["--verify", "-l"][..], "--verify needs data to compare"),
+        (&["--reflink=always", "--method=splice"], "--reflink=always excludes --method=splice"),
+        (&["--reflink=never", "--method=reflink"], "--reflink=never excludes --method=reflink"),
+        (&["--sparse=never", "--method=reflink"], "--method=reflink can be used only with"),
+        (&["--sparse=always", "--method=reflink"], "--method=reflink can be used only with"),
+        (&["-n", "--backup=none"], "--backup is mutually exclusive with -n"),
+        (&["--update=none-fail", "-S", ".old"], "--backup is mutually exclusive with -n"),
+        (&["--pipe-size=1"], "invalid --pipe-size '1': a pipe has 65536 to "),
+        (&["--pipe-size=1T"], "invalid --pipe-size '1T': a pipe has 65536 to "),
+        (&["--buffer-size=5M"], "invalid --buffer-size '5M': a buffer has 1 to 4194304 bytes"),
+        (&["--threads=64", "--method=splice"], "--threads=64 excludes --method=splice"),
+        (&["--limit=0"], "invalid --limit '0'"),
+        (&["--limit=99999999999999999999"], "too large"),
+        (&["--buffer-size=1X"], "invalid --buffer-size '1X'"),
+        (&["--threads=many"], "threads"),
+        (&["--advise=often"], "invalid argument 'often' for '--advise'"),
+        (&["--update=often"], "valid are all, none, none-fail, older"),
+        (&["--progress=often"], "valid are auto, always, never"),
+    ] {
+        let all: Vec<_> = arguments.iter().copied().chain(["a", "b"]).collect();
+        let said = fails(dir.path(), &all);
+        assert!(said.starts_with("gush: cp: ") && said.contains(text), "{arguments:?}: {said}");
+        assert!(said.ends_with("Try 'gush cp --help' for more information.\n"), "{said}");
+    }
+    assert_eq!(names(dir.path()), ["a"]);
+}

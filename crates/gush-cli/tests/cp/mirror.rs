@@ -1,0 +1,304 @@
+//! `gush cp -r --delete`: files that the source lacks are removed from the target, and no others.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::common::cp::{fails, names, stderr, stdout, succeeds, with_mounts};
+use crate::common::{skipped, strace};
+
+fn tree(files: &[&str]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for name in files {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    dir
+}
+
+#[test]
+fn what_the_source_lacks_goes() {
+    let dir = tree(&["a/f", "a/b/g", "d/a/old", "d/a/b/old", "d/a/gone/deep/er/f", "d/beside"]);
+    symlink("nowhere", dir.path().join("d/a/link")).unwrap();
+    symlink("nowhere", dir.path().join("a/dangling")).unwrap();
+    symlink("nowhere", dir.path().join("d/a/dangling")).unwrap();
+    let output = succeeds(dir.path(), &["-av", "--delete", "a", "d"]);
+    let removed: Vec<_> = stdout(&output)
+        .lines()
+        .filter_map(|line| Some(line.strip_prefix("removed '")?.trim_end_matches('\'').to_owned()))
+        .collect();
+    for name in ["d/a/old", "d/a/b/old", "d/a/gone", "d/a/link"] {
+        assert!(removed.contains(&name.to_owned()), "{name}: {removed:?}");
+    }
+    assert_eq!(names(&dir.path().join("d")), ["a", "beside"]);
+    assert_eq!(names(&dir.path().join("d/a")), ["b", "dangling", "f"]);
+    assert_eq!(names(&dir.path().join("d/a/b")), ["g"]);
+    assert_eq!(names(&dir.path().join("a")), ["b", "dangling", "f"]);
+}
+
+#[test]
+fn a_directory_in_the_place_of_a_file_gives_way_and_the_other_way_round() {
+    let dir = tree(&["a/x/f", "a/y", "d/x", "d/y/deep/f"]);
+    let said = fails(dir.path(), &["-rT", "a", "d"]);
+    assert_eq!(said.matches("cannot overwrite").count(), 2, "{said}");
+    succeeds(dir.path(), &["-rT", "--delete", "a", "d"]);
+    assert_eq!(fs::read_to_string(dir.path().join("d/x/f")).unwrap(), "a/x/f");
+    assert_eq!(fs::read_to_string(dir.path().join("d/y")).unwrap(), "a/y");
+}
+
+#[test]
+fn links_are_removed_and_never_followed() {
+    let dir = tree(&["a/f", "outside/guarded/f", "d/gone/x"]);
+    symlink("../outside", dir.path().join("d/link")).unwrap();
+    symlink("../../outside", dir.path().join("d/gone/link")).unwrap();
+    succeeds(dir.path(), &["-rT", "--delete", "a", "d"]);
+    assert_eq!(names(&dir.path().join("d")), ["f"]);
+    assert_eq!(
+        fs::read_to_string(dir.path().join("outside/guarded/f")).unwrap(),
+        "outside/guarded/f"
+    );
+}
+
+#[test]
+fn what_the_filters_leave_out_stays() {
+    let dir =
+        tree(&["a/f", "a/.gitignore", "d/cache/x", "d/gone/y.keep", "d/gone/z", "d/b/z", "d/log"]);
+    fs::write(dir.path().join("a/.gitignore"), "log\n").unwrap();
+    let options =
+        ["-rT", "--delete", "--gitignore", "--exclude=cache/", "--exclude=*.keep", "a", "d"];
+    let dry = [&options[..], &["--dry-run"]].concat();
+    let told = stdout(&succeeds(dir.path(), &dry));
+    let removed = |text: &str| {
+        let mut names: Vec<_> =
+            text.lines().filter(|line| line.starts_with("removed")).map(str::to_owned).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(removed(&told), ["removed 'd/b'"]);
+    assert_eq!(names(&dir.path().join("d")), ["b", "cache", "gone", "log"]);
+    let told = stdout(&succeeds(dir.path(), &[&options[..], &["-v"]].concat()));
+    assert_eq!(removed(&told), ["removed 'd/b'"]);
+    assert_eq!(names(&dir.path().join("d")), [".gitignore", "cache", "f", "gone", "log"]);
+    assert_eq!(names(&dir.path().join("d/gone")), ["y.keep"]);
+}
+
+#[test]
+fn a_mirror_that_would_destroy_is_refused() {
+    let dir = tree(&["a/b/f", "a/kept", "c/f"]);
+    let all = || (names(&dir.path().join("a")), names(&dir.path().join("a/b")));
+    let before = all();
+    let said = fails(dir.path(), &["-rT", "--delete", "a/b", "a"]);
+    assert!(said.contains("cannot mirror 'a/b' to 'a', which it is in"), "{said}");
+    let said = fails(&dir.path().join("a/b"), &["-rT", "--delete", ".", ".."]);
+    assert!(said.contains("cannot mirror"), "{said}");
+    for (options, why) in [
+        (&["-r", "--delete", "a/b", "c", "a"][..], "takes one SOURCE"),
+        (&["-r", "--delete", "-t", "a", "a/b", "c"], "takes one SOURCE"),
+        (&["--delete", "a/kept", "a/b"], "--delete concerns trees"),
+        (&["-rL", "--delete", "c", "a"], "excludes -L: a link may lead into the target"),
+        (&["-rb", "--delete", "c", "a"], "excludes --backup"),
+        (&["-rl", "--delete", "c", "a"], "excludes -l"),
+        (&["-ri", "--delete", "c", "a"], "excludes -i"),
+        (&["-rn", "--delete", "c", "a"], "excludes -n"),
+        (&["-r", "--update=none-fail", "--delete", "c", "a"], "excludes -n"),
+        (&["-r", "--keep-directory-symlink", "--delete", "c", "a"], "excludes --keep-directory"),
+        (&["-r", "--parents", "--delete", "c", "a"], "excludes --parents"),
+    ] {
+        let said = fails(dir.path(), options);
+        assert!(said.contains(why), "{options:?}: {said}");
+    }
+    assert_eq!(all(), before);
+}
+
+#[test]
+fn a_source_that_cannot_be_listed_removes_nothing() {
+    let dir = tree(&["d/a/f"]);
+    let said = fails(dir.path(), &["-r", "--delete", "a", "d"]);
+    assert!(said.contains("cannot stat"), "{said}");
+    assert_eq!(names(&dir.path().join("d/a")), ["f"]);
+}
+
+#[test]
+fn nothing_mounted_below_the_target_is_touched() {
+    let dir = tree(&["a/f", "d/gone/m/x"]);
+    let script = "mount -t tmpfs none d/gone/m && echo kept >d/gone/m/kept && touch d/gone/z &&
+        $G cp -rT --delete a d; echo $?; cat d/gone/m/kept";
+    let Some(output) = with_mounts(dir.path(), script) else { return };
+    assert_eq!(stdout(&output), "1\nkept\n", "{}", stderr(&output));
+    assert!(stderr(&output).contains("d/gone: cannot remove: "), "{}", stderr(&output));
+}
+
+/// The output and the errors of a script that mounts; `None` where that is not allowed.
+fn mounted(files: &[&str], script: &str) -> Option<(String, String)> {
+    let dir = tree(files);
+    let output = with_mounts(dir.path(), script)?;
+    Some((stdout(&output), stderr(&output)))
+}
+
+#[test]
+fn a_bind_mount_of_the_same_file_system_keeps_what_is_in_it() {
+    let files = ["a/f", "d/gone/m/x", "o/kept", "o/b/kept"];
+    let script =
+        "mount --bind o d/gone/m && $G cp -rT --delete a d; echo $?; cd o; find . -type f | sort";
+    let Some((out, err)) = mounted(&files, script) else { return };
+    assert_eq!(out, "1\n./b/kept\n./kept\n", "{err}");
+    assert!(err.contains("d/gone: cannot remove: 'd/gone/m' is in another mount"), "{err}");
+}
+
+#[test]
+fn a_mount_that_the_source_has_a_name_for_is_copied_into_and_keeps_the_rest() {
+    let files = ["a/m/f", "a/m/b/f", "a/m/g/x", "d/m/x", "o/kept", "o/b/kept", "o/g"];
+    let script =
+        "mount --bind o d/m && $G cp -rT --delete a d; echo $?; cd o; find . -type f | sort";
+    let Some((out, err)) = mounted(&files, script) else { return };
+    assert_eq!(out, "1\n./b/f\n./b/kept\n./f\n./g\n./kept\n", "{err}");
+    assert!(err.contains("d/m/kept: cannot remove: 'd/m' is in another mount"), "{err}");
+    assert!(err.contains("d/m/g: cannot remove: 'd/m' is in another mount"), "{err}");
+}
+
+#[test]
+fn a_source_that_is_a_bind_mount_of_a_part_of_the_target_stays() {
+    for (bind, source) in [("d/sub", "a"), ("d/sub", "a/deep"), ("d/up/sub", "a")] {
+        let files = ["a/none", "d/sub/deep/f", "d/sub/f", "d/up/sub/f", "d/up/sub/deep/f"];
+        let script = format!(
+            "mount --bind {bind} a && $G cp -a --delete -T {source} d; echo $?; umount a
+            find {bind} -type f | sort"
+        );
+        let Some((out, err)) = mounted(&files, &script) else { return };
+        assert_eq!(out, format!("1\n{bind}/deep/f\n{bind}/f\n"), "{bind} {source}: {err}");
+        assert!(err.contains("is the source or holds the source"), "{bind} {source}: {err}");
+    }
+}
+
+#[test]
+fn the_source_stays_though_it_has_a_directory_of_its_own_name() {
+    let files = ["a/none", "d/sub/f", "d/sub/sub/deep/g"];
+    let script = "mount --bind d/sub a && $G cp -a --delete -T a d; echo $?; umount a
+        find d/sub -type f | sort";
+    let Some((out, err)) = mounted(&files, script) else { return };
+    assert!(out.starts_with("1\n"), "{out}{err}");
+    assert!(out.contains("d/sub/f\n") && out.contains("d/sub/sub/deep/g\n"), "{out}{err}");
+}
+
+/// Runs `gush cp` with a system call on the file `at` that fails; `None` without strace.
+fn with_failure(dir: &Path, at: &str, inject: &str, arguments: &[&str]) -> Option<String> {
+    let source = dir.join(at);
+    let inject = format!("inject={inject}");
+    let mut command = match strace(&["-P", source.to_str().unwrap(), "-e", &inject]) {
+        Ok(command) => command,
+        Err(why) => {
+            skipped(&why);
+            return None;
+        }
+    };
+    let output = command.arg("cp").args(arguments).current_dir(dir).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    Some(stderr(&output))
+}
+
+#[test]
+fn a_listing_that_fails_anywhere_removes_nothing() {
+    let name = |number| format!("a/{number:0200}");
+    let many: Vec<_> = (0..2000).map(name).collect();
+    let mut files: Vec<_> = many.iter().map(String::as_str).collect();
+    files.extend(["d/old/f", "d/older"]);
+    for call in [1, 2, 5] {
+        let dir = tree(&files);
+        let inject = format!("getdents64:error=EIO:when={call}");
+        let options = ["-rT", "--delete", "--threads=1", "a", "d"];
+        let Some(said) = with_failure(dir.path(), "a", &inject, &options) else { return };
+        assert!(said.contains("a: cannot list: "), "{call}: {said}");
+        assert!(dir.path().join("d/old/f").exists(), "{call}: {said}");
+        assert!(dir.path().join("d/older").exists(), "{call}: {said}");
+    }
+}
+
+#[test]
+fn a_kernel_that_tells_no_mounts_removes_nothing() {
+    let dir = tree(&["a/f", "a/x", "d/old/f", "d/older", "d/x/f"]);
+    let options = ["-rT", "--delete", "a", "d"];
+    let mut command = match strace(&["-e", "inject=statx:error=ENOSYS"]) {
+        Ok(command) => command,
+        Err(why) => return skipped(&why),
+    };
+    let output = command.arg("cp").args(options).current_dir(dir.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    for name in ["old", "older", "x"] {
+        let told = format!("d/{name}: cannot remove: 'd' may be a mount");
+        assert!(stderr(&output).contains(&told), "{name}: {}", stderr(&output));
+    }
+    assert_eq!(names(&dir.path().join("d")), ["f", "old", "older", "x"]);
+    assert_eq!(names(&dir.path().join("d/x")), ["f"]);
+}
+
+#[test]
+fn the_first_failure_ends_the_removal() {
+    let dir = tree(&["a/f", "d/1/m", "d/2/m", "d/3/m"]);
+    let script = "for n in 1 2 3; do mount -t tmpfs none d/$n && echo k >d/$n/k; done
+        $G cp -rT --delete --on-error=stop a d 2>&1 | grep -o 'd/[123]: cannot remove' | sort -u | wc -l; ls d";
+    let Some(output) = with_mounts(dir.path(), script) else { return };
+    assert_eq!(stdout(&output), "1\n1\n2\n3\n", "{}", stderr(&output));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_replaces_no_directory() {
+    let dir = tree(&["a/x", "d/x/f"]);
+    // Without rights in the namespace of the files, root is refused as everybody is.
+    let probe = crate::common::cp::script(
+        dir.path(),
+        "chmod 0 a/x && unshare -U true && ! unshare -U cat a/x",
+    );
+    if !probe.status.success() {
+        return skipped(&format!("no user namespaces: {}", stderr(&probe).trim()));
+    }
+    let output = crate::common::cp::script(dir.path(), "unshare -U $G cp -rT --delete a d");
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(stderr(&output).contains("a/x: cannot open for reading"), "{}", stderr(&output));
+    assert!(dir.path().join("d/x/f").exists(), "{}", stderr(&output));
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_replaces_no_file() {
+    let dir = tree(&["a/x/f", "d/x"]);
+    let Some(said) =
+        with_failure(dir.path(), "a/x", "getdents64:error=EIO", &["-rT", "--delete", "a", "d"])
+    else {
+        return;
+    };
+    assert_eq!(fs::read_to_string(dir.path().join("d/x")).unwrap(), "d/x", "{said}");
+}
+
+#[test]
+fn a_name_whose_replacement_is_left_out_stays() {
+    let dir = tree(&["a/cache/f", "a/log", "a/f", "d/cache", "d/log/f"]);
+    let options = ["-rT", "--delete", "--exclude=cache/", "--exclude=log", "a", "d"];
+    succeeds(dir.path(), &options);
+    assert_eq!(fs::read_to_string(dir.path().join("d/cache")).unwrap(), "d/cache");
+    assert!(dir.path().join("d/log/f").exists());
+    let dir = tree(&["a/x", "d/x/f.keep", "d/x/g"]);
+    let said = fails(dir.path(), &["-rT", "--delete", "--exclude=*.keep", "a", "d"]);
+    assert!(said.contains("d/x: not replaced: "), "{said}");
+    assert!(dir.path().join("d/x/f.keep").exists());
+}
+
+#[test]
+fn a_dry_run_tells_what_gives_way_and_leaves_it() {
+    let dir = tree(&["a/x/f", "a/y", "d/x", "d/y/deep/f"]);
+    let told = stdout(&succeeds(dir.path(), &["-rT", "--delete", "--dry-run", "a", "d"]));
+    for name in ["d/x", "d/y"] {
+        assert!(told.contains(&format!("removed '{name}'\n")), "{name}: {told}");
+    }
+    assert!(dir.path().join("d/y/deep/f").exists() && dir.path().join("d/x").is_file());
+}
+
+#[test]
+fn a_tree_deeper_than_any_path_is_removed() {
+    let dir = tree(&["a/f", "d/f"]);
+    let script = "deep=$(printf 'deep/%.0s' {1..500}); cd d
+        for part in 1 2; do mkdir -p $deep && cd -P $deep || exit 1; done; touch f";
+    let output = crate::common::cp::script(dir.path(), script);
+    assert!(output.status.success(), "{}", stderr(&output));
+    succeeds(dir.path(), &["-rT", "--delete", "a", "d"]);
+    assert_eq!(names(&dir.path().join("d")), ["f"]);
+}

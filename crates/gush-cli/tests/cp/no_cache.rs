@@ -1,0 +1,130 @@
+//! `gush cp --no-cache` leaves the page cache as it was.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::common::cp::succeeds;
+use crate::common::{noise, not_applicable};
+use gush::page_cache::{cached_pages, drop_clean, write_and_drop};
+
+const MIB: u64 = 1 << 20;
+
+fn holds_none(file: &File, at_bytes: u64, len_bytes: u64) -> io::Result<bool> {
+    Ok(cached_pages(file, at_bytes, len_bytes)? == 0)
+}
+
+/// A large file and small ones, of which nothing is in the cache; none where the file system is memory, or the kernel does not tell.
+fn uncached_tree() -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("a")).unwrap();
+    for (name, bytes) in [("large", 20 << 20), ("small", 5000), ("page", 4096), ("empty", 0)] {
+        let path = dir.path().join("a").join(name);
+        fs::write(&path, noise(bytes, 1)).unwrap();
+        let file = File::open(path).unwrap();
+        file.sync_all().unwrap();
+        drop_clean(&file, 0, 0).unwrap();
+        match holds_none(&file, 0, 0) {
+            Ok(true) => {}
+            Ok(false) => {
+                not_applicable("what is written here stays in memory");
+                return None;
+            }
+            Err(error) => {
+                not_applicable(&format!("cachestat: {error}"));
+                return None;
+            }
+        }
+    }
+    Some(dir)
+}
+
+fn is_cached(dir: &Path, name: &str) -> io::Result<bool> {
+    holds_none(&File::open(dir.join(name))?, 0, 0).map(|none| !none)
+}
+
+#[test]
+fn no_page_of_a_copy_stays_that_was_not_there() {
+    let all: [&[&str]; 6] = [
+        &["-rT"],
+        &["-aT", "--threads=1"],
+        &["-rT", "--verify"],
+        &["-rT", "--method=read-write"],
+        &["-rT", "--atomic"],
+        &["-rT", "--limit=200M"],
+    ];
+    for words in all {
+        let Some(dir) = uncached_tree() else { return };
+        succeeds(dir.path(), &[words, &["--no-cache", "a", "d"]].concat());
+        for name in ["a/large", "a/small", "a/page", "d/large", "d/small", "d/page"] {
+            assert!(!is_cached(dir.path(), name).unwrap(), "{words:?} {name}");
+        }
+        for name in ["large", "small", "page", "empty"] {
+            let [from, to] = ["a", "d"].map(|root| fs::read(dir.path().join(root).join(name)));
+            assert_eq!(from.unwrap(), to.unwrap(), "{words:?} {name}");
+        }
+    }
+    // The same question has the other answer without the option.
+    let Some(dir) = uncached_tree() else { return };
+    succeeds(dir.path(), &["-rT", "--reflink=never", "a", "d"]);
+    assert!(is_cached(dir.path(), "a/large").unwrap() && is_cached(dir.path(), "d/large").unwrap());
+}
+
+#[test]
+fn a_comparison_leaves_no_pages_either() {
+    let Some(dir) = uncached_tree() else { return };
+    succeeds(dir.path(), &["-rT", "--no-cache", "a", "d"]);
+    succeeds(dir.path(), &["-rT", "--no-cache", "--checksum", "a", "d"]);
+    for name in ["a/large", "a/small", "d/large", "d/small"] {
+        assert!(!is_cached(dir.path(), name).unwrap(), "{name}");
+    }
+}
+
+#[test]
+fn pages_that_others_use_stay() {
+    let Some(dir) = uncached_tree() else { return };
+    let source = File::open(dir.path().join("a/large")).unwrap();
+    source.read_exact_at(&mut vec![0; 100_000], 10 * MIB).unwrap();
+    let before = cached_pages(&source, 0, 0).unwrap();
+    assert!(before > 0);
+    succeeds(dir.path(), &["-rT", "--no-cache", "a", "d"]);
+    let after = cached_pages(&source, 0, 0).unwrap();
+    // A part of 64 KiB that was there in part stays, at each end.
+    assert!((before..=before + 32).contains(&after), "{before} and {after}");
+    assert!(!holds_none(&source, 10 * MIB, 100_000).unwrap(), "the pages that were there");
+}
+
+#[test]
+fn a_range_can_be_written_and_taken_away() {
+    let Some(dir) = uncached_tree() else { return };
+    let file = File::create_new(dir.path().join("new")).unwrap();
+    file.write_all_at(&noise(1 << 20, 2), 0).unwrap();
+    // Dirty pages stay.
+    drop_clean(&file, 0, 0).unwrap();
+    assert!(!holds_none(&file, 0, 0).unwrap());
+    write_and_drop(&file, 0, 0).unwrap();
+    assert!(holds_none(&file, 0, 0).unwrap());
+}
+
+/// Nobody may ask what is in the cache of a file that is another user's, so its pages stay.
+#[test]
+fn pages_of_a_file_of_another_user_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hot");
+    fs::write(&path, noise(1 << 20, 1)).unwrap();
+    let file = File::open(&path).unwrap();
+    file.sync_all().unwrap();
+    if let Err(error) = cached_pages(&file, 0, 0) {
+        return not_applicable(&format!("cachestat: {error}"));
+    }
+    let before = cached_pages(&file, 0, 0).unwrap();
+    let text = "chmod 755 .; mkdir -m 777 nob; cp \"$G\" gush; \
+                setpriv --reuid 65534 --clear-groups ./gush cp --no-cache hot nob/x && cmp hot nob/x";
+    let output = crate::common::cp::script(dir.path(), text);
+    if String::from_utf8_lossy(&output.stderr).contains("setpriv") {
+        return crate::common::skipped("setpriv as root");
+    }
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(cached_pages(&file, 0, 0).unwrap(), before);
+}

@@ -1,0 +1,119 @@
+//! A copy on several threads that fails tells the same cause as on one: which side, which error, how far.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::cp::{script, stderr, stdout, with_mounts};
+use crate::common::{noise, skipped, strace};
+use serde_json::Value;
+
+/// Enough pieces for several threads, which start at 16 MiB.
+const LEN: usize = 32 << 20;
+
+fn with_source() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), noise(LEN, 1)).unwrap();
+    dir
+}
+
+/// One JSON record a run.
+fn records(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
+}
+
+/// The record tells this error of that path, and that bytes were delivered.
+fn assert_tells(record: &Value, path: &str, what: &str, errno: i32) {
+    let error = &record["error"];
+    assert_eq!(error["path"], path, "{record}");
+    assert_eq!(error["what"], what, "{record}");
+    assert_eq!(error["errno"], errno, "{record}");
+    assert!(error["delivered_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{record}");
+}
+
+const RUNS: usize = 12;
+
+#[test]
+fn a_limit_on_file_size_is_the_cause_and_everything_before_it_arrives() {
+    const EFBIG: i32 = 27;
+    let dir = with_source();
+    for threads in ["--threads=2", "--threads=4", "--threads=1 --method=read-write"] {
+        let text = format!(
+            "ulimit -f 18000; trap '' XFSZ
+             for _ in $(seq {RUNS}); do \"$G\" cp --json {threads} a b; stat -c %s b >&2; rm b; done"
+        );
+        let output = script(dir.path(), &text);
+        let all = records(&stdout(&output));
+        assert_eq!(all.len(), RUNS);
+        for record in &all {
+            assert_tells(record, "b", "write failed on the target", EFBIG);
+            assert_eq!(record["error"]["delivered_bytes"], 18000 << 10, "{threads}");
+        }
+        let said = stderr(&output);
+        assert!(!said.contains("observer"), "{threads}: {said}");
+        assert!(said.contains("(ulimit -f)"), "{threads}: {said}");
+        assert_eq!(said.lines().filter(|line| *line == "18432000").count(), RUNS, "{said}");
+    }
+}
+
+/// Copies again and again onto a file system of 24 MiB on `m`, made by `mount`.
+fn fill(mount: &str) {
+    const ENOSPC: i32 = 28;
+    let dir = with_source();
+    let text = format!(
+        "set -e; {mount}; set +e
+         for _ in $(seq {RUNS}); do
+             \"$G\" cp --json --threads=4 a m/b; cmp -n $(stat -c %s m/b) a m/b >&2; stat -c %s m/b >&2; rm m/b
+         done"
+    );
+    let Some(output) = with_mounts(dir.path(), &text) else { return };
+    let (all, said) = (records(&stdout(&output)), stderr(&output));
+    assert_eq!(all.len(), RUNS, "{said}");
+    let sizes: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
+    assert_eq!(sizes.len(), RUNS, "{said}");
+    for (record, size) in all.iter().zip(sizes) {
+        assert_tells(record, "m/b", "write failed on the target", ENOSPC);
+        assert_eq!(record["error"]["delivered_bytes"], size, "{said}");
+    }
+    assert!(!said.contains("differ") && !said.contains("observer"), "{said}");
+    assert!(said.contains("free some space on its file system"), "{said}");
+}
+
+#[test]
+fn a_full_tmpfs_is_the_cause_on_several_threads() {
+    fill("mount -t tmpfs -o size=24m none m");
+}
+
+#[test]
+fn a_full_ext4_is_the_cause_on_several_threads() {
+    let probe = script(Path::new("/"), "command -v mkfs.ext4 && [ -e /dev/loop-control ]");
+    if !probe.status.success() {
+        return skipped("no mkfs.ext4, or no loop devices");
+    }
+    fill("truncate -s 24M image; mkfs.ext4 -q -O ^has_journal image; mount -o loop image m");
+}
+
+#[test]
+fn an_injected_error_is_the_cause_on_several_threads() {
+    const EIO: i32 = 5;
+    let dir = with_source();
+    let real = dir.path().canonicalize().unwrap();
+    for (call, side, path) in [("pread64", "source", "a"), ("pwrite64", "target", "b")] {
+        for when in ["when=3", "when=7", "when=9+"] {
+            let inject = format!("inject={call}:error=EIO:{when}");
+            let traced = real.join(path);
+            let options = ["-P", traced.to_str().unwrap(), "-e", &inject];
+            let mut traced = match strace(&options) {
+                Ok(traced) => traced,
+                Err(why) => return skipped(&why),
+            };
+            let words = ["cp", "--json", "--threads=3", "--method=read-write", "a", "b"];
+            let output = traced.args(words).current_dir(&real).output().unwrap();
+            let what = match side {
+                "source" => "read failed on the source",
+                _ => "write failed on the target",
+            };
+            assert_tells(&records(&stdout(&output))[0], path, what, EIO);
+            assert!(!stderr(&output).contains("observer"), "{inject}: {}", stderr(&output));
+        }
+    }
+}

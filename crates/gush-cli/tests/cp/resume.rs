@@ -1,0 +1,267 @@
+//! `gush cp --resume`: a copy that was killed goes on, and ends as one that was not.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::common::cp::{cp, fails, names, stderr, stdout, succeeds};
+use crate::common::gush;
+
+const JOURNAL: &str = ".d.gush-journal";
+
+/// A tree of so many files, with names of one file, links, modes and directories in directories.
+fn tree(files: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("a");
+    for number in 0..files {
+        let above = root.join(format!("{}/{}", number % 7, number % 3));
+        fs::create_dir_all(&above).unwrap();
+        let path = above.join(format!("f{number}"));
+        fs::write(&path, vec![number as u8; 100 + 37 * number]).unwrap();
+        let bits = [0o644, 0o600, 0o4755, 0o444][number % 4];
+        fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
+        if number % 10 == 0 {
+            fs::hard_link(&path, root.join(format!("{}/hard{number}", number % 7))).unwrap();
+            symlink(format!("f{number}"), above.join(format!("soft{number}"))).unwrap();
+        }
+    }
+    for (number, bits) in [(0, 0o777), (1, 0o700), (2, 0o555), (3, 0o2775)] {
+        let path = root.join(number.to_string());
+        fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
+    }
+    dir
+}
+
+/// All that a copy with -a keeps.
+fn facts(root: &Path, with_times: bool) -> BTreeMap<PathBuf, String> {
+    let mut facts = BTreeMap::new();
+    let mut first: HashMap<u64, PathBuf> = HashMap::new();
+    let mut waiting = vec![root.to_path_buf()];
+    let mut found = Vec::new();
+    while let Some(path) = waiting.pop() {
+        if fs::symlink_metadata(&path).unwrap().is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        found.push(path);
+    }
+    found.sort();
+    for path in found {
+        let about = fs::symlink_metadata(&path).unwrap();
+        let name = path.strip_prefix(root).unwrap().to_path_buf();
+        let content = match (about.is_file(), about.is_symlink()) {
+            (true, _) => {
+                let one = first.entry(about.ino()).or_insert_with(|| name.clone()).clone();
+                format!("{one:?} {} {:?}", about.nlink(), fs::read(&path).unwrap())
+            }
+            (_, true) => format!("{:?}", fs::read_link(&path).unwrap()),
+            _ => String::new(),
+        };
+        let times = if with_times { (about.mtime(), about.mtime_nsec()) } else { (0, 0) };
+        facts.insert(name, format!("{:o} {times:?} {content}", about.mode()));
+    }
+    facts
+}
+
+fn lines(dir: &Path) -> usize {
+    fs::read(dir.join(JOURNAL))
+        .map_or(0, |journal| journal.iter().filter(|&&byte| byte == b'\n').count())
+}
+
+/// Copies, and kills the copy when the journal has so many lines. The names copied, as far as they were told.
+fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
+    let mut child = gush()
+        .arg("cp")
+        .args(options)
+        .args(["--resume", "--json", "a", "d"])
+        .current_dir(dir)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        told.read_to_string(&mut text).map(|_| text)
+    });
+    while child.try_wait().unwrap().is_none() {
+        if lines(dir) >= at_lines {
+            child.kill().unwrap();
+            break;
+        }
+        std::thread::yield_now();
+    }
+    child.wait().unwrap();
+    let text = reader.join().unwrap().unwrap();
+    let records = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let copied = |record: &serde_json::Value| record["action"] == "copied";
+    let name = |record: serde_json::Value| record["source"].as_str().unwrap().to_owned();
+    records.filter(copied).map(name).collect()
+}
+
+fn campaign(options: &[&str], files: usize, kills: usize, mut random: u64) {
+    let dir = tree(files);
+    succeeds(dir.path(), &[options, &["a", "expected"]].concat());
+    let mut copied: HashMap<String, usize> = HashMap::new();
+    // The last one is not killed. Once the copy is complete there is no journal, and nothing to go on with.
+    for kill in 0..=kills {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let further = 1 + (random % (2 * files / kills) as u64) as usize;
+        let at_lines = if kill < kills { lines(dir.path()) + further } else { usize::MAX };
+        for name in copy_and_kill(dir.path(), options, at_lines) {
+            *copied.entry(name).or_default() += 1;
+        }
+        if !dir.path().join(JOURNAL).exists() {
+            break;
+        }
+    }
+    let with_times = options.contains(&"-a");
+    let expected = facts(&dir.path().join("expected"), with_times);
+    let found = facts(&dir.path().join("d"), with_times);
+    for (name, fact) in &expected {
+        assert_eq!(found.get(name), Some(fact), "{options:?} {}", name.display());
+    }
+    assert_eq!(found.len(), expected.len());
+    let twice: usize = copied.values().map(|times| times - 1).sum();
+    assert!(twice * 10 < files, "{twice} of {files} twice");
+    assert_eq!(names(dir.path()), ["a", "d", "expected"], "the journal is gone");
+}
+
+#[test]
+fn a_copy_killed_ten_times_ends_as_one_that_was_not() {
+    campaign(&["-a"], 300, 10, 0x9E37_79B9_7F4A_7C15);
+    campaign(&["-r", "--threads=1"], 200, 5, 0x1234_5678_9ABC_DEF1);
+}
+
+/// `cargo test -p gush-cli --test cp resume -- --ignored`.
+#[test]
+#[ignore = "a hundred kills take minutes"]
+fn a_copy_killed_a_hundred_times_ends_as_one_that_was_not() {
+    campaign(&["-a"], 4_000, 100, 0x2545_F491_4F6C_DD1D);
+}
+
+#[test]
+fn a_file_that_changed_on_either_side_is_copied_again() {
+    let dir = tree(60);
+    fs::create_dir(dir.path().join("d")).unwrap();
+    // One that cannot be copied keeps the journal.
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    let options = ["-aT", "--resume", "a", "d"];
+    let said = fails(dir.path(), &options);
+    assert!(said.contains("cannot overwrite directory"), "{said}");
+    fs::write(dir.path().join("a/1/1/f1"), "a change of the source").unwrap();
+    fs::write(dir.path().join("d/2/2/f2"), "a change of the target").unwrap();
+    fs::remove_file(dir.path().join("d/3/0/f3")).unwrap();
+    fs::remove_dir_all(dir.path().join("d/4/1/f4")).unwrap();
+    let output = succeeds(dir.path(), &[&options[..], &["--json"]].concat());
+    let mut copied: Vec<String> = stdout(&output)
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+        .filter(|record| record["action"] == "copied")
+        .map(|record| record["source"].as_str().unwrap().to_owned())
+        .collect();
+    copied.sort();
+    assert_eq!(copied, ["a/1/1/f1", "a/2/2/f2", "a/3/0/f3", "a/4/1/f4"]);
+    assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
+    assert!(!dir.path().join(JOURNAL).exists());
+}
+
+#[test]
+fn a_journal_that_was_torn_or_scribbled_on_costs_copies_and_nothing_else() {
+    let dir = tree(40);
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    fails(dir.path(), &["-aT", "--resume", "a", "d"]);
+    let journal = dir.path().join(JOURNAL);
+    let whole = fs::read(&journal).unwrap();
+    fs::remove_dir_all(dir.path().join("d/4/1/f4")).unwrap();
+    let mut scribbled = whole.clone();
+    let middle = scribbled.len() / 2;
+    scribbled[middle] ^= 1;
+    for text in [&whole[..whole.len() - 5], &whole[..20], b"", &scribbled] {
+        fs::write(&journal, text).unwrap();
+        succeeds(dir.path(), &["-aT", "--resume", "a", "d"]);
+        assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
+        assert!(!journal.exists());
+    }
+}
+
+#[test]
+fn the_journal_of_another_copy_is_refused() {
+    let dir = tree(20);
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    fails(dir.path(), &["-aT", "--resume", "a", "d"]);
+    let said = fails(dir.path(), &["-rT", "--resume", "a", "d"]);
+    let hint = "(remove it to copy from the beginning)";
+    assert_eq!(said, format!("gush: cp: {JOURNAL}: the journal of another copy {hint}\n"));
+    fs::write(dir.path().join(JOURNAL), "my shopping list\n").unwrap();
+    let said = fails(dir.path(), &["-aT", "--resume", "a", "d"]);
+    assert!(said.contains("the journal of another copy"), "{said}");
+    assert_eq!(fs::read(dir.path().join(JOURNAL)).unwrap(), b"my shopping list\n");
+    for (options, why) in [
+        (&["-au"][..], "-u and -n"),
+        (&["-an"], "-u and -n"),
+        (&["-a", "--checksum"], "--checksum"),
+        (&["-a", "--update=changed"], "--checksum"),
+        (&["-ab"], "--backup"),
+        (&["-al"], "-l and -s"),
+        (&["-a", "--dry-run"], "--dry-run"),
+        (&[], "--resume concerns trees"),
+    ] {
+        let said = fails(dir.path(), &[options, &["--resume", "a", "e"]].concat());
+        assert!(said.contains(why), "{options:?}: {said}");
+    }
+    let output = cp(dir.path(), &["-a", "--resume", "a/.", "e/."]);
+    assert!(!output.status.success(), "{}", stderr(&output));
+}
+
+/// Nothing good is removed for a source that cannot be read, however often the copy is tried.
+#[test]
+fn an_old_target_stays_while_its_source_cannot_be_read() {
+    if let Err(why) = crate::common::nobody() {
+        return crate::common::skipped(&why);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    for (name, text) in [("a/1", "new"), ("a/2", "new"), ("d/1", "old"), ("d/2", "old")] {
+        let path = dir.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    }
+    fs::set_permissions(dir.path().join("a/2"), fs::Permissions::from_mode(0o0)).unwrap();
+    for path in ["", "a", "d"] {
+        fs::set_permissions(dir.path().join(path), fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let program = crate::common::copied_gush(dir.path());
+    for attempt in 0..3 {
+        let mut command = Command::new(&program);
+        command.args(["cp", "-rT", "--resume", "a", "d"]).current_dir(dir.path());
+        let output = command.uid(65_534).gid(65_534).output().unwrap();
+        let said = stderr(&output);
+        assert!(said.contains("a/2: cannot open for reading"), "{attempt}: {said}");
+        assert_eq!(fs::read(dir.path().join("d/2")).unwrap(), b"old", "{attempt}");
+    }
+}
+
+/// The journal knows a target by more than size and time.
+#[test]
+fn a_target_that_looks_as_before_and_is_another_is_copied_again() {
+    let dir = tree(60);
+    fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
+    let options = ["-aT", "--resume", "a", "d"];
+    fails(dir.path(), &options);
+    fs::remove_dir_all(dir.path().join("d/4/1/f4")).unwrap();
+    let of_other_bytes = dir.path().join("d/1/1/f1");
+    let about = fs::metadata(&of_other_bytes).unwrap();
+    fs::write(&of_other_bytes, vec![b'X'; about.len() as usize]).unwrap();
+    let file = fs::File::options().write(true).open(&of_other_bytes).unwrap();
+    file.set_modified(about.modified().unwrap()).unwrap();
+    let of_other_mode = dir.path().join("d/2/2/f2");
+    fs::set_permissions(&of_other_mode, fs::Permissions::from_mode(0o0)).unwrap();
+    succeeds(dir.path(), &options);
+    assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
+}

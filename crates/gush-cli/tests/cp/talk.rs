@@ -1,0 +1,415 @@
+//! The output of `gush cp`: messages, questions, JSON, progress, --debug.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output, Stdio};
+
+use crate::common::cp::{cp, script, with_files, with_mounts};
+use crate::common::{gush, gush_as, noise, skipped};
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn json(output: &Output) -> Vec<serde_json::Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn messages_name_the_path_what_failed_and_the_os_error() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "x").unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    symlink("nowhere", dir.path().join("dangling")).unwrap();
+    let _full = gush_test::device("full", dir.path());
+    for (arguments, message) in [
+        (["no", "b"], "no: cannot stat: No such file or directory"),
+        (["a", "a"], "'a' and 'a' are the same file"),
+        (["a", "no/b"], "no/b: cannot create: No such file or directory"),
+        (["a", "b/"], "b/: cannot create: Not a directory"),
+        (["a", "a/b"], "a/b: cannot stat: Not a directory"),
+        (["d", "b"], "d: omitting directory: -r copies directories"),
+        (
+            ["a", "dangling"],
+            "dangling: not written through a dangling symbolic link \
+             (--remove-destination replaces the link)",
+        ),
+        (["a", "full"], "full: write failed on the target: No space left on device"),
+    ] {
+        let output = cp(dir.path(), &arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = stderr(&output);
+        assert!(said.starts_with(&format!("gush: cp: {message}")), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_the_targets_and_no_refusal_of_the_method() {
+    let dir = with_files(&[("big", &noise(3 << 20, 4))]);
+    let mut text = "mount -t tmpfs -o size=1m none m".to_owned();
+    for method in ["mmap-copy", "read-mmap"] {
+        text += &format!(
+            "; \"$G\" cp --method {method} big m/new; echo old >m/old; \"$G\" cp --method {method} big m/old; rm m/*"
+        );
+    }
+    let Some(output) = with_mounts(dir.path(), &text) else { return };
+    let said = stderr(&output);
+    assert_eq!(said.lines().count(), 4, "{said}");
+    for line in said.lines() {
+        assert!(line.starts_with("gush: cp: m/new: ") || line.starts_with("gush: cp: m/old: "));
+        assert!(line.contains("No space left on device (the target is full: free some"), "{said}");
+        assert!(!line.contains("refused") && !line.contains("another method"), "{said}");
+    }
+}
+
+#[test]
+fn a_refusal_names_both_files() {
+    let dir = with_files(&[("a", &noise(1 << 20, 4))]);
+    let text = "mount -t tmpfs none m; \"$G\" cp --reflink=always a m/b";
+    let Some(output) = with_mounts(dir.path(), text) else { return };
+    let said = stderr(&output);
+    assert!(said.starts_with("gush: cp: a -> m/b: reflink is refused here: "), "{said}");
+}
+
+#[test]
+fn atomic_tells_that_the_directory_is_in_the_way() {
+    let dir = with_files(&[]);
+    let text = r#"
+        chmod 755 . && mkdir nop sticky && chmod 1777 sticky && echo x >a && echo x >nop/t && echo x >sticky/t
+        chmod 666 nop/t sticky/t && cp "$G" gush && chmod 755 gush || exit 99
+        setpriv --reuid 65534 --regid 65534 --clear-groups true || { echo no other user; exit; }
+        for target in nop/t sticky/t nop/new; do
+            setpriv --reuid 65534 --regid 65534 --clear-groups ./gush cp --atomic a $target
+        done"#;
+    let output = script(dir.path(), text);
+    if !output.stdout.is_empty() {
+        return skipped(&format!("another user: {}", stderr(&output)));
+    }
+    let in_place = "; without --atomic the file is written in place";
+    let nop = "the directory 'nop' must be writable";
+    let sticky = "the directory 'sticky' is sticky: who does not own the file cannot replace it";
+    assert_eq!(
+        stderr(&output),
+        format!(
+            "gush: cp: nop/t: cannot create: Permission denied ({nop}{in_place})\n\
+             gush: cp: sticky/t: cannot create: Operation not permitted ({sticky}{in_place})\n\
+             gush: cp: nop/new: cannot create: Permission denied ({nop})\n"
+        )
+    );
+}
+
+#[test]
+fn called_as_cp_it_speaks_as_cp() {
+    let dir = tempfile::tempdir().unwrap();
+    let output =
+        gush_as("cp", dir.path()).args(["no", "b"]).current_dir(dir.path()).output().unwrap();
+    assert_eq!(stderr(&output), "cp: no: cannot stat: No such file or directory\n");
+}
+
+#[test]
+fn one_failure_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("b"), "b").unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    fs::create_dir(dir.path().join("sub")).unwrap();
+    let output = cp(dir.path(), &["-dp", "no", "sub", "b", "d"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output).lines().count(), 2);
+    assert_eq!(fs::read(dir.path().join("d/b")).unwrap(), b"b");
+}
+
+#[test]
+fn interactive_asks_and_only_yes_replaces() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "new").unwrap();
+    for (answer, content, status) in [
+        ("y\n", "new", 0),
+        ("Yes\n", "new", 0),
+        ("n\n", "old", 1),
+        ("", "old", 1),
+        ("\n", "old", 1),
+    ] {
+        fs::write(dir.path().join("b"), "old").unwrap();
+        let mut child = gush()
+            .args(["cp", "-n", "-i", "a", "b"])
+            .current_dir(dir.path())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(answer.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(stderr(&output), "gush: cp: overwrite 'b'? ");
+        assert_eq!(output.status.code(), Some(status), "{answer:?}");
+        assert_eq!(fs::read_to_string(dir.path().join("b")).unwrap(), content, "{answer:?}");
+    }
+}
+
+#[test]
+fn update_none_fail_fails_and_update_none_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "new").unwrap();
+    fs::write(dir.path().join("b"), "old").unwrap();
+    let output = cp(dir.path(), &["--update=none", "--debug", "a", "b"]);
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"skipped 'b'\n");
+    let output = cp(dir.path(), &["--update=none-fail", "a", "b"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "gush: cp: b: not replaced\n");
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"old");
+    assert!(cp(dir.path(), &["--update=all", "a", "b"]).status.success());
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"new");
+}
+
+#[test]
+fn json_is_one_object_a_file_with_its_error() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "12345").unwrap();
+    fs::write(dir.path().join("c"), "c").unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let output = cp(dir.path(), &["--json", "-v", "a", "no", "c", "d"]);
+    assert_eq!(output.status.code(), Some(1));
+    let records = json(&output);
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[0]["source"], "a");
+    assert_eq!(records[0]["target"], "d/a");
+    assert_eq!(records[0]["action"], "copied");
+    assert_eq!(records[0]["bytes"], 5);
+    assert!(records[0]["seconds"].is_f64());
+    assert!(records[0]["method"].is_string());
+    assert!(records[0]["error"].is_null());
+    assert_eq!(records[1]["action"], "failed");
+    assert_eq!(records[1]["error"]["errno"], 2);
+    assert_eq!(records[1]["error"]["what"], "cannot stat");
+    assert_eq!(records[1]["error"]["path"], "no");
+    assert_eq!(records[2]["action"], "copied");
+    let fields: Vec<_> = records[0].as_object().unwrap().keys().cloned().collect();
+    let mut wanted = [
+        "source",
+        "target",
+        "action",
+        "bytes",
+        "hole_bytes",
+        "seconds",
+        "method",
+        "methods",
+        "fallbacks",
+        "verified",
+        "blake3",
+        "backup",
+        "warnings",
+        "error",
+    ];
+    wanted.sort_unstable();
+    assert_eq!(fields, wanted);
+}
+
+#[test]
+fn records_and_a_copy_do_not_share_standard_output() {
+    let dir = with_files(&[("a", b"wanted"), ("b", b"old")]);
+    std::fs::create_dir(dir.path().join("d")).unwrap();
+    for text in [
+        "\"$G\" cp --json a /dev/stdout | cat",
+        "\"$G\" cp --json a /dev/fd/1 >out",
+        "\"$G\" cp --json a b >>b",
+        "\"$G\" cp --json a d >d/a",
+    ] {
+        let output = script(dir.path(), &format!("set -o pipefail; {text}"));
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert_eq!(stdout(&output), "", "{text}");
+        assert!(stderr(&output).contains("this is standard output, where --json"), "{output:?}");
+    }
+    assert_eq!(std::fs::read(dir.path().join("b")).unwrap(), b"old");
+    let null = script(dir.path(), "\"$G\" cp --json a /dev/null >/dev/null");
+    assert!(null.status.success(), "{null:?}");
+}
+
+#[test]
+fn json_tells_fallbacks_with_their_errno_and_bytes_before_a_failure() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "12345").unwrap();
+    let _full = gush_test::device("full", dir.path());
+    let record = &json(&cp(dir.path(), &["--json", "a", "full"]))[0];
+    assert_eq!(record["error"]["errno"], 28);
+    assert_eq!(record["error"]["delivered_bytes"], 0);
+    let record = &json(&cp(dir.path(), &["--json", "a", "b"]))[0];
+    let tmp = rustix::fs::statfs(dir.path()).unwrap();
+    const EXT: i64 = 0xEF53;
+    if tmp.f_type != EXT {
+        return crate::common::not_applicable("only ext file systems are known to refuse reflinks");
+    }
+    assert_eq!(record["fallbacks"][0]["method"], "reflink");
+    assert_eq!(record["fallbacks"][0]["errno"], 95);
+    assert_eq!(record["fallbacks"][0]["errno_name"], "EOPNOTSUPP");
+}
+
+#[test]
+fn names_that_are_no_text_survive_everywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = OsStr::from_bytes(b"\xff\xfe.txt");
+    fs::write(dir.path().join(odd), "odd").unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let run = |options: &[&str]| {
+        gush().arg("cp").args(options).arg(odd).arg("d").current_dir(dir.path()).output().unwrap()
+    };
+    let output = run(&["--json", "--atomic"]);
+    assert!(output.status.success());
+    assert_eq!(fs::read(dir.path().join("d").join(odd)).unwrap(), b"odd");
+    let record = &json(&output)[0];
+    assert_eq!(record["source_bytes"], "fffe2e747874");
+    assert_eq!(record["target_bytes"], "642ffffe2e747874");
+    assert_eq!(run(&["-v"]).stdout, b"''$'\\377\\376''.txt' -> 'd/'$'\\377\\376''.txt'\n");
+    let output = gush().arg("cp").arg(odd).arg(odd).current_dir(dir.path()).output().unwrap();
+    assert!(stderr(&output).contains(r"''$'\377\376''.txt'"), "{}", stderr(&output));
+}
+
+#[test]
+fn debug_and_explain_tell_what_really_happened() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "12345").unwrap();
+    let output = cp(dir.path(), &["--debug", "--explain", "a", "b"]);
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let (first, second) = text.split_once('\n').unwrap();
+    assert_eq!(first, "'a' -> 'b'");
+    assert!(second.starts_with("copy offload: ") && second.contains(", reflink: "), "{text}");
+    assert!(second.ends_with(", sparse detection: no\n"), "{text}");
+    assert!(stderr(&output).contains("picked "), "{}", stderr(&output));
+    let output = cp(dir.path(), &["--debug", "--sparse=always", "a", "c"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("sparse detection: zeros"), "{text}");
+}
+
+#[test]
+fn explain_names_the_file_in_each_line_and_tells_what_was_not_followed() {
+    let dir = with_files(&[("a", &noise(100_000, 3))]);
+    fs::File::create(dir.path().join("holes")).unwrap().set_len(50 << 20).unwrap();
+    let said = stderr(&cp(dir.path(), &["--explain", "--verify", "--threads=2", "a", "b"]));
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines.len() > 3 && lines.iter().all(|line| line.starts_with("gush: cp: a: ")),
+        "{said}"
+    );
+    assert!(said.contains("a: --threads 2 was not followed: "), "{said}");
+    assert!(said.contains("a: verified: the target was read again; blake3 "), "{said}");
+    let said = stderr(&cp(dir.path(), &["--explain", "holes", "b"]));
+    assert!(!said.contains("holes kept") || said.contains("moved 0 bytes in"), "{said}");
+    let said =
+        stderr(&cp(dir.path(), &["--explain", "--threads=1", "--method=sendfile", "a", "b"]));
+    assert!(said.contains("1 step;") && !said.contains("--threads"), "{said}");
+}
+
+#[test]
+fn progress_shows_only_where_it_is_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), vec![b'x'; 3000]).unwrap();
+    for quiet in ["--progress", "--progress=never"] {
+        assert_eq!(stderr(&cp(dir.path(), &[quiet, "--limit=6000", "a", "b"])), "", "{quiet}");
+    }
+    let said = stderr(&cp(dir.path(), &["--progress=always", "--limit=1000", "a", "b"]));
+    assert!(said.starts_with("gush: cp: a: ") && said.lines().count() > 1, "{said}");
+    for words in [&["--limit=1000"][..], &[]] {
+        let said = stderr(&cp(dir.path(), &[&["--progress=always", "a", "b"], words].concat()));
+        assert!(said.ends_with("a: 2.93 KiB of 2.93 KiB, 100%\n"), "{said}");
+    }
+}
+
+/// The widest row that a terminal of so many columns is asked to show.
+fn widest_row(columns: usize, name: &str) -> Option<usize> {
+    let dir = with_files(&[(name, &noise(3 << 20, 9))]);
+    let command = format!(
+        "stty rows 24 cols {columns}; '{}' cp --progress --limit=2M '{name}' b",
+        env!("CARGO_BIN_EXE_gush")
+    );
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(dir.path())
+        .env("GUSH_NO_PROFILE", "1")
+        // Without it no bar is drawn on any terminal.
+        .env("TERM", "xterm")
+        .output();
+    let shown = match output {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(why) => {
+            skipped(&format!("script: {why}"));
+            return None;
+        }
+    };
+    assert!(shown.contains('%'), "{shown:?}");
+    // What stands between two commands of the terminal, or two line ends, is on one row.
+    let rows = shown.split(['\r', '\n', '\x1b']).map(|row| match row.strip_prefix('[') {
+        Some(row) => {
+            row.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';').chars().skip(1).count()
+        }
+        None => row.chars().count(),
+    });
+    rows.max()
+}
+
+#[test]
+fn progress_fits_the_terminal() {
+    for (columns, name) in [
+        (80, "a"),
+        (80, "a name as long as films have them (2026) [2160p].mkv"),
+        (120, "a name as long as films have them (2026) [2160p].mkv"),
+        (40, "a name as long as films have them (2026) [2160p].mkv"),
+        (20, "a"),
+    ] {
+        let Some(widest) = widest_row(columns, name) else { return };
+        assert!(widest <= columns, "{widest} of {columns}: {name}");
+    }
+}
+
+#[test]
+fn progress_draws_on_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), vec![b'x'; 2000]).unwrap();
+    let command = format!("'{}' cp --progress --limit=1000 a b", env!("CARGO_BIN_EXE_gush"));
+    let output = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .current_dir(dir.path())
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output();
+    match output {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success() && text.contains('%'), "{text}");
+        }
+        Err(why) => skipped(&format!("script: {why}")),
+    }
+}
+
+#[test]
+fn a_full_standard_output_is_a_failure_but_the_copy_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a"), "x").unwrap();
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        gush().args(["cp", "-v", "a", "b"]).current_dir(dir.path()).stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "gush: cp: write error: No space left on device\n");
+    assert_eq!(fs::read(dir.path().join("b")).unwrap(), b"x");
+}
+
+#[test]
+fn help_and_version_go_to_standard_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = cp(dir.path(), &["--help"]);
+    assert!(output.status.success() && output.stderr.is_empty());
+    let text = String::from_utf8(output.stdout).unwrap();
+    for option in ["--atomic", "--reflink", "--backup", "--preserve", "--method"] {
+        assert!(text.contains(option), "{option}");
+    }
+    let output = cp(dir.path(), &["--version"]);
+    assert!(output.status.success());
+    assert!(String::from_utf8(output.stdout).unwrap().contains(env!("CARGO_PKG_VERSION")));
+}

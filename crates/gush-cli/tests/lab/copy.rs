@@ -1,0 +1,372 @@
+//! `gush lab copy`: every way copies, calls are counted exactly, and cases that cannot be measured are told.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{gush, skipped};
+use tempfile::TempDir;
+
+/// A directory on the disk that the build is on: the one for temporary files may be in memory.
+fn disk_dir() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+fn lab(dir: &Path, options: &[&str]) -> Output {
+    let mut command = gush();
+    command.args(["lab", "copy", "--no-store", "--dir"]).arg(dir).args(options);
+    command.output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The rows of CSV by their case, without the header.
+fn rows(output: &Output) -> BTreeMap<String, Vec<String>> {
+    text(&output.stdout)
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').map(str::to_owned).collect::<Vec<_>>())
+        .map(|fields| (fields[0].clone(), fields))
+        .collect()
+}
+
+fn may_trace(output: &Output) -> bool {
+    let told = text(&output.stderr);
+    let denied = told.lines().find(|line| line.contains("system calls are not counted"));
+    denied.map(skipped).is_none()
+}
+
+/// The calls of the published ways for a file of `size`, as formulas: see the test of 512 MiB below.
+fn check_table(dir: &Path, size: &str, table: &[(&str, &str)]) {
+    let only: Vec<&str> = table.iter().map(|(way, _)| *way).collect();
+    let options = ["--rounds", "1", "--csv", "--size", size, "--only", &only.join(",")];
+    let output = lab(dir, &options);
+    if !may_trace(&output) {
+        return;
+    }
+    assert!(output.status.success(), "{output:?}");
+    let rows = rows(&output);
+    for (way, calls) in table {
+        assert_eq!(rows[&format!("{way}@{size}")][9], *calls, "{way}");
+    }
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+fn calls_of_the_published_ways_are_those_of_the_published_table() {
+    // A 256th of the published file: counts are divided by 256, save for the call that answers 0, the
+    // loader's read, and the half block that starts an 8192-byte stream.
+    check_table(
+        disk_dir().path(),
+        "2M",
+        &[
+            ("stdio-char", "read=514;write=512"),
+            ("stdio-block-1024", "read=514;write=512"),
+            ("stdio-block-4096", "read=514;write=512"),
+            ("stdio-block-8192", "read=258;write=511"),
+            ("read-write-1024", "read=2050;write=2048"),
+            ("read-write-4096", "read=514;write=512"),
+            ("read-write-64K", "read=34;write=32"),
+            ("read-write-128K", "read=18;write=16"),
+            ("sendfile-4096", "read=1;sendfile=513"),
+            ("mmap-whole", "mmap=2;read=1"),
+            ("splice-4096", "read=1;splice=1025"),
+            ("splice-64K", "read=1;splice=65"),
+            ("copy-file-range-loop", "copy_file_range=2;read=1"),
+        ],
+    );
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+#[ignore = "copies and traces for a minute or more"]
+fn calls_on_512_mib_are_exactly_the_published_table() {
+    check_table(
+        disk_dir().path(),
+        "512M",
+        &[
+            ("stdio-char", "read=131074;write=131072"),
+            ("stdio-block-1024", "read=131074;write=131072"),
+            ("stdio-block-4096", "read=131074;write=131072"),
+            ("stdio-block-8192", "read=65538;write=131071"),
+            ("read-write-1024", "read=524290;write=524288"),
+            ("read-write-4096", "read=131074;write=131072"),
+            ("read-write-64K", "read=8194;write=8192"),
+            ("read-write-128K", "read=4098;write=4096"),
+            ("sendfile-4096", "read=1;sendfile=131073"),
+            ("mmap-whole", "mmap=2;read=1"),
+            ("splice-4096", "read=1;splice=262145"),
+            ("splice-64K", "read=1;splice=16385"),
+            ("copy-file-range-loop", "copy_file_range=2;read=1"),
+        ],
+    );
+}
+
+#[test]
+fn csv_has_a_row_for_every_case_and_round() {
+    let dir = disk_dir();
+    let output = lab(dir.path(), &["--csv", "--rounds", "2", "--size", "64K"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    let mut lines = text.lines();
+    let columns =
+        "case,method,buffer_bytes,size_bytes,round,wall_s,user_s,system_s,gib_per_s,syscalls";
+    assert_eq!(lines.next(), Some(columns));
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let counts = may_trace(&output);
+    for name in
+        ["stdio-char@64K", "read-write-4096@64K", "sendfile@64K", "read-mmap@64K", "auto@64K"]
+    {
+        for round in ["1", "2"] {
+            let row = rows.iter().find(|row| (row[0], row[4]) == (name, round)).expect(name);
+            assert_eq!((row.len(), row[3]), (10, "65536"), "{row:?}");
+            for (figure, least) in [(5, 1e-9), (6, 0.0), (7, 0.0), (8, 1e-9)] {
+                assert!(row[figure].parse::<f64>().unwrap() >= least, "{row:?}");
+            }
+            assert_ne!(row[9].is_empty(), counts, "{row:?}");
+        }
+    }
+    let buffer = |name| rows.iter().find(|row| row[0] == name).map(|row| row[2]);
+    assert_eq!(buffer("read-write-4096@64K"), Some("4096"));
+    assert_eq!(buffer("splice-1M@64K"), Some("1048576"));
+    assert_eq!(buffer("sendfile@64K"), Some(""));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files were left behind");
+}
+
+#[test]
+fn the_table_has_speeds_by_size_and_system_calls() {
+    let dir = disk_dir();
+    let options = ["--rounds", "1", "--sizes", "4K,128K", "--only", "read-write-4096,splice"];
+    let output = lab(dir.path(), &options);
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    for start in [
+        "File size: 4K. The source in the cache",
+        "File size: 128K. The source in the cache",
+        "read-write-4096@4K ",
+        "splice-1M@128K ",
+    ] {
+        assert!(text.lines().any(|line| line.starts_with(start)), "{start}: {text}");
+    }
+    if may_trace(&output) {
+        let calls = text.lines().find(|line| line.contains("read=34;write=32")).expect(&text);
+        assert!(
+            calls.starts_with("read-write-4096@128K ") && calls.ends_with("  the same"),
+            "{text}"
+        );
+        assert!(!text.contains("DIFFERS"), "{text}");
+    }
+}
+
+#[test]
+fn cold_files_are_read_from_the_disk_and_tmpfs_says_that_it_cannot() {
+    let options = ["--rounds", "1", "--csv", "--size", "4M", "--cold", "--only", "read-write-128K"];
+    let output = lab(disk_dir().path(), &options);
+    if output.status.success() {
+        assert!(rows(&output).contains_key("read-write-128K+cold@4M"), "{output:?}");
+    } else {
+        let told = text(&output.stderr);
+        assert!(told.contains("stay in memory after POSIX_FADV_DONTNEED"), "{output:?}");
+        crate::common::not_applicable(&format!("the build is on no disk: {told}"));
+    }
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return skipped("/dev/shm takes no files");
+    };
+    let output = lab(memory.path(), &options);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output.stderr);
+    assert!(
+        told.contains("read-write-128K+cold@4M: ") && told.contains("stay in memory"),
+        "{told}"
+    );
+    assert!(rows(&output).contains_key("read-write-128K@4M"), "the others went on: {output:?}");
+}
+
+#[test]
+fn what_is_refused_here_is_left_out_with_a_reason_and_fails_when_named() {
+    let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
+        return skipped("/dev/shm takes no files");
+    };
+    let unnamed = lab(memory.path(), &["--rounds", "1", "--csv", "--size", "4K", "--no-count"]);
+    assert!(unnamed.status.success(), "{unnamed:?}");
+    assert!(
+        text(&unnamed.stderr).contains("reflink is left out: reflink is refused here"),
+        "{unnamed:?}"
+    );
+    let options = ["--rounds", "1", "--csv", "--size", "4K", "--only", "reflink,sendfile-4096"];
+    let named = lab(memory.path(), &options);
+    assert_eq!(named.status.code(), Some(1), "{named:?}");
+    assert!(text(&named.stderr).contains("reflink@4K: reflink is refused here"), "{named:?}");
+    assert!(rows(&named).contains_key("sendfile-4096@4K"), "{named:?}");
+}
+
+#[test]
+fn misuse_is_told_in_a_sentence() {
+    let dir = disk_dir();
+    for (options, said) in [
+        (&["--only", "nope"][..], "'nope'; there are stdio-char, "),
+        (&["--size", "0"], "invalid --size '0': must be more than zero"),
+        (&["--size", "4P", "--only", "sendfile"], "cannot make a source of 4503599627370496 bytes"),
+        (&["--advice", "nope"], "none, sequential, willneed, random"),
+    ] {
+        let output = lab(dir.path(), options);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(text(&output.stderr).contains(said), "{output:?}");
+    }
+    let nowhere = lab(&dir.path().join("nowhere"), &[]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    let said = text(&nowhere.stderr);
+    assert!(said.contains("cannot make files in '") && said.contains("': No such file"), "{said}");
+    assert!(!said.contains(".gush-lab-"), "{said}");
+}
+
+#[test]
+fn a_size_that_the_disk_has_no_room_for_is_told_once_and_the_others_go_on() {
+    let dir = disk_dir();
+    let script = "mount -t tmpfs -o size=1M none m && exec \"$G\" lab copy --no-store --dir m \
+                  --rounds 1 --csv --sizes 64K,2M --only read-write";
+    let Some(output) = crate::common::cp::with_mounts(dir.path(), script) else { return };
+    assert!(output.status.success(), "{output:?}");
+    let said = text(&output.stderr);
+    let told = said.lines().filter(|line| line.contains("cannot make a source of 2097152 bytes"));
+    assert_eq!(told.count(), 1, "{said}");
+    assert!(rows(&output).keys().all(|case| case.ends_with("@64K")), "{output:?}");
+}
+
+#[test]
+fn an_interrupt_leaves_no_file_behind() {
+    let dir = disk_dir();
+    let mut child = gush()
+        .args(["lab", "copy", "--no-store", "--size", "64M", "--rounds", "1000", "--dir"])
+        .arg(dir.path())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    let source = || {
+        let own = fs::read_dir(dir.path()).unwrap().next()?.ok()?.path();
+        own.join("source-67108864").exists().then_some(())
+    };
+    while source().is_none() {
+        assert!(Instant::now() < patience, "no source was made");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_single_copy_prints_json() {
+    let dir = disk_dir();
+    let (source, target) = (dir.path().join("a"), dir.path().join("b"));
+    fs::write(&source, crate::common::noise(100_000, 1)).unwrap();
+    for way in ["stdio-block-8192", "splice-4096", "mmap-whole", "uring", "direct", "read-write-L2"]
+    {
+        let mut once = gush();
+        once.args(["lab", "once", "--cpu", "0", "copy", "--way", way]).args([&source, &target]);
+        let output = once.output().unwrap();
+        if !output.status.success() {
+            let told = text(&output.stderr);
+            // What every kernel and file system has can only fail because it is broken.
+            let may_lack = ["uring", "direct", "read-write-L2"].contains(&way);
+            let is_told = ["refused here", "does not tell"].iter().any(|why| told.contains(why));
+            assert!(may_lack && is_told, "{way}: {told}");
+            crate::common::not_applicable(&format!("{way}: {told}"));
+            continue;
+        }
+        let measured: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(measured["bytes"], 100_000, "{way}");
+        assert_eq!(measured["facts"]["way"], way);
+        assert!(fs::read(&target).unwrap() == fs::read(&source).unwrap(), "{way}");
+    }
+}
+
+/// The calls of the whole process, by this program's count and by strace's.
+#[test]
+fn the_count_is_the_one_that_strace_gives() {
+    let dir = disk_dir();
+    let [source, target, counts] = ["a", "b", "counts"].map(|name| dir.path().join(name));
+    fs::write(&source, crate::common::noise(1 << 20, 1)).unwrap();
+    let mut strace = match crate::common::strace(&["-c", "-o", counts.to_str().unwrap()]) {
+        Ok(strace) => strace,
+        Err(why) => return skipped(&why),
+    };
+    let words = ["lab", "once", "copy", "--way", "read-write-4096"];
+    assert!(strace.args(words).args([&source, &target]).output().unwrap().status.success());
+    let straces: BTreeMap<String, u64> = fs::read_to_string(&counts)
+        .unwrap()
+        .lines()
+        .filter_map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let counted = words.first()?.parse::<f64>().is_ok() && words.len() >= 5;
+            counted.then(|| Some((words.last()?.to_string(), words[3].parse().ok()?)))?
+        })
+        .filter(|(name, _)| name != "total")
+        .collect();
+    let words: Vec<_> = ["copy", "--way", "read-write-4096"]
+        .map(Into::into)
+        .into_iter()
+        .chain([source.clone().into(), target.clone().into()])
+        .collect();
+    let program = Path::new(env!("CARGO_BIN_EXE_gush"));
+    let mut count = gush_lab::count::of(program, &words, &source, &target, None).unwrap();
+    // strace counts a call when it returns, and this one does not.
+    assert_eq!(count.in_all.remove("exit_group"), Some(1));
+    assert_eq!(count.in_all, straces);
+    assert_eq!(gush_lab::count::line(&count.moving), "read=257;write=256");
+}
+
+/// Where seccomp filters are denied every call stops twice, and where tracing is, nothing is counted.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn counting_does_without_filters_and_measuring_without_counting() {
+    const SECCOMP: &str = "317";
+    const PTRACE: &str = "101";
+    const EPERM: &str = "1";
+    let dir = disk_dir();
+    let deny = match crate::common::denier(dir.path()) {
+        Ok(deny) => deny,
+        Err(why) => return skipped(&why),
+    };
+    let without = |number| {
+        Command::new(&deny)
+            .args([EPERM, number, env!("CARGO_BIN_EXE_gush"), "lab", "copy", "--no-store", "--dir"])
+            .arg(dir.path())
+            .args(["--rounds", "1", "--csv", "--size", "1M", "--only", "read-write-4096"])
+            .output()
+            .unwrap()
+    };
+    let unfiltered = without(SECCOMP);
+    assert!(unfiltered.status.success(), "{unfiltered:?}");
+    assert_eq!(rows(&unfiltered)["read-write-4096@1M"][9], "read=258;write=256");
+    let uncounted = without(PTRACE);
+    assert!(uncounted.status.success(), "{uncounted:?}");
+    assert_eq!(rows(&uncounted)["read-write-4096@1M"][9], "");
+    assert!(text(&uncounted.stderr).contains("may not be traced"), "{uncounted:?}");
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_run_and_leaves_no_file() {
+    let dir = TempDir::new().unwrap();
+    let mut lab = gush();
+    lab.args(["lab", "copy", "--no-store", "--csv", "--rounds", "1000000", "--size", "64K"]);
+    lab.args(["--only", "read-write-4096,sendfile-4096", "--dir"]).arg(dir.path());
+    let mut lab = lab.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(lab.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("case,"));
+    assert!(lines.next().unwrap().unwrap().contains("@64K,"));
+    drop(lines);
+    let mut said = String::new();
+    lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(lab.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("write error: Broken pipe") && !said.contains("interrupted"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
+}

@@ -1,0 +1,146 @@
+//! `gush lab explain` from a user's view.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Output;
+
+use crate::common::{gush, skipped};
+use tempfile::TempDir;
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Explains a short case; none where this machine does not allow perf.
+fn explained(args: &[&str]) -> Option<Output> {
+    let mut command = gush();
+    command.args(["lab", "explain", "pipe:write-read"]).args(args);
+    let output = command.args(["--", "--bytes", "128M"]).output().unwrap();
+    let said = said(&output);
+    let lacking =
+        ["perf is not installed", "may not profile the kernel", "perf cannot record here"];
+    if lacking.iter().any(|words| said.contains(words)) || said.contains("cannot count events") {
+        skipped(said.trim());
+        return None;
+    }
+    assert!(output.status.success(), "{output:?}");
+    Some(output)
+}
+
+#[test]
+fn the_kernels_time_is_explained_drawn_kept_and_reported() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (flame, report, db) = (path("flame.svg"), path("report.html"), path("lab.jsonl"));
+    let files = ["--flame", &flame, "--report", &report, "--db", &db];
+    let Some(output) = explained(&files) else { return };
+    let told = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(told.starts_with("pipe:write-read: "), "{told}");
+    for part in [
+        " % copying\n",
+        "Bytes are copied between",
+        "s of processor time",
+        "The kernel's call path as sampled",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing in\n{told}");
+    }
+    assert!(fs::read_to_string(&flame).unwrap().contains("anon_pipe_write"));
+    assert!(fs::read_to_string(&report).unwrap().contains("flame graph"));
+    assert!(said(&output).contains("gush lab report "), "{output:?}");
+    let exported = gush().args(["lab", "export", "last", "--json", "--db", &db]).output().unwrap();
+    let exported: serde_json::Value = serde_json::from_slice(&exported.stdout).unwrap();
+    let text = exported.to_string();
+    assert!(text.contains("image/svg+xml"), "{text}");
+    assert!(text.contains("\"samples\":[]"), "what perf slowed is not kept among figures: {text}");
+}
+
+#[test]
+fn scripts_get_shares_that_add_up() {
+    let Some(output) = explained(&["--json", "--no-store"]) else { return };
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let shares = record["about"].as_array().unwrap().iter();
+    let sum: f64 = shares.map(|about| about["share"].as_f64().unwrap()).sum();
+    assert!((sum - 1.0).abs() < 1e-9, "{record}");
+    assert!(record["kernel_functions"][0]["function"].is_string());
+    assert!(!said(&output).contains("stored"), "{output:?}");
+}
+
+/// Counting by ptrace(2) comes before the copy, and is no part of the recording.
+#[test]
+fn the_copy_is_recorded_alone_and_in_the_directory_named() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = gush();
+    command.args(["lab", "explain", "copy:read-write-1024@32M", "--json", "--no-store", "--dir"]);
+    command.arg(dir.path()).args(["--", "--size", "32M"]).current_dir("/proc");
+    let output = command.output().unwrap();
+    let told = said(&output);
+    let lacking = ["perf is not", "may not profile", "perf cannot", "cannot count events"];
+    if lacking.iter().any(|words| told.contains(words)) {
+        return skipped(told.trim());
+    }
+    // /proc takes no files: without --dir there would be none.
+    assert!(output.status.success(), "{output:?}");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let functions = record["kernel_functions"].as_array().unwrap();
+    let named = |part: &str| {
+        functions.iter().any(|one| one["function"].as_str().is_some_and(|name| name.contains(part)))
+    };
+    assert!(!functions.is_empty() && !named("ptrace"), "{record}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
+fn a_missing_perf_says_which_package_has_it() {
+    let dir = TempDir::new().unwrap();
+    let mut command = gush();
+    command.env("PATH", dir.path()).args(["lab", "explain", "pipe:write-read", "--no-store"]);
+    let output = command.output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(said(&output).contains("perf is not installed: the package is linux-perf"));
+}
+
+#[test]
+fn a_user_who_may_not_profile_is_told_what_allows_it() {
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if !rustix::process::geteuid().is_root() || paranoid.trim().parse::<i32>().unwrap_or(0) < 2 {
+        return skipped("needs root to become nobody, and kernel.perf_event_paranoid of 2 or more");
+    }
+    let mut command = gush();
+    command.args(["lab", "explain", "pipe:write-read", "--no-store"]).uid(65534).gid(65534);
+    let output = match command.current_dir("/").output() {
+        Ok(output) => output,
+        Err(error) => return skipped(&format!("nobody cannot start the program: {error}")),
+    };
+    let said = said(&output);
+    if said.contains("perf is not installed") {
+        return skipped(said.trim());
+    }
+    assert!(!output.status.success() && output.stdout.is_empty());
+    assert!(said.contains("this user may not profile the kernel"), "{said}");
+    assert!(said.contains("sysctl kernel.perf_event_paranoid=1"), "{said}");
+}
+
+#[test]
+fn what_is_no_case_is_told() {
+    for (case, words) in [
+        ("write-read", "write SUITE:CASE, such as pipe:write-read"),
+        ("pipe:", "write SUITE:CASE"),
+        ("--x:y", "unrecognized option '--x:y'"),
+        ("nope:x", "no suite is called 'nope'; there are "),
+        ("report:x", "no suite is called 'report'; there are "),
+    ] {
+        let output = gush().args(["lab", "explain", case]).output().unwrap();
+        assert!(!output.status.success() && said(&output).contains(words), "{output:?}");
+    }
+    for (case, words) in [
+        ("pipe:nope", "gush: lab: explain: pipe: no case is called 'nope'; there are write-read"),
+        ("copy:nope", "no case, way or method is called 'nope'"),
+    ] {
+        let output = gush().args(["lab", "explain", case, "--no-store"]).output().unwrap();
+        let said = said(&output);
+        if ["perf is not", "may not profile", "perf cannot"].iter().any(|w| said.contains(w)) {
+            return skipped(said.trim());
+        }
+        assert!(!output.status.success() && said.contains(words), "{said}");
+    }
+}

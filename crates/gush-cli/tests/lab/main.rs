@@ -1,0 +1,24 @@
+//! `gush lab`, and `doctor`, `tune` and `pipe`, which the same feature brings.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod copy;
+mod doctor;
+mod explain;
+mod matrix;
+mod memory;
+mod pages;
+mod picture;
+mod pipe;
+mod pipe_programs;
+mod pipe_weather;
+mod relay;
+mod report;
+mod run;
+mod run_fair;
+mod run_figures;
+mod runs;
+mod store;
+mod tour;
+mod tune;

@@ -1,0 +1,78 @@
+//! `gush lab memory`: bandwidth of one processor and of all.
+
+use std::process::Output;
+
+use crate::common::{gush, skipped};
+
+fn lab(options: &[&str]) -> Output {
+    gush().args(["lab", "memory", "--no-store"]).args(options).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn csv_has_a_row_for_every_operation_of_one_and_of_all_processors() {
+    let output = lab(&["--csv", "--rounds", "1", "--bytes", "16M"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("case,operation,processors,round,gib_per_s,bytes"));
+    let mut rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    let all = gush_lab::affinity::allowed().unwrap().len();
+    let counts = if all > 1 { vec![(1, "1"), (all, "all")] } else { vec![(1, "1")] };
+    for (processors, name) in counts {
+        for operation in ["read", "write", "copy"] {
+            let case = format!("{operation}-{name}");
+            let place = rows.iter().position(|row| row[0] == case).expect("a row");
+            let row = rows.swap_remove(place);
+            assert_eq!(row[1..4], [operation, processors.to_string().as_str(), "1"]);
+            assert!(row[4].parse::<f64>().unwrap() > 0.0 && row[5].parse::<u64>().unwrap() > 0);
+        }
+    }
+    assert!(rows.is_empty(), "{rows:?}");
+}
+
+#[test]
+fn one_processor_leaves_out_what_needs_several() {
+    let allowed = gush_lab::affinity::allowed().unwrap();
+    let pinned = std::thread::spawn(move || {
+        gush_lab::affinity::pin(allowed[0]).unwrap();
+        lab(&["--rounds", "1", "--bytes", "4M"])
+    });
+    let output = pinned.join().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = text(&output.stdout);
+    assert!(text.contains("read-1 ") && !text.contains("read-all"), "{text}");
+}
+
+#[test]
+fn the_physical_limit_stands_beside_the_figures_of_other_suites() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = dir.path().join("lab.jsonl");
+    let run = |words: &[&str]| {
+        let output = gush().arg("lab").args(words).arg("--db").arg(&db).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        text(&output.stdout)
+    };
+    let pages = ["pages", "--rounds", "1", "--bytes", "64M", "--only", "touched-4K"];
+    if matches!(gush::Kernel::get().vmsplice(), gush::Vmsplice::Absent(_)) {
+        return skipped("vmsplice is denied here");
+    }
+    assert!(run(&pages).contains("was not measured here yet: gush lab memory"));
+    assert!(!run(&["memory", "--rounds", "1", "--bytes", "16M"]).contains("physical limit"));
+    let said = run(&pages);
+    assert!(said.contains("The physical limit: one processor reads "), "{said}");
+    assert!(said.contains(" GiB/s of memory (run "), "{said}");
+}
+
+#[test]
+fn more_memory_than_there_is_is_refused_in_a_sentence() {
+    let output = lab(&["--rounds", "1", "--bytes", "4E", "--only", "read-1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("bytes of memory to measure: Cannot allocate"),
+        "{output:?}"
+    );
+}

@@ -1,0 +1,413 @@
+//! Runs are kept, judged and carried elsewhere; and the messages when they cannot be.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::common::{gush, skipped};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const EXPORT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gush-lab/tests/data/export.json");
+
+/// `gush lab` with `words`, the data under `home`.
+fn lab(home: &Path, words: &[&str]) -> Command {
+    let mut command = gush();
+    command.arg("lab").args(words).env("XDG_DATA_HOME", home);
+    command
+}
+
+/// The output of a command that has to succeed.
+fn ok(home: &Path, words: &[&str]) -> String {
+    let output = lab(home, words).output().unwrap();
+    assert!(output.status.success(), "{words:?}: {output:?}");
+    text(&output.stdout)
+}
+
+/// The complaint of a command that has to fail.
+fn fails(home: &Path, words: &[&str]) -> String {
+    let output = lab(home, words).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+    text(&output.stderr)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const SHORT: [&str; 7] = ["pipe", "--only", "write-read", "--bytes", "1M", "--rounds", "3"];
+
+/// Figures came, though the run is not stored.
+fn measured_without_a_store(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).contains("write-read"), "{output:?}");
+    text(&output.stderr)
+}
+
+fn store_of(home: &Path) -> PathBuf {
+    home.join("gush/lab.jsonl")
+}
+
+fn home_with_runs() -> TempDir {
+    let home = TempDir::new().unwrap();
+    ok(home.path(), &["import", EXPORT]);
+    home
+}
+
+fn agrees_with_golden(shown: &str, golden: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(golden);
+    if std::env::var_os("GUSH_BLESS").is_some() {
+        fs::write(&path, shown).unwrap();
+    }
+    let agreed = fs::read_to_string(&path).unwrap_or_default();
+    assert!(shown == agreed, "{} differs from:\n{shown}", path.display());
+}
+
+#[test]
+fn a_run_is_kept_with_its_machine_and_every_sample() {
+    let home = TempDir::new().unwrap();
+    ok(home.path(), &SHORT);
+    let listed: Value = serde_json::from_str(&ok(home.path(), &["history", "--json"])).unwrap();
+    assert_eq!(
+        (listed[0]["state"].as_str(), listed[0]["samples"].as_u64()),
+        (Some("whole"), Some(3))
+    );
+    let shown: Value =
+        serde_json::from_str(&ok(home.path(), &["history", "last", "--json"])).unwrap();
+    assert!(shown["machine"]["facts"]["kernel"].is_string(), "{shown}");
+    let figure = &shown["figures"][0];
+    assert!(figure["median"]["low"].as_f64() <= figure["median"]["high"].as_f64(), "{shown}");
+    assert_eq!(ok(home.path(), &["export", "last", "--csv"]).lines().count(), 4);
+}
+
+#[test]
+fn a_run_that_is_not_to_be_kept_is_kept_nowhere() {
+    let home = TempDir::new().unwrap();
+    let mut words = SHORT.to_vec();
+    words.extend(["--no-store", "--json"]);
+    let printed = ok(home.path(), &words);
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+    assert!(fails(home.path(), &["history"]).contains("no runs yet"));
+    // What was printed can be kept later, here or elsewhere.
+    fs::write(home.path().join("run.json"), printed).unwrap();
+    ok(home.path(), &["import", home.path().join("run.json").to_str().unwrap()]);
+    assert_eq!(ok(home.path(), &["history"]).lines().count(), 2);
+}
+
+#[test]
+fn exports_and_what_is_said_of_them_are_as_agreed() {
+    let home = home_with_runs();
+    assert_eq!(ok(home.path(), &["export"]), fs::read_to_string(EXPORT).unwrap());
+    agrees_with_golden(&ok(home.path(), &["export", "--csv"]), "lab-export.csv");
+    agrees_with_golden(&ok(home.path(), &["history"]), "lab-history-shown.txt");
+    agrees_with_golden(&ok(home.path(), &["history", "last~1"]), "lab-history-run.txt");
+    let compared = ok(home.path(), &["compare", "last~1", "last"]);
+    for (case, verdict) in [
+        ("pipe write-read", "faster"),
+        ("pipe huge-splice-busy", "slower"),
+        ("pipe reservoir-splice", "cannot tell"),
+    ] {
+        let line = compared.lines().find(|line| line.starts_with(case)).unwrap();
+        assert!(line.ends_with(verdict), "{compared}");
+    }
+    agrees_with_golden(&compared, "lab-compare-shown.txt");
+    agrees_with_golden(
+        &ok(home.path(), &["compare", "last~1", "last", "--json"]),
+        "lab-compare.json",
+    );
+}
+
+#[test]
+fn runs_of_the_same_thing_are_held_to_what_their_intervals_promise() {
+    let home = home_with_runs();
+    let compare = |words: &[&str]| {
+        let output = lab(home.path(), &[&["compare", "--unchanged"], words].concat()).output();
+        output.unwrap()
+    };
+    let other = compare(&["last~1", "last"]);
+    assert_eq!(other.status.code(), Some(1), "two of four verdicts are wrong: {other:?}");
+    assert!(text(&other.stderr).contains("more verdicts are wrong than intervals of 95 % allow"));
+    let told = text(&other.stdout);
+    assert!(told.contains("\npipe ") && told.contains("\nall "), "{told}");
+    assert!(told.contains("\nwrong: pipe write-read: faster: 1.500 ("), "{told}");
+    let same = compare(&["last", "last", "--json"]);
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    let same: serde_json::Value = serde_json::from_slice(&same.stdout).unwrap();
+    let all = same.as_array().unwrap().last().unwrap();
+    assert_eq!(
+        (&all["suite"], &all["cases"], &all["wrong"]),
+        (&"all".into(), &4.into(), &0.into())
+    );
+}
+
+#[test]
+fn importing_again_changes_nothing_and_newer_or_garbled_exports_are_refused() {
+    let home = home_with_runs();
+    let again = lab(home.path(), &["import", EXPORT]).output().unwrap();
+    assert!(again.status.success());
+    assert!(text(&again.stderr).contains("0 new runs, 2 already present"), "{again:?}");
+    let file = home.path().join("odd.json");
+    let odd = file.to_str().unwrap();
+    for (content, why) in [
+        (r#"{"format":"gush-lab-runs","version":9,"runs":[]}"#, "a newer gush (version 9"),
+        ("PNG\u{0}", "is no export of gush lab"),
+    ] {
+        fs::write(&file, content).unwrap();
+        let said = fails(home.path(), &["import", odd]);
+        assert!(said.contains("odd.json: ") && said.contains(why), "{said}");
+    }
+    assert!(fails(home.path(), &["import", "/nowhere.json"]).contains("No such file"));
+    assert_eq!(ok(home.path(), &["export"]), fs::read_to_string(EXPORT).unwrap());
+}
+
+#[test]
+fn words_that_mean_no_run_are_explained() {
+    let home = home_with_runs();
+    assert!(fails(home.path(), &["history", "20"]).contains("could be 2 runs"));
+    assert!(
+        fails(home.path(), &["compare", "last", "last~7"]).contains("before the first of 2 runs")
+    );
+    assert!(fails(home.path(), &["history", "last~x"]).contains("last~1 is the one before"));
+    assert!(fails(home.path(), &["import", "/proc"]).ends_with("cannot read: Is a directory\n"));
+    assert!(fails(home.path(), &["export", "nope"]).contains("gush lab history lists them"));
+}
+
+#[test]
+fn a_killed_run_leaves_a_readable_store_with_its_samples() {
+    let home = home_with_runs();
+    let mut killed = lab(home.path(), &["pipe", "--only", "write-read", "--bytes", "1M", "--csv"])
+        .args(["--rounds", "1000000"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let rows = BufReader::new(killed.stdout.take().unwrap()).lines().take(6).count();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let listed: Value = serde_json::from_str(&ok(home.path(), &["history", "--json"])).unwrap();
+    let run = &listed[2];
+    assert_eq!(run["state"], "unfinished");
+    // Of the rows, one is the header; a sample is stored right after it is printed.
+    assert!(run["samples"].as_u64().unwrap() >= rows as u64 - 2, "{run}");
+    ok(home.path(), &SHORT);
+    assert_eq!(ok(home.path(), &["history"]).lines().count(), 5);
+}
+
+#[test]
+fn two_runs_at_once_lose_nothing() {
+    let home = TempDir::new().unwrap();
+    let mut words = SHORT.to_vec();
+    words[6] = "20";
+    let both = [(); 2].map(|()| {
+        lab(home.path(), &words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for mut run in both {
+        let mut said = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(run.wait().unwrap().success() && !said.contains("not stored"), "{said}");
+    }
+    let listed: Value = serde_json::from_str(&ok(home.path(), &["history", "--json"])).unwrap();
+    let samples: Vec<_> =
+        listed.as_array().unwrap().iter().map(|run| run["samples"].as_u64().unwrap()).collect();
+    assert_eq!(samples, [20, 20]);
+}
+
+#[test]
+fn a_damaged_store_is_left_alone_and_measuring_goes_on() {
+    let home = home_with_runs();
+    let store = store_of(home.path());
+    fs::write(&store, b"once upon a time there was a database").unwrap();
+    let said = measured_without_a_store(&lab(home.path(), &SHORT).output().unwrap());
+    assert!(said.contains("this run is not stored: ") && said.contains("--db"), "{said}");
+    assert_eq!(fs::read(&store).unwrap(), b"once upon a time there was a database");
+    for words in
+        [&["history"][..], &["export"], &["compare", "last", "last~1"], &["import", EXPORT]]
+    {
+        assert!(fails(home.path(), words).contains("lab.jsonl: "), "{words:?}");
+    }
+}
+
+#[test]
+fn a_device_or_directory_is_no_store_and_nothing_is_left_beside() {
+    let home = TempDir::new().unwrap();
+    let device = gush_test::device("full", home.path());
+    for (path, why) in [(&*device, "is no regular file"), (home.path(), "is a directory")] {
+        let path = path.to_str().unwrap();
+        let mut words = SHORT.to_vec();
+        words.extend(["--db", path]);
+        let said = measured_without_a_store(&lab(home.path(), &words).output().unwrap());
+        let told = format!("this run is not stored: {path}: {why}: name another file with --db");
+        assert!(said.contains(&told), "{said}");
+        assert!(fails(home.path(), &["history", "--db", path]).contains(why));
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "something is left behind");
+}
+
+#[test]
+fn an_odd_name_of_a_store_does_not_reach_the_terminal() {
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("a\x1b[31mb");
+    let said = fails(home.path(), &["history", "--db", path.to_str().unwrap()]);
+    assert!(said.contains("/a\u{fffd}[31mb: no runs yet"), "{said:?}");
+}
+
+#[test]
+fn a_run_of_no_bytes_is_refused() {
+    let home = TempDir::new().unwrap();
+    for suite in ["pipe", "relay"] {
+        let said = fails(home.path(), &[suite, "--bytes", "0", "--rounds", "1"]);
+        assert!(said.contains("invalid --bytes '0': must be more than zero"), "{said}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_report_of_no_runs_is_refused() {
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("none.json"), r#"{"format":"gush-lab-runs","version":1,"runs":[]}"#)
+        .unwrap();
+    let none = home.path().join("none.json");
+    for words in [&["report"][..], &["report", none.to_str().unwrap()]] {
+        assert!(fails(home.path(), words).contains("no runs yet"), "{words:?}");
+    }
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 1, "a page was written");
+}
+
+#[test]
+fn a_home_that_cannot_be_written_is_told_and_measuring_goes_on() {
+    // Nobody, root included, makes directories there.
+    let output = lab(Path::new("/proc/self/home"), &SHORT).output().unwrap();
+    let said = measured_without_a_store(&output);
+    assert!(said.contains("this run is not stored: /proc/self/home/gush: "), "{said}");
+    assert!(said.contains("--db") && said.contains("--no-store"), "{said}");
+    let mut homeless = lab(Path::new("not/absolute"), &SHORT);
+    let said = measured_without_a_store(&homeless.env_remove("HOME").output().unwrap());
+    assert!(said.contains("neither XDG_DATA_HOME nor HOME is set"), "{said}");
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_earlier_runs_stay() {
+    let home = TempDir::new().unwrap();
+    // The store is on a file system of its own, in a mount namespace that ends with the script.
+    let script = r#"set -e
+        mount -t tmpfs -o size=96k none "$1"
+        "$2" lab import "$3"
+        status=0
+        "$2" lab pipe --only write-read --bytes 64K --rounds 600 || status=$?
+        echo "status $status"
+        "$2" lab export --csv | head -3
+    "#;
+    let small = home.path().join("small");
+    fs::create_dir(&small).unwrap();
+    let one = home.path().join("one.json");
+    let mut export: Value = serde_json::from_str(&fs::read_to_string(EXPORT).unwrap()).unwrap();
+    export["runs"].as_array_mut().unwrap().truncate(1);
+    export["runs"][0]["samples"].as_array_mut().unwrap().truncate(2);
+    fs::write(&one, export.to_string()).unwrap();
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args([small.as_os_str(), env!("CARGO_BIN_EXE_gush").as_ref(), one.as_os_str()])
+        .env("XDG_DATA_HOME", &small)
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) if !text(&output.stderr).contains("new runs") => {
+            return skipped(&format!("no file system of its own: {}", text(&output.stderr)));
+        }
+        Ok(output) => output,
+        Err(error) => return skipped(&format!("unshare: {error}")),
+    };
+    let (shown, said) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("from here on this run is not stored: "), "{said}");
+    assert_eq!(said.matches("not stored").count(), 1, "{said}");
+    assert!(said.contains("make room"), "{said}");
+    assert!(shown.contains("write-read") && shown.contains("status 0"), "{shown}");
+    assert!(shown.contains("20261120-080000-0001,2026-11-20T08:00:00Z"), "{shown}\n{said}");
+}
+
+/// An export of `count` runs, whose ids begin with `prefix`.
+fn export_of(home: &Path, prefix: &str, count: usize) -> PathBuf {
+    let mut export: Value = serde_json::from_str(&fs::read_to_string(EXPORT).unwrap()).unwrap();
+    let run = export["runs"][0].clone();
+    let named = |index: usize| {
+        let mut run = run.clone();
+        run["id"] = format!("{prefix}-{index:03}").into();
+        run
+    };
+    export["runs"] = (0..count).map(named).collect();
+    let path = home.join(format!("{prefix}.json"));
+    fs::write(&path, export.to_string()).unwrap();
+    path
+}
+
+fn ids(home: &Path) -> Vec<String> {
+    let listed: Value = serde_json::from_str(&ok(home, &["history", "--json"])).unwrap();
+    let runs = listed.as_array().unwrap().iter();
+    runs.map(|run| run["id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn two_imports_at_once_lose_nothing() {
+    let home = TempDir::new().unwrap();
+    let both = ["one", "two"].map(|prefix| {
+        let file = export_of(home.path(), prefix, 500);
+        let mut import = lab(home.path(), &["import", file.to_str().unwrap()]);
+        import.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for import in both {
+        let output = import.wait_with_output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        assert!(text(&output.stderr).contains("500 new runs, 0 already present"), "{output:?}");
+    }
+    let expected = ["one", "two"]
+        .iter()
+        .flat_map(|prefix| (0..500).map(move |index| format!("{prefix}-{index:03}")));
+    assert_eq!(ids(home.path()), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn an_import_killed_anywhere_is_completed_by_the_next() {
+    let whole = TempDir::new().unwrap();
+    let file = export_of(whole.path(), "run", 60);
+    let words = ["import", file.to_str().unwrap()];
+    ok(whole.path(), &words);
+    let size = fs::metadata(store_of(whole.path())).unwrap().len();
+    for part in 1..8 {
+        let home = TempDir::new().unwrap();
+        let mut import = lab(home.path(), &words).stderr(Stdio::null()).spawn().unwrap();
+        let is_written = || {
+            let there = fs::metadata(store_of(home.path()));
+            there.is_ok_and(|there| there.len() > size * part / 8)
+        };
+        while !is_written() && import.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        import.kill().unwrap();
+        import.wait().unwrap();
+        let found = lab(home.path(), &["history"]).output().unwrap();
+        assert!(found.status.success(), "{found:?}");
+        ok(home.path(), &words);
+        assert_eq!(ok(home.path(), &["export"]), ok(whole.path(), &["export"]));
+    }
+}
+
+#[test]
+fn a_torn_line_is_told_and_kept_beside_by_the_next_run() {
+    let home = home_with_runs();
+    let store = store_of(home.path());
+    let mut torn = fs::read(&store).unwrap();
+    torn.extend(b"{\"taken\":");
+    fs::write(&store, torn).unwrap();
+    let listed = lab(home.path(), &["history"]).output().unwrap();
+    let said = text(&listed.stderr);
+    assert!(listed.status.success() && text(&listed.stdout).lines().count() == 3, "{listed:?}");
+    assert!(said.contains("the last line was not finished"), "{said}");
+    assert!(said.contains("its 9 bytes are left out"), "{said}");
+    let said = text(&lab(home.path(), &SHORT).output().unwrap().stderr);
+    assert!(said.contains("lab.jsonl.torn") && said.contains("stored as "), "{said}");
+    assert_eq!(fs::read(home.path().join("gush/lab.jsonl.torn")).unwrap(), b"{\"taken\":\n");
+    let listed = lab(home.path(), &["history"]).output().unwrap();
+    assert_eq!(text(&listed.stdout).lines().count(), 4);
+    assert_eq!(text(&listed.stderr), "");
+}

@@ -1,0 +1,338 @@
+//! `gush link --from-socat`: command lines of socat(1) in words of ours.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::common::link::Running;
+use crate::common::{bounded, gush, noise, skipped};
+use gush_test::Port;
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// The answer to the words behind `socat`, as a shell would be given them.
+fn translated(arguments: &str) -> Output {
+    gush().args(["link", "--from-socat", arguments]).output().unwrap()
+}
+
+/// The output of a line for a shell in `dir`, where `gush` is the built program.
+fn shell(line: &str, dir: &Path) -> Output {
+    let built = Path::new(env!("CARGO_BIN_EXE_gush")).parent().unwrap();
+    let path = format!("{}:{}", built.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).env("PATH", path).current_dir(dir);
+    bounded(20, &command).output().unwrap()
+}
+
+/// The files of `dir` with their contents, in the order of their names.
+fn files(dir: &Path) -> Vec<(String, Vec<u8>)> {
+    let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = names
+        .map(|path| (path.display().to_string(), std::fs::read(path).unwrap()))
+        .map(|(path, content)| (path.rsplit('/').next().unwrap().to_owned(), content))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_equivalent_does_what_socat_does() {
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to compare with");
+    }
+    let cases = [
+        "-u EXEC:'printf %s\\, a b' -",
+        "-u SYSTEM:'echo a\\,b; echo \"c  d\"' -",
+        r#"-u 'SYSTEM:echo \"it'"\\'"'s  so\" {1,2} $((2+3)) [a,b]' -"#,
+        "-U - SYSTEM:'echo back'",
+        "SYSTEM:'echo one; read a; echo $a >seen' SYSTEM:'read a; echo $a >other; echo two'",
+        "-u SYSTEM:'seq 3' CREATE:made,mode=600",
+        "-u SYSTEM:'seq 4' \"OPEN:'a,b',creat\"",
+        "-u SYSTEM:'seq 5' GOPEN:./appended",
+        "-u /etc/passwd,rdonly -",
+        "-r forward -R back SYSTEM:'echo to; read a; read b' SYSTEM:'echo fro; echo fro; read a'",
+        "-u EXEC:'sh -c \"echo out; echo err >&2\"',stderr -",
+        "-u -b1 FILE:/etc/passwd,seek=5 STDOUT",
+    ];
+    for arguments in cases {
+        let answer = translated(arguments);
+        let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+        assert!(answer.status.success(), "{arguments}: {said}");
+        let line = String::from_utf8(answer.stdout).unwrap();
+        let [socat_dir, gush_dir] = [(); 2].map(|()| TempDir::new().unwrap());
+        let socat = shell(&format!("socat {arguments}"), socat_dir.path());
+        let gush = shell(&line, gush_dir.path());
+        let outcome = |output: &Output| {
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        assert_eq!(outcome(&gush), outcome(&socat), "{arguments}\n{line}\n{gush:?}");
+        assert_eq!(files(gush_dir.path()), files(socat_dir.path()), "{arguments}\n{line}");
+    }
+}
+
+/// Each side by socat and by the equivalent, in each direction; and a client whom nobody told to trust the server.
+#[test]
+fn the_equivalents_of_openssl_addresses_speak_with_socat() {
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to speak with");
+    }
+    let dir = TempDir::new().unwrap();
+    let made = gush().args(["link", "--make-cert"]).arg(dir.path().join("own")).output().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    std::fs::write(dir.path().join("sent"), noise(300_000, 1)).unwrap();
+    let equivalent = |arguments: &str| {
+        let answer = translated(arguments);
+        assert!(answer.status.success(), "{arguments}: {answer:?}");
+        String::from_utf8(answer.stdout).unwrap()
+    };
+    let socat = |arguments: &str| format!("socat {arguments}");
+    for (trust, is_trusted) in
+        [("cafile=own.crt", true), ("verify=0", true), ("snihost=localhost", false)]
+    {
+        let says: [&dyn Fn(&str) -> String; 2] = [&socat, &equivalent];
+        for (server, client) in [(0, 1), (1, 0), (1, 1)] {
+            let reserved = Port::reserve();
+            let port = reserved.number();
+            let listen = format!(
+                "OPENSSL-LISTEN:{port},bind=127.0.0.1,reuseaddr,cert=own.crt,key=own.key,verify=0"
+            );
+            let connect = format!("OPENSSL:localhost:{port},pf=ip4,{trust}");
+            let listens = says[server](&format!("-u {listen} CREATE:got"));
+            let connects = says[client](&format!("-u OPEN:sent {connect}"));
+            let waits = format!(
+                "until grep -qi ':{port:04X} 00000000:0000 0A' /proc/net/tcp; do sleep 0.01; done"
+            );
+            let line = format!(
+                "({listens}) & {waits}; ({connects}); echo ended $? >>ends; wait $!; echo served $? >>ends"
+            );
+            let done = shell(&line, dir.path());
+            let context = format!("{listens}{connects}{done:?}");
+            let got = std::fs::read(dir.path().join("got")).unwrap_or_default();
+            let ends = std::fs::read_to_string(dir.path().join("ends")).unwrap();
+            let expected = if is_trusted { "ended 0\nserved 0\n" } else { "ended 1\nserved 1\n" };
+            assert_eq!(ends, expected, "{context}");
+            assert_eq!(
+                got == std::fs::read(dir.path().join("sent")).unwrap(),
+                is_trusted,
+                "{} bytes: {context}",
+                got.len()
+            );
+            for name in ["got", "ends"] {
+                let _ = std::fs::remove_file(dir.path().join(name));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_equivalent_is_said_part_by_part_and_nothing_is_printed() {
+    let answer = translated("-L/run/lock TUN:10.0.0.1/24,up TCP-LISTEN:1,fork,su=nobody");
+    assert_eq!(answer.status.code(), Some(1));
+    assert!(answer.stdout.is_empty(), "{answer:?}");
+    let said = String::from_utf8(answer.stderr).unwrap();
+    let lines: Vec<_> =
+        said.lines().filter(|line| line.starts_with("gush: link: no equivalent: ")).collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    for (line, part) in lines.iter().zip(["-L: `flock", "TUN: ", "su=nobody: start gush as"]) {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn a_part_that_needs_no_equivalent_is_noted() {
+    let answer = translated("-b 65536 -t 1 - TCP:localhost:80,nonblock");
+    assert_eq!(answer.stdout, b"gush link -t 1 - tcp:localhost:80\n");
+    let said = String::from_utf8(answer.stderr).unwrap();
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.starts_with("gush: link: note: -b: buffers take the size"), "{said}");
+    assert!(said.contains("note: nonblock: nothing waits"), "{said}");
+}
+
+/// A program writes its terminal's settings into a file; socat may miss a program's last output.
+#[test]
+fn a_terminal_echoes_and_edits_lines_as_socat_has_it() {
+    if Command::new("socat").arg("-V").output().is_err() {
+        return skipped("no socat to compare with");
+    }
+    for (option, expected) in [
+        ("raw", "-opost -icanon echo"),
+        ("raw,echo=0", "-opost -icanon -echo"),
+        ("echo=0,raw", "-opost -icanon -echo"),
+        ("rawer", "-opost -icanon -echo"),
+        ("cfmakeraw", "-opost -icanon -echo"),
+        ("sane", "opost icanon echo"),
+    ] {
+        let arguments = format!("-u SYSTEM:'stty -a <&1 >seen',pty,{option} -");
+        let equivalent = String::from_utf8(translated(&arguments).stdout).unwrap();
+        for line in [format!("socat {arguments}"), equivalent] {
+            let dir = TempDir::new().unwrap();
+            let done = shell(&line, dir.path());
+            let seen = std::fs::read_to_string(dir.path().join("seen")).unwrap();
+            let modes: Vec<_> = seen
+                .split_whitespace()
+                .filter(|word| ["echo", "icanon", "opost"].contains(&word.trim_start_matches('-')))
+                .collect();
+            assert_eq!(modes.join(" "), expected, "{line}: {done:?}: {seen}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_ends_or_reads_otherwise_is_noted() {
+    let cases = [
+        ("-t 1 -T 5 - TCP:h:1", "-T 5 - tcp:h:1", "note: -T: after so long a silence socat"),
+        ("-t 1 FILE:`tty`,rawer - ", "'file:`tty`,raw' -", "note: `tty`: a shell would"),
+        ("-t 1 - \"UNIX:$HOME/s\"", "- 'unix:$HOME/s'", "note: $HOME: a shell would"),
+        ("-t 1 EXEC:bash,pty,sane -", "exec:bash,pty -", "note: sane: a new pseudo-terminal"),
+    ];
+    for (socat, gush, note) in cases {
+        let answer = translated(socat);
+        let said = String::from_utf8(answer.stderr).unwrap();
+        assert_eq!(
+            String::from_utf8(answer.stdout).unwrap(),
+            format!("gush link -t 1 {gush}\n"),
+            "{said}"
+        );
+        assert!(said.lines().count() == 1 && said.contains(note), "{socat}: {said}");
+    }
+    let literal = translated("-t 1 - 'UNIX:$HOME/`s`'");
+    assert!(literal.stderr.is_empty(), "{literal:?}");
+}
+
+/// socat listens on IPv4 alone unless told otherwise: a listener on IPv6, too, may find the port taken, and
+/// lets other clients in.
+#[test]
+fn the_equivalent_of_a_listener_takes_ipv4_alone() {
+    let answer = translated("-t 1 -u TCP-LISTEN:0 -");
+    let line = String::from_utf8(answer.stdout).unwrap();
+    let words: Vec<_> = line.split_whitespace().skip(2).collect();
+    let link = Running::start(&words);
+    let said = link.says("listening on ");
+    assert!(said.contains("listening on 0.0.0.0:"), "{said}");
+    link.signal(Signal::TERM);
+    link.finish();
+}
+
+#[test]
+fn addresses_and_other_options_do_not_stand_beside_it() {
+    let beside = gush().args(["link", "--from-socat", "- -", "null:", "null:"]).output().unwrap();
+    assert_eq!(beside.status.code(), Some(1), "{beside:?}");
+    assert!(beside.stdout.is_empty());
+}
+
+/// The list of `socat -h` has one name of each; the others are in the table of xioopen.c.
+#[test]
+fn every_name_of_a_kind_of_address_of_socat_has_an_answer() {
+    for (name, answer) in [
+        ("UDP-SEND", "gush link -u - udp:h:1"),
+        ("UDP4-SEND", "gush link -u - udp4:h:1"),
+        ("UDP6-SEND", "gush link -u - udp6:h:1"),
+        ("INET4-LISTEN", "gush link -u - tcp4-listen:h:1"),
+        ("INET6-LISTEN", "gush link -u - tcp6-listen:h:1"),
+        ("IP-SEND", "raw IP sockets are left to socat"),
+        ("IP4-SEND", "raw IP sockets are left to socat"),
+        ("IP6-SEND", "raw IP sockets are left to socat"),
+        ("UNIX-SEND", "datagrams of Unix sockets are left to socat"),
+        ("SENDTO", "sockets by numbers are left to socat"),
+        ("DTLS-C", "TLS over datagrams is left to socat"),
+    ] {
+        let done = translated(&format!("-u - {name}:h:1"));
+        let said = [done.stdout, done.stderr].concat();
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains(answer), "{name}: {said}");
+    }
+}
+
+/// Whoever types socat's words without `--from-socat` learns who knows them.
+#[test]
+fn a_word_of_socat_in_an_address_points_at_the_translation() {
+    const POINTER: &str = "  this word is socat's: gush link --from-socat 'ARGS' says";
+    for address in [
+        "exec:true,pty,ctty",
+        "exec:true,pty,sigint",
+        "tcp:h:1,forever",
+        "tcp:h:1,sourceport=7",
+        "tcp:h:1,pf=ip6",
+        "tcp:h:1,tos=16",
+        "null:!!tcp:h:1,LINGER=5",
+        "udp-send:h:1",
+        "SCTP:h:1",
+        "proxy:p:h:1",
+        "readline",
+    ] {
+        let said = String::from_utf8(gush().args(["link", "-", address]).output().unwrap().stderr);
+        let said = said.unwrap();
+        assert!(said.contains(POINTER), "{address}: {said}");
+    }
+    for address in
+        ["tcp:h:1,frok", "tpc:h:1", "tcp:h:99999", "tcp-listen:1,rdonly", "exec:true,end"]
+    {
+        let said = String::from_utf8(gush().args(["link", "-", address]).output().unwrap().stderr);
+        let said = said.unwrap();
+        assert!(!said.contains("socat'"), "{address}: {said}");
+    }
+}
+
+#[test]
+fn too_few_addresses_are_told_without_an_empty_part() {
+    for (arguments, part) in [("", "no equivalent: socat"), ("-", "no equivalent: -: socat")] {
+        let said = String::from_utf8(translated(arguments).stderr).unwrap();
+        assert!(said.contains(part), "{arguments}: {said}");
+    }
+}
+
+/// Each option of the groups of socat that ends of `gush link` are in has its own answer: taken, needless, or
+/// missing for a reason that is not "no such option".
+#[test]
+fn every_option_that_socat_lists_has_an_answer() {
+    let Ok(listed) = Command::new("socat").arg("-hh").output() else {
+        return skipped("no socat to list its options");
+    };
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let options = listed.lines().skip_while(|line| !line.trim_start().starts_with("opt:")).skip(1);
+    // One address for each group; the first that fits an option is asked about it.
+    let addresses = [
+        ("TCP", "TCP:h:1"),
+        ("LISTEN", "TCP-LISTEN:1"),
+        ("CHILD", "TCP-LISTEN:1"),
+        ("RANGE", "TCP-LISTEN:1"),
+        ("UDP", "UDP:h:1"),
+        ("IP4", "TCP4:h:1"),
+        ("IP6", "TCP6:h:1"),
+        ("SOCKET", "TCP:h:1"),
+        ("RETRY", "TCP:h:1"),
+        ("UNIX", "UNIX:s"),
+        ("HTTP", "PROXY:p:h:1"),
+        ("EXEC", "EXEC:true,pty"),
+        ("FORK", "EXEC:true,pty"),
+        ("PARENT", "EXEC:true,pty"),
+        ("PROCESS", "EXEC:true,pty"),
+        ("TERMIOS", "EXEC:true,pty"),
+        ("OPEN", "OPEN:f"),
+        ("REG", "OPEN:f"),
+        ("NAMED", "OPEN:f"),
+        ("APPL", "OPEN:f"),
+        ("FD", "OPEN:f"),
+    ];
+    let mut asked = 0;
+    let mut unanswered = Vec::new();
+    for line in options {
+        let mut fields = line.split_whitespace();
+        let (Some(name), Some(groups)) = (fields.next(), fields.next()) else { continue };
+        let Some(groups) = groups.strip_prefix("groups=") else { continue };
+        let groups: Vec<_> = groups.split(',').collect();
+        let Some((_, address)) = addresses.iter().find(|(group, _)| groups.contains(group)) else {
+            continue;
+        };
+        asked += 1;
+        let answers = ["", "=1", "=/x", "=127.0.0.1", "=1:1:1"].map(|value| {
+            let answer = translated(&format!("{address},{name}{value} -"));
+            String::from_utf8(answer.stderr).unwrap()
+        });
+        let is_an_answer = |said: &String| !said.contains("takes no option");
+        if !answers.iter().any(is_an_answer) {
+            unanswered.push(format!("{name} ({address})"));
+        }
+    }
+    assert!(asked > 200, "{asked} options of {listed}");
+    assert_eq!(unanswered, Vec::<String>::new());
+}

@@ -1,0 +1,27 @@
+//! `gush link`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod addresses;
+mod datagrams;
+mod devices;
+mod dump;
+mod endings;
+mod ends;
+mod from_socat;
+mod joined;
+mod limits;
+mod lives;
+mod metrics;
+mod recvfrom;
+mod serves;
+mod shapes;
+mod signals;
+mod stats;
+mod storms;
+mod terminals;
+mod tls;
+mod vsock;
+mod weather;
+mod words;

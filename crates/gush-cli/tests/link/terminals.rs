@@ -1,0 +1,249 @@
+//! Pseudo-terminals and serial lines as ends of `gush link`. A serial line is a pseudo-terminal here.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::common::link::{Running, echo, eventually};
+use crate::common::{gush, nobody, skipped};
+use rustix::process::Signal;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{ControlModes, InputModes, LocalModes, SpecialCodeIndex, Termios, tcgetattr};
+use tempfile::TempDir;
+
+/// A line: our side, and the name of the other.
+fn line() -> (OwnedFd, PathBuf) {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+    grantpt(&ours).unwrap();
+    unlockpt(&ours).unwrap();
+    let name = ptsname(&ours, Vec::new()).unwrap();
+    let name = PathBuf::from(std::ffi::OsStr::from_bytes(name.as_bytes()));
+    (ours, name)
+}
+
+/// Opens a terminal without making this the controlling terminal.
+fn opened(path: &Path) -> File {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();
+    File::options().read(true).write(true).custom_flags(flags).open(path).unwrap()
+}
+
+/// Says `words`, and hears the same again.
+fn talk(terminal: &mut File, words: &[u8]) {
+    terminal.write_all(words).unwrap();
+    let mut heard = vec![0; words.len()];
+    terminal.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, words);
+}
+
+/// Everything of the settings that can be compared.
+fn settings(terminal: &OwnedFd) -> String {
+    let Termios { input_modes, output_modes, control_modes, local_modes, .. } =
+        tcgetattr(terminal).unwrap();
+    let speed = tcgetattr(terminal).unwrap().output_speed();
+    format!("{input_modes:?} {output_modes:?} {control_modes:?} {local_modes:?} {speed}")
+}
+
+#[test]
+fn a_pty_has_a_link_as_long_as_it_lives_and_ends_with_the_program_at_it() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("tty");
+    let address = format!("pty,raw,mode=640,link={}", name.display());
+    let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
+    link.says("the pseudo-terminal is /dev/pts/");
+    eventually("the link is there", || name.exists());
+    let target = fs::read_link(&name).unwrap();
+    assert!(target.starts_with("/dev/pts"), "{target:?}");
+    assert_eq!(target.metadata().unwrap().mode() & 0o777, 0o640);
+    let mut terminal = opened(&name);
+    talk(&mut terminal, b"as it is\r\n\x03\x04\x7f");
+    drop(terminal);
+    let (status, _, said) = link.finish();
+    assert_eq!(status.code(), Some(0), "{said}");
+    assert!(name.symlink_metadata().is_err());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_link_of_a_pty_goes_over_nothing_of_others() {
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    fs::write(path("file"), "mine").unwrap();
+    symlink("/etc/passwd", path("to-file")).unwrap();
+    symlink("/dev/pts/999", path("left")).unwrap();
+    for (name, options, why) in [
+        ("file", "", "something that is no link"),
+        ("file", ",unlink", "something that is no link"),
+        ("to-file", ",unlink", "a link to something else"),
+        ("left", "", "remove it, or say unlink"),
+        ("no/such", "", "make the directory"),
+    ] {
+        let address = format!("pty,link={}{options}", path(name).display());
+        let said = gush().args(["link", &address, "null:"]).output().unwrap();
+        let text = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(said.status.code(), Some(1), "{address}: {text}");
+        assert!(text.contains(why), "{address}: {text}");
+    }
+    assert_eq!(fs::read(path("file")).unwrap(), b"mine");
+    assert_eq!(fs::read_link(path("to-file")).unwrap(), Path::new("/etc/passwd"));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+
+    let address = format!("pty,raw,link={},unlink", path("left").display());
+    let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
+    link.says("the pseudo-terminal is");
+    eventually("the link is new", || {
+        fs::read_link(path("left")).is_ok_and(|target| target != Path::new("/dev/pts/999"))
+    });
+    talk(&mut opened(&path("left")), b"x");
+    assert_eq!(link.finish().0.code(), Some(0));
+}
+
+#[test]
+fn a_link_that_somebody_replaced_is_left_alone() {
+    let dir = TempDir::new().unwrap();
+    let name = dir.path().join("tty");
+    let address = format!("pty,raw,link={}", name.display());
+    let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
+    eventually("the link is there", || name.exists());
+    let mut terminal = opened(&name);
+    talk(&mut terminal, b"x");
+    fs::remove_file(&name).unwrap();
+    fs::write(&name, "mine").unwrap();
+    drop(terminal);
+    assert_eq!(link.finish().0.code(), Some(0));
+    assert_eq!(fs::read(&name).unwrap(), b"mine");
+}
+
+#[test]
+fn a_pty_that_waits_opens_nothing_else_before_somebody_is_there() {
+    let dir = TempDir::new().unwrap();
+    let (name, begun) = (dir.path().join("tty"), dir.path().join("begun"));
+    let address = format!("pty,raw,wait-slave,link={}", name.display());
+    let program = format!("shell:'touch {}; cat'", begun.display());
+    let mut link = Running::start(&[&address, &program]);
+    eventually("the link is there", || name.exists());
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    assert!(!begun.exists() && link.is_running());
+    let mut terminal = opened(&name);
+    talk(&mut terminal, b"hello");
+    assert!(begun.exists());
+    drop(terminal);
+    assert_eq!(link.finish().0.code(), Some(0));
+}
+
+#[test]
+fn a_program_that_closes_its_terminal_before_it_exits_is_not_hung_up() {
+    let program = "exec:'sh -c \"exec <&- >&- 2>&-; sleep 0.3; exit 0\"',pty";
+    for first in [&["-u", "/dev/null"][..], &["/dev/zero!!/dev/null"]] {
+        let mut command = gush();
+        command.arg("link").args(first).arg(program);
+        let done = command.output().unwrap();
+        assert!(done.status.success(), "{first:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+}
+
+#[test]
+fn a_line_is_set_while_it_is_an_end_and_put_back_afterwards() {
+    let (ours, name) = line();
+    let before = settings(&ours);
+    let options = "raw,echo=0,b9600,cs7,parenb,parodd,cstopb,clocal,crtscts,ixon,min=3,echoe=0";
+    for signal in [Signal::TERM, Signal::INT] {
+        let address = format!("file:{},{options}", name.display());
+        let link = Running::start(&[&address, &format!("tcp:{}", echo())]);
+        eventually("the line is set", || settings(&ours) != before);
+        let now = tcgetattr(&ours).unwrap();
+        let control = ControlModes::PARODD
+            | ControlModes::CSTOPB
+            | ControlModes::CLOCAL
+            | ControlModes::CRTSCTS;
+        // A pseudo-terminal has 8 bits and no parity, whatever it is asked for (pty_set_termios in drivers/tty/pty.c).
+        assert!(now.control_modes.contains(control), "{:?}", now.control_modes);
+        assert_eq!((now.output_speed(), now.input_speed()), (9600, 9600));
+        assert!(now.input_modes.contains(InputModes::IXON));
+        assert!(!now.local_modes.intersects(LocalModes::ECHO | LocalModes::ICANON));
+        assert_eq!(now.special_codes[SpecialCodeIndex::VMIN], 3);
+        let mut line = File::from(ours.try_clone().unwrap());
+        talk(&mut line, b"through\r\n");
+        link.signal(signal);
+        link.finish();
+        assert_eq!(settings(&ours), before);
+    }
+}
+
+#[test]
+fn settings_of_what_is_no_terminal_are_refused() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    for address in [&format!("file:{},raw", file.display()), "-,icanon=0"] {
+        let said = gush().args(["link", "-u", address, "-"]).output().unwrap();
+        let text = String::from_utf8(said.stderr).unwrap();
+        assert_eq!(said.status.code(), Some(1), "{text}");
+        assert!(text.contains("set the terminal") && text.contains("no terminal:"), "{text}");
+    }
+    let cases = [
+        ("file:x,cs9", "takes no option 'cs9'; did you mean 'cs"),
+        ("file:x,min=300", "min takes the number of a byte"),
+        ("file:x,b9600=1", "has no value"),
+        ("exec:cat,b9600", "needs pty too"),
+    ];
+    for (address, why) in cases {
+        let said = gush().args(["link", address, "-"]).output().unwrap();
+        let text = String::from_utf8(said.stderr).unwrap();
+        assert!(text.contains(why), "{address}: {text}");
+    }
+}
+
+#[test]
+fn what_is_made_gets_its_owner_and_what_is_there_keeps_it() {
+    let number = match nobody() {
+        Ok(number) => number,
+        Err(why) => return skipped(&why),
+    };
+    let dir = TempDir::new().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let owner = |name: &str| {
+        let found = path(name).symlink_metadata().unwrap();
+        (found.uid(), found.gid(), found.mode() & 0o777)
+    };
+    let at = |keyword: &str, name: &str, options: &str| {
+        format!("{keyword}:{}{options}", path(name).display())
+    };
+
+    fs::write(path("there"), "old").unwrap();
+    symlink(path("there"), path("link")).unwrap();
+    let mine = (rustix::process::geteuid().as_raw(), owner("there").1);
+    for name in ["new", "there", "link"] {
+        let address = at("file", name, &format!(",create,user={number},group={number}"));
+        let done = gush().args(["link", "-u", "shell:echo x", &address]).output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+    }
+    assert_eq!((owner("new").0, owner("new").1), (number, number));
+    assert_eq!((owner("there").0, owner("there").1), mine);
+    assert_eq!(fs::read(path("new")).unwrap(), b"x\n");
+
+    symlink(path("missing"), path("dangling")).unwrap();
+    let address = at("file", "dangling", &format!(",create,user={number}"));
+    let said = gush().args(["link", "-u", "null:", &address]).output().unwrap();
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(text.contains("the link leads to a missing file"), "{text}");
+    assert!(!path("missing").exists(), "a file was made, and has another owner than was asked for");
+
+    let socket = at("unix-listen", "socket", ",user=nobody,mode=660,fork");
+    let pipe = at("pipe", "pipe", &format!(",group={number},mode=620"));
+    let links = [Running::start(&[&socket, "null:"]), Running::start(&["-u", &pipe, "null:"])];
+    eventually("both are made", || path("socket").exists() && path("pipe").exists());
+    eventually("the FIFO has its group", || owner("pipe") == (mine.0, number, 0o620));
+    let (user, group, mode) = owner("socket");
+    assert_eq!((user, group, mode), (number, mine.1, 0o660));
+    drop(links);
+
+    let address = at("file", "other", ",create,user=nobody-of-this-name");
+    let said = gush().args(["link", "-u", "null:", &address]).output().unwrap();
+    let text = String::from_utf8(said.stderr).unwrap();
+    assert!(text.contains("look up user=nobody-of-this-name: there is no user"), "{text}");
+    assert!(!path("other").exists());
+}

@@ -1,0 +1,122 @@
+//! `gush pv -- CMD`: the input and the output of a command, with the command's own status.
+
+use std::fs;
+
+use crate::common::gush_as;
+use crate::common::shell::{said, shell, source};
+use tempfile::TempDir;
+
+#[test]
+fn a_command_gets_every_byte_and_so_does_the_output() {
+    let (dir, bytes) = source();
+    for line in [
+        "$G pv source -- cat",
+        "$G pv -- cat <source",
+        "cat source | $G pv -- cat | cat",
+        "$G pv -q source -o got -- cat; cat got",
+        "$G pv -f source -- sh -c 'cat; echo end >&2'",
+        "$G pv -S -s 3000017 source source -- cat",
+        "$G pv --skip 0 source -- cat",
+    ] {
+        let output = shell(dir.path(), line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert!(output.stdout == bytes, "{line}: {} bytes", output.stdout.len());
+    }
+}
+
+#[test]
+fn both_amounts_and_their_ratio_are_shown() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("source"), [7; 2048]).unwrap();
+    for (words, shown) in [
+        ("-b -i 600 source -- head -c 512", "2.00KiB ->  512  B"),
+        ("-F '%b %{out-bytes} %{ratio}' source -- cat", "2.00KiB 2.00KiB 1.00:1\r\n"),
+        (
+            "-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat; cat source'",
+            "2.00KiB 4.00KiB 1:2.00\r\n",
+        ),
+        ("-F '%b %{out-bytes} %{ratio}' source -- sh -c 'cat >taken'", "2.00KiB 0.00  B -:-\r\n"),
+        ("-l -F '%b %{out-bytes}' source -- sh -c 'cat >taken; echo; echo'", "0.00  2.00 \r\n"),
+    ] {
+        let line = format!("$G pv -f -i 600 {words}");
+        let output = shell(dir.path(), &line);
+        assert!(said(&output).contains(shown), "{line}: {:?}", said(&output));
+    }
+    let output = shell(dir.path(), "$G pv --json -i 600 source -- sh -c 'cat; echo' >/dev/null");
+    let end: serde_json::Value = serde_json::from_str(&said(&output)).unwrap();
+    assert_eq!((&end["bytes"], &end["out_bytes"]), (&2048.into(), &2049.into()));
+}
+
+#[test]
+fn the_status_is_the_commands() {
+    let (dir, _) = source();
+    for (line, status, words) in [
+        ("$G pv source -- sh -c 'cat; exit 7' >/dev/null", 7, ""),
+        ("$G pv source -- true", 0, ""),
+        ("$G pv /dev/zero -- head -c 5 >/dev/null", 0, ""),
+        ("$G pv source -- sh -c 'kill -TERM $$'", 143, ""),
+        ("$G pv source -- ./nothing", 127, "gush: pv: ./nothing: No such file or directory\n"),
+        ("$G pv source -- ./source", 126, "gush: pv: ./source: Permission denied\n"),
+        ("$G pv nofile -- cat", 2, "gush: pv: nofile: open failed: No such file or directory\n"),
+        (
+            "$G pv source -- cat >/dev/full",
+            16,
+            "write failed after 0 bytes: No space left on device",
+        ),
+        ("$G pv -o /dev/full source -- cat", 16, "No space left on device"),
+        // Whatever the command makes of the failed write.
+        ("$G pv -o /dev/full source -- sh -c 'cat; exit 7'", 16, "No space left on device"),
+        ("$G pv source -- cat | true; exit ${PIPESTATUS[0]}", 141, ""),
+        ("$G pv -U store source -- cat", 64, "-U cannot be used with a command"),
+        ("$G pv source --checksum xxh3 --expect 00 -- cat >/dev/null", 16, "xxh3 "),
+    ] {
+        let output = shell(dir.path(), line);
+        assert_eq!(output.status.code(), Some(status), "{line}: {}", said(&output));
+        assert!(said(&output).contains(words), "{line}: {}", said(&output));
+    }
+}
+
+#[test]
+fn a_command_that_closes_its_output_still_gets_its_input() {
+    let (dir, bytes) = source();
+    let output = shell(dir.path(), "$G pv source -- sh -c 'exec >&-; cat >taken'");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("taken")).unwrap() == bytes);
+}
+
+#[test]
+fn a_command_has_the_usual_signals() {
+    let dir = TempDir::new().unwrap();
+    // A reader that leaves ends the command silently, as in any pipeline.
+    let output = shell(dir.path(), "$G pv /dev/null -- sh -c 'exec yes' | head -1");
+    assert_eq!((output.stdout.as_slice(), said(&output).as_str()), (&b"y\n"[..], ""));
+    let masks = |line: &str| -> Vec<u64> {
+        let text = String::from_utf8(shell(dir.path(), line).stdout).unwrap();
+        // The signals above are the C library's own.
+        let mask = |line: &str| u64::from_str_radix(line.split('\t').nth(1)?, 16).ok();
+        text.lines().filter_map(mask).map(|mask| mask & 0x7fff_ffff).collect()
+    };
+    let grep = "grep -E 'Sig(Blk|Ign)' /proc/self/status";
+    let plain = masks(grep);
+    assert_eq!(plain.len(), 2);
+    assert_eq!(masks(&format!("$G pv -f /dev/null -- {grep}")), plain);
+}
+
+#[test]
+fn behind_two_dashes_pv_has_files() {
+    let (dir, bytes) = source();
+    let run = |args: &[&str]| {
+        gush_as("pv", dir.path()).args(args).current_dir(dir.path()).output().unwrap()
+    };
+    let output = run(&["--", "source"]);
+    assert!(output.status.success() && output.stdout == bytes, "{}", said(&output));
+    let output = run(&["source", "--", "cat"]);
+    assert_eq!(
+        (output.status.code(), said(&output)),
+        (Some(2), "pv: failed to read file: cat: No such file or directory\n".into())
+    );
+    let output = shell(dir.path(), "POSIXLY_CORRECT=1 $G pv -q -- source");
+    assert!(output.status.success() && output.stdout == bytes, "{}", said(&output));
+    let output = shell(dir.path(), "POSIXLY_CORRECT=1 $G pv -q source");
+    assert!(output.status.success() && output.stdout == bytes, "{}", said(&output));
+}

@@ -1,0 +1,8 @@
+//! The repository beside the code: documents, packages, commands in documents.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod documents;
+mod packages;
+mod readme;

@@ -1,0 +1,376 @@
+//! The commands of the README and of docs/*.md work as written, from a fresh clone, and the README's figures are those that were stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::skipped;
+use gush_lab::model::{Measured, Run};
+use gush_test::Port;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+const RUN: &str = "cargo run --release --";
+/// The alias of `.cargo/config.toml` for the program with every command.
+const RUN_FULL: &str = "cargo gush";
+const TEST: &str = "cargo test --workspace --no-fail-fast";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// The blocks fenced as plain `sh`; blocks that a reader is not to run at once are fenced otherwise (`sh no-run`, `console`).
+fn blocks(markdown: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut lines = markdown.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "```sh" {
+            let block: Vec<_> = lines.by_ref().take_while(|line| line.trim() != "```").collect();
+            blocks.push(block.join("\n"));
+        } else if line.trim_start().starts_with("```") {
+            lines.by_ref().find(|line| line.trim() == "```");
+        }
+    }
+    blocks
+}
+
+fn readme() -> Option<String> {
+    let readme = fs::read_to_string(repository().join("README.md"));
+    if readme.is_err() {
+        skipped("there is no README.md here");
+    }
+    readme.ok()
+}
+
+/// The README and docs/*.md: each with the name by which a failure tells of it.
+fn documents() -> Vec<(String, String)> {
+    let pages = fs::read_dir(repository().join("docs")).into_iter().flatten();
+    let mut pages: Vec<PathBuf> = pages
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|ending| ending == "md"))
+        .collect();
+    pages.sort();
+    let named = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let pages = pages.iter().map(|path| (named(path), fs::read_to_string(path).unwrap()));
+    readme().map(|readme| ("README.md".to_owned(), readme)).into_iter().chain(pages).collect()
+}
+
+#[test]
+fn the_commands_of_the_documents_work() {
+    let documents = documents();
+    if documents.is_empty() {
+        return;
+    }
+    let clone = TempDir::new().unwrap();
+    for entry in fs::read_dir(repository()).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_file() {
+            fs::copy(entry.path(), clone.path().join(entry.file_name())).unwrap();
+        }
+    }
+    // Cargo has made it when it runs the first command.
+    fs::create_dir(clone.path().join("target")).unwrap();
+    let before = top_names(clone.path());
+    let data = TempDir::new().unwrap();
+    let programs = TempDir::new().unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gush"), programs.path().join("gush")).unwrap();
+    let path =
+        format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap_or_default());
+
+    // Somebody may listen at the documents' own.
+    let ports: Vec<_> = (9000..9010).map(|number| (number, Port::reserve())).collect();
+    let with_free_ports = |line: String| {
+        ports.iter().fold(line, |line, (number, port)| {
+            line.replace(&format!(":{number}"), &format!(":{}", port.number()))
+        })
+    };
+    let mut ran = BTreeSet::new();
+    for (document, block) in documents
+        .iter()
+        .flat_map(|(name, text)| blocks(text).into_iter().map(move |block| (name, block)))
+    {
+        ran.insert(document.as_str());
+        // The tests are running already, and the program is built.
+        let script: String = block
+            .lines()
+            .filter(|line| !line.starts_with(TEST))
+            .map(|line| with_free_ports(line.replace(RUN, "gush").replace(RUN_FULL, "gush") + "\n"))
+            .collect();
+        // What a failing block leaves in the background would hold its output open.
+        let script = format!("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}");
+        // A reader may try a block twice; those of the lab take long, and leave nothing behind.
+        let times = if block.contains(" lab ") || block.contains(" pipe ") { 1 } else { 2 };
+        for _ in 0..times {
+            let output = Command::new("bash")
+                .args(["-euo", "pipefail", "-c", &script])
+                .current_dir(clone.path())
+                .env("PATH", &path)
+                .env("XDG_DATA_HOME", data.path())
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{document}:\n{block}\n{said}");
+        }
+    }
+    for document in ["README.md", "use.md", "link.md", "lab.md"] {
+        assert!(ran.contains(document), "{document} has no block that ran");
+    }
+    // Beside what .gitignore names, the commands leave nothing in the clone.
+    for name in top_names(clone.path()).difference(&before) {
+        assert!(name.ends_with(".copy") || name == "target", "{name} is left untracked");
+    }
+}
+
+fn top_names(dir: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn the_readme_names_the_two_commands_that_do_everything() {
+    let Some(readme) = readme() else { return };
+    let blocks = blocks(&readme);
+    let has = |command: &str| {
+        blocks.iter().flat_map(|block| block.lines()).any(|line| line.starts_with(command))
+    };
+    assert!(has(&format!("{RUN} cp ")), "no block has `{RUN} cp SRC DST`");
+    assert!(has(TEST), "no block has `{TEST}`");
+    assert!(has(RUN_FULL), "no block has `{RUN_FULL}`");
+    let aliases = fs::read_to_string(repository().join(".cargo/config.toml")).unwrap();
+    let full = "\n[alias]\ngush = \"run --release --features full --\"\n";
+    assert!(aliases.contains(full), "`{RUN_FULL}` is no alias for the program with every command");
+}
+
+#[test]
+fn ci_runs_the_test_command_of_the_readme() {
+    let ci = fs::read_to_string(repository().join(".ci/run")).unwrap();
+    let runs = |line: &str| line.strip_prefix("bounded ") == Some(TEST);
+    assert!(ci.lines().any(runs), ".ci/run does not run `{TEST}`");
+}
+
+/// Where the README's figures come from: docs/figures.toml.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Sources {
+    names: Vec<String>,
+    figure: Vec<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Source {
+    says: String,
+    by: String,
+    run: Option<String>,
+    case: Option<String>,
+    /// The case that the other is divided by, round by round.
+    beside: Option<String>,
+    /// `wall_s`, or the name of a figure that the commands print; else the compared one.
+    figure: Option<String>,
+    section: Option<String>,
+    #[serde(default)]
+    rows: Vec<String>,
+    /// `0.90 = 0.93 / 1.03`, `6 = 6.5`: how a figure was made from the numbers of the rows.
+    #[serde(default)]
+    made: Vec<String>,
+}
+
+fn text_of(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// `text` in one line.
+fn unwrapped(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The section of a Markdown text whose heading, of the second level, begins with `heading`.
+fn section<'t>(markdown: &'t str, heading: &str) -> &'t str {
+    let begins = format!("\n## {heading}");
+    let start = markdown.find(&begins).unwrap_or_else(|| panic!("no section '{heading}'"));
+    let rest = &markdown[start + begins.len()..];
+    rest.split("\n## ").next().unwrap_or(rest)
+}
+
+/// The words with a digit in `text`, without code, and without the `known` phrases.
+fn unexplained(text: &str, known: &[&str]) -> Vec<String> {
+    let code = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let left = [text, &code]
+        .map(|text| known.iter().fold(text.to_owned(), |text, known| text.replace(known, " ")));
+    // A phrase may have code in it, and code may hold digits: whoever is left in both is unexplained.
+    let words = |text: &str| -> Vec<String> {
+        let words =
+            text.split_whitespace().filter(|word| word.contains(|c: char| c.is_ascii_digit()));
+        words.map(str::to_owned).collect()
+    };
+    let outside_code = words(&left[1]);
+    words(&left[0]).into_iter().filter(|word| outside_code.contains(word)).collect()
+}
+
+#[test]
+fn a_figure_without_a_source_is_found() {
+    assert_eq!(unexplained("a `b 7` takes 1.5 of c, and 1 GiB", &["1 GiB"]), ["1.5"]);
+    assert_eq!(unexplained("0.06; 0.015 with `cat`", &["0.06; 0.015 with"]), [""; 0]);
+}
+
+#[test]
+fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() {
+    let Some(readme) = readme() else { return };
+    let sources: Sources = toml::from_str(&text_of("docs/figures.toml")).unwrap();
+    let figures = unwrapped(section(&readme, "Figures"));
+    let says = sources.figure.iter().map(|figure| figure.says.as_str());
+    let known: Vec<&str> = says.chain(sources.names.iter().map(String::as_str)).collect();
+    for phrase in &known {
+        assert!(figures.contains(phrase), "docs/figures.toml: the README does not say '{phrase}'");
+    }
+    assert_eq!(
+        unexplained(&figures, &known),
+        [""; 0],
+        "figures without an entry in docs/figures.toml"
+    );
+
+    let stored = ["docs/report.json", "docs/figures.json"];
+    let stored = stored.map(|path| gush_lab::transfer::parse(text_of(path).as_bytes()).unwrap());
+    let runs: Vec<Run> = stored.into_iter().flatten().collect();
+    let results = text_of("bench/RESULTS.md");
+    for source in &sources.figure {
+        let Source { says, by, run, case, section: heading, rows, made, .. } = source;
+        assert!(is_there(by), "{says}: '{by}' measures nothing");
+        assert!(figures.contains(&format!("`{by}`")), "{says}: the README does not name '{by}'");
+        match (run, case, heading) {
+            (Some(id), Some(_), None) => {
+                let run = runs.iter().find(|run| run.id == *id).expect("a stored run");
+                assert_eq!(run.command.join(" "), *by, "{says}: by another command");
+                let printed = numbers(says).into_iter().next();
+                let printed = printed.unwrap_or_else(|| panic!("{says}: no figure"));
+                let value = stored_value(source, run);
+                let is_reciprocal = says.contains(&format!("1/{printed}"));
+                let value = if is_reciprocal { value.recip() } else { value };
+                assert_eq!(rounded_as(value, &printed), printed, "{says}");
+            }
+            (None, None, Some(heading)) => {
+                assert!(!rows.is_empty(), "{says}: no row of {heading}");
+                let told = unwrapped(section(&results, heading));
+                for row in rows {
+                    assert!(
+                        told.contains(&unwrapped(row)),
+                        "{says}: {heading} does not say '{row}'"
+                    );
+                }
+                let stored: Vec<String> = rows.iter().flat_map(|row| numbers(row)).collect();
+                if let Err(why) = is_told(&stored, made, &numbers(says)) {
+                    panic!("{says}: {why} (rows {rows:?})");
+                }
+            }
+            _ => panic!("{says}: a run and its case, or a section of bench/RESULTS.md"),
+        }
+    }
+}
+
+/// The figure of a stored run that `source` names.
+fn stored_value(source: &Source, run: &Run) -> f64 {
+    let Source { says, by, figure, .. } = source;
+    let name = source.case.as_deref().unwrap();
+    // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the command has that.
+    let only = by.split_once("--only ").map(|(_, rest)| rest.split(' ').next().unwrap());
+    let is_meant = |suite: &str| only.is_none_or(|only| suite.ends_with(&format!("/{only}")));
+    let values = |case: &str| -> Vec<(u32, f64)> {
+        let described = run.cases.iter().find(|known| known.case == case && is_meant(&known.suite));
+        let described = described.unwrap_or_else(|| panic!("{says}: the run has no case {case}"));
+        let own = run
+            .samples
+            .iter()
+            .filter(|sample| (&sample.suite, &sample.case) == (&described.suite, &described.case));
+        let compared = described.printed.first().map(|printed| printed.name.as_str());
+        let value = |measured: &Measured| match figure.as_deref().or(compared) {
+            None => measured.gib_per_s,
+            Some("wall_s") => measured.wall_s,
+            Some(name) => measured.facts.get(&format!("printed {name}"))?.as_f64(),
+        };
+        own.filter_map(|sample| Some((sample.round, value(&sample.measured)?))).collect()
+    };
+    let own = values(name);
+    let Some(beside) = &source.beside else {
+        let own: Vec<f64> = own.into_iter().map(|(_, value)| value).collect();
+        return gush_lab::stats::median(&own).unwrap_or_else(|| panic!("{says}: no figure")).value;
+    };
+    let others: BTreeMap<u32, f64> = values(beside).into_iter().collect();
+    let pairs: Vec<(f64, f64)> =
+        own.into_iter().filter_map(|(round, value)| Some((value, *others.get(&round)?))).collect();
+    gush_lab::stats::paired_ratio(&pairs).unwrap_or_else(|| panic!("{says}: no ratio")).value
+}
+
+/// The numbers in `text`; of a fraction, such as 1/7, the denominator.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_ascii_digit() && !".,/".contains(c));
+    let number = |word: &str| {
+        let word = word.rsplit('/').next()?.trim_matches(['.', ',']).replace(',', "");
+        word.parse::<f64>().is_ok().then_some(word)
+    };
+    words.filter_map(number).collect()
+}
+
+/// With as many digits as `printed` has.
+fn rounded_as(value: f64, printed: &str) -> String {
+    let digits = printed.split_once('.').map_or(0, |(_, digits)| digits.len());
+    format!("{value:.digits$}")
+}
+
+/// Is each of the `printed` numbers one of the stored ones, digit by digit, or made from them as `made` says?
+fn is_told(stored: &[String], made: &[String], printed: &[String]) -> Result<(), String> {
+    let operand = |text: &str| -> Result<f64, String> {
+        let is_stored = stored.iter().any(|number| number == text);
+        let number = text.parse::<f64>().ok().filter(|_| is_stored);
+        number.ok_or_else(|| format!("'{text}' is in none of the rows"))
+    };
+    let mut known = stored.to_vec();
+    for made in made {
+        let (result, how) = made.split_once(" = ").ok_or_else(|| format!("'{made}' has no ="))?;
+        let value = match how.split_once(" / ") {
+            Some(("1", other)) => operand(other)?.recip(),
+            Some((one, other)) => operand(one)? / operand(other)?,
+            None => operand(how)?,
+        };
+        if rounded_as(value, result) != result || !printed.iter().any(|own| own == result) {
+            return Err(format!("'{made}' is {value}, or is not said"));
+        }
+        known.push(result.to_owned());
+    }
+    match printed.iter().find(|number| !known.contains(number)) {
+        Some(number) => Err(format!("{number} is in none of the rows")),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn a_figure_is_held_against_its_row_digit_by_digit() {
+    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let told = |made: &[&str], printed: &[&str]| {
+        is_told(&words(&["1.03", "0.93", "7"]), &words(made), &words(printed)).is_ok()
+    };
+    assert!(told(&[], &["1.03"]) && told(&[], &["0.93", "7"]));
+    assert!(!told(&[], &["1.0"]), "another rounding is not told");
+    assert!(!told(&[], &["0.90"]), "no quotient is guessed");
+    assert!(told(&["0.90 = 0.93 / 1.03"], &["0.90"]));
+    assert!(!told(&["0.91 = 0.93 / 1.03"], &["0.91"]), "the quotient is another");
+    assert!(!told(&["0.92 = 0.95 / 1.03"], &["0.92"]), "no row has the number");
+    assert!(told(&["1.08 = 1 / 0.93"], &["1.08"]) && !told(&["0.90 = 0.93 / 1.03"], &["7"]));
+}
+
+/// Is there something that the command runs?
+fn is_there(command: &str) -> bool {
+    let words: Vec<&str> = command.split(' ').collect();
+    let after = |option: &str| words.iter().skip_while(|word| **word != option).nth(1).copied();
+    match words[..] {
+        ["gush", "lab", "run", file, ..] => {
+            let text = text_of(file);
+            after("--only").is_none_or(|name| text.contains(&format!("\nname = \"{name}\"\n")))
+        }
+        ["gush", "lab", suite, ..] => gush_lab::suite::named(suite).is_some(),
+        ["gush", "tune", ..] => true,
+        [script, ..] => {
+            after("--only").is_none_or(|name| text_of(script).contains(&format!("\"{name}\"")))
+        }
+        [] => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! `gush tee --to`: addresses of `gush link` as outputs.
+
+use std::fs;
+use std::io::Read;
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
+
+use crate::common::shell::{said, shell, source};
+use gush_test::Port;
+
+#[test]
+fn addresses_get_every_byte_before_tee_ends() {
+    let (dir, bytes) = source();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = thread::spawn(move || {
+        let mut taken = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut taken).unwrap();
+        taken
+    });
+    for feed in ["<source", "< <(cat source)"] {
+        let line = format!(
+            "$G tee copy --to tcp:{address} --to file:far,create,trunc {feed} | cat >out; exit ${{PIPESTATUS[0]}}"
+        );
+        // The listener takes one connection.
+        let line =
+            if feed == "<source" { line } else { line.replace(&format!("--to tcp:{address}"), "") };
+        let output = shell(dir.path(), &line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        for name in ["copy", "far", "out"] {
+            assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+            fs::remove_file(dir.path().join(name)).unwrap();
+        }
+    }
+    assert!(taken.join().unwrap() == bytes);
+}
+
+#[test]
+fn an_address_that_fails_is_told_and_leaves_the_others_their_bytes() {
+    let (dir, bytes) = source();
+    let port = Port::reserve();
+    for (words, others) in [("", true), ("-p", true), ("--output-error=exit", false)] {
+        let line = format!("$G tee {words} copy --to tcp:127.0.0.1:{} <source >out", port.number());
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}: {}", said(&output));
+        assert!(said(&output).contains("Connection refused"), "{line}: {}", said(&output));
+        if others {
+            for name in ["copy", "out"] {
+                assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_address_is_told_before_anything_is_started() {
+    let (dir, bytes) = source();
+    let output = shell(dir.path(), "$G tee --to nonsense:x copy <source >out");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(
+        said(&output).starts_with("gush: tee: there is no kind of address 'nonsense'"),
+        "{}",
+        said(&output)
+    );
+    assert!(fs::read(dir.path().join("copy")).unwrap() == bytes);
+    // Without the option the same word is a file, as with GNU tee.
+    let output = shell(dir.path(), "$G tee tcp:127.0.0.1:1 <source >out");
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("tcp:127.0.0.1:1")).unwrap() == bytes);
+}
+
+#[test]
+fn an_address_that_is_the_source_is_refused_and_the_others_get_everything() {
+    for address in [
+        "file:source",
+        "file:source,append",
+        "file:source,trunc",
+        "./source",
+        "fd:7",
+        // The part that is written, and each alternative, whichever of them would be opened.
+        "file:other!!file:source,trunc",
+        "file:missing/far|file:source,append",
+        "file:far,create|file:other!!file:source",
+    ] {
+        let (dir, bytes) = source();
+        fs::write(dir.path().join("other"), "other").unwrap();
+        let line = format!("$G tee copy --to '{address}' <source >out 7<>source");
+        let output = shell(dir.path(), &line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        let shown = if address == "./source" { address.to_owned() } else { format!("'{address}'") };
+        let words = format!("gush: tee: {shown}: input file is output file\n");
+        assert_eq!(said(&output), words, "{line}");
+        for name in ["source", "copy", "out"] {
+            assert!(fs::read(dir.path().join(name)).unwrap() == bytes, "{line}: {name}");
+        }
+        assert!(!dir.path().join("far").exists(), "{line}: nothing was opened");
+    }
+}
+
+#[test]
+fn a_source_that_is_only_read_may_stand_in_an_address() {
+    let (dir, bytes) = source();
+    let line = "$G tee --to 'file:source!!file:far,create' <source >out";
+    let output = shell(dir.path(), line);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(fs::read(dir.path().join("far")).unwrap() == bytes);
+}
+
+/// Standard output by any of its names gets the bytes once more, as `tee /dev/stdout` gives them.
+#[test]
+fn an_address_may_be_standard_output() {
+    for address in ["-", "stdio", "fd:1", "file:/dev/stdout"] {
+        let text = format!("printf 'once\\n' | \"$0\" tee --to {address} | sort | uniq -c");
+        let output = Command::new("sh").args(["-c", &text, env!("CARGO_BIN_EXE_gush")]).output();
+        let told = String::from_utf8(output.unwrap().stdout).unwrap();
+        assert_eq!(told.trim(), "2 once", "{address}");
+    }
+}
