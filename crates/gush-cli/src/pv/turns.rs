@@ -15,7 +15,7 @@ use std::thread;
 use gush::{Choice, Endpoint, Errno, HUGE_PAGE_BYTES, Kind, Lent, Pages, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
-use rustix::io::{self, pread, retry_on_intr};
+use rustix::io::{self, pread};
 
 use super::account::Account;
 use super::hand::unless_cancelled;
@@ -105,6 +105,7 @@ struct State {
 impl Turns<'_> {
     /// Reads, counts and delivers every block that is `stride` blocks behind the one before, beginning with `first`.
     fn take(&self, first: u64, stride: usize) {
+        let _leaving = Leaving(self);
         let lends = self.block_bytes == HUGE_PAGE_BYTES;
         let memory =
             if lends { Pages::huge(self.block_bytes) } else { Pages::new(self.block_bytes) };
@@ -156,8 +157,11 @@ impl Turns<'_> {
         let (mut got, mut lines) = (0, 0);
         while got < buffer.len() {
             let end = buffer.len().min(got + PIECE_BYTES);
-            let more = retry_on_intr(|| pread(self.input, &mut buffer[got..end], at + got as u64));
-            let more = more.ok().filter(|&more| more > 0)?;
+            let more = match pread(self.input, &mut buffer[got..end], at + got as u64) {
+                // The end of a transfer interrupts a read that waits.
+                Err(Errno::INTR) if !self.account.cancel.is_cancelled() => continue,
+                more => more.ok().filter(|&more| more > 0)?,
+            };
             lines += self.account.observed.count(&buffer[got..got + more]);
             got += more;
         }
@@ -220,5 +224,64 @@ impl Turns<'_> {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Lets the other thread go where this one panics: nobody would have the turn.
+struct Leaving<'a>(&'a Turns<'a>);
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end(Ok(()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use gush::Throttle;
+    use tempfile::NamedTempFile;
+
+    use super::super::seen::{Observed, Wanted};
+    use super::*;
+
+    #[test]
+    fn a_thread_that_panics_holds_nobody() {
+        let source = NamedTempFile::new().unwrap();
+        source.as_file().set_len(2 * BLOCK_BYTES as u64).unwrap();
+        let input = Input::open(source.path().as_os_str()).unwrap();
+        let output = Output::File(File::options().write(true).open("/dev/null").unwrap());
+        let account = Account::new(Observed::new(Wanted::default()), true, Throttle::new(None));
+        let turns = Turns {
+            account: &account,
+            output: &output,
+            input: &input,
+            start: 0,
+            blocks: 2,
+            block_bytes: BLOCK_BYTES,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        thread::scope(|scope| {
+            let (ended, end) = mpsc::channel();
+            let turns = &turns;
+            scope.spawn(move || {
+                turns.take(1, 2);
+                ended.send(()).unwrap();
+            });
+            // A stride of 0 is none, and the block before is never delivered.
+            assert!(catch_unwind(AssertUnwindSafe(|| turns.take(0, 0))).is_err());
+            let in_time = end.recv_timeout(Duration::from_secs(20));
+            // The thread would otherwise hold the scope, and the test, for ever.
+            turns.end(Ok(()));
+            assert!(in_time.is_ok());
+        });
+        assert_eq!(turns.state().next, 0);
     }
 }
