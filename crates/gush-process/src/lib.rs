@@ -23,6 +23,7 @@ mod closed;
 mod entry;
 mod idle;
 mod inherit;
+mod interrupt;
 mod length;
 mod limits;
 #[cfg(feature = "math")]
@@ -199,7 +200,7 @@ pub struct Signals(signal::Duties);
 impl Signals {
     /// Calls `respond` with each ending signal.
     pub fn new(respond: impl FnMut(Termination) -> Then + Send + 'static) -> Self {
-        Self(signal::Duties { respond: Box::new(respond), tell: None, late: None })
+        Self(signal::Duties { respond: Box::new(respond), tell: None, late: None, ending: None })
     }
 
     /// Calls `tell` before SIGTSTP (Ctrl-Z) stops the process, and when the process goes on. From then on the process may
@@ -219,6 +220,14 @@ impl Signals {
         self
     }
 
+    /// Calls `call` again and again, `pause` apart, once an ending signal lets the process go on, until the process ends: for
+    /// ends that do not come by themselves.
+    #[must_use]
+    pub fn while_ending(mut self, pause: Duration, call: impl FnMut() + Send + 'static) -> Self {
+        self.0.ending = Some((pause, Box::new(call)));
+        self
+    }
+
     /// Starts the thread that waits for signals.
     ///
     /// # Errors
@@ -232,6 +241,21 @@ impl std::fmt::Debug for Signals {
     fn fmt(&self, form: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         form.debug_struct("Signals").finish_non_exhaustive()
     }
+}
+
+/// Makes the calls fail with `EINTR` in which other threads of this process wait now, where a signal can interrupt them
+/// (signal(7)): a read(2) of a file such as tracefs' `trace_pipe`, of which poll(2) says nothing.
+///
+/// The signal is SIGURG, which is ignored by default, and which gets a handler here that does nothing. A thread that was about to
+/// wait is not interrupted: call this again and again.
+///
+/// ```
+/// let reading = std::thread::spawn(|| "and waiting for long");
+/// gush_process::interrupt_others();
+/// # reading.join().unwrap();
+/// ```
+pub fn interrupt_others() {
+    interrupt::others();
 }
 
 /// Lets SIGINT, SIGTERM and SIGHUP end a program started after [`on_each_termination`], SIGXFSZ one started after

@@ -61,6 +61,8 @@ pub(crate) struct Duties {
     pub tell: Option<stop::Tell>,
     /// Called once, after so long.
     pub late: Option<(Duration, Box<dyn FnOnce() + Send>)>,
+    /// Called again and again, with such pauses, once an ending signal lets the process go on.
+    pub ending: Option<(Duration, Box<dyn FnMut() + Send>)>,
 }
 
 /// Does the duties in a thread of its own.
@@ -138,24 +140,35 @@ extern "C" fn run_thread(watch: *mut libc::c_void) -> *mut libc::c_void {
 
 impl Watch {
     fn run(self) {
-        let Self { set, duties: Duties { mut respond, mut tell, mut late } } = self;
-        let began = Instant::now();
+        let Self { set, duties: Duties { mut respond, mut tell, mut late, mut ending } } = self;
+        let (began, mut is_ending) = (Instant::now(), false);
         loop {
-            let left = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
-            let Some(signal) = wait_for(&set, left) else {
+            let due = late.as_ref().map(|(delay, _)| delay.saturating_sub(began.elapsed()));
+            let pause = ending.as_ref().filter(|_| is_ending).map(|(pause, _)| *pause);
+            let at_most = due.into_iter().chain(pause).min();
+            let Some(signal) = wait_for(&set, at_most) else {
                 // Without an end of the time, only a kernel that refuses the call ends a wait.
-                let Some((_, call)) = late.take() else { return };
-                call();
+                if at_most.is_none() {
+                    return;
+                }
+                if let Some((_, call)) = late.take_if(|(delay, _)| *delay <= began.elapsed()) {
+                    call();
+                }
+                if let Some((_, call)) = ending.as_mut().filter(|_| is_ending) {
+                    call();
+                }
                 continue;
             };
             if stop::takes(signal, &mut tell) {
                 continue;
             }
             let came = ENDING.iter().find(|(number, _)| *number == signal);
-            if came.is_some_and(|&(_, came)| respond(came) == Then::Die) {
+            let Some(then) = came.map(|&(_, came)| respond(came)) else { continue };
+            if then == Then::Die {
                 // Of the signal itself, so that a shell sees a death by a signal and stops its loop.
                 return die_of(signal);
             }
+            is_ending = true;
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::talk::{Talker, errno_text};
 
 /// How often, and how far apart, an ending process looks whether the file of `-P` is made by now, and the screen is free.
 const LOOKS: u32 = 20;
-const SCREEN_LOOKS: usize = 15;
+const SCREEN_LOOKS: u32 = 15;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The objects that signals concern: accounts of transfers, the terminal, the file of `-P`.
@@ -42,8 +42,10 @@ impl Ending {
             screen: Arc::clone(screen),
             pid_file: Mutex::default(),
         });
-        let asked = Arc::clone(&ending);
-        let mut signals = Signals::new(move |_| asked.end());
+        let (asked, ended) = (Arc::clone(&ending), Arc::clone(&ending));
+        let mut held_looks = 0;
+        let signals = Signals::new(move |_| asked.end());
+        let mut signals = signals.while_ending(LOOK, move || ended.hasten(&mut held_looks));
         // Without a display nobody has to know of a stop.
         if lock(screen).is_used() {
             let told = Arc::clone(&ending);
@@ -104,10 +106,6 @@ impl Ending {
         let dies = is_second || accounts.is_empty() || accounts.iter().any(|one| one.is_held());
         drop(accounts);
         if !dies {
-            if self.is_screen_held() {
-                self.tidy();
-                std::process::exit(Status::SIGNAL.into());
-            }
             return Fate::GoOn;
         }
         self.leave_line();
@@ -115,15 +113,18 @@ impl Ending {
         Fate::Die
     }
 
-    /// Does the terminal hold a writer, who would keep the process from its end? A stopped terminal does, and one behind a
-    /// line that is down.
-    fn is_screen_held(&self) -> bool {
-        let is_held = |_| {
-            std::thread::sleep(LOOK);
-            matches!(self.screen.try_lock(), Err(TryLockError::WouldBlock))
-        };
+    /// Interrupts reads that wait, and ends the process where the terminal holds a writer: a stopped terminal does, and one behind
+    /// a line that is down. So many looks one after the other have found the screen held.
+    fn hasten(&self, held_looks: &mut u32) {
+        // A read of a file that has nothing yet is in no poll(2), and would not see the end.
+        gush_process::interrupt_others();
+        let is_held = matches!(self.screen.try_lock(), Err(TryLockError::WouldBlock));
+        *held_looks = if is_held { *held_looks + 1 } else { 0 };
         // Most transfers end meanwhile, and the process with them.
-        (0..SCREEN_LOOKS).map(is_held).skip(SCREEN_LOOKS / 2).all(|is_held| is_held)
+        if *held_looks == SCREEN_LOOKS {
+            self.tidy();
+            std::process::exit(Status::SIGNAL.into());
+        }
     }
 
     fn stop(&self, stop: Stop) {

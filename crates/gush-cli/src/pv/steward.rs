@@ -402,6 +402,8 @@ impl Show {
             // Told once: the other side ends as if its reader had gone.
             last.end_early(Early::Stall);
             others.iter().for_each(|one| one.end_early(Early::Reader));
+            // A read that waits, and that poll(2) knows nothing of, would not see the end.
+            gush_process::interrupt_others();
         }
     }
 }

@@ -233,6 +233,40 @@ fn a_signal_ends_the_transfer_in_order() {
     }
 }
 
+/// The pipe of a tracing instance is a regular file whose read waits, and of which poll(2) says nothing.
+#[test]
+fn a_read_that_waits_in_a_file_is_ended() {
+    let dir = TempDir::new().unwrap();
+    let mounted = shell(dir.path(), "mkdir T && unshare -m mount -t tracefs none T");
+    if !mounted.status.success() {
+        return skipped(&format!("no tracefs: {}", said(&mounted)));
+    }
+    let own = "mount -t tracefs none T; own=T/instances/gush-$$; mkdir $own || exit 99; trap 'rmdir $own' EXIT";
+    // Whoever does not end is killed, so that only this test fails.
+    let waits = "pid=$!; (sleep 20; kill -KILL $pid) >/dev/null 2>&1 & until grep -q '^State:.S' /proc/$pid/status; do sleep 0.01; done; sleep 0.2";
+    for (words, end, status) in [
+        ("-q", "kill -TERM $pid", 32),
+        ("-q -l", "kill -INT $pid", 32),
+        ("-q -l -L 1", "kill -TERM $pid", 32),
+        ("-q -C", "kill -HUP $pid", 32),
+        ("-q --stall-timeout 0.1", "true", 16),
+        ("-q --stall-timeout 0.1 -- cat", "true", 16),
+    ] {
+        let (options, command) = words.split_once(" -- ").unwrap_or((words, ""));
+        let command = if command.is_empty() { String::new() } else { format!("-- {command}") };
+        // Job control, so that SIGINT is not ignored in the background.
+        let line = format!(
+            "{own}; set -m; $G pv {options} $own/trace_pipe {command} >got & {waits}; {end}; wait $pid; status=$?; kill %2; exit $status"
+        );
+        fs::write(dir.path().join("line"), line).unwrap();
+        let output = shell(dir.path(), "exec unshare -m bash line");
+        if output.status.code() == Some(99) {
+            return skipped(&format!("no tracing instance: {}", said(&output)));
+        }
+        assert_eq!(output.status.code(), Some(status), "{words}: {}", said(&output));
+    }
+}
+
 #[test]
 fn a_signal_ends_the_waiting_for_the_writer_of_a_fifo() {
     let dir = TempDir::new().unwrap();
