@@ -165,7 +165,8 @@ fn processes_are_watched_by_their_name_and_by_a_list() {
     let mut children = [stopped(&short), stopped(&short), stopped(&long)];
     let pids = children.each_ref().map(|child| child.id().to_string());
     let list = dir.path().join("list");
-    fs::write(&list, format!("{}:0\n\n={short}\n", pids[2])).unwrap();
+    let nobody = format!("nobody{}", std::process::id());
+    fs::write(&list, format!("# pids\n{}:0\n\n={nobody}\n={short}\n", pids[2])).unwrap();
     let list = format!("@{}", list.display());
     for (args, watched) in [
         (vec![format!("={short}")], &pids[..2]),
@@ -265,6 +266,38 @@ fn a_running_transfer_gets_another_rate() {
     feeder.join().unwrap();
     assert_eq!(status, Some(0));
     assert!(written == bytes, "{} bytes", written.len());
+}
+
+/// By bytes, the transfer would take hours.
+#[test]
+fn a_rate_given_while_lines_are_counted_is_one_of_lines() {
+    let line = [&[b'x'; 49_999][..], b"\n"].concat();
+    for (lines, from_file) in [(60, false), (60, true), (400, true)] {
+        let bytes = line.repeat(lines);
+        let mut file = tempfile::tempfile().unwrap();
+        let mut command = pv(&["-q", "-l"]);
+        let (input, feeder) = match from_file {
+            true => {
+                file.write_all(&bytes).unwrap();
+                file.rewind().unwrap();
+                (Stdio::from(file), None)
+            }
+            false => {
+                let (reader, mut writer) = std::io::pipe().unwrap();
+                let bytes = bytes.clone();
+                let feed = move || writer.write_all(&bytes).unwrap();
+                (reader.into(), Some(std::thread::spawn(feed)))
+            }
+        };
+        command.stdin(input);
+        // Nobody reads before the rate is there, and a pipe holds no more than 1 MiB.
+        let running = Running::start(command);
+        answers(&["-R", &running.pid(), "-L", "200"]);
+        let (status, written) = running.ends();
+        assert_eq!(status, Some(0));
+        assert!(written == bytes, "{lines} {from_file}: {} bytes", written.len());
+        feeder.into_iter().for_each(|feeder| feeder.join().unwrap());
+    }
 }
 
 #[test]

@@ -68,8 +68,8 @@
 //!   otherwise. Who shares the socket then sees `EAGAIN`. At the end the flags are as they were before. Two
 //!   such moves into one socket share the flag: the one that ends first takes the flag away, and the other may then be held by a splice.
 //!   A terminal is opened once more instead, by every move, and keeps the flags.
-//! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`] is made as large as 1 MiB,
-//!   but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
+//! - *Pipes grow.* A pipe at either side of a splice, of a [`pipe::Writer`], of a [`Tee`] or of a [`Repeat`], and one given to
+//!   [`pipe::enlarge`], is made as large as 1 MiB, but at most a sixteenth of the user's memory for pipes (`/proc/sys/fs/pipe-user-pages-soft`), and stays so.
 //!   [`Tuning::pipe_bytes`] asks for another size; 1 leaves the pipes as they are.
 //! - *Read-ahead.* [`Advice::Sequential`] and [`Advice::Random`] hold for the source's description from then on
 //!   (posix_fadvise(2)). Without [`Tuning::advice`] none is given.

@@ -1,10 +1,11 @@
-//! `-l` with `-S` or `-L`: lines are counted before they are delivered, so that no byte behind the last of them passes.
+//! `-l` by reading and writing: with `-S` or `-L` lines are counted before they are delivered, so that no byte behind the last of
+//! them passes. Without either nothing limits the lines, until `-R` gives a rate.
 
 use gush::{Pages, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, seek};
 
-use super::hand::{BUFFER_BYTES, Pace, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Pace, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -34,18 +35,20 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
             let now = pace.allowance(now).map_err(lost)?;
             let rest = &buffer.as_slice()[done..got];
-            let lines = &rest[..end_of(rest, now, moving.options.separator())];
-            let write = |target: &mut Port<'_>| target.write(lines);
+            // A line has a byte at least: where so many may pass, no end has to be looked for.
+            let lines = match now < rest.len() {
+                true => &rest[..end_of(rest, now, moving.options.separator())],
+                false => rest,
+            };
             let account = &moving.account;
-            let put = unless_cancelled(account, &mut target, PollFlags::OUT, &moving.output, write);
+            let put = delivered(account, &mut target, &moving.output, lines);
             let put = put.map_err(|errno| lost(Halt::by(Side::Target, errno)))?;
-            let delivered = &lines[..put];
-            // Counted in what was delivered: a write may take less than it was given.
-            let ended = memchr::memchr_iter(moving.options.separator(), delivered).count();
-            left_lines -= ended as u64;
-            account.observed.show(delivered);
+            // Counted in the bytes that were delivered: a write may take less than it was given.
+            let ended = account.observed.count(&lines[..put]);
+            left_lines -= ended;
+            account.observed.show_counted(&lines[..put], ended);
             account.set_bytes(account.bytes() + put as u64);
-            pace.spend(ended);
+            pace.spend(usize::try_from(ended).unwrap_or(usize::MAX));
             done += put;
         }
         if done < got {

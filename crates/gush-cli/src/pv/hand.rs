@@ -13,7 +13,7 @@ pub const BUFFER_BYTES: usize = 128 << 10;
 /// How long at most nobody looks whether the transfer is to end.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Calls again until the call neither waits nor is interrupted.
+/// Calls again until the call neither waits nor is interrupted: for a read, or for bytes that can be read again.
 ///
 /// # Errors
 /// That of the call; `ECANCELED` once the transfer is to end.
@@ -37,6 +37,25 @@ pub fn unless_cancelled<T>(
             Err(Errno::INTR) => {}
             answer => return answer,
         }
+    }
+}
+
+/// As [`unless_cancelled`], for bytes that can be read from nowhere again: those that the target takes at once arrive also
+/// once the transfer is to end.
+///
+/// # Errors
+/// As [`unless_cancelled`].
+pub fn delivered(
+    account: &Account,
+    port: &mut Port<'_>,
+    fd: &impl std::os::fd::AsFd,
+    bytes: &[u8],
+) -> rustix::io::Result<usize> {
+    match port.write(bytes) {
+        Err(Errno::AGAIN | Errno::INTR) => {
+            unless_cancelled(account, port, PollFlags::OUT, fd, |port| port.write(bytes))
+        }
+        answer => answer,
     }
 }
 

@@ -149,7 +149,7 @@ impl Moving<'_> {
             return Then::NextInput;
         }
         self.account.set_input();
-        let pipe = if self.options.no_boost { None } else { pipes::keep(&input) };
+        let pipe = if self.options.no_boost { None } else { pipes::boost(&input) };
         let direct = self.options.direct_io.then(|| Direct::set(&input));
         let then = self.move_one(name, &input);
         drop((direct, pipe));
@@ -166,7 +166,7 @@ impl Moving<'_> {
             let moved = self.leave_out(input);
             let moved = moved.and_then(|()| self.pass_in_turns(name, input, left));
             let moved = moved.and_then(|()| match left {
-                left if self.options.counts_lines() && (left.is_some() || self.has_rate()) => {
+                left if self.cuts_lines(left) => {
                     let moved = self.synced(cut::lines(self, input, left.unwrap_or(u64::MAX)));
                     moved.inspect(|()| {
                         self.explain(shown(name), "read and written: whole lines are counted")
@@ -229,6 +229,19 @@ impl Moving<'_> {
             );
         }
         Ok(())
+    }
+
+    /// Are lines read and written here? The engine's rate is one of bytes, and `-R` may give a rate at any time.
+    fn cuts_lines(&self, left: Option<u64>) -> bool {
+        let options = self.options;
+        let is_limited = left.is_some() || self.has_rate();
+        // The engine counts bytes once they are on storage, and makes holes of files; and knows how much a datagram takes.
+        let needs_engine = || {
+            let is_datagram =
+                Endpoint::of(&self.output).is_ok_and(|end| end.kind() == Kind::Datagram);
+            options.sync || options.sparse || is_datagram
+        };
+        options.counts_lines() && (is_limited || !needs_engine())
     }
 
     /// Is every byte of the input to be looked at here, because the engine makes holes of files alone?

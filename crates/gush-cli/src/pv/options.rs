@@ -16,7 +16,7 @@ use crate::size::{SizeError, memory_bytes, size_bytes};
 use crate::time::time;
 
 /// Copy FILEs, or standard input, to standard output, and show the progress on standard error
-#[derive(Clone, Debug, Parser)]
+#[derive(Clone, Debug, Default, Parser)]
 #[command(
     name = "pv",
     version,
@@ -144,7 +144,7 @@ pub struct Options {
 }
 
 /// What is shown, and how: also what `--remote` sends.
-#[derive(Clone, Debug, Parser, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Parser, Serialize, Deserialize)]
 pub struct Display {
     /// Show a progress bar
     #[arg(short, long, help_heading = DISPLAY)]
@@ -322,7 +322,7 @@ pub enum Expected {
 }
 
 impl Expected {
-    fn parse(text: &str) -> Result<Self, SizeError> {
+    pub fn parse(text: &str) -> Result<Self, SizeError> {
         match text.strip_prefix('@') {
             Some(path) if !path.is_empty() => Ok(Self::AsLargeAs(path.to_owned())),
             _ => as_pv_reads(text).map(Self::Number),
@@ -419,12 +419,12 @@ const AFTER: &str = "FORMAT is text with sequences: %p bar with percentage, %t t
     are left out. -c needs no reply of the terminal and no shared memory, and shows its line also where -f is given and no terminal is there. With -E the status has the 16, since bytes are missing. \
     -d also ends where nobody has waited for the process yet, and says that no process has NAME. -M shows both sides in one line. -R and -Q reach gush pv only, by a socket instead of a signal that \
     would end another program. -R keeps -8, -k, -s, -L, -i, -m and -w where it does not name them, and leaves -n and -q as they are, as \
-    pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where the transfer began with -l and -L, or counts the lines of a file of 8 MiB or more, else one of bytes. A title of the process is as long as the command line \
+    pv does, and -B, too, as the engine's buffer is that of a whole move; its -L is one of lines where lines are counted, except that a transfer with -O or -Y and without -L from the start goes on with one of bytes. A title of the process is as long as the command line \
     at most, and -x goes with a transfer only. Sizes have the units of all of gush: 64KiB, 64KB, 1P. An unknown STYLE or place of -x, and -B 0 and -Z 0, are refused. `gush pv ... -- CMD` runs CMD; called \
     by the name pv, or where POSIXLY_CORRECT is set, the words after -- are files.";
 
 /// A number of seconds, such as 2 or 0.5; 0 is allowed.
-fn seconds(text: &str) -> Result<Duration, &'static str> {
+pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     gush_process::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
 }
 
@@ -447,6 +447,7 @@ fn hex(text: &str) -> Result<String, &'static str> {
     if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("not a hexadecimal number") }
 }
 
-fn rate(text: &str) -> Result<u64, SizeError> {
+/// A rate as pv reads one, in bytes or lines a second.
+pub fn rate(text: &str) -> Result<u64, SizeError> {
     as_pv_reads(text.strip_suffix("/s").unwrap_or(text))
 }

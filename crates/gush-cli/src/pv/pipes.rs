@@ -1,4 +1,4 @@
-//! The pipes around a transfer: made as small again as they were.
+//! The pipes around a transfer: enlarged, and made as small again as they were.
 
 use std::os::fd::AsFd;
 
@@ -11,9 +11,11 @@ pub struct Kept<Fd: AsFd> {
     bytes: usize,
 }
 
-/// The present size of a pipe; none for anything else.
-pub fn keep<Fd: AsFd>(fd: Fd) -> Option<Kept<Fd>> {
+/// Enlarges a pipe, whichever way the bytes go, and keeps the present size; none for anything else.
+pub fn boost<Fd: AsFd>(fd: Fd) -> Option<Kept<Fd>> {
     let bytes = fcntl_getpipe_size(&fd).ok()?;
+    // Refused, the pipe stays as large as it is.
+    let _ = gush::pipe::enlarge(&fd);
     Some(Kept { fd, bytes })
 }
 

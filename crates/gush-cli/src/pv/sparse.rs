@@ -4,7 +4,7 @@ use gush::{Errno, Pages, Port, Side};
 use rustix::event::PollFlags;
 use rustix::fs::{SeekFrom, fstat, ftruncate, seek};
 
-use super::hand::{BUFFER_BYTES, Pace, unless_cancelled};
+use super::hand::{BUFFER_BYTES, Pace, delivered, unless_cancelled};
 use super::inputs::Input;
 use super::moving::{Halt, Moving};
 
@@ -46,10 +46,9 @@ pub fn pass(moving: &Moving<'_>, input: &Input, most_bytes: Option<u64>) -> Resu
             // Over old content zeros have to be written: a hole is only where nothing was.
             let is_hole = run.is_hole && at_bytes >= old_bytes;
             let bytes = &buffer.as_slice()[done..done + run.bytes];
-            let write = |target: &mut Port<'_>| target.write(bytes);
             let put = match is_hole {
                 true => seek(output, SeekFrom::Current(run.bytes as i64)).map(|_| run.bytes),
-                false => unless_cancelled(account, &mut target, PollFlags::OUT, output, write),
+                false => delivered(account, &mut target, output, bytes),
             };
             let put = put.map_err(|errno| Halt {
                 lost_bytes: (got - done) as u64,

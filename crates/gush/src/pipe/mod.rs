@@ -209,6 +209,21 @@ pub(crate) fn asked_bytes(named_bytes: Option<usize>, wanted_bytes: usize) -> us
     named_bytes.unwrap_or_else(|| wanted_bytes.min(share_bytes().unwrap_or(usize::MAX)))
 }
 
+/// Makes a pipe of somebody else as large as a move would, for bytes that are read and written by hand: 1 MiB, but at most a
+/// sixteenth of the user's memory for pipes, and as far as permitted. The pipe stays so.
+///
+/// ```
+/// let (reader, _writer) = std::io::pipe()?;
+/// assert!(gush::pipe::enlarge(&reader)? >= 65_536);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// `EBADF` for a descriptor of anything but a pipe.
+pub fn enlarge(pipe: &impl AsFd) -> io::Result<usize> {
+    grow(pipe.as_fd(), asked_bytes(None, USUAL_BYTES))
+}
+
 /// Makes any pipe as large as `wanted_bytes` or as permitted; answers the capacity.
 ///
 /// A refused size (EPERM: above `pipe-max-size` or past the user's page limit) is halved
