@@ -46,10 +46,16 @@ impl AsFd for Input {
     }
 }
 
+/// Every name that has something to give: standard input has passed at its first `-`.
+fn lasting<'a>(names: impl Iterator<Item = &'a OsStr>) -> impl Iterator<Item = &'a OsStr> {
+    let mut has_passed = false;
+    names.filter(move |name| *name != "-" || !std::mem::replace(&mut has_passed, true))
+}
+
 /// The bytes in all the files together; none where one of them does not tell, or nothing is there.
 pub fn total_bytes<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<u64> {
     let mut total = 0_u64;
-    for name in names {
+    for name in lasting(names) {
         let bytes = if name == "-" {
             left_bytes(&rustix::stdio::stdin())?
         } else {
@@ -80,7 +86,7 @@ impl Countable {
     /// The files of these names; none where one of them cannot be read twice.
     pub fn new<'a>(names: impl Iterator<Item = &'a OsStr>) -> Option<Self> {
         let (mut files, mut bytes) = (Vec::new(), 0_u64);
-        for name in names {
+        for name in lasting(names) {
             let (position, left) = if name == "-" {
                 let stdin = rustix::stdio::stdin();
                 let end = Endpoint::of(&stdin).ok().filter(|end| end.kind() == Kind::File)?;

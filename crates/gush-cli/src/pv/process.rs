@@ -41,7 +41,7 @@ impl Watched {
     /// All that is meant, in order.
     ///
     /// # Errors
-    /// A sentence where no process has the name, or where the file cannot be read or has an odd line.
+    /// A sentence where no process has the name, or where the file cannot be read or has an odd line. A list may name nobody.
     pub fn targets(&self) -> Result<Vec<Target>, String> {
         match self {
             Self::Target(target) => Ok(vec![*target]),
@@ -56,18 +56,20 @@ fn listed(path: &Path) -> Result<Vec<Target>, String> {
     let mut targets = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.trim();
-        if line.is_empty() {
+        if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let more = match line.parse() {
             // Lists could name each other in a circle.
             Ok(Watched::Listed(_)) => Err("a list in a list".to_owned()),
+            // As with pv, that a program does not run is no failure.
+            Ok(named @ Watched::Named(_)) => Ok(named.targets().unwrap_or_default()),
             Ok(watched) => watched.targets(),
             Err(why) => Err(why.to_owned()),
         };
         targets.extend(more.map_err(|why| format!("line {number}: {why}"))?);
     }
-    if targets.is_empty() { Err("no line names a process".to_owned()) } else { Ok(targets) }
+    Ok(targets)
 }
 
 /// The processes whose program has this name, but for this one, in the order of their numbers.

@@ -93,6 +93,19 @@ fn all_lines_are_the_whole_at_the_end() {
     );
 }
 
+/// What has passed does not pass again, and is no part of the whole.
+#[test]
+fn standard_input_named_twice_is_expected_once() {
+    let dir = TempDir::new().unwrap();
+    for words in ["", "-l"] {
+        let line =
+            format!("seq 1000 >few; $G pv -f -n {words} -i 600 - few - <few >got; wc -l <got");
+        let output = shell(dir.path(), &line);
+        assert!(output.status.success(), "{line}: {}", said(&output));
+        assert_eq!((said(&output), output.stdout), ("100\n".to_owned(), b"2000\n".to_vec()));
+    }
+}
+
 #[test]
 fn what_was_stored_is_the_whole_of_what_is_passed_on() {
     let dir = TempDir::new().unwrap();
