@@ -4,6 +4,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
+use std::mem;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -78,18 +79,19 @@ fn read<T: FromArgMatches>(
         .filter(|part| !part.is_hide_set())
         .map(|part| part.get_name().to_owned())
         .collect();
-    command.try_get_matches_from(words).and_then(|matches| T::from_arg_matches(&matches)).map_err(
-        |error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                talker.page(error.render().to_string().as_bytes())
-            }
-            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
-                let wrong = format!("a command is missing: {}", parts.join(", "));
-                misuse(&talker, wrong, &as_name)
-            }
-            _ => misuse(&talker, wrong::sentence(&error, &parts), &as_name),
-        },
-    )
+    let matches = command.try_get_matches_from_mut(words);
+    // The tree goes with the process: freeing its thousand pieces would be a fiftieth of the start.
+    mem::forget(command);
+    matches.and_then(|matches| T::from_arg_matches(&matches)).map_err(|error| match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            talker.page(error.render().to_string().as_bytes())
+        }
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            let wrong = format!("a command is missing: {}", parts.join(", "));
+            misuse(&talker, wrong, &as_name)
+        }
+        _ => misuse(&talker, wrong::sentence(&error, &parts), &as_name),
+    })
 }
 
 fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {

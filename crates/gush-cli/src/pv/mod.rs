@@ -2,6 +2,7 @@
 
 mod account;
 mod bar;
+mod brief;
 mod control;
 mod cut;
 mod direct;
@@ -58,10 +59,14 @@ pub fn command() -> clap::Command {
 
 /// Runs `pv` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
-    let mut options = match args::parse_as_gnu(command(), options::PV, words, as_name) {
-        Ok(Ordered(options)) => options,
-        Err(status) if status == ExitCode::SUCCESS => return status,
-        Err(_) => return Status::MISUSE.into(),
+    let words: Vec<OsString> = words.collect();
+    let mut options = match brief::options(&words) {
+        Some(options) => options,
+        None => match args::parse_as_gnu(command(), options::PV, words.into_iter(), as_name) {
+            Ok(Ordered(options)) => options,
+            Err(status) if status == ExitCode::SUCCESS => return status,
+            Err(_) => return Status::MISUSE.into(),
+        },
     };
     let talker = Talker::new(as_name);
     if options.monitor.is_some() {
@@ -109,7 +114,12 @@ fn targets(options: &Options, first: &Watched, talker: &Talker) -> Result<Vec<Ta
     let mut targets = Vec::new();
     for watched in watched {
         match watched.targets() {
-            Ok(more) => targets.extend(more),
+            Ok(more) => {
+                if let (Watched::Listed(list), true) = (&watched, more.is_empty()) {
+                    talker.say(format_args!("@{}: no line names a process", list.display()));
+                }
+                targets.extend(more);
+            }
             // As with pv, that a program does not run is no failure.
             Err(why) if matches!(watched, Watched::Named(_)) => talker.say(why),
             Err(why) => {
