@@ -7,12 +7,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::sync::Arc;
 
-use gush::Throttle;
+use gush::{Errno, Side, Throttle};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::account::{Account, Early};
 use super::asked_size;
-use super::moving::{Moving, Output};
+use super::moving::{Halt, Moving, Output};
 use super::options::{Options, Shown};
 use super::seen::{Observed, Wanted};
 use super::status::Status;
@@ -133,7 +133,13 @@ fn move_both(
         });
         let mut emptying = setting.moving(&[], out, output);
         match stdout.as_ref().map(|stdout| emptying.pass(stdout, None)) {
-            Some(Ok(report)) => emptying.explain("the command's output", report.explain()),
+            Some(Ok(report)) => {
+                emptying.explain("the command's output", report.explain());
+                // The end of the input has ended the command before the cancelled move looked.
+                if out.ended_early().is_some() {
+                    emptying.tell_end(&Halt::by(Side::Source, Errno::CANCELED));
+                }
+            }
             Some(Err(halt)) => emptying.tell_end(&halt),
             None => {}
         }
