@@ -9,8 +9,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::options::{Expected, Options, rate, seconds};
 
+/// The field that an option without a value sets.
+type Field = fn(&mut Options) -> &mut bool;
+
 /// The letters of options without a value, and their fields. Not `-k`: the sizes behind it have other units.
-const FLAGS: [(u8, fn(&mut Options) -> &mut bool); 24] = [
+const FLAGS: [(u8, Field); 24] = [
     (b'p', |options| &mut options.display.progress),
     (b't', |options| &mut options.display.timer),
     (b'e', |options| &mut options.display.eta),
@@ -155,6 +158,6 @@ mod tests {
         }
         let bytes = OsStr::from_bytes(b"\xff").to_owned();
         assert!(options(&["-N".into(), bytes.clone()]).is_none());
-        assert_eq!(options(&[bytes.clone()]).unwrap().files, [bytes]);
+        assert_eq!(options(std::slice::from_ref(&bytes)).unwrap().files, [bytes]);
     }
 }
