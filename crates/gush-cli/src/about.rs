@@ -35,9 +35,16 @@ enum Page {
 #[derive(Subcommand)]
 enum Generate {
     /// Write the manual page of every command into DIR, or gush(1) to standard output
-    Man { dir: Option<PathBuf> },
+    Man {
+        /// The directory of the pages, made where it is missing
+        dir: Option<PathBuf>,
+    },
     /// Print completions for SHELL, which reads them at its start
-    Completions { shell: Shell },
+    Completions {
+        /// The shell: bash, elvish, fish, powershell or zsh
+        #[arg(hide_possible_values = true)]
+        shell: Shell,
+    },
 }
 
 /// All commands, each by its one definition.
@@ -136,4 +143,24 @@ pub fn run(words: Vec<OsString>) -> ExitCode {
         }
     }
     talker.page(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn without_help(command: &clap::Command, path: &str) -> Vec<String> {
+        let of_this = command.get_arguments().filter(|arg| {
+            !arg.is_hide_set() && arg.get_help().is_none_or(|help| help.to_string().is_empty())
+        });
+        let own = of_this.map(|arg| format!("{path}: {}", arg.get_id()));
+        let parts = command.get_subcommands().filter(|part| !part.is_hide_set());
+        own.chain(parts.flat_map(|part| without_help(part, &format!("{path} {}", part.get_name()))))
+            .collect()
+    }
+
+    #[test]
+    fn every_option_and_operand_of_every_command_is_described() {
+        assert_eq!(without_help(&everything(), "gush"), Vec::<String>::new());
+    }
 }

@@ -33,6 +33,18 @@ pub(crate) fn os_words(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
+/// The nearest of the `known` names to `name`, or all of them, as the end of a sentence.
+fn hint(name: &str, known: &[&str]) -> String {
+    let near = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
+    match near {
+        // Of a short name one letter may be wrong, or two letters changed about.
+        Some((distance, near)) if distance <= (near.len() / 4).max(1) && distance < name.len() => {
+            format!("did you mean '{near}'?")
+        }
+        _ => format!("there are {}", known.join(", ")),
+    }
+}
+
 impl Error {
     /// A failed system call: the call, the object, and the error.
     ///
@@ -55,16 +67,18 @@ impl Error {
         Self::Refused(why.into())
     }
 
-    /// A name that nothing of a kind has, with the names that there are.
+    /// A name that nothing of a kind has, with the nearest of the known names, or all of them if none is near.
     ///
     /// ```
     /// let error = gush_lab::Error::unknown("suite", "nope", ["pipe", "copy"]);
     /// assert_eq!(error.to_string(), "no suite is called 'nope'; there are pipe, copy");
+    /// let error = gush_lab::Error::unknown("suite", "pip", ["pipe", "copy"]);
+    /// assert_eq!(error.to_string(), "no suite is called 'pip'; did you mean 'pipe'?");
     /// ```
     #[must_use]
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
         let known: Vec<&str> = known.into_iter().collect();
-        Self::Refused(format!("no {kind} is called '{name}'; there are {}", known.join(", ")))
+        Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, &known)))
     }
 
     /// The whole error as one sentence: the failed call, and the operating system's answer.

@@ -50,6 +50,8 @@ fn file_options_do_what_they_say() {
     run(async {
         let error = write(&format!("file:{quoted}"), "x").await.unwrap_err();
         assert!(error.hint().unwrap().contains("create makes a missing file"), "{error}");
+        let error = write(&format!("file:{quoted}.missing/x"), "x").await.unwrap_err();
+        assert!(error.hint().unwrap().contains("make its directory first"), "{error}");
 
         let error = read(&format!("file:{quoted},create")).await.unwrap_err();
         assert!(error.hint().unwrap().contains("it is read"), "{error}: {:?}", error.hint());

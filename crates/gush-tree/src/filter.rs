@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::open;
 use crate::place::Place;
+use crate::quote;
 
 /// Rules about the names in a tree, the first that fits decides. Without a rule that fits, an entry is copied.
 ///
@@ -53,9 +54,12 @@ impl Filter {
             let is_comment = !includes && (pattern.starts_with('#') || pattern.starts_with('!'));
             let escape = if is_comment { "\\" } else { "" };
             let line = format!("{sign}{escape}{pattern}");
-            builder.add_line(None, &line).map_err(|error| format!("{pattern}: {error}"))?;
+            let shown = || quote::always(Path::new(pattern));
+            builder
+                .add_line(None, &line)
+                .map_err(|error| format!("{}: {}", shown(), reason(error)))?;
         }
-        let rules = builder.build().map_err(|error| error.to_string())?;
+        let rules = builder.build().map_err(reason)?;
         Ok(Self { rules: Arc::new(rules) })
     }
 
@@ -92,6 +96,17 @@ impl Filter {
     /// Is a file left out, by its own name or by that of a directory it is in?
     pub(crate) fn excludes_or_above(&self, file: &Path) -> bool {
         self.rules.matched_path_or_any_parents(file, false).is_ignore()
+    }
+}
+
+/// The reason alone: the pattern in the message of `ignore` begins with our sign for inclusion.
+fn reason(error: ignore::Error) -> String {
+    match error {
+        ignore::Error::Glob { err, .. } => err,
+        ignore::Error::WithLineNumber { err, .. } | ignore::Error::WithPath { err, .. } => {
+            reason(*err)
+        }
+        other => other.to_string(),
     }
 }
 

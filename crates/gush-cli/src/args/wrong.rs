@@ -40,12 +40,18 @@ fn missing(error: &Error) -> Option<String> {
 fn unknown(error: &Error) -> Option<String> {
     let word = text(error, ContextKind::InvalidArg)?;
     Some(match word.starts_with('-') && word != "-" {
-        true => match text(error, ContextKind::SuggestedArg) {
+        true => match text(error, ContextKind::SuggestedArg).filter(|near| is_near(&word, near)) {
             Some(near) => format!("unrecognized option '{word}'; did you mean '{near}'?"),
             None => format!("unrecognized option '{word}'"),
         },
         false => format!("extra operand '{word}'"),
     })
+}
+
+/// clap takes `--rounds` for near to `--bogus`.
+fn is_near(word: &str, option: &str) -> bool {
+    let bare = |text: &str| text.trim_start_matches('-').to_owned();
+    nearest(&bare(word), [bare(option).as_str()].into_iter()).is_some()
 }
 
 /// A value that is none of a few words.
@@ -149,6 +155,7 @@ mod tests {
         let sort = Command::new("sort")
             .arg(Arg::new("size").long("size").value_parser(clap::value_parser!(u8)))
             .arg(Arg::new("by").long("by").value_parser(["name", "age"]).conflicts_with("size"))
+            .arg(Arg::new("rounds").long("rounds"))
             .arg(Arg::new("first").required(true).value_name("FIRST"))
             .arg(Arg::new("second").required(true).value_name("SECOND"));
         let command =
@@ -166,6 +173,11 @@ mod tests {
             (&["sort", "a"], "missing operand: SECOND"),
             (&["sort", "a", "b", "c"], "extra operand 'c'"),
             (&["sort", "--nope", "a", "b"], "unrecognized option '--nope'"),
+            (&["sort", "--bogus", "a", "b"], "unrecognized option '--bogus'"),
+            (
+                &["sort", "--ronds", "a", "b"],
+                "unrecognized option '--ronds'; did you mean '--rounds'?",
+            ),
             (&["sort", "--by=x", "a", "b"], "invalid --by 'x': there are name, age"),
             (&["sort", "--by=age", "--size=1", "a", "b"], "--by cannot be used with --size"),
             (&["sort", "--size=x", "a", "b"], "invalid --size 'x': a whole number is wanted"),

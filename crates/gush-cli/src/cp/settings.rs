@@ -228,7 +228,9 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
             let pattern = text.to_str().ok_or_else(|| {
                 format!("invalid --{name} {}: not valid UTF-8", quote::always(Path::new(text)))
             })?;
-            rules.push((place, vec![(includes, pattern.to_owned())]));
+            let rule = [(includes, pattern.to_owned())];
+            Filter::new(&rule).map_err(|why| format!("invalid --{name} {why}"))?;
+            rules.push((place, rule.into()));
         }
     }
     for (place, path) in words.placed("filter-from") {
@@ -237,14 +239,18 @@ fn filter(words: &Words) -> Result<Option<Filter>, String> {
             format!("--filter-from {}: {why}", quote::if_needed(Path::new(path)))
         };
         let file = std::fs::File::open(path).map_err(failed)?;
-        rules.push((place, Filter::read_lines(std::io::BufReader::new(file)).map_err(failed)?));
+        let lines = Filter::read_lines(std::io::BufReader::new(file)).map_err(failed)?;
+        let shown = quote::if_needed(Path::new(path));
+        Filter::new(&lines)
+            .map_err(|why| format!("invalid pattern of --filter-from {shown}: {why}"))?;
+        rules.push((place, lines));
     }
     // The parser groups by option; the first rule that matches decides, so the user's order must be kept.
     rules.sort_by_key(|(place, _)| *place);
     let rules: Vec<_> = rules.into_iter().flat_map(|(_, rules)| rules).collect();
     match rules.is_empty() {
         true => Ok(None),
-        false => Filter::new(&rules).map(Some).map_err(|why| format!("invalid pattern {why}")),
+        false => Filter::new(&rules).map(Some),
     }
 }
 
@@ -255,7 +261,7 @@ fn last(words: &Words) -> Result<Option<Filter>, String> {
         globs.into_iter().map(|glob| Some((false, glob?.to_owned()))).collect();
     match globs.ok_or("invalid --commit-last: not valid UTF-8")?.as_slice() {
         [] => Ok(None),
-        globs => Filter::new(globs).map(Some).map_err(|why| format!("invalid pattern {why}")),
+        globs => Filter::new(globs).map(Some).map_err(|why| format!("invalid --commit-last {why}")),
     }
 }
 

@@ -39,7 +39,7 @@ fn from(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, Stri
         return one_of(rank, ranks);
     }
     Err(format!(
-        "auto: none of {} is set: start the ranks by srun or mpirun, or name each as I/N",
+        "none of {} is set; start the ranks by srun or mpirun, or name each as I/N",
         VARIABLES.map(|(rank, _)| rank).join(", ")
     ))
 }
@@ -93,7 +93,7 @@ mod tests {
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")];
         let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
         assert_eq!(given(&[slurm, mpi].concat()), Ok(Shard::new(1, 2)));
-        assert!(given(&[]).unwrap_err().starts_with("auto: none of OMPI"));
+        assert!(given(&[]).unwrap_err().starts_with("none of OMPI"));
     }
 
     #[test]

@@ -173,6 +173,11 @@ fn a_wrong_word_of_a_part_points_at_the_help_of_that_part() {
         (&["pipe"][..], "gush: pipe: a command is missing: write, read\nTry 'gush pipe --help'"),
         (&["pipe", "write", "--frob"], "Try 'gush pipe write --help'"),
         (&["lab", "pipe", "--frob"], "Try 'gush lab pipe --help'"),
+        (&["lab", "--bogus"], "gush: lab: unrecognized option '--bogus'\n"),
+        (
+            &["lab", "pipe", "--only", "write-raed"],
+            "no case is called 'write-raed'; did you mean 'write-read'?\n",
+        ),
         (&["generate"], "gush: a command is missing: man, completions\nTry 'gush generate --help'"),
         (&["generate", "man", "a", "b"], "Try 'gush generate man --help'"),
     ] {

@@ -862,6 +862,8 @@ fn a_file_of_comparisons_is_run_in_one_go() {
     let (status, _, said) = run(&["--only", "nope"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");
+    let (_, _, said) = run(&["--only", "raed"]);
+    assert!(said.contains("has no comparison 'raed'; did you mean 'read'?"), "{said}");
     let (status, _, said) = run(&["--prepare", "true"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("--prepare says nothing of a file of comparisons"), "{said}");

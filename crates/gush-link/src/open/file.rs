@@ -188,6 +188,8 @@ async fn open(
             }
             Errno::NOENT if gives_owner && path.is_symlink() => error
                 .hinted("the link leads to a missing file, and only a file made here gets an owner: name that file"),
+            Errno::NOENT if !flags.contains(OFlags::CREATE) && !has_directory(path) => error
+                .hinted("make its directory first; then the option create makes the missing file, where it is written"),
             Errno::NOENT if !flags.contains(OFlags::CREATE) => {
                 error.hinted("the option create makes a missing file, where it is written")
             }
@@ -208,6 +210,11 @@ async fn open(
             .map_err(|errno| OpenError::new("seek", errno))?;
     }
     end(fd, &path.to_string_lossy(), options, how)
+}
+
+/// Is there a directory for a file of this path?
+fn has_directory(path: &Path) -> bool {
+    path.parent().is_none_or(|parent| parent.as_os_str().is_empty() || parent.is_dir())
 }
 
 /// Opening a FIFO waits for the other side (fifo(7)); here the wait holds up nobody.

@@ -3,6 +3,9 @@
 //! The source must support splice_read (a file, or into a pipe also a socket or terminal); the target
 //! may be anything not opened with O_APPEND (sendfile(2)). The target is always written at the descriptor's position.
 //! Into a socket the pages are shared, not copied.
+//!
+//! This file says which pairs the method serves, and how much one call asks for. The flow that `start` makes decides when a call is due
+//! (`flow/decide.rs`), and `Flow::perform` makes the call (`flow/op.rs`).
 
 use super::streamed::{Means, Streamed};
 use super::{Method, MethodName, Pair, Refusal, Setup, Start, Traits, is_aligned_for_direct};

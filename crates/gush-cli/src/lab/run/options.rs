@@ -16,6 +16,7 @@ use gush_tree::quote;
 
 use super::super::session::Keep;
 use super::super::suites::this_program;
+use crate::args::nearest;
 use crate::size::{self, size_bytes};
 use crate::time::time;
 
@@ -311,10 +312,11 @@ impl Options {
             .map_err(|error| Error::refused(format!("{shown} {}", error.told())))?;
         let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
         if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
-            return Err(Error::refused(format!(
-                "{shown} has no comparison '{unknown}'; there are {}",
-                known.join(", ")
-            )));
+            let hint = match nearest(unknown, known.iter().copied()) {
+                Some(near) => format!("did you mean '{near}'?"),
+                None => format!("there are {}", known.join(", ")),
+            };
+            return Err(Error::refused(format!("{shown} has no comparison '{unknown}'; {hint}")));
         }
         let is_wanted = |block: &Block| self.only.is_empty() || self.only.contains(&block.name);
         blocks.into_iter().filter(is_wanted).map(|block| self.bout(block)).collect()
