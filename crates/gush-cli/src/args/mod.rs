@@ -106,6 +106,6 @@ pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&
     let near = names.map(|name| (strsim::damerau_levenshtein(&plain, name), name)).min();
     // A word of one or two letters shares too little with any name.
     let is_near =
-        |distance, name: &str| distance <= 1 + name.len() / 4 && distance + 1 < word.len();
+        |distance, name: &str| distance <= 1.max(name.len() / 4) && distance + 1 < word.len();
     near.filter(|&(distance, name)| is_near(distance, name)).map(|(_, name)| name)
 }
