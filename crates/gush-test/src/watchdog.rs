@@ -15,7 +15,7 @@ use std::{fs, ptr};
 pub const SECONDS: &CStr = c"GUSH_TEST_SECONDS";
 
 /// Several times the time of the slowest on a busy machine.
-const USUAL_SECONDS: libc::c_uint = 900;
+const USUAL_SECONDS: libc::c_uint = 1500;
 
 /// In the environment of the process that reports.
 const REPORTS: &CStr = c"GUSH_TEST_HANGS";

@@ -1,18 +1,14 @@
 //! Parting from a socket, or from the stream over one: all that was sent has arrived, or the socket is reset.
 
-mod common;
-#[path = "common/halting.rs"]
-mod halting;
-
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use common::{Wire, numbered, pair, run};
+use crate::common::{Wire, numbered, pair, run};
+use crate::halting::Halting;
 use gush_net::{Conduit, Layer, Patience};
-use halting::Halting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.

@@ -1,11 +1,7 @@
 //! The tunnel of the example `connect`: bytes that hyper has read ahead are delivered first, and a TCP connection is relayed inside
 //! the kernel.
 
-mod common;
-#[path = "../examples/connect/tunnel.rs"]
-mod tunnel;
-
-use common::{numbered, run};
+use crate::common::{numbered, run};
 use gush::MethodName;
 use gush_net::Totals;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -35,7 +31,7 @@ where
     let address = listener.local_addr().expect("an address");
     let (told, mut ended) = mpsc::unbounded_channel();
     let tell = move |ended| told.send(ended).expect("somebody listens");
-    tokio::spawn(tunnel::serve(proxy, tell));
+    tokio::spawn(crate::tunnel::serve(proxy, tell));
 
     let mut request = format!("CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
     request.extend_from_slice(EARLY);
@@ -98,7 +94,7 @@ fn what_is_no_tunnel_and_what_leads_nowhere_is_refused() {
             (format!("CONNECT {nobody} HTTP/1.1\r\nHost: there\r\n\r\n"), "502"),
         ] {
             let (mut client, proxy) = tokio::io::duplex(1000);
-            tokio::spawn(tunnel::serve(proxy, |_| {}));
+            tokio::spawn(crate::tunnel::serve(proxy, |_| {}));
             client.write_all(request.as_bytes()).await.expect("room");
             let head = head(&mut client).await;
             assert!(head.contains(status), "{head}");

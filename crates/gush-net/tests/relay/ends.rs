@@ -1,14 +1,12 @@
 //! How relays end: half-closes, resets, limits on silence, dropped futures; and the counts then.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Bridge, Peer, Wire, numbered, pair, read_numbered, run, write_numbered};
+use crate::common::{Bridge, Peer, Wire, numbered, pair, read_numbered, run, write_numbered};
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, Counts, End, Ended, Options, Relay, Way};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -269,7 +267,7 @@ fn counts_are_live_while_bytes_move() {
 }
 
 /// Both conduits and their peers, with the first full of data that the second peer does not read.
-fn stuck() -> (Conduit, Conduit, common::Peer, thread::JoinHandle<()>) {
+fn stuck() -> (Conduit, Conduit, crate::common::Peer, thread::JoinHandle<()>) {
     let ((mut client, near), (far, server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
     let writer = thread::spawn(move || {
         write_numbered(&mut client, 32 << 20).expect("somebody takes all");

@@ -1,14 +1,12 @@
 //! TCP sockets that are known for such: no call is made in vain, and none that is due is left out.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::process::Command;
 use std::thread;
 
-use common::{Peer, Wire, pair, run};
+use crate::common::{Peer, Wire, pair, run};
 use gush_net::{Conduit, Options, Totals, Way, relay};
 use rustix::event::{PollFd, PollFlags};
 use rustix::net::{SendFlags, sockopt};

@@ -1,13 +1,11 @@
 //! Connections by a proxy: the words of both sides, and every byte behind the proxy's answer.
 
-mod open_common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
+use crate::open_common::{one, run, talk};
 use gush_link::open::OpenError;
-use open_common::{one, run, talk};
 
 /// A proxy for one client: hears `expected`, then says its line of `words`, and so on. Its place, and its thread,
 /// which gives what the client said at the end.

@@ -1,12 +1,10 @@
 //! A relay between two peers, against a plain model: each reads the other's bytes, and then the other's end.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::thread;
 use std::time::Duration;
 
-use common::{Bridge, Pattern, Peer, Wire};
+use crate::common::{Bridge, Pattern, Peer, Wire};
 use gush::{Choice, MethodName};
 use gush_net::{Ended, Options, Way};
 use proptest::prelude::*;

@@ -1,14 +1,12 @@
 //! Absent servers, networks that are down, unknown names: told, and waited for with `retry=`.
 
-mod open_common;
-
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
+use crate::open_common::{listener, one, run, skipped, socket_of};
 use gush_link::open::{End, OpenError};
 use gush_test::Port;
-use open_common::{listener, one, run, skipped, socket_of};
 use rustix::net::{AddressFamily, SocketType, socket};
 
 #[test]

@@ -1,9 +1,5 @@
 //! Ends without a descriptor: the results of their functions, and the times of flush and end.
 
-mod common;
-#[path = "common/halting.rs"]
-mod halting;
-
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -12,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use common::{Wire, numbered, pair, run};
+use crate::common::{Wire, numbered, pair, run};
+use crate::halting::Halting;
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, End, Ended, Options, Relay, Totals, Way};
-use halting::Halting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::UnixStream;
 

@@ -1,8 +1,6 @@
 //! Which ends are recognised as having a descriptor: told by the method that moved the bytes. And the functions that stand in
 //! for tokio's: their types, results and effects.
 
-mod common;
-
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -11,7 +9,7 @@ use std::process::Command;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use common::{numbered, run};
+use crate::common::{numbered, run};
 use gush::MethodName;
 use gush_net::{
     Conduit, Error, Options, Relay, Way, copy, copy_bidirectional, relay, relay_one_way,

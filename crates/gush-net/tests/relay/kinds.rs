@@ -1,7 +1,5 @@
 //! Everything that can be one end of a relay, and a method asked for by name there.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -9,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
+use crate::common::{Wire, numbered, pair, read_numbered, run, spawn_relay, write_numbered};
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, End, Ended, Options, Totals, Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -1,16 +1,14 @@
 //! Connections and listeners, as a user of `gush_link::open` sees them.
 
-mod open_common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
+use crate::open_common::{listener, one, port_of, run, skipped, socket_of, talk};
 use gush_link::address::UnixName;
 use gush_link::open::Peer;
-use open_common::{listener, one, port_of, run, skipped, socket_of, talk};
 use rustix::net::{AddressFamily, SocketType, socket, sockopt};
 
 #[test]

@@ -1,13 +1,10 @@
 //! The report as people see it: in a headless Chromium.
 
-mod browser;
-mod common;
-
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use browser::{Browser, Lease};
-use common::{runs, skipped};
+use crate::browser::{Browser, Lease};
+use crate::common::{runs, skipped};
 use gush_lab::report;
 use tempfile::TempDir;
 

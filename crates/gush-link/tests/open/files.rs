@@ -1,16 +1,14 @@
 //! Files, devices, FIFOs and inherited descriptors, as a user of `gush_link::open` sees them.
 
-mod open_common;
-
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
+use crate::open_common::{one, one_as, run, talk};
 use gush_link::open::{End, How, OpenError};
 use gush_net::{Conduit, Options, relay_one_way};
-use open_common::{one, one_as, run, talk};
 
 /// Writes `text` to the address, one way.
 async fn write(address: &str, text: &str) -> Result<(), OpenError> {
@@ -141,7 +139,12 @@ fn an_inherited_descriptor_is_read_and_taken_once() {
         .args(["-c", "exec \"$@\" 7<\"$0\""])
         .arg(file.path())
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "in_a_child_it_is_read_and_taken_once", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "files::in_a_child_it_is_read_and_taken_once",
+            "--ignored",
+            "--nocapture",
+        ])
         .output()
         .unwrap();
     let said = [child.stdout, child.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());

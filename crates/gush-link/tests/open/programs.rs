@@ -1,13 +1,11 @@
 //! Programs as ends, as a user of `gush_link::open` sees them.
 
-mod open_common;
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 
+use crate::open_common::{one, one_as, run, talk, until};
 use gush_link::open::How;
-use open_common::{one, one_as, run, talk, until};
 
 /// Runs a program to its end, and answers everything said.
 fn said(address: &str, input: &[u8]) -> String {

@@ -1,11 +1,9 @@
 //! The report as a file: its content, its omissions, and the same bytes from the same runs.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{one, runs};
+use crate::common::{one, runs};
 use gush_lab::model::{Attachment, Described, Failure, Measured, Printed, Run, Sample, Warning};
 use gush_lab::report;
 
@@ -361,7 +359,7 @@ fn a_page_that_cannot_be_written_says_why_and_leaves_nothing() {
 #[test]
 fn a_full_disk_leaves_the_older_report() {
     if !Path::new("/dev/full").exists() {
-        return common::skipped("no /dev/full here");
+        return crate::common::skipped("no /dev/full here");
     }
     let devices = tempfile::tempdir().unwrap();
     let full = gush_test::device("full", devices.path());

@@ -1,7 +1,5 @@
 //! Bad weather: small segments in large slots, urgent data, readers that stop, datagrams, shrinking files.
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::net::UdpSocket;
@@ -9,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::Duration;
 
-use common::{
+use crate::common::{
     Bridge, Wire, numbered, pair, read_numbered, run, settled, spawn_relay, write_numbered,
 };
 use gush::{Choice, MethodName};
