@@ -155,3 +155,37 @@ fn every_crate_refuses_another_system_with_one_sentence() {
         assert!(text.contains(&refusal), "{name}");
     }
 }
+
+/// Cargo writes the locks of the bindings only where these are built, and `.ci/bindings` refuses an old one.
+#[test]
+fn the_bindings_locks_know_every_dependency_of_the_crates() {
+    let read =
+        |path: PathBuf| -> toml::Table { fs::read_to_string(path).unwrap().parse().unwrap() };
+    for binding in ["c", "python"] {
+        let lock = read(repository().join("bindings").join(binding).join("Cargo.lock"));
+        let mut ours = 0;
+        for package in lock["package"].as_array().unwrap() {
+            let name = package["name"].as_str().unwrap();
+            let manifest = repository().join("crates").join(name).join("Cargo.toml");
+            if package.get("source").is_some() || !manifest.exists() {
+                continue;
+            }
+            ours += 1;
+            // `name`, or `name version` where the lock has several versions.
+            let locked: Vec<&str> = package["dependencies"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|text| text.as_str()?.split(' ').next())
+                .collect();
+            for (dependency, how) in read(manifest)["dependencies"].as_table().unwrap() {
+                let is_optional = how.get("optional").is_some_and(|is| is.as_bool() == Some(true));
+                assert!(
+                    is_optional || locked.contains(&dependency.as_str()),
+                    "bindings/{binding}/Cargo.lock: {name} without {dependency}: cargo update --workspace there"
+                );
+            }
+        }
+        assert!(ours > 0, "bindings/{binding}/Cargo.lock names no crate of this repository");
+    }
+}
