@@ -167,15 +167,23 @@ pub fn denier(dir: &Path) -> Result<PathBuf, String> {
     }
 }
 
+/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same bytes. Longer noise is copied from its first
+/// period, since a debug build makes 200 MB a second.
+const NOISE_PERIOD: usize = 1_048_573;
+
 /// Bytes that never repeat in step with any buffer size, and hold every byte value.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
+    let mut bytes = Vec::with_capacity(len + NOISE_PERIOD);
+    while bytes.len() < len.min(NOISE_PERIOD) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
         bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(NOISE_PERIOD);
+    while bytes.len() < len {
+        bytes.extend_from_within(..NOISE_PERIOD);
     }
     bytes.truncate(len);
     bytes

@@ -36,7 +36,7 @@ fn tree() -> tempfile::TempDir {
 /// Everything that find tells of a tree, its files' contents, and which names are one file.
 fn state(root: &Path) -> (String, BTreeMap<String, Vec<String>>) {
     let text = "find . -type d -printf '%P %y %m %U %G %T@\\n' -o -printf '%P %y %m %U %G %T@ %s %n %l\\n' | sort;
-        find . -type f -print0 | sort -z | xargs -0 sha256sum";
+        find . -type f -print0 | sort -z | xargs -0 cksum";
     let output = script(root, text);
     assert!(output.status.success(), "{}", stderr(&output));
     let links =

@@ -27,13 +27,21 @@ impl Dice {
     }
 }
 
+/// The largest prime below 1 MiB: no two places that are blocks or buffers apart show the same bytes. Longer noise is copied from its first
+/// period, since a debug build makes 200 MB a second.
+const NOISE_PERIOD: usize = 1_048_573;
+
 /// `len` bytes without any zero byte, so that a hole or a lost byte always shows.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut dice = Dice::new(seed);
-    let mut bytes = Vec::with_capacity(len + 8);
-    while bytes.len() < len {
+    let mut bytes = Vec::with_capacity(len + NOISE_PERIOD);
+    while bytes.len() < len.min(NOISE_PERIOD) {
         // A set bit in each byte, which therefore is never zero.
         bytes.extend_from_slice(&(dice.roll() | u64::from_ne_bytes([1; 8])).to_le_bytes());
+    }
+    bytes.truncate(NOISE_PERIOD);
+    while bytes.len() < len {
+        bytes.extend_from_within(..NOISE_PERIOD);
     }
     bytes.truncate(len);
     bytes
