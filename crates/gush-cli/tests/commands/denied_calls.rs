@@ -274,27 +274,39 @@ fn check(output: &Output, status: &str) -> String {
 /// A user of this test's own, whose pages no other test uses up.
 const USER: u32 = 64_321;
 
-/// Pipes of that user, as many as take all pages that the user may have; none where there is no such limit.
-fn all_pages_of_the_user() -> Option<Vec<(PipeReader, PipeWriter)>> {
+/// Pipes of that user with all pages that the user may have; or why there are none.
+fn all_pages_of_the_user() -> Result<Vec<(PipeReader, PipeWriter)>, String> {
+    /// Few descriptors, and no allocation of many pages at a stretch.
+    const SLOTS: usize = 1024;
     const MOST_PIPES: usize = 400;
-    std::thread::spawn(|| {
-        let user = Uid::from_raw(USER);
-        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
-        set_thread_res_uid(user, user, user).unwrap();
-        let mut pipes = Vec::new();
-        while pipes.len() < MOST_PIPES {
-            let pipe = std::io::pipe().unwrap();
-            let first_bytes = fcntl_getpipe_size(&pipe.1).unwrap();
-            let is_refused = fcntl_setpipe_size(&pipe.1, 1 << 20).is_err();
-            pipes.push(pipe);
-            if is_refused && first_bytes < 64 << 10 {
-                return Some(pipes);
-            }
-        }
-        None
-    })
-    .join()
-    .unwrap()
+    let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
+    let pages: usize = limit.trim().parse().unwrap();
+    if !(1..=SLOTS * MOST_PIPES).contains(&pages) {
+        return Err(format!(
+            "users may have any number of pages in pipes here, or very many: {pages}"
+        ));
+    }
+    let made_by_the_user = || {
+        let made = std::thread::spawn(|| {
+            let user = Uid::from_raw(USER);
+            // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+            set_thread_res_uid(user, user, user).unwrap();
+            std::io::pipe().unwrap()
+        });
+        made.join().unwrap()
+    };
+    let page_bytes = rustix::param::page_size();
+    let mut pipes = Vec::new();
+    for _ in 0..pages.div_ceil(SLOTS) {
+        let pipe = made_by_the_user();
+        // This thread may exceed the sizes that a user may have, and the pages are that user's all the same.
+        fcntl_setpipe_size(&pipe.1, SLOTS * page_bytes)
+            .map_err(|errno| format!("root may not make pipes of {SLOTS} pages here: {errno}"))?;
+        pipes.push(pipe);
+    }
+    let slots = fcntl_getpipe_size(&made_by_the_user().1).unwrap() / page_bytes;
+    assert_eq!(slots, 2, "the user still has pages");
+    Ok(pipes)
 }
 
 #[test]
@@ -305,8 +317,9 @@ fn a_user_without_pages_for_pipes_gets_every_byte() {
     let (dir, bytes) = source();
     copied_gush(dir.path());
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let Some(held) = all_pages_of_the_user() else {
-        return not_applicable("users may have any number of pages in pipes here");
+    let held = match all_pages_of_the_user() {
+        Ok(held) => held,
+        Err(why) => return not_applicable(&why),
     };
     let line = "./gush yes | head -c 1000000 | wc -c
         set -o pipefail

@@ -13,14 +13,15 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use super::Pipe;
 use crate::kernel::{Kernel, page_bytes};
 
-/// How large a pipe is when so many are in use already.
+/// How large a pipe is when so many are in use already, and no smaller than a pipe is born.
 const SIZES: [(usize, usize); 3] = [(16, 1 << 20), (64, 256 << 10), (usize::MAX, 64 << 10)];
 
-/// The size a pipe is born with: smaller ones are not worth sharing the limit for.
-const BORN_BYTES: usize = 64 << 10;
+/// The slots a pipe is born with, each for a page (pipe(7)): smaller pipes are not worth sharing the limit for.
+const BORN_SLOTS: usize = 16;
 
-/// A pipe of fewer bytes was made past the user's limit: two slots move less than a copy does.
-const LEAST_BYTES: usize = 16 << 10;
+/// A pipe of fewer slots was made past the user's limit, which gives two: they move less than a copy does, since a
+/// fragment of a packet takes a slot, however large a page is.
+const LEAST_SLOTS: usize = 4;
 
 /// The share of the user's pages for one process.
 const SHARE: (usize, usize) = (3, 4);
@@ -132,8 +133,10 @@ impl Pool {
     }
 
     fn make(&self, used: usize) -> Option<Pipe> {
+        let [born_bytes, least_bytes] = [BORN_SLOTS, LEAST_SLOTS].map(|slots| slots * page_bytes());
         let by_number = SIZES.iter().find(|(most, _)| used < *most).map_or(0, |(_, size)| *size);
-        let wanted_bytes = by_number.min(self.0.pipe_bytes.load(Ordering::Relaxed));
+        let pipe_bytes = self.0.pipe_bytes.load(Ordering::Relaxed);
+        let wanted_bytes = by_number.max(born_bytes).min(pipe_bytes);
         // Reserved before it is made: two threads must not both take the last of the budget.
         if self.0.bytes.fetch_add(wanted_bytes, Ordering::Relaxed) + wanted_bytes
             > self.0.budget_bytes
@@ -143,15 +146,15 @@ impl Pool {
         }
         // Without a pipe the caller moves the bytes through memory: a refusal is no failure here.
         let mut pipe = Pipe::new(wanted_bytes).ok();
-        // A new pipe has 64 KiB, also where less is wanted.
+        // A new pipe has its 16 slots, also where less is wanted.
         if let Some(pipe) = &mut pipe {
             pipe.shrink(wanted_bytes);
         }
-        let pipe = pipe.filter(|pipe| pipe.capacity_bytes() >= LEAST_BYTES.min(wanted_bytes));
+        let pipe = pipe.filter(|pipe| pipe.capacity_bytes() >= least_bytes.min(wanted_bytes));
         let granted_bytes = pipe.as_ref().map_or(0, Pipe::capacity_bytes);
         // The kernel gave less: the user's pages are used up, and the next pipe would be refused as well.
-        if granted_bytes < wanted_bytes && wanted_bytes > BORN_BYTES {
-            self.0.pipe_bytes.fetch_min(BORN_BYTES.max(wanted_bytes / 2), Ordering::Relaxed);
+        if granted_bytes < wanted_bytes && wanted_bytes > born_bytes {
+            self.0.pipe_bytes.fetch_min(born_bytes.max(wanted_bytes / 2), Ordering::Relaxed);
         }
         // Added before the reservation goes: in between the count may be too high, and never too low.
         self.0.bytes.fetch_add(granted_bytes, Ordering::Relaxed);

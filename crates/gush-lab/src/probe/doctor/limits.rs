@@ -4,8 +4,9 @@ use std::fs;
 use std::os::fd::OwnedFd;
 
 use gush::Errno;
-use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use rustix::pipe::{PipeFlags, fcntl_getpipe_size, fcntl_setpipe_size};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::finding::{Finding, size, words};
 
@@ -19,9 +20,9 @@ fn number(path: &str) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// How large a pipe may be, and how many such pipes the user may still have.
+/// How large a pipe may be, and the share of the user's pages for pipes that is in use.
 pub(super) fn pipes() -> [Finding; 2] {
-    [size_of_one(), how_many()]
+    [size_of_one(), share_in_use()]
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -52,8 +53,9 @@ fn size_of_one() -> Finding {
             Finding::fine(
                 TOPIC,
                 format!(
-                    "a pipe begins with {}, and may have {}{who} ({MAX_SIZE})",
+                    "a pipe began with {}, and was granted {}; the limit is {}{who} ({MAX_SIZE})",
                     size(given as u64),
+                    size(bytes as u64),
                     size(most)
                 ),
                 format!("gush's own pipes have {}: up to as much moves in one splice", size(bytes as u64)),
@@ -68,58 +70,126 @@ fn size_of_one() -> Finding {
     }
 }
 
-/// Pipes are made until one is refused, and closed at once: for that moment the user's other programs
-/// get small ones. Pages are counted by size, not by the bytes inside (pipe(7)).
-fn how_many() -> Finding {
+/// The slots that a pipe is born with; past the user's limit a pipe is born with two (pipe(7)).
+const BORN_SLOTS: usize = 16;
+
+/// No more pipes than these are made to find out how many there can be.
+const MOST_PIPES: usize = 1100;
+
+/// The share of the user's pages for pipes that is in use. Nothing tells the share, so pipes are made until the kernel
+/// grants no more, and closed at once: for that moment the user's other programs get small ones.
+fn share_in_use() -> Finding {
     const TOPIC: &str = "pipe-pages";
-    let page_bytes = rustix::param::page_size() as u64;
-    let soft = number(SOFT);
-    let per_pipe = WANTED_BYTES as u64 / page_bytes;
-    let tries = soft.filter(|&pages| pages > 0).map_or(1, |pages| pages / per_pipe + 1).min(256);
-    let mut open = Vec::new();
-    let mut refused = None;
-    while open.len() < tries as usize {
-        match pipe().and_then(|ends| fcntl_setpipe_size(&ends.1, WANTED_BYTES).map(|_| ends)) {
-            Ok(ends) => open.push(ends),
-            Err(errno) => {
-                refused = Some(errno);
-                break;
-            }
+    let large = "as many connections as you like get large pipes";
+    let limit_bytes = match number(SOFT) {
+        Some(0) => {
+            return Finding::fine(
+                TOPIC,
+                format!("a user's pipes may have any size together ({SOFT})"),
+                large,
+            );
         }
-    }
-    let count = open.len();
-    drop(open);
-    let left = size(count as u64 * WANTED_BYTES as u64);
-    let limit = soft.map_or("no limit is told".to_owned(), |pages| {
-        format!("{} a user, {SOFT}", size(pages * page_bytes))
-    });
-    match refused {
-        None => Finding::fine(
+        Some(pages) => pages * rustix::param::page_size() as u64,
+        None => {
+            return Finding::unknown(
+                TOPIC,
+                format!("how much a user's pipes may have together is not told ({SOFT})"),
+                "new pipes may have two slots, and splicing through them is slow; gush then asks for less",
+            );
+        }
+    };
+    let (left_bytes, end) = with_descriptors(2 * limit_bytes / WANTED_BYTES as u64, granted_bytes);
+    let used_bytes = limit_bytes.saturating_sub(left_bytes);
+    let share = format!(
+        "{} of the user's {} for pipes, {} %,",
+        size(used_bytes),
+        size(limit_bytes),
+        used_bytes * 100 / limit_bytes
+    );
+    if end != End::Refused {
+        let why =
+            if end == End::Enough { "more were not tried" } else { "then descriptors ran out" };
+        return Finding::limited(
             TOPIC,
-            format!("{count} pipes of {} can be had at once ({limit})", size(WANTED_BYTES as u64)),
-            "as many connections as you like get large pipes",
-        ),
-        Some(Errno::MFILE | Errno::NFILE) => Finding::limited(
-            TOPIC,
-            format!(
-                "{count} pipes of {} can be had before descriptors run out",
-                size(WANTED_BYTES as u64)
-            ),
-            "what is left of the user's pages for pipes could not be found out",
+            format!("at most {share} are in use: {} were granted, {why} ({SOFT})", size(left_bytes)),
+            "past the limit new pipes have two slots, and splicing through them is slow; gush then asks for less",
         )
-        .remedy("raise the limit on descriptors: ulimit -n 4096"),
-        Some(errno) => {
-            let consequence = "past that new pipes have two slots, and splicing through them is slow; gush then asks for less";
-            let fact =
-                format!("{left} of pipes are left to this user, then: {} ({limit})", words(errno));
-            let finding = if count >= 16 {
-                Finding::fine(TOPIC, fact, consequence)
-            } else {
-                Finding::limited(TOPIC, fact, consequence)
-            };
-            finding.remedy(format!("for hundreds of connections, as root: echo 0 > {SOFT}"))
-        }
+        .remedy("raise the limit on descriptors: ulimit -n 4096");
     }
+    if may_exceed_limits() {
+        return Finding::fine(
+            TOPIC,
+            format!("{share} are in use, and this process may exceed that ({SOFT})"),
+            large,
+        );
+    }
+    let fact = format!("{share} are in use: {} are left ({SOFT})", size(left_bytes));
+    let consequence = "past that new pipes have two slots, and splicing through them is slow; gush then asks for less";
+    let finding = if left_bytes >= 16 * WANTED_BYTES as u64 {
+        Finding::fine(TOPIC, fact, consequence)
+    } else {
+        Finding::limited(TOPIC, fact, consequence)
+    };
+    finding.remedy(format!("for hundreds of connections, as root: echo 0 > {SOFT}"))
+}
+
+/// These exceed the user's limits for pipes (`pipe_is_unprivileged_user` of fs/pipe.c).
+const EXCEEDING: CapabilitySet = CapabilitySet::SYS_RESOURCE.union(CapabilitySet::SYS_ADMIN);
+
+fn may_exceed_limits() -> bool {
+    capabilities(None).is_ok_and(|sets| sets.effective.intersects(EXCEEDING))
+}
+
+/// Why no more pipes were made.
+#[derive(PartialEq, Eq)]
+enum End {
+    Refused,
+    NoDescriptor,
+    Enough,
+}
+
+/// The bytes of pipes that the kernel grants to this user within the limit, to root too.
+fn granted_bytes() -> (u64, End) {
+    // Capabilities are a thread's own (capabilities(7)): the process keeps them.
+    std::thread::spawn(|| {
+        if let Ok(mut sets) = capabilities(None) {
+            sets.effective.remove(EXCEEDING);
+            // A thread that cannot lose them is granted more than the limit, and says so.
+            let _ = set_capabilities(None, sets);
+        }
+        let born_bytes = BORN_SLOTS * rustix::param::page_size();
+        let (mut open, mut sum_bytes, mut asked_bytes) = (Vec::new(), 0, WANTED_BYTES);
+        while open.len() < MOST_PIPES {
+            let Ok((reader, writer)) = pipe() else { return (sum_bytes, End::NoDescriptor) };
+            if fcntl_getpipe_size(&writer).is_ok_and(|bytes| bytes < born_bytes) {
+                return (sum_bytes, End::Refused);
+            }
+            while asked_bytes > born_bytes && fcntl_setpipe_size(&writer, asked_bytes).is_err() {
+                asked_bytes /= 2;
+            }
+            sum_bytes += fcntl_getpipe_size(&writer).unwrap_or(0) as u64;
+            open.push((reader, writer));
+        }
+        (sum_bytes, End::Enough)
+    })
+    .join()
+    .unwrap_or((0, End::NoDescriptor))
+}
+
+/// Runs `work` with so many descriptors more than there are by now, as far as the hard limit permits.
+fn with_descriptors<T>(more: u64, work: impl FnOnce() -> T) -> T {
+    /// What the process has open otherwise, and pipes smaller than wanted.
+    const OTHERS: u64 = 64;
+    let limits = getrlimit(Resource::RLIMIT_NOFILE);
+    let raised = limits.is_ok_and(|(soft, hard)| {
+        let wanted = (more + OTHERS).min(hard);
+        soft < wanted && setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).is_ok()
+    });
+    let answer = work();
+    if let (true, Ok((soft, hard))) = (raised, limits) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, hard);
+    }
+    answer
 }
 
 /// The soft and the hard limit, none where there is none; or why nobody tells.
