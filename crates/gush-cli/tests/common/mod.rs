@@ -147,6 +147,12 @@ pub fn strace(options: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
+/// The words for an error by the C library that this program and gush are linked with: glibc's and musl's differ.
+pub fn words_of(errno: rustix::io::Errno) -> String {
+    let said = std::io::Error::from(errno).to_string();
+    said.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
 /// `deny ERRNO NUMBER,… COMMAND…`, which runs a command under a seccomp filter (system calls have the numbers of
 /// x86-64), built in `dir` by the C compiler that building Rust needs anyway; or the reason why there is none.
 pub fn denier(dir: &Path) -> Result<PathBuf, String> {

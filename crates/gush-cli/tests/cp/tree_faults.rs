@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use crate::common::cp::stderr;
-use crate::common::{skipped, strace};
+use crate::common::{skipped, strace, words_of};
+use rustix::io::Errno;
 
 /// Calls about files. Others (memory, signals, threads) are no part of a copy.
 const CALLS: &str = "openat,openat2,newfstatat,fstat,statx,copy_file_range,pread64,pwrite64,utimensat,flistxattr,\
@@ -119,7 +120,7 @@ fn every_call_may_fail_and_all_else_is_copied() {
     let mut failures = 0;
     for (call, (first, last)) in &calls {
         for number in *first..=*last {
-            failures += usize::from(is_told(call, number, ("EIO", "Input/output error")));
+            failures += usize::from(is_told(call, number, ("EIO", &words_of(Errno::IO))));
         }
     }
     assert!(failures > 20, "{failures} of {calls:?}");
@@ -129,28 +130,29 @@ fn every_call_may_fail_and_all_else_is_copied() {
 #[test]
 fn an_entry_that_the_file_system_refuses_is_told_and_all_else_is_copied() {
     let cases = [
-        ("openat", "EDQUOT", "Disk quota exceeded"),
-        ("openat", "ENAMETOOLONG", "File name too long"),
-        ("openat", "EROFS", "Read-only file system"),
-        ("openat", "ELOOP", "Too many levels of symbolic links"),
-        ("copy_file_range", "EDQUOT", "Disk quota exceeded"),
-        ("copy_file_range", "ENOSPC", "No space left on device"),
-        ("mkdirat", "EDQUOT", "Disk quota exceeded"),
-        ("mkdirat", "EROFS", "Read-only file system"),
-        ("mkdirat", "ENAMETOOLONG", "File name too long"),
-        ("symlinkat", "EPERM", "Operation not permitted"),
-        ("linkat", "EPERM", "Operation not permitted"),
-        ("linkat", "EMLINK", "Too many links"),
+        ("openat", "EDQUOT", Errno::DQUOT),
+        ("openat", "ENAMETOOLONG", Errno::NAMETOOLONG),
+        ("openat", "EROFS", Errno::ROFS),
+        ("openat", "ELOOP", Errno::LOOP),
+        ("copy_file_range", "EDQUOT", Errno::DQUOT),
+        ("copy_file_range", "ENOSPC", Errno::NOSPC),
+        ("mkdirat", "EDQUOT", Errno::DQUOT),
+        ("mkdirat", "EROFS", Errno::ROFS),
+        ("mkdirat", "ENAMETOOLONG", Errno::NAMETOOLONG),
+        ("symlinkat", "EPERM", Errno::PERM),
+        ("linkat", "EPERM", Errno::PERM),
+        ("linkat", "EMLINK", Errno::MLINK),
     ];
     let calls = match calls_of_a_copy() {
         Ok(calls) => calls,
         Err(why) => return skipped(&why),
     };
-    for (call, errno, text) in cases {
+    for (call, name, errno) in cases {
+        let text = words_of(errno);
         let Some(&(first, last)) = calls.get(call) else {
             panic!("no copy calls {call}: {calls:?}")
         };
-        let told = (first..=last).filter(|&number| is_told(call, number, (errno, text)));
-        assert!(told.count() > 0, "{call} {errno}");
+        let told = (first..=last).filter(|&number| is_told(call, number, (name, &text)));
+        assert!(told.count() > 0, "{call} {name}");
     }
 }

@@ -6,7 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use crate::common::cp::{fails, stderr, stdout, with_mounts};
-use crate::common::{noise, not_applicable, skipped};
+use crate::common::{noise, not_applicable, skipped, words_of};
+use rustix::io::Errno;
 
 /// Some small files around a large one.
 fn tree() -> tempfile::TempDir {
@@ -71,7 +72,8 @@ fn a_loop_of_links_is_told_of_and_all_else_is_copied() {
     let dir = tree();
     symlink("loop", dir.path().join("a/b/loop")).unwrap();
     let said = fails(dir.path(), &["-rL", "a", "d"]);
-    assert!(said.contains("a/b/loop: cannot stat: Too many levels of symbolic links"), "{said}");
+    let told = format!("a/b/loop: cannot stat: {}", words_of(Errno::LOOP));
+    assert!(said.contains(&told), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     for name in ["b/0", "b/19", "y/7", "large"] {
         let [from, to] = ["a", "d"].map(|root| fs::read(dir.path().join(root).join(name)).unwrap());

@@ -340,7 +340,7 @@ fn an_unprivileged_user_hears_what_is_read_only_and_what_profiling_needs() {
         assert!(perf["fact"].as_str().unwrap().contains("lacks CAP_PERFMON"), "{perf}");
     }
     let pipes = finding(&found["findings"], "pipe-pages");
-    assert!(pipes["fact"].as_str().unwrap().contains("left to this user"), "{pipes}");
+    assert!(pipes["fact"].as_str().unwrap().contains("%, are in use: "), "{pipes}");
     let output = as_nobody(dir.path()).args([&locked, &readable]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = text(&output.stdout);
@@ -383,5 +383,56 @@ fn few_descriptors_are_told_and_are_no_failure() {
     assert_eq!(descriptors["state"], "limited", "{descriptors}");
     assert!(descriptors["remedy"].as_str().unwrap().contains("ulimit -n"), "{descriptors}");
     let pages = finding(&found["findings"], "pipe-pages");
-    assert!(pages["fact"].as_str().unwrap().contains("before descriptors run out"), "{pages}");
+    assert!(pages["fact"].as_str().unwrap().contains("then descriptors ran out"), "{pages}");
+}
+
+/// A user of this test's own, who has no pipes but those made here.
+const USER: u32 = 64_322;
+
+#[test]
+fn the_share_of_the_users_pages_for_pipes_is_told_also_to_whom_no_limit_holds() {
+    const HELD_BYTES: usize = 8 << 20;
+    if let Err(why) = common::nobody() {
+        return skipped(&why);
+    }
+    let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
+    let limit_bytes = limit.trim().parse::<usize>().unwrap() * rustix::param::page_size();
+    if limit_bytes < 2 * HELD_BYTES {
+        return common::not_applicable("users may have any number of pages in pipes here, or few");
+    }
+    let held = std::thread::spawn(|| {
+        let user = rustix::fs::Uid::from_raw(USER);
+        // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.
+        rustix::thread::set_thread_res_uid(user, user, user).unwrap();
+        let pipes = std::iter::repeat_with(|| std::io::pipe().unwrap());
+        let mut pipes: Vec<_> = pipes.take(HELD_BYTES >> 20).collect();
+        for (_, writer) in &mut pipes {
+            rustix::pipe::fcntl_setpipe_size(writer, 1 << 20).unwrap();
+        }
+        pipes
+    });
+    let held = held.join().unwrap();
+    let dir = TempDir::new().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let own = common::copied_gush(dir.path());
+    let told = |capabilities: &str| {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
+        command.args(["--clear-groups", &format!("--inh-caps={capabilities}")]);
+        command.arg(format!("--ambient-caps={capabilities}")).arg(&own);
+        let output = command.args(["doctor", "--json"]).current_dir("/").output().unwrap();
+        let found = json(&output);
+        finding(&found["findings"], "pipe-pages")["fact"].as_str().unwrap().to_owned()
+    };
+    let share = format!("8 MiB of the user's {} MiB for pipes, ", limit_bytes >> 20);
+    let percent = format!("{} %, are in use", HELD_BYTES * 100 / limit_bytes);
+    for (capabilities, rest) in
+        [("-all", " are left"), ("-all,+sys_resource", ", and this process may exceed that")]
+    {
+        let fact = told(capabilities);
+        assert!(fact.starts_with(&(share.clone() + &percent)) && fact.contains(rest), "{fact}");
+    }
+    drop(held);
+    let fact = told("-all");
+    assert!(fact.starts_with("0 B of the user's"), "{fact}");
 }

@@ -11,8 +11,9 @@ use std::thread;
 
 use crate::common::link::eventually;
 use crate::common::shell::{said, shell, source};
-use crate::common::{gush, skipped, strace};
+use crate::common::{gush, skipped, strace, words_of};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -252,7 +253,8 @@ fn a_failure_that_only_close_tells_is_told() {
         command.stdout(File::create(dir.path().join("out")).unwrap()).stderr(Stdio::piped());
         let output = command.spawn().unwrap().wait_with_output().unwrap();
         assert!(matches!(output.status.code(), Some(1 | 8)), "{words:?}: {}", output.status);
-        assert_eq!(said(&output), format!("{told}Disk quota exceeded\n"), "{words:?}");
+        let told = format!("{told}{}\n", words_of(Errno::DQUOT));
+        assert_eq!(said(&output), told, "{words:?}");
         assert!(fs::read(path).unwrap() == bytes, "{words:?}");
     }
 }
