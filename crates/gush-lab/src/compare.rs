@@ -99,8 +99,9 @@ pub struct Agreement {
     pub wrong: usize,
     /// How many have samples enough for a verdict: fewer agree with everything.
     pub decidable: usize,
-    /// The median of half the width of the intervals, as a part: intervals that hold everything agree about everything.
-    pub half_width: f64,
+    /// The median of half the width of the intervals, as a part, where a case has one: intervals that hold everything agree
+    /// about everything.
+    pub half_width: Option<f64>,
     /// The median of the parts by which the medians of a case lie apart: the noise between runs.
     pub between_runs: f64,
 }
@@ -116,19 +117,19 @@ impl Agreement {
     }
 
     fn of(suite: &str, cases: &[&Compared]) -> Option<Self> {
-        let median = |of: fn(&Compared) -> f64| {
-            let all: Vec<f64> = cases.iter().map(|case| of(case)).collect();
-            stats::Summary::of(&all).map(|summary| summary.median)
-        };
-        let is_decidable =
-            |case: &&&Compared| *case.samples.iter().min().unwrap_or(&0) >= stats::FEWEST_SAMPLES;
+        let between: Vec<f64> = cases.iter().map(|case| case.ratio.value.ln().abs()).collect();
+        let widths: Vec<f64> = cases
+            .iter()
+            .filter_map(|case| case.ratio.interval)
+            .map(|around| (around.high / around.low).ln() / 2.0)
+            .collect();
         Some(Self {
             suite: suite.to_owned(),
             cases: cases.len(),
             wrong: cases.iter().filter(|case| case.verdict != Verdict::CannotTell).count(),
-            decidable: cases.iter().filter(is_decidable).count(),
-            half_width: median(|case| (case.ratio.high / case.ratio.low).ln() / 2.0)?,
-            between_runs: median(|case| case.ratio.value.ln().abs())?,
+            decidable: widths.len(),
+            half_width: stats::Summary::of(&widths).map(|all| all.median),
+            between_runs: stats::Summary::of(&between).map(|all| all.median)?,
         })
     }
 }
@@ -312,7 +313,7 @@ fn compared(before: &Course<'_>, after: &Course<'_>, margin: f64) -> Option<Comp
         samples: [first.len(), second.len()],
         medians: [stats::median(&first)?, stats::median(&second)?],
         ratio,
-        verdict: Verdict::of(Some(&ratio), first.len().min(second.len()), margin),
+        verdict: Verdict::of(Some(&ratio), margin),
     })
 }
 
@@ -427,7 +428,9 @@ mod tests {
         let same = all(&run(4.1, None));
         assert_eq!((same.suite.as_str(), same.cases, same.wrong, same.decidable), ("all", 1, 0, 1));
         assert!(
-            same.holds() && same.half_width == 0.0 && (same.between_runs - 0.0247).abs() < 1e-4
+            same.holds()
+                && same.half_width == Some(0.0)
+                && (same.between_runs - 0.0247).abs() < 1e-4
         );
         let other = all(&run(8.0, None));
         assert!(other.wrong == 1 && !other.holds());

@@ -89,7 +89,7 @@ impl<'d> Measure<'d> {
         };
         let rounds = pairs(&scores(of), &scores(to));
         let ratio = stats::paired_ratio(&rounds)?;
-        let verdict = Verdict::of(Some(&ratio), rounds.len(), stats::MARGIN);
+        let verdict = Verdict::of(Some(&ratio), stats::MARGIN);
         Some((ratio, verdict))
     }
 }
@@ -128,11 +128,11 @@ pub struct Figure {
 ///     round,
 ///     measured: Measured { gib_per_s: Some(gib_per_s), ..Measured::default() },
 /// };
-/// let samples = vec![sample("a", 1, 2.0), sample("b", 1, 6.0), sample("a", 2, 1.0), sample("b", 2, 3.0)];
+/// let samples = (1..=5).flat_map(|round| [sample("a", round, 1.5), sample("b", round, 4.5)]).collect();
 /// let cases = vec![Described::new("pipe", "a"), Described::new("pipe", "b").against("a")];
 /// let found = figures::of(&Run { cases, samples, ..Run::default() });
 /// assert_eq!((found[1].case.as_str(), found[1].median.value), ("b", 4.5));
-/// assert_eq!(found[1].times.unwrap().low, 3.0);
+/// assert_eq!(found[1].times.unwrap().around(1), "3.0 … 3.0");
 /// ```
 #[must_use]
 pub fn of(run: &Run) -> Vec<Figure> {

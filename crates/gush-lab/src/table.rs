@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::count::{self, Calls};
 use crate::figures::Measure;
 use crate::model::{Described, Run, Sample};
-use crate::stats::{self, Estimate, Summary, Verdict};
+use crate::stats::{self, Estimate, Interval, Summary, Verdict};
 use crate::suite::{Quantity, Suite};
 
 const BAR_CELLS: usize = 30;
@@ -84,8 +84,8 @@ impl Row<'_> {
         self.figures.first()?.map(|figure| figure.value)
     }
 
-    fn is_sure(&self) -> bool {
-        self.samples.len() >= stats::FEWEST_SAMPLES
+    fn is_few(&self) -> bool {
+        self.figures.iter().flatten().any(|figure| figure.interval.is_none())
     }
 
     /// The finding of the hostile reader; none where nobody looked.
@@ -214,7 +214,7 @@ impl<'a> Layout<'a> {
     }
 
     fn notes(&self, text: &mut String, rows: &[Row<'_>]) {
-        if rows.iter().any(|row| !row.is_sure()) {
+        if rows.iter().any(Row::is_few) {
             let _ = writeln!(
                 text,
                 "In brackets: least and most of fewer than {} samples, too few for an interval.",
@@ -237,7 +237,7 @@ impl<'a> Layout<'a> {
 
 fn interval(row: &Row<'_>, suite: &Suite) -> String {
     match row.figures.first().copied().flatten() {
-        Some(Estimate { low, high, .. }) if row.is_sure() => {
+        Some(Estimate { interval: Some(Interval { low, high }), .. }) => {
             format!("{} … {}", number(low), number(high))
         }
         Some(_) => {

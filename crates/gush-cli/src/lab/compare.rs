@@ -8,7 +8,7 @@ use gush_lab::compare::{self, Agreement, Compared, Comparison, Difference, Faile
 use gush_lab::stats::Verdict;
 use gush_lab::store::{Entry, StoreError};
 
-use super::history::interval;
+use super::history::NO_INTERVAL;
 use super::screen::Screen;
 use super::session::open_to_read;
 use crate::talk::{Talker, os_text};
@@ -85,9 +85,9 @@ fn agreement_table(comparison: &Comparison, agreement: &[Agreement]) -> String {
         "suite", "cases", "wrong", "decidable", "half width", "between runs"
     );
     for Agreement { suite, cases, wrong, decidable, half_width, between_runs } in agreement {
+        let width = half_width.map_or_else(String::new, |part| format!("{:.1} %", part * 100.0));
         text += &format!(
-            "{suite:12}  {cases:>5}  {wrong:>5}  {decidable:>9}  {:>8.1} %  {:>10.1} %\n",
-            half_width * 100.0,
+            "{suite:12}  {cases:>5}  {wrong:>5}  {decidable:>9}  {width:>10}  {:>10.1} %\n",
             between_runs * 100.0
         );
     }
@@ -96,7 +96,7 @@ fn agreement_table(comparison: &Comparison, agreement: &[Agreement]) -> String {
         text += &format!(
             "wrong: {suite} {case}: {verdict}: {:.3} ({})\n",
             ratio.value,
-            interval(ratio)
+            ratio.around(3)
         );
     }
     text
@@ -176,8 +176,11 @@ fn table(comparison: &Comparison) -> String {
             medians[0].value,
             medians[1].value,
             ratio.value,
-            interval(ratio)
+            ratio.around(3)
         );
+    }
+    if cases.iter().any(|case| case.ratio.interval.is_none()) {
+        text += NO_INTERVAL;
     }
     let count = |wanted| cases.iter().filter(|case| case.verdict == wanted).count();
     let drift = match drift * 100.0 {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use gush_lab::figures::{self, Figure};
 use gush_lab::model::Run;
-use gush_lab::stats::Estimate;
 use gush_lab::store::{Entry, StoreError};
 use serde::Serialize;
 
@@ -173,20 +172,21 @@ fn detail(run: &Run, figures: &[Figure]) -> String {
         let Figure { case, median, times, baseline, samples, .. } = figure;
         let baseline = baseline.as_deref().filter(|_| times.is_some()).unwrap_or_default();
         let (times, interval) = times.as_ref().map_or_else(Default::default, |times| {
-            (format!("{:.2}x", times.value), interval(times))
+            (format!("{:.2}x", times.value), times.around(3))
         });
         let line = format!(
             "{case:width$}  {:9.3}  {:>19}  {samples:>7}  {times:>8}  {interval:>17}  {baseline}",
             median.value,
-            self::interval(median)
+            median.around(3)
         );
         text += line.trim_end();
         text.push('\n');
     }
+    if figures.iter().any(|figure| figure.median.interval.is_none()) {
+        text += NO_INTERVAL;
+    }
     text
 }
 
-/// An interval as text for people.
-pub fn interval(estimate: &Estimate) -> String {
-    format!("{:.3} … {:.3}", estimate.low, estimate.high)
-}
+/// Why a figure stands alone.
+pub const NO_INTERVAL: &str = "Without an interval: of fewer than 5 samples, too few for one.\n";

@@ -243,6 +243,8 @@ impl Session {
 
     /// Ends the run in the store, with the warnings that came up meanwhile.
     pub fn end(mut self) -> Ended {
+        // A signal that comes after the last sample, such as during a cleanup, ends the program all the same.
+        self.run.interrupted |= interrupt::requested();
         let warnings = self.watch.end(&self.run.samples);
         self.run.warnings.extend(warnings.iter().cloned());
         self.run.others = self.watch.others();

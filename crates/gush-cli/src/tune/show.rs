@@ -161,8 +161,9 @@ fn figures(compared: &Comparison) -> String {
         format!(", {:.2} of the processor time", processor.value.recip())
     });
     format!(
-        "{before:.2} -> {after:.2} GiB/s, {:.2} times [{:.2}, {:.2}]{work}, {rounds} rounds",
-        ratio.value, ratio.low, ratio.high
+        "{before:.2} -> {after:.2} GiB/s, {:.2} times [{}]{work}, {rounds} rounds",
+        ratio.value,
+        ratio.around(2)
     )
 }
 
@@ -207,8 +208,8 @@ fn comparison_record(compared: &Comparison) -> Value {
         "before_gib_per_s": compared.before_gib_per_s,
         "after_gib_per_s": compared.after_gib_per_s,
         "ratio": compared.ratio.value,
-        "low": compared.ratio.low,
-        "high": compared.ratio.high,
+        "low": compared.ratio.interval.map(|around| around.low),
+        "high": compared.ratio.interval.map(|around| around.high),
         "processor_ratio": compared.processor.map(|processor| processor.value),
         "rounds": compared.rounds,
         "verdict": compared.verdict,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::show::{self, Unit};
 use super::standing::{Figure, Standing};
 use crate::csv;
-use crate::stats::FEWEST_SAMPLES;
+use crate::stats::{Estimate, Interval};
 
 /// A language for tables.
 struct Language {
@@ -101,18 +101,13 @@ impl Language {
         let [before, between, behind] = self.row;
         for one in standings {
             let time = |seconds| show::time(seconds, unit);
-            let is_few = one.rounds.len() < FEWEST_SAMPLES;
-            let (times, interval) = one.times_first.map_or_else(
-                || ("1".to_owned(), String::new()),
-                |times| {
-                    let interval = format!("{:.2} to {:.2}", times.low, times.high);
-                    (format!("{:.2}", times.value), if is_few { String::new() } else { interval })
-                },
-            );
-            let around = match is_few {
-                true => String::new(),
-                false => format!("{} to {}", time(one.median_s.low), time(one.median_s.high)),
+            let around = |estimate: Option<Estimate>, text: &dyn Fn(f64) -> String| {
+                let interval = estimate.and_then(|estimate| estimate.interval);
+                let text = |Interval { low, high }| format!("{} to {}", text(low), text(high));
+                interval.map_or_else(String::new, text)
             };
+            let two = |times: f64| format!("{times:.2}");
+            let times = one.times_first.map_or_else(|| "1".to_owned(), |times| two(times.value));
             let out = one.failure.as_ref().map_or_else(String::new, |why| format!(" (out: {why})"));
             let printed = names.iter().map(|name| {
                 let own = one.figures.iter().find(|figure| figure.printed.name == **name);
@@ -121,9 +116,9 @@ impl Language {
             let cells = [
                 (self.code)(&one.label) + &(self.text)(&out),
                 time(one.median_s.value),
-                around,
+                around(Some(one.median_s), &time),
                 times,
-                interval,
+                around(one.times_first, &two),
                 time(one.user_s),
                 time(one.system_s),
                 one.peak_bytes.map_or_else(String::new, show::bytes),
@@ -167,11 +162,11 @@ pub fn csv(standings: &[Standing]) -> String {
             figure(one.system_s),
             figure(one.range_s[0]),
             figure(one.range_s[1]),
-            figure(one.median_s.low),
-            figure(one.median_s.high),
+            maybe(one.median_s.interval.map(|around| around.low)),
+            maybe(one.median_s.interval.map(|around| around.high)),
             maybe(times.map(|times| times.value)),
-            maybe(times.map(|times| times.low)),
-            maybe(times.map(|times| times.high)),
+            maybe(times.and_then(|times| times.interval).map(|around| around.low)),
+            maybe(times.and_then(|times| times.interval).map(|around| around.high)),
             whole(one.peak_bytes),
             maybe(one.gib_per_s),
             whole(one.calls),
@@ -208,7 +203,7 @@ struct One<'a> {
     exit_codes: &'a [Option<i64>],
     #[serde(skip_serializing_if = "Map::is_empty")]
     parameters: Map<String, Value>,
-    median_interval: [f64; 2],
+    median_interval: Option<[f64; 2]>,
     times_first: Option<f64>,
     times_first_interval: Option<[f64; 2]>,
     peak_bytes: Option<u64>,
@@ -222,6 +217,9 @@ struct One<'a> {
 /// One JSON document, always in seconds: `{"results": [{"command", "mean", "stddev", "median", …}]}`.
 #[must_use]
 pub fn json(standings: &[Standing]) -> String {
+    fn ends(of: Estimate) -> Option<[f64; 2]> {
+        of.interval.map(|Interval { low, high }| [low, high])
+    }
     fn one(standing: &Standing) -> One<'_> {
         let times = standing.times_first;
         let parameter = |(name, value): &(String, String)| (name.clone(), value.clone().into());
@@ -232,9 +230,9 @@ pub fn json(standings: &[Standing]) -> String {
                 "less_is_better": printed.less_is_better,
                 "values": values,
                 "median": median.value,
-                "median_interval": [median.low, median.high],
+                "median_interval": ends(*median),
                 "times_first": times_first.map(|times| times.value),
-                "times_first_interval": times_first.map(|times| [times.low, times.high]),
+                "times_first_interval": times_first.and_then(ends),
             });
             (printed.name.clone(), value)
         };
@@ -250,9 +248,9 @@ pub fn json(standings: &[Standing]) -> String {
             times: standing.rounds.iter().map(|&(_, seconds)| seconds).collect(),
             exit_codes: &standing.statuses,
             parameters: standing.parameters.iter().map(parameter).collect(),
-            median_interval: [standing.median_s.low, standing.median_s.high],
+            median_interval: ends(standing.median_s),
             times_first: times.map(|times| times.value),
-            times_first_interval: times.map(|times| [times.low, times.high]),
+            times_first_interval: times.and_then(ends),
             peak_bytes: standing.peak_bytes,
             gib_per_s: standing.gib_per_s,
             system_calls: standing.calls,
@@ -299,7 +297,8 @@ mod tests {
         (standings[1].user_s, standings[1].system_s) = (0.25, 0.5);
         let one = &standings[1];
         let times = one.times_first.unwrap();
-        assert!(times.low < times.high);
+        let [median, ratio] = [one.median_s, times].map(|of| of.interval.unwrap());
+        assert!(ratio.low < ratio.high);
         let json: Value = serde_json::from_str(&json(&standings)).unwrap();
         let csv = csv(&standings);
         let (header, row) = (csv.lines().next().unwrap(), csv.lines().nth(2).unwrap());
@@ -320,10 +319,8 @@ mod tests {
             assert!(near(field(name), value), "{name}: {}", field(name));
             assert!(near(json["results"][1][name].as_f64().unwrap(), value), "{name}");
         }
-        let intervals = [
-            ("median", [one.median_s.low, one.median_s.high]),
-            ("times_first", [times.low, times.high]),
-        ];
+        let intervals =
+            [("median", [median.low, median.high]), ("times_first", [ratio.low, ratio.high])];
         for (name, [low, high]) in intervals {
             assert!(near(field(&format!("{name}_low")), low), "{name}");
             assert!(near(field(&format!("{name}_high")), high), "{name}");

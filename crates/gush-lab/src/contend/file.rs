@@ -44,7 +44,6 @@ use super::standing::Course;
 use super::{Comparison, Entry, Input, Output, Parameter, Shell, Standing};
 use crate::Error;
 use crate::model::Printed;
-use crate::stats::FEWEST_SAMPLES;
 
 /// The content of a case file.
 #[derive(Debug)]
@@ -275,11 +274,9 @@ impl Aim {
         let mine = course(self, own)?;
         let other = course(self, rival)?;
         let times = mine.times(&other)?;
-        let sure = match mine.shared_rounds(&other) {
-            rounds if rounds < FEWEST_SAMPLES => {
-                format!("in {rounds} round(s), too few to be sure")
-            }
-            _ => format!("95 %: {:.3} … {:.3}", times.low, times.high),
+        let sure = match times.interval {
+            None => format!("in {} round(s), too few to be sure", mine.shared_rounds(&other)),
+            Some(_) => format!("95 %: {}", times.around(3)),
         };
         let said = if times.value >= self.times { "reached" } else { "MISSED" };
         let (how, by) = mine.words();

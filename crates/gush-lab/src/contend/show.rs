@@ -1,7 +1,7 @@
 //! Standings as a table for people.
 
 use super::standing::{Figure, Standing};
-use crate::stats::{Estimate, FEWEST_SAMPLES};
+use crate::stats::{Estimate, FEWEST_SAMPLES, Interval};
 
 /// A unit of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,24 +76,21 @@ pub fn bytes(number: u64) -> String {
 
 /// The interval of the times in the unit of the median; of few samples the least and the most in brackets.
 fn interval(one: &Standing, unit: Option<Unit>) -> String {
-    let Estimate { value, low, high } = one.median_s;
+    let Estimate { value, interval } = one.median_s;
     let (factor, name) = unit.unwrap_or(Unit::of(value)).parts();
     let decimals = if value * factor < 1.0 { 4 } else { 2 };
     let [least, most] = one.range_s;
-    if is_few(&one.rounds) {
-        return format!("({:.decimals$} … {:.decimals$}) {name}", least * factor, most * factor);
+    match interval {
+        None => format!("({:.decimals$} … {:.decimals$}) {name}", least * factor, most * factor),
+        Some(Interval { low, high }) => {
+            format!("{:.decimals$} … {:.decimals$} {name}", low * factor, high * factor)
+        }
     }
-    format!("{:.decimals$} … {:.decimals$} {name}", low * factor, high * factor)
 }
 
-fn is_few(rounds: &[(u32, f64)]) -> bool {
-    rounds.len() < FEWEST_SAMPLES
-}
-
-/// The interval of a ratio, if there are samples enough for one.
-fn ratio_interval(times: Option<&Estimate>, rounds: &[(u32, f64)]) -> String {
-    let times = times.filter(|_| !is_few(rounds));
-    times.map_or_else(String::new, |times| format!("{:.3} … {:.3}", times.low, times.high))
+/// The interval of a ratio, if there is one.
+fn ratio_interval(times: Option<Estimate>) -> String {
+    times.map_or_else(String::new, |times| times.around(3))
 }
 
 /// A column: a heading, and the text for a contender.
@@ -105,7 +102,7 @@ const COLUMNS: &[Column] = &[
     ("x first", |one, _| {
         one.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
     }),
-    ("95 % interval", |one, _| ratio_interval(one.times_first.as_ref(), &one.rounds)),
+    ("95 % interval", |one, _| ratio_interval(one.times_first)),
     ("processor", |one, unit| time(one.processor_s, unit)),
     ("memory", |one, _| memory(one)),
     ("GiB/s", |one, _| one.gib_per_s.map_or_else(String::new, |speed| format!("{speed:.2}"))),
@@ -126,19 +123,19 @@ fn printed(standings: &[Standing]) -> Vec<Vec<String>> {
         };
         let around = |figure: &Figure| {
             let values = figure.rounds.iter().map(|&(_, value)| value);
-            match is_few(&figure.rounds) {
-                true => format!(
+            match figure.median.interval {
+                None => format!(
                     "({:.3} … {:.3})",
                     values.clone().fold(f64::INFINITY, f64::min),
                     values.fold(f64::NEG_INFINITY, f64::max)
                 ),
-                false => format!("{:.3} … {:.3}", figure.median.low, figure.median.high),
+                Some(_) => figure.median.around(3),
             }
         };
         let times = |figure: &Figure| {
             figure.times_first.map_or("1".to_owned(), |times| format!("{:.3}", times.value))
         };
-        let between = |figure: &Figure| ratio_interval(figure.times_first.as_ref(), &figure.rounds);
+        let between = |figure: &Figure| ratio_interval(figure.times_first);
         let mut add = |head: &str, say: &dyn Fn(&Figure) -> String| {
             columns.push(column(head, standings, |one| own(one, say)));
         };
@@ -182,7 +179,7 @@ pub fn table(standings: &[Standing], unit: Option<Unit>) -> String {
         text += line.trim_end();
         text.push('\n');
     }
-    if standings.iter().any(|one| is_few(&one.rounds)) {
+    if standings.iter().any(|one| one.median_s.interval.is_none()) {
         text += &format!(
             "In brackets: least and most of fewer than {FEWEST_SAMPLES} samples, too few for an interval.\n"
         );

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::figures;
 use crate::model::{Described, Failure, Measured, Printed, Sample};
-use crate::stats::{self, Estimate, FEWEST_SAMPLES, MARGIN, Summary, Verdict};
+use crate::stats::{self, Estimate, Interval, MARGIN, Summary, Verdict};
 
 /// A contender's samples, summed up.
 #[derive(Clone, Debug)]
@@ -290,15 +290,15 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
     let (how, by) = own.words();
     let pairs = own.pairs(&other.compared());
     let ratio = stats::paired_ratio(&pairs)?;
-    let (Estimate { value, low, high }, rounds) = (ratio, pairs.len());
+    let (Estimate { value, interval }, rounds) = (ratio, pairs.len());
     let (fast, slow) = (&fastest.label, &other.label);
-    if rounds < FEWEST_SAMPLES {
+    let Some(Interval { low, high }) = interval else {
         return Some(format!(
             "{fast} was {value:.2} times as {how} as {slow}{by} in {rounds} round{}, too few to be sure of anything",
             if rounds == 1 { "" } else { "s" }
         ));
-    }
-    Some(match Verdict::of(Some(&ratio), rounds, MARGIN) {
+    };
+    Some(match Verdict::of(Some(&ratio), MARGIN) {
         Verdict::Faster => {
             format!(
                 "{fast} is {value:.2} times as {how} as {slow}{by} (95 %: {low:.2} … {high:.2})"
@@ -321,12 +321,9 @@ fn sentence(fastest: &Standing, other: &Standing, after: u32) -> Option<String> 
 /// The contenders that are surely slower than the first by more than the part `margin`: with the whole interval.
 #[must_use]
 pub fn regressions(standings: &[Standing], margin: f64) -> Vec<&Standing> {
-    let Some((first, others)) = standings.split_first() else { return Vec::new() };
-    let is_slower = |other: &&Standing| {
-        let rounds = other.compared().pairs(&first.compared()).len();
-        Verdict::of(other.times_first.as_ref(), rounds, margin) == Verdict::Slower
-    };
-    others.iter().filter(is_slower).collect()
+    let others = standings.iter().skip(1);
+    let verdict = |other: &Standing| Verdict::of(other.times_first.as_ref(), margin);
+    others.filter(|other| verdict(other) == Verdict::Slower).collect()
 }
 
 #[cfg(test)]

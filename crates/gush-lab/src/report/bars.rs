@@ -3,9 +3,10 @@
 use super::estimate::Estimate;
 use super::html::{axis, rules};
 use super::markup::{Html, each, html, when};
-use super::number::{self, figure, plural, range};
+use super::number::{self, figure, plural};
 use super::page::{Body, Cell, Figure, Table, Tone, numbers, words};
 use super::scale::{Scale, Tick};
+use crate::stats::Interval;
 
 /// The content of a row.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub struct Limit {
 pub fn figure_of(caption: impl Into<String>, unit: &str, bars: &[Bar], limits: &[Limit]) -> Figure {
     let caption = caption.into();
     let values = || {
-        let own = bars.iter().flat_map(|bar| [bar.estimate.low, bar.estimate.high]);
+        let own = bars.iter().flat_map(|bar| bar.estimate.values());
         let published = bars.iter().filter_map(|bar| bar.published).flat_map(|(a, b)| [a, b]);
         own.chain(published).chain(limits.iter().map(|limit| limit.value))
     };
@@ -114,7 +115,7 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
 <svg class="track" width="100%" height="40" aria-hidden="true" focusable="false">
 {behind}{bar}
 </svg>
-<span class="value"><b>{value}</b> <span class="sr">{unit}, interval</span><small>{interval}</small>{also}</span>
+<span class="value"><b>{value}</b> <span class="sr">{unit}</span>{interval}{also}</span>
 <span class="tip">{facts}</span>
 </li>
 "#,
@@ -124,7 +125,10 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
         bar = track(bar, scale),
         value = figure(bar.estimate.median),
         unit = unit,
-        interval = range(bar.estimate.low, bar.estimate.high),
+        interval = when(bar.estimate.interval.is_some(), || html!(
+            "<span class=\"sr\">, interval</span> <small>{}</small>",
+            bar.estimate.around()
+        )),
         also = also(bar),
         facts = each(facts(bar), |(name, fact)| html!("<span><b>{}</b> {}</span>", name, fact)),
     )
@@ -133,10 +137,19 @@ fn row(bar: &Bar, unit: &str, behind: &Html, scale: Scale) -> Html {
 /// The bar itself; higher up where the published figure is below.
 fn track(bar: &Bar, scale: Scale) -> Html {
     let (top, middle): (usize, usize) = if bar.published.is_some() { (7, 15) } else { (12, 20) };
-    let Estimate { low, median, high, samples } = &bar.estimate;
+    let Estimate { median, interval, samples } = &bar.estimate;
+    let spread = |Interval { low, high }| {
+        html!(
+            r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
+"#,
+            middle = middle,
+            low = scale.at(low),
+            high = scale.at(high),
+        )
+    };
     html!(
         r#"<rect class="bar{unsound}" x="0" y="{top}" width="{to}%" height="16"/>
-{published}{spread}"#,
+{published}{spread}{dots}"#,
         unsound = if bar.sound == Some(false) { " unsound" } else { "" },
         top = top,
         to = scale.at(*median),
@@ -144,12 +157,10 @@ fn track(bar: &Bar, scale: Scale) -> Html {
             "<rect class=\"published\" x=\"0\" y=\"26\" width=\"{}%\" height=\"7\"/>",
             scale.at(to)
         )),
-        spread = html!(
-            r#"<g class="spread" transform="translate(0 {middle})"><line x1="{low}%" x2="{high}%"/><line x1="{low}%" x2="{low}%" y1="-4" y2="4"/><line x1="{high}%" x2="{high}%" y1="-4" y2="4"/></g>
-<g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
+        spread = interval.map_or_else(Html::default, spread),
+        dots = html!(
+            r#"<g class="dots" transform="translate(0 {middle})">{dots}</g>"#,
             middle = middle,
-            low = scale.at(*low),
-            high = scale.at(*high),
             dots = each(samples, |one| html!("<circle cx=\"{}%\" r=\"1.7\"/>", scale.at(*one))),
         ),
     )
@@ -217,7 +228,7 @@ fn table(caption: &str, unit: &str, bars: &[Bar]) -> Table {
         let mut row = vec![
             Cell::code(&bar.name).small(&bar.about),
             figure(bar.estimate.median).into(),
-            range(bar.estimate.low, bar.estimate.high).into(),
+            bar.estimate.around().into(),
             number::count(bar.estimate.samples.len() as u64).into(),
         ];
         if has_published {

@@ -250,7 +250,7 @@ impl<'a> Case<'a> {
         };
         let (own, others) = (scores(self)?, scores(other)?);
         let ratio = stats::ratio(&own, &others);
-        Some(stats::Verdict::of(ratio.as_ref(), own.len().min(others.len()), margin))
+        Some(stats::Verdict::of(ratio.as_ref(), margin))
     }
 
     /// In GiB/s.

@@ -4,9 +4,10 @@ use super::estimate::Estimate;
 use super::html::{axis, rules};
 use super::lines::LOOKS;
 use super::markup::{Html, each, html, numbered};
-use super::number::{figure, range};
+use super::number::figure;
 use super::page::Body;
 use super::scale::{Scale, Tick};
+use crate::stats::Interval;
 
 /// Draws each case's estimate under each key.
 pub fn drawn(
@@ -18,7 +19,7 @@ pub fn drawn(
     let values = rows
         .iter()
         .flat_map(|(_, estimates)| estimates.iter().flatten())
-        .flat_map(|estimate| [estimate.low, estimate.high]);
+        .flat_map(Estimate::values);
     let scale = if logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
     let ticks = scale.ticks();
     Body::Drawn(html!(
@@ -63,10 +64,13 @@ fn row(
         name = name,
         grid = rules("grid", ticks),
         marks = each(known(), |(look, one, _)| html!(
-            r##"<g class="series s{look}"><line x1="{low}%" x2="{high}%" y1="50%" y2="50%"/><use href="#m{look}" x="{at}%" y="50%"/></g>"##,
+            r##"<g class="series s{look}">{around}<use href="#m{look}" x="{at}%" y="50%"/></g>"##,
             look = look,
-            low = scale.at(one.low),
-            high = scale.at(one.high),
+            around = one.interval.map_or_else(Html::default, |Interval { low, high }| html!(
+                "<line x1=\"{}%\" x2=\"{}%\" y1=\"50%\" y2=\"50%\"/>",
+                scale.at(low),
+                scale.at(high),
+            )),
             at = scale.at(one.median),
         )),
         values = each(known(), |(look, one, key)| html!(
@@ -76,9 +80,9 @@ fn row(
             value = figure(one.median),
         )),
         tips = each(known(), |(_, one, key)| html!(
-            "<span><b>{}</b> {}, {}</span>",
+            "<span><b>{}</b> {} {}</span>",
             figure(one.median),
-            range(one.low, one.high),
+            one.around(),
             key
         )),
     )

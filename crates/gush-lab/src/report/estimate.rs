@@ -1,13 +1,13 @@
 //! An estimate from some samples.
 
-use crate::stats;
+use super::number::range;
+use crate::stats::{self, Interval};
 
 /// The median of some samples, and the interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    pub low: f64,
     pub median: f64,
-    pub high: f64,
+    pub interval: Option<Interval>,
     /// In the order in which they were taken.
     pub samples: Vec<f64>,
 }
@@ -18,7 +18,18 @@ impl Estimate {
         let samples: Vec<f64> =
             // Ratios and logarithms need positive numbers.
             samples.into_iter().filter(|sample| sample.is_finite() && *sample > 0.0).collect();
-        let stats::Estimate { value, low, high } = stats::median(&samples)?;
-        Some(Self { low, median: value, high, samples })
+        let stats::Estimate { value: median, interval } = stats::median(&samples)?;
+        Some(Self { median, interval, samples })
+    }
+
+    /// The interval as text; nothing where there is none.
+    pub fn around(&self) -> String {
+        self.interval.map_or_else(String::new, |Interval { low, high }| range(low, high))
+    }
+
+    /// All that a scale has to show.
+    pub fn values(&self) -> impl Iterator<Item = f64> + Clone + '_ {
+        let ends = self.interval.into_iter().flat_map(|Interval { low, high }| [low, high]);
+        ends.chain([self.median])
     }
 }

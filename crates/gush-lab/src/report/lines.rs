@@ -1,7 +1,8 @@
 //! Lines: a figure over a quantity, one line a series, named at the last point.
 
+use super::estimate::Estimate;
 use super::markup::{Html, each, html, numbered};
-use super::number::{figure, range};
+use super::number::figure;
 use super::scale::{Scale, Tick};
 
 /// A series before drawing.
@@ -16,9 +17,7 @@ pub struct Point {
     pub x: f64,
     /// The text below the axis.
     pub x_text: String,
-    pub low: f64,
-    pub median: f64,
-    pub high: f64,
+    pub estimate: Estimate,
     /// More facts.
     pub about: String,
 }
@@ -36,8 +35,8 @@ struct Drawn {
 struct Mark {
     x: f64,
     y: f64,
-    low: f64,
-    high: f64,
+    /// The places of the lower and of the upper end.
+    interval: Option<[f64; 2]>,
     said: String,
 }
 
@@ -53,7 +52,7 @@ const NAME_WIDTH: f64 = 9.0;
 /// Draws `series`, which the script makes walkable by the arrow keys; x is logarithmic, y too if `logarithmic`.
 pub fn drawn(series: &[Series], unit: &str, x_label: &str, logarithmic: bool) -> Html {
     let values = series.iter().flat_map(|series| &series.points);
-    let values = values.flat_map(|point| [point.low, point.high]);
+    let values = values.flat_map(|point| point.estimate.values());
     let y = if logarithmic { Scale::logarithmic(values) } else { Scale::linear(values) };
     let x_ticks = x_ticks(series);
     let all = placed(series, unit, &x_ticks, y);
@@ -105,9 +104,8 @@ fn placed(series: &[Series], unit: &str, x_ticks: &[Tick], y: Scale) -> Vec<Draw
     let drawn = |(index, series): (usize, &Series)| {
         let mark = |point: &Point| Mark {
             x: place(point),
-            y: top(point.median),
-            low: top(point.low),
-            high: top(point.high),
+            y: top(point.estimate.median),
+            interval: point.estimate.interval.map(|ends| [top(ends.low), top(ends.high)]),
             said: said(series, point, unit),
         };
         let marks: Vec<Mark> = series.points.iter().map(mark).collect();
@@ -128,12 +126,16 @@ fn line(series: &Drawn) -> Html {
 "#,
         look = series.look,
         points = polyline(series.marks.iter().map(|mark| (mark.x, mark.y))),
-        marks = each(&series.marks, |Mark { x, y, low, high, said }| html!(
-            r##"<line class="spread" x1="{x}%" x2="{x}%" y1="{low}%" y2="{high}%"/><use href="#m{look}" x="{x}%" y="{y}%" data-said="{said}"/>"##,
+        marks = each(&series.marks, |Mark { x, y, interval, said }| html!(
+            r##"{around}<use href="#m{look}" x="{x}%" y="{y}%" data-said="{said}"/>"##,
+            around = interval.map_or_else(Html::default, |[low, high]| html!(
+                "<line class=\"spread\" x1=\"{x}%\" x2=\"{x}%\" y1=\"{low}%\" y2=\"{high}%\"/>",
+                x = x,
+                low = low,
+                high = high,
+            )),
             x = x,
             y = y,
-            low = low,
-            high = high,
             look = series.look,
             said = said,
         )),
@@ -148,9 +150,11 @@ pub fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
 }
 
 fn said(series: &Series, point: &Point, unit: &str) -> String {
-    let Point { x_text, low, median, high, about, .. } = point;
-    let mut said =
-        format!("{}, {x_text}: {} {unit} ({})", series.name, figure(*median), range(*low, *high));
+    let Point { x_text, estimate, about, .. } = point;
+    let mut said = format!("{}, {x_text}: {} {unit}", series.name, figure(estimate.median));
+    if estimate.interval.is_some() {
+        said += &format!(" ({})", estimate.around());
+    }
     if !about.is_empty() {
         said.push_str("; ");
         said.push_str(about);
@@ -219,9 +223,7 @@ mod tests {
         let points = medians.iter().enumerate().map(|(index, median)| Point {
             x: 4096.0 * (1 << index) as f64,
             x_text: format!("{} KiB", 4 << index),
-            low: *median,
-            median: *median,
-            high: *median,
+            estimate: Estimate::of([*median]).unwrap(),
             about: String::new(),
         });
         Series { name: name.to_owned(), points: points.collect() }

@@ -1,6 +1,6 @@
 //! Figures as people read them.
 
-use crate::stats::Estimate;
+use crate::stats::{Estimate, Interval};
 use crate::tune::size;
 
 /// Three digits that matter: `0.79`, `4.50`, `13.0`, `557`.
@@ -33,8 +33,9 @@ pub fn times(ratio: f64) -> String {
 }
 
 /// How many times, and how sure that is: `24.0 times (22.1 … 26.0)`.
-pub fn times_between(Estimate { low, value, high }: Estimate) -> String {
-    format!("{}\u{a0}times ({})", figure(value), range(low, high))
+pub fn times_between(Estimate { value, interval }: Estimate) -> String {
+    let around = |Interval { low, high }| format!(" ({})", range(low, high));
+    format!("{}\u{a0}times{}", figure(value), interval.map_or_else(String::new, around))
 }
 
 /// With narrow spaces between thousands.

@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::middle;
+use super::{FEWEST_SAMPLES, middle};
 
 /// How sure an interval is meant to be.
 pub const CONFIDENCE: f64 = 0.95;
@@ -16,22 +16,52 @@ pub const RESAMPLES: usize = 10_000;
 /// Always the same draws: the same samples give the same interval on every machine.
 const SEED: u64 = 0x6775_7368;
 
-/// A figure, and the interval around the figure with [`CONFIDENCE`].
+/// The interval around a figure with [`CONFIDENCE`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+/// A figure, and its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
     /// Of the samples themselves.
     pub value: f64,
-    /// The interval's lower end.
-    pub low: f64,
-    /// The interval's upper end.
-    pub high: f64,
+    /// None of fewer than [`FEWEST_SAMPLES`] samples a side, so that nobody can show one that means nothing.
+    #[serde(flatten)]
+    pub interval: Option<Interval>,
 }
 
 impl Estimate {
-    fn of(value: f64, mut draws: Vec<f64>) -> Self {
-        draws.sort_by(f64::total_cmp);
-        let tail = (1.0 - CONFIDENCE) / 2.0;
-        Self { value, low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+    fn of(value: f64, samples: usize, mut draw: impl FnMut() -> Option<f64>) -> Self {
+        let interval = (samples >= FEWEST_SAMPLES).then(|| {
+            let mut draws: Vec<f64> = (0..RESAMPLES).filter_map(|_| draw()).collect();
+            draws.sort_by(f64::total_cmp);
+            let tail = (1.0 - CONFIDENCE) / 2.0;
+            Interval { low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
+        });
+        Self { value, interval }
+    }
+
+    /// Is a ratio of speeds surely no less than 1, but for the part `margin`?
+    pub(crate) fn is_no_slower(&self, margin: f64) -> bool {
+        self.interval.is_some_and(|interval| interval.low * (1.0 + margin) >= 1.0)
+    }
+
+    /// The interval for people, with so many decimals; nothing where there is none.
+    ///
+    /// ```
+    /// use gush_lab::stats::median;
+    /// assert_eq!(median(&[4.0; 5]).unwrap().around(1), "4.0 … 4.0");
+    /// assert_eq!(median(&[4.0; 4]).unwrap().around(1), "");
+    /// ```
+    #[must_use]
+    pub fn around(&self, decimals: usize) -> String {
+        let text = |Interval { low, high }| format!("{low:.decimals$} … {high:.decimals$}");
+        self.interval.map_or_else(String::new, text)
     }
 }
 
@@ -39,18 +69,18 @@ impl Estimate {
 ///
 /// ```
 /// let speed = gush_lab::stats::median(&[4.0, 4.1, 3.9, 4.2, 4.0]).unwrap();
-/// assert_eq!((speed.low, speed.value, speed.high), (3.9, 4.0, 4.2));
+/// let interval = speed.interval.unwrap();
+/// assert_eq!((interval.low, speed.value, interval.high), (3.9, 4.0, 4.2));
 /// ```
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<Estimate> {
     let value = median_of(&mut samples.to_vec())?;
     let mut rng = Rng::with_seed(SEED);
     let mut drawn = vec![0.0; samples.len()];
-    let draws = (0..RESAMPLES).filter_map(|_| {
+    Some(Estimate::of(value, samples.len(), || {
         draw(&mut rng, samples, &mut drawn);
         median_of(&mut drawn)
-    });
-    Some(Estimate::of(value, draws.collect()))
+    }))
 }
 
 /// The median of `of` divided by the median of `to`, with an interval.
@@ -58,9 +88,10 @@ pub fn median(samples: &[f64]) -> Option<Estimate> {
 /// None unless both have samples and all are finite and above zero.
 ///
 /// ```
-/// let ratio = gush_lab::stats::ratio(&[8.0, 8.2, 7.9], &[2.0, 2.1, 2.0]).unwrap();
+/// let [of, to] = [[8.0, 8.2, 7.9, 8.0, 8.1], [2.0, 2.1, 2.0, 2.0, 1.9]];
+/// let ratio = gush_lab::stats::ratio(&of, &to).unwrap();
 /// assert_eq!(ratio.value, 4.0);
-/// assert!(ratio.low > 3.7 && ratio.high < 4.2);
+/// assert!(ratio.interval.is_some_and(|interval| interval.low > 3.7 && interval.high < 4.4));
 /// ```
 #[must_use]
 pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
@@ -70,12 +101,11 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
     let value = median_of(&mut of.to_vec())? / median_of(&mut to.to_vec())?;
     let mut rng = Rng::with_seed(SEED);
     let (mut drawn_of, mut drawn_to) = (vec![0.0; of.len()], vec![0.0; to.len()]);
-    let draws = (0..RESAMPLES).filter_map(|_| {
+    Some(Estimate::of(value, of.len().min(to.len()), || {
         draw(&mut rng, of, &mut drawn_of);
         draw(&mut rng, to, &mut drawn_to);
         Some(median_of(&mut drawn_of)? / median_of(&mut drawn_to)?)
-    });
-    Some(Estimate::of(value, draws.collect()))
+    }))
 }
 
 /// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause that
@@ -83,9 +113,9 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
 ///
 /// ```
 /// // Both halve in the last round: the ratio does not care.
-/// let rounds = [(8.0, 2.0), (8.4, 2.1), (4.0, 1.0)];
+/// let rounds = [(8.0, 2.0), (8.4, 2.1), (8.0, 2.0), (8.4, 2.1), (4.0, 1.0)];
 /// let ratio = gush_lab::stats::paired_ratio(&rounds).unwrap();
-/// assert_eq!((ratio.low, ratio.high), (4.0, 4.0));
+/// assert_eq!(ratio.around(1), "4.0 … 4.0");
 /// ```
 #[must_use]
 pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
@@ -95,13 +125,12 @@ pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
     }
     let value = median_of(&mut of)? / median_of(&mut to)?;
     let mut rng = Rng::with_seed(SEED);
-    let draws = (0..RESAMPLES).filter_map(|_| {
+    Some(Estimate::of(value, rounds.len(), || {
         for (of, to) in of.iter_mut().zip(&mut to) {
             (*of, *to) = rounds[rng.usize(..rounds.len())];
         }
         Some(median_of(&mut of)? / median_of(&mut to)?)
-    });
-    Some(Estimate::of(value, draws.collect()))
+    }))
 }
 
 fn all_positive(samples: &[f64]) -> bool {

@@ -8,7 +8,7 @@ mod outliers;
 mod two_speeds;
 mod verdict;
 
-pub use bootstrap::{CONFIDENCE, Estimate, RESAMPLES, median, paired_ratio, ratio};
+pub use bootstrap::{CONFIDENCE, Estimate, Interval, RESAMPLES, median, paired_ratio, ratio};
 pub use outliers::{OUTLIER_SCORE, modified_z_scores, outliers};
 pub use two_speeds::two_speeds;
 pub use verdict::{FEWEST_SAMPLES, MARGIN, Verdict};

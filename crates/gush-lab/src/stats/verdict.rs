@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::Estimate;
+use super::{Estimate, Interval};
 
-/// With fewer samples a side, no interval is trusted: the widest that there is would be 88 % sure.
+/// Of fewer samples a side there is no interval: the widest would be 88 % sure.
 pub const FEWEST_SAMPLES: usize = 5;
 /// Differences up to this part of the whole count as none: in tables, on the page, beside other commands and between runs.
 /// The same program again on the same machine differs by so much without a cause in the program.
@@ -17,7 +17,7 @@ pub const MARGIN: f64 = 0.05;
 /// ```
 /// use gush_lab::stats::{MARGIN, Verdict, ratio};
 /// let (slow, fast) = ([2.0, 2.1, 1.9, 2.0, 2.0], [3.0, 3.1, 3.0, 2.9, 3.0]);
-/// let verdict = |of, to| Verdict::of(ratio(of, to).as_ref(), 5, MARGIN);
+/// let verdict = |of, to| Verdict::of(ratio(of, to).as_ref(), MARGIN);
 /// assert_eq!(verdict(&fast, &slow), Verdict::Faster);
 /// assert_eq!(verdict(&slow, &fast), Verdict::Slower);
 /// assert_eq!(verdict(&slow, &slow), Verdict::CannotTell);
@@ -34,14 +34,12 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges a ratio of speeds, made from `samples` a side (the fewer of both).
+    /// Judges a ratio of speeds; without an interval nobody can tell.
     #[must_use]
-    pub fn of(ratio: Option<&Estimate>, samples: usize, margin: f64) -> Self {
-        match ratio {
-            Some(ratio) if samples >= FEWEST_SAMPLES && ratio.low > 1.0 + margin => Self::Faster,
-            Some(ratio) if samples >= FEWEST_SAMPLES && ratio.high < 1.0 / (1.0 + margin) => {
-                Self::Slower
-            }
+    pub fn of(ratio: Option<&Estimate>, margin: f64) -> Self {
+        match ratio.and_then(|ratio| ratio.interval) {
+            Some(Interval { low, .. }) if low > 1.0 + margin => Self::Faster,
+            Some(Interval { high, .. }) if high < 1.0 / (1.0 + margin) => Self::Slower,
             _ => Self::CannotTell,
         }
     }

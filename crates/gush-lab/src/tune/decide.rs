@@ -50,7 +50,7 @@ impl Comparison {
             ratio,
             processor: stats::paired_ratio(&pairs(|spent| spent.processor_s)),
             rounds: rounds.len(),
-            verdict: Verdict::of(Some(&ratio), rounds.len(), MARGIN),
+            verdict: Verdict::of(Some(&ratio), MARGIN),
         })
     }
 }
@@ -283,10 +283,8 @@ fn confirm(
 /// Surely not slower, but for the margin below which nobody cares; and in a trickle, whose time is the feeder's, surely not at the
 /// cost of more processor time.
 fn is_harmless(compared: &Comparison, circumstance: Circumstance) -> bool {
-    let holds = |ratio: &Estimate| ratio.low * (1.0 + MARGIN) >= 1.0;
-    let costs_nothing = || compared.processor.as_ref().is_none_or(holds);
-    compared.rounds >= FEWEST_SAMPLES
-        && holds(&compared.ratio)
+    let costs_nothing = || compared.processor.is_none_or(|ratio| ratio.is_no_slower(MARGIN));
+    compared.ratio.is_no_slower(MARGIN)
         && (circumstance != Circumstance::Trickle || costs_nothing())
 }
 

@@ -10,7 +10,7 @@ use rustix::pipe::{SpliceFlags, splice};
 use serde::Serialize;
 
 use crate::Error;
-use crate::stats::{self, FEWEST_SAMPLES, MARGIN, Verdict};
+use crate::stats::{self, MARGIN, Verdict};
 
 const SIZES: [usize; 6] = [64, 512, 2 << 10, 8 << 10, 16 << 10, 32 << 10];
 const MESSAGES: usize = 100;
@@ -53,9 +53,8 @@ pub(super) fn messages(time: Duration) -> Result<Vec<Message>, Error> {
             bytes,
             read_write_us: us(&reads),
             splice_us: us(&splices),
-            read_write_is: Verdict::of(ratio.as_ref(), rounds.len(), MARGIN),
-            no_slower: rounds.len() >= FEWEST_SAMPLES
-                && ratio.is_some_and(|ratio| ratio.low * (1.0 + MARGIN) >= 1.0),
+            read_write_is: Verdict::of(ratio.as_ref(), MARGIN),
+            no_slower: ratio.is_some_and(|ratio| ratio.is_no_slower(MARGIN)),
         });
     }
     Ok(all)

@@ -50,14 +50,13 @@ pub(super) fn of(findings: &Findings) -> String {
         let ratio = comparison.ratio;
         let _ = write!(
             text,
-            "\n# {}: {} {:.2} GiB/s, {setting} {:.2} GiB/s: {:.2} times [{:.2}, {:.2}]{}, {} rounds\n{}{}{}",
+            "\n# {}: {} {:.2} GiB/s, {setting} {:.2} GiB/s: {:.2} times [{}]{}, {} rounds\n{}{}{}",
             answer.question,
             answer.table,
             comparison.before_gib_per_s,
             comparison.after_gib_per_s,
             ratio.value,
-            ratio.low,
-            ratio.high,
+            ratio.around(2),
             processor_time(&comparison),
             comparison.rounds,
             if answer.narrowed {

@@ -226,16 +226,16 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
         }
         for one in contend::regressions(standings, margin) {
             let Some(times) = one.times_first else { continue };
+            let Some(around) = times.interval else { continue };
             if let Some(figure) = one.figures.first() {
                 talker.say(format_args!(
-                    "{} is worse than {} by more than {:.1} %: {:.2} times as good by {} (95 %: {:.2} … {:.2})",
+                    "{} is worse than {} by more than {:.1} %: {:.2} times as good by {} (95 %: {})",
                     one.label,
                     standings[0].label,
                     margin * 100.0,
                     times.value,
                     figure.printed.name,
-                    times.low,
-                    times.high
+                    times.around(2)
                 ));
                 status = ExitCode::from(SLOWER);
                 continue;
@@ -246,8 +246,8 @@ fn judged(standings: &[Vec<Standing>], margin: f64, talker: &Talker) -> Result<E
                 standings[0].label,
                 margin * 100.0,
                 times.value.recip(),
-                times.high.recip(),
-                times.low.recip()
+                around.high.recip(),
+                around.low.recip()
             ));
             status = ExitCode::from(SLOWER);
         }

@@ -6,7 +6,7 @@ use crate::model::Machine;
 use crate::report::data::{Case, Data, Suite};
 use crate::report::dots;
 use crate::report::estimate::Estimate;
-use crate::report::number::{figure, plural, range, times};
+use crate::report::number::{figure, plural, times};
 use crate::report::page::{Body, Cell, Figure, Section, Table, numbers, words};
 use crate::stats::Verdict;
 
@@ -82,7 +82,7 @@ fn table(suite: &str, taken: &[(&Machine, &Suite<'_>)], cases: &[&Case<'_>]) -> 
                         Some(_) => format!("{} the first", times(estimate.median / first.median)),
                     }
                 }
-                _ => range(estimate.low, estimate.high),
+                _ => estimate.around(),
             };
             Cell::from(figure(estimate.median)).small(beside)
         }));

@@ -95,7 +95,7 @@ fn course_table(suite: &str, unit: &str, courses: &[Course<'_>]) -> Table {
             Cell { spark: Some(spark(&known)), ..Cell::default() },
             count(known.len() as u64).into(),
             range(least, most).into(),
-            Cell::from(figure(newest.median)).small(range(newest.low, newest.high)),
+            Cell::from(figure(newest.median)).small(newest.around()),
             times(newest.median / before.median).into(),
             Cell::toned(verdict.to_string(), tone),
         ]);
@@ -139,7 +139,7 @@ fn every_run(
             let Some(own) = taken.and_then(|(_, case)| case.compared()) else {
                 return Cell::absent();
             };
-            Cell::from(figure(own.median)).small(range(own.low, own.high))
+            Cell::from(figure(own.median)).small(own.around())
         }));
         table.rows.push(row);
     }

@@ -8,7 +8,7 @@ use crate::report::bars::{self, Bar, Limit};
 use crate::report::data::{Case, Data, Suite};
 use crate::report::estimate::Estimate;
 use crate::report::lines::{self, Point, Series};
-use crate::report::number::{bytes, figure, range, times_between};
+use crate::report::number::{bytes, figure, times_between};
 use crate::report::page::{Body, Cell, Column, Figure, Section, Table, numbers, words};
 use crate::stats;
 use crate::suite::{self, Axis, Quantity, THROUGHPUT, WORK, memory};
@@ -428,9 +428,7 @@ fn series(own: &[&Placed<'_>], sizes: &[u64], less_is_better: bool) -> Vec<Serie
                 Some(Point {
                     x: *size as f64,
                     x_text: bytes(*size),
-                    low: here.speed.low,
-                    median: here.speed.median,
-                    high: here.speed.high,
+                    estimate: here.speed.clone(),
                     about: if here.name == name { String::new() } else { here.name.to_owned() },
                 })
             };
@@ -452,7 +450,7 @@ fn table(caption: &str, unit: &str, own: &[&Placed<'_>], sizes: &[u64]) -> Table
             .collect();
         let mut row = vec![Cell::code(name)];
         row.extend(sizes.iter().map(|size| match here.get(size) {
-            Some(speed) => Cell::from(figure(speed.median)).small(range(speed.low, speed.high)),
+            Some(speed) => Cell::from(figure(speed.median)).small(speed.around()),
             None => Cell::absent(),
         }));
         table.rows.push(row);
