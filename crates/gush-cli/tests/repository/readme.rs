@@ -7,6 +7,7 @@ use std::process::Command;
 
 use crate::common::skipped;
 use gush_lab::model::{Measured, Run};
+use gush_lab::stats::{Estimate, Interval};
 use gush_test::Port;
 use serde::Deserialize;
 use tempfile::TempDir;
@@ -160,19 +161,14 @@ struct Sources {
 #[serde(deny_unknown_fields)]
 struct Source {
     says: String,
+    /// The command of the stored run.
     by: String,
-    run: Option<String>,
-    case: Option<String>,
+    run: String,
+    case: String,
     /// The case that the other is divided by, round by round.
     beside: Option<String>,
     /// `wall_s`, or the name of a figure that the commands print; else the compared one.
     figure: Option<String>,
-    section: Option<String>,
-    #[serde(default)]
-    rows: Vec<String>,
-    /// `0.90 = 0.93 / 1.03`, `6 = 6.5`: how a figure was made from the numbers of the rows.
-    #[serde(default)]
-    made: Vec<String>,
 }
 
 fn text_of(path: &str) -> String {
@@ -232,45 +228,24 @@ fn every_figure_of_the_readme_has_its_command_and_agrees_with_what_was_stored() 
     let stored = ["docs/report.json", "docs/figures.json"];
     let stored = stored.map(|path| gush_lab::transfer::parse(text_of(path).as_bytes()).unwrap());
     let runs: Vec<Run> = stored.into_iter().flatten().collect();
-    let results = text_of("bench/RESULTS.md");
+    let mut wrong = Vec::new();
     for source in &sources.figure {
-        let Source { says, by, run, case, section: heading, rows, made, .. } = source;
+        let Source { says, by, run, .. } = source;
         assert!(is_there(by), "{says}: '{by}' measures nothing");
         assert!(figures.contains(&format!("`{by}`")), "{says}: the README does not name '{by}'");
-        match (run, case, heading) {
-            (Some(id), Some(_), None) => {
-                let run = runs.iter().find(|run| run.id == *id).expect("a stored run");
-                assert_eq!(run.command.join(" "), *by, "{says}: by another command");
-                let printed = numbers(says).into_iter().next();
-                let printed = printed.unwrap_or_else(|| panic!("{says}: no figure"));
-                let value = stored_value(source, run);
-                let is_reciprocal = says.contains(&format!("1/{printed}"));
-                let value = if is_reciprocal { value.recip() } else { value };
-                assert_eq!(rounded_as(value, &printed), printed, "{says}");
-            }
-            (None, None, Some(heading)) => {
-                assert!(!rows.is_empty(), "{says}: no row of {heading}");
-                let told = unwrapped(section(&results, heading));
-                for row in rows {
-                    assert!(
-                        told.contains(&unwrapped(row)),
-                        "{says}: {heading} does not say '{row}'"
-                    );
-                }
-                let stored: Vec<String> = rows.iter().flat_map(|row| numbers(row)).collect();
-                if let Err(why) = is_told(&stored, made, &numbers(says)) {
-                    panic!("{says}: {why} (rows {rows:?})");
-                }
-            }
-            _ => panic!("{says}: a run and its case, or a section of bench/RESULTS.md"),
+        let run = runs.iter().find(|known| known.id == *run);
+        let run = run.unwrap_or_else(|| panic!("{says}: the run is not stored"));
+        assert_eq!(run.command.join(" "), *by, "{says}: by another command");
+        if let Err(why) = is_told(says, stored_value(source, run)) {
+            wrong.push(format!("{says}: {why}"));
         }
     }
+    assert_eq!(wrong, [""; 0]);
 }
 
 /// The figure of a stored run that `source` names.
-fn stored_value(source: &Source, run: &Run) -> f64 {
-    let Source { says, by, figure, .. } = source;
-    let name = source.case.as_deref().unwrap();
+fn stored_value(source: &Source, run: &Run) -> Estimate {
+    let Source { says, by, case, figure, .. } = source;
     // One comparison of a file, or one suite, is meant: the one whose name `--only` has, if the command has that.
     let only = by.split_once("--only ").map(|(_, rest)| rest.split(' ').next().unwrap());
     let is_meant = |suite: &str| only.is_none_or(|only| suite.ends_with(&format!("/{only}")));
@@ -289,15 +264,15 @@ fn stored_value(source: &Source, run: &Run) -> f64 {
         };
         own.filter_map(|sample| Some((sample.round, value(&sample.measured)?))).collect()
     };
-    let own = values(name);
+    let own = values(case);
     let Some(beside) = &source.beside else {
         let own: Vec<f64> = own.into_iter().map(|(_, value)| value).collect();
-        return gush_lab::stats::median(&own).unwrap_or_else(|| panic!("{says}: no figure")).value;
+        return gush_lab::stats::median(&own).unwrap_or_else(|| panic!("{says}: no figure"));
     };
     let others: BTreeMap<u32, f64> = values(beside).into_iter().collect();
     let pairs: Vec<(f64, f64)> =
         own.into_iter().filter_map(|(round, value)| Some((value, *others.get(&round)?))).collect();
-    gush_lab::stats::paired_ratio(&pairs).unwrap_or_else(|| panic!("{says}: no ratio")).value
+    gush_lab::stats::paired_ratio(&pairs).unwrap_or_else(|| panic!("{says}: no ratio"))
 }
 
 /// The numbers in `text`; of a fraction, such as 1/7, the denominator.
@@ -316,45 +291,33 @@ fn rounded_as(value: f64, printed: &str) -> String {
     format!("{value:.digits$}")
 }
 
-/// Is each of the `printed` numbers one of the stored ones, digit by digit, or made from them as `made` says?
-fn is_told(stored: &[String], made: &[String], printed: &[String]) -> Result<(), String> {
-    let operand = |text: &str| -> Result<f64, String> {
-        let is_stored = stored.iter().any(|number| number == text);
-        let number = text.parse::<f64>().ok().filter(|_| is_stored);
-        number.ok_or_else(|| format!("'{text}' is in none of the rows"))
-    };
-    let mut known = stored.to_vec();
-    for made in made {
-        let (result, how) = made.split_once(" = ").ok_or_else(|| format!("'{made}' has no ="))?;
-        let value = match how.split_once(" / ") {
-            Some(("1", other)) => operand(other)?.recip(),
-            Some((one, other)) => operand(one)? / operand(other)?,
-            None => operand(how)?,
-        };
-        if rounded_as(value, result) != result || !printed.iter().any(|own| own == result) {
-            return Err(format!("'{made}' is {value}, or is not said"));
+/// Does `says` tell the stored figure, digit by digit: alone, or with the ends of its interval? 1/4 tells the quarter.
+fn is_told(says: &str, stored: Estimate) -> Result<(), String> {
+    let printed = numbers(says);
+    let first = printed.first().ok_or("no figure")?;
+    let is_reciprocal = says.contains(&format!("1/{first}"));
+    let own = if is_reciprocal { stored.value.recip() } else { stored.value };
+    let expected = match printed.len() {
+        1 => vec![own],
+        3 if !is_reciprocal => {
+            let Interval { low, high } = stored.interval.ok_or("too few rounds for an interval")?;
+            vec![own, low, high]
         }
-        known.push(result.to_owned());
-    }
-    match printed.iter().find(|number| !known.contains(number)) {
-        Some(number) => Err(format!("{number} is in none of the rows")),
-        None => Ok(()),
-    }
+        _ => return Err("neither a figure nor a figure with its interval".to_owned()),
+    };
+    let expected: Vec<String> =
+        expected.iter().zip(&printed).map(|(value, text)| rounded_as(*value, text)).collect();
+    if expected == printed { Ok(()) } else { Err(format!("the stored run has {expected:?}")) }
 }
 
 #[test]
-fn a_figure_is_held_against_its_row_digit_by_digit() {
-    let words = |all: &[&str]| all.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-    let told = |made: &[&str], printed: &[&str]| {
-        is_told(&words(&["1.03", "0.93", "7"]), &words(made), &words(printed)).is_ok()
-    };
-    assert!(told(&[], &["1.03"]) && told(&[], &["0.93", "7"]));
-    assert!(!told(&[], &["1.0"]), "another rounding is not told");
-    assert!(!told(&[], &["0.90"]), "no quotient is guessed");
-    assert!(told(&["0.90 = 0.93 / 1.03"], &["0.90"]));
-    assert!(!told(&["0.91 = 0.93 / 1.03"], &["0.91"]), "the quotient is another");
-    assert!(!told(&["0.92 = 0.95 / 1.03"], &["0.92"]), "no row has the number");
-    assert!(told(&["1.08 = 1 / 0.93"], &["1.08"]) && !told(&["0.90 = 0.93 / 1.03"], &["7"]));
+fn a_figure_is_held_against_its_run_digit_by_digit() {
+    let interval = Some(Interval { low: 0.196, high: 0.3 });
+    let told = |says: &str| is_told(says, Estimate { value: 0.25, interval }).is_ok();
+    assert!(told("0.25 of GNU's") && told("**0.250** (0.196 to 0.30)") && told("1/4 of GNU's"));
+    assert!(!told("0.24 of GNU's") && !told("0.3 of GNU's"), "another figure, another rounding");
+    assert!(!told("0.25 (0.20 to 0.31)") && !told("0.25 (0.19 to 0.30)"), "another interval");
+    assert!(!told("1/5") && !told("0.25 to 0.30") && !told("GNU's"));
 }
 
 /// Is there something that the command runs?
@@ -367,10 +330,6 @@ fn is_there(command: &str) -> bool {
             after("--only").is_none_or(|name| text.contains(&format!("\nname = \"{name}\"\n")))
         }
         ["gush", "lab", suite, ..] => gush_lab::suite::named(suite).is_some(),
-        ["gush", "tune", ..] => true,
-        [script, ..] => {
-            after("--only").is_none_or(|name| text_of(script).contains(&format!("\"{name}\"")))
-        }
-        [] => false,
+        _ => false,
     }
 }
