@@ -152,3 +152,21 @@ fn invariant_7_a_blocked_target_does_not_keep_the_observer_from_stopping() {
     let wrong: Vec<String> = wrong.into_iter().flatten().collect();
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+/// Each call that leaves bytes in a pipe wakes the pipe's writer, who then writes little at a time.
+#[test]
+fn below_a_rate_limit_a_full_pipe_is_emptied_by_one_call() {
+    const PIPE_BYTES: usize = 1 << 20;
+    let (source, writer) = rustix::pipe::pipe().expect("a pipe");
+    if rustix::pipe::fcntl_setpipe_size(&writer, PIPE_BYTES).is_ok_and(|bytes| bytes > PIPE_BYTES) {
+        return gush_test::skipped("a page of a pipe is larger here");
+    }
+    rustix::fs::fcntl_setfl(&writer, OFlags::NONBLOCK).expect("O_NONBLOCK");
+    let filled = rustix::io::write(&writer, &noise(1, PIPE_BYTES)).expect("bytes");
+    drop(writer);
+    let null = std::fs::File::options().write(true).open("/dev/null").expect("/dev/null");
+    let rate = gush::Rate::bytes_per_second(1 << 30).expect("not 0");
+    let splice = Choice::Only(MethodName::Splice);
+    let report = Mover::new(&source, &null).method(splice).limit(rate).run().expect("a move");
+    assert_eq!((report.bytes, report.methods[0].steps), (filled as u64, 1));
+}

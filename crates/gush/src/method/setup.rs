@@ -14,6 +14,8 @@ pub(crate) struct Setup {
     pub(crate) buffer_is_named: bool,
     pub(crate) gift: bool,
     pub(crate) makes_holes: bool,
+    /// The move has a rate limit.
+    pub(crate) is_limited: bool,
     pub(crate) eyes: Option<Eyes>,
 }
 
@@ -27,14 +29,15 @@ impl Setup {
             buffer_is_named: buffer.is_some(),
             gift: tuning.gift,
             makes_holes: false,
+            is_limited: false,
             eyes: None,
         }
     }
 
     /// The same with other sizes: those that a profile measured for another technique.
     pub(crate) fn resized(&self, tuning: &Tuning, measured: Measured) -> Self {
-        let Self { makes_holes, eyes, .. } = self.clone();
-        Self { makes_holes, eyes, ..Self::of(tuning, measured) }
+        let Self { makes_holes, is_limited, eyes, .. } = self.clone();
+        Self { makes_holes, is_limited, eyes, ..Self::of(tuning, measured) }
     }
 
     /// The same, with buffers of at most `most_bytes` where `default_bytes` are usual.

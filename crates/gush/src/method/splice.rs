@@ -33,12 +33,13 @@ impl Method for Splice {
     }
 
     fn start<'fd>(&self, pair: &Pair<'fd>, setup: &Setup) -> Result<Start<'fd>, Refusal> {
-        let call_bytes = setup.buffer_or(usize::MAX);
+        let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
+        // Below a rate limit both ends need not work at once, and each call wakes the writer once: a whole pipe a call.
+        let call_bytes = setup.buffer_or(if setup.is_limited { pipe_bytes } else { usize::MAX });
         let ends = [pair.source, pair.target];
         let by_kernel = |errno| Refusal::by_kernel(self.name(), Call::Pipe, errno);
         let kinds = ends.map(|end| end.kind());
         let direct = splices_directly(kinds);
-        let pipe_bytes = setup.pipe_or(pipe::USUAL_BYTES);
         let pipe = if direct {
             let named_bytes = setup.pipe_is_named.then_some(pipe_bytes);
             let pipe_bytes = pipe::asked_bytes(named_bytes, pipe_bytes);

@@ -67,6 +67,8 @@ impl<'a> Move<'a> {
         let cursor = Cursor::of(&request, &ends)?;
         let mut setup = Setup::of(&request.tuning, Measured::default());
         setup.eyes = Eyes::if_wanted(request.digest, request.inspector.as_ref());
+        let throttle_rate = request.throttle.and_then(|throttle| throttle.get());
+        setup.is_limited = request.rate.or(throttle_rate).is_some();
         Ok(Self {
             watch: Watch::new(&request, observer),
             account: Account::new(),
