@@ -196,9 +196,10 @@ pub fn run(options: &Options) -> ExitCode {
     if options.json {
         screen.print(transfer::json(std::slice::from_ref(&ended.run)).trim_end());
     }
-    // What a person can act on comes last, where it is still on the screen.
+    // What a person can act on comes last, where it is still on the screen: three sentences, since nobody reads seven. The page has all.
     if !options.json {
-        let sentences = report::conclusions(std::slice::from_ref(&ended.run));
+        let mut sentences = report::conclusions(std::slice::from_ref(&ended.run));
+        sentences.truncate(2);
         sentences.iter().for_each(|sentence| screen.print(sentence));
         if sentences.is_empty() {
             screen.print(INCONCLUSIVE);

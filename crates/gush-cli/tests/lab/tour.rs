@@ -16,6 +16,8 @@ fn tour(options: &[&str], suites: &[&str]) -> String {
     let shown = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     let report = shown.lines().last().unwrap().strip_prefix("report: ").expect(&shown);
+    let sentences = shown.lines().rev().skip(1).take_while(|line| !line.is_empty()).count();
+    assert!((2..=3).contains(&sentences), "{shown}");
     assert!(fs::read_to_string(report).unwrap().starts_with("<!doctype html>"), "{report}");
     assert_eq!(fs::read_dir(files.path()).unwrap().count(), 0, "files are left behind");
 
