@@ -491,7 +491,7 @@ fn unmoved_bytes(job: &Job<'_>) -> Option<u64> {
 
 /// A file of a tree that is done, in the words of the journal.
 fn done_as(above: &Dir, job: &Job<'_>, there: &Stat) -> Fingerprint {
-    let entry = journal::entry(&above.target_stat, job.target.name.as_os_str());
+    let entry = (&above.target_stat, job.target.name.as_os_str());
     journal::done(entry, &job.source_stat, there)
 }
 

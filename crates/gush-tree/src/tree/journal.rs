@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::destination::strip_trailing_slashes;
 use crate::error::Error;
@@ -39,6 +40,12 @@ enum Word {
     Done,
     /// A directory is about to be made.
     Makes,
+}
+
+impl Word {
+    fn text(self) -> &'static str {
+        WORDS.iter().find(|(_, known)| *known == self).map_or("", |(text, _)| *text)
+    }
 }
 
 const WORDS: [(&str, Word); 3] =
@@ -95,32 +102,33 @@ pub(crate) fn entry(above: &Stat, name: &OsStr) -> Fingerprint {
     fingerprint(&[&numbers(&[above.st_ino]), name.as_bytes()])
 }
 
-/// A file done: the entry, and the looks of source and target.
-pub(crate) fn done(entry: Fingerprint, source: &Stat, target: &Stat) -> Fingerprint {
-    let (entry, source_now) = (entry.to_le_bytes(), state(source));
-    // The change time, because a program can put the modification time back.
-    let changed = numbers(&[source.st_ctime as u64, source.st_ctime_nsec]);
-    let of_whom = numbers(&[target.st_mode.into(), target.st_uid.into(), target.st_gid.into()]);
+/// A file done: the entry of a directory of the target, and the looks of source and target. Each file of a copy has one, so that all is hashed in
+/// one piece.
+pub(crate) fn done((above, name): (&Stat, &OsStr), source: &Stat, target: &Stat) -> Fingerprint {
+    // No other fingerprint begins with a part so long.
+    const KIND: u64 = u64::MAX;
     // A further name of the target changes its ctime, and is made by this copy itself.
     let changed_there = match source.st_nlink {
-        1 => numbers(&[target.st_ctime as u64, target.st_ctime_nsec]),
-        _ => Vec::new(),
+        1 => [target.st_ctime as u64, target.st_ctime_nsec],
+        _ => [0, 0],
     };
-    let there = [state(target), of_whom, changed_there].concat();
-    fingerprint(&[&entry, &source_now, &changed, &there])
+    // The source's change time, because a program can put the modification time back.
+    let changed = [source.st_ctime as u64, source.st_ctime_nsec];
+    let of_whom: [u64; 3] = [target.st_mode.into(), target.st_uid.into(), target.st_gid.into()];
+    let parts: [&[u64]; 6] =
+        [&[KIND, above.st_ino], &state(source), &changed, &state(target), &of_whom, &changed_there];
+    let numbers = parts.into_iter().flatten();
+    let mut bytes = Vec::with_capacity(256);
+    bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
+    // The numbers are always as many, so that none of them passes for a part of the name.
+    bytes.extend(name.as_bytes());
+    hash(&bytes)
 }
 
 /// Device, inode, kind, size and modification time.
-fn state(stat: &Stat) -> Vec<u8> {
+fn state(stat: &Stat) -> [u64; 6] {
     let kind = u64::from(kind(stat).as_raw_mode());
-    numbers(&[
-        stat.st_dev,
-        stat.st_ino,
-        kind,
-        stat.st_size as u64,
-        stat.st_mtime as u64,
-        stat.st_mtime_nsec,
-    ])
+    [stat.st_dev, stat.st_ino, kind, stat.st_size as u64, stat.st_mtime as u64, stat.st_mtime_nsec]
 }
 
 /// A file that ranks copy together. Ranks on other machines may know the same file by another device number.
@@ -152,16 +160,20 @@ fn fingerprint(parts: &[&[u8]]) -> Fingerprint {
         bytes.extend((part.len() as u64).to_le_bytes());
         bytes.extend(*part);
     }
+    hash(&bytes)
+}
+
+fn hash(bytes: &[u8]) -> Fingerprint {
     let mut bits = [0; 16];
     // 128 bits: with 10^9 files two equal ones are less likely than a fault of the memory.
-    bits.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..16]);
+    bits.copy_from_slice(&blake3::hash(bytes).as_bytes()[..16]);
     Fingerprint::from_le_bytes(bits)
 }
 
 fn line(word: Word, of: Fingerprint) -> String {
-    let text = WORDS.iter().find(|(_, known)| *known == word).map_or("", |(text, _)| *text);
-    let body = format!("{text} {of:032x}");
-    let check = fingerprint(&[body.as_bytes()]) as u32;
+    let body = format!("{} {of:032x}", word.text());
+    // Against a line that is torn; nobody else may write to the file.
+    let check = xxh3_64(body.as_bytes()) as u32;
     format!("{body} {check:08x}\n")
 }
 
@@ -174,17 +186,26 @@ fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
 }
 
 /// The directories that the copy with this journal made, or was about to make.
-pub(crate) fn made_directories(text: &str) -> impl Iterator<Item = Fingerprint> {
-    text.split_inclusive('\n')
-        .filter_map(read_line)
-        .filter_map(|(word, of)| (word == Word::Makes).then_some(of))
+pub(crate) fn made_directories(journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
+    lines_of(Word::Makes, journal)
 }
 
 /// The files, and pieces of files, that the copy with this journal has done.
-pub(crate) fn done_files(text: &str) -> impl Iterator<Item = Fingerprint> {
-    text.split_inclusive('\n')
-        .filter_map(read_line)
-        .filter_map(|(word, of)| (word == Word::Done).then_some(of))
+pub(crate) fn done_files(journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
+    lines_of(Word::Done, journal)
+}
+
+/// The lines with this word. The others, most of them perhaps, are not looked into.
+fn lines_of(word: Word, mut journal: impl BufRead) -> io::Result<HashSet<Fingerprint>> {
+    let (mut found, mut text) = (HashSet::new(), Vec::new());
+    while journal.read_until(b'\n', &mut text)? > 0 {
+        if text.starts_with(word.text().as_bytes()) {
+            let line = std::str::from_utf8(&text).ok().and_then(read_line);
+            found.extend(line.filter(|(known, _)| *known == word).map(|(_, of)| of));
+        }
+        text.clear();
+    }
+    Ok(found)
 }
 
 impl Journal {
@@ -401,23 +422,24 @@ mod tests {
         let target = dir.path().join("copy");
         let source = Place::here(dir.path()).stat(false).unwrap();
         let open = || Journal::open(&Options::default(), &source, &Place::here(&target)).unwrap();
-        let written = || std::fs::read_to_string(journal_beside(&target).unwrap()).unwrap();
+        let written = || BufReader::new(File::open(journal_beside(&target).unwrap()).unwrap());
+        let done = || done_files(written()).unwrap();
         let journal = open();
         // Nothing is late while the test runs.
         journal.waiting().written = Instant::now() + Duration::from_secs(3600);
         journal.add_done(1).unwrap();
-        assert_eq!(done_files(&written()).count(), 0);
+        assert_eq!(done().len(), 0);
         journal.add_makes(2).unwrap();
-        assert_eq!(done_files(&written()).collect::<Vec<_>>(), [1]);
-        assert_eq!(made_directories(&written()).collect::<Vec<_>>(), [2]);
+        assert_eq!(done(), HashSet::from([1]));
+        assert_eq!(made_directories(written()).unwrap(), HashSet::from([2]));
         journal.waiting().written = Instant::now() + Duration::from_secs(3600);
         (10..9 + WAITING_LINES as u128).for_each(|file| journal.add_done(file).unwrap());
-        assert_eq!(done_files(&written()).count(), 1);
+        assert_eq!(done().len(), 1);
         journal.add_done(99).unwrap();
-        assert_eq!(done_files(&written()).count(), 1 + WAITING_LINES);
+        assert_eq!(done().len(), 1 + WAITING_LINES);
         journal.waiting().written = Instant::now().checked_sub(WAITING_TIME).unwrap();
         journal.add_done(100).unwrap();
-        assert_eq!(done_files(&written()).count(), 2 + WAITING_LINES);
+        assert_eq!(done().len(), 2 + WAITING_LINES);
         journal.add_done(101).unwrap();
         drop(journal);
         let again = open();

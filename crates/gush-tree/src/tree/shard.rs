@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -232,7 +232,7 @@ impl<'a> State<'a> {
     fn report(&self, share: &Share) -> Result<(), Error> {
         let rank = self.shard.rank;
         let ((new, _), (name, shown)) = (self.file(rank, "new"), self.file(rank, "done"));
-        let written = || -> std::io::Result<()> {
+        let written = || -> io::Result<()> {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
             let flags = flags | OFlags::CLOEXEC;
             let file =
@@ -246,18 +246,21 @@ impl<'a> State<'a> {
     }
 
     fn read(&self, rank: u32, what: &str) -> Result<Option<String>, Error> {
+        let Some(mut file) = self.open_file(rank, what)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        let shown = self.file(rank, what).1;
+        file.read_to_end(&mut bytes).map_err(|error| Error::io(&shown, "cannot read", error))?;
+        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    fn open_file(&self, rank: u32, what: &str) -> Result<Option<File>, Error> {
         let (name, shown) = self.file(rank, what);
         let place = Place::below(self.dir.as_fd(), &name, &shown);
-        let failed = |error| Error::io(&shown, "cannot read", error);
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW;
-        let file = match place.open_regular(flags, Mode::empty()) {
-            Ok(file) => file,
-            Err(Errno::NOENT) => return Ok(None),
-            Err(errno) => return Err(failed(errno.into())),
-        };
-        let mut bytes = Vec::new();
-        File::from(file).read_to_end(&mut bytes).map_err(failed)?;
-        Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+        match place.open_regular(OFlags::RDONLY | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(file) => Ok(Some(file.into())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(Error::os(&shown, "cannot read", errno)),
+        }
     }
 
     /// Waits until all ranks have reported.
@@ -289,22 +292,27 @@ impl<'a> State<'a> {
 
     /// The directories that any rank made.
     fn made(&self) -> Result<HashSet<Fingerprint>, Error> {
-        let mut made = HashSet::new();
-        for rank in 0..self.shard.ranks {
-            let text = self.read(rank, "journal")?.unwrap_or_default();
-            made.extend(journal::made_directories(&text));
-        }
-        Ok(made)
+        self.of_journals(journal::made_directories)
     }
 
     /// The pieces of large files that any rank has copied.
     fn pieces(&self) -> Result<HashSet<Fingerprint>, Error> {
-        let mut done = HashSet::new();
+        self.of_journals(journal::done_files)
+    }
+
+    fn of_journals(
+        &self,
+        read: fn(BufReader<File>) -> io::Result<HashSet<Fingerprint>>,
+    ) -> Result<HashSet<Fingerprint>, Error> {
+        let mut all = HashSet::new();
         for rank in 0..self.shard.ranks {
-            let text = self.read(rank, "journal")?.unwrap_or_default();
-            done.extend(journal::done_files(&text));
+            if let Some(journal) = self.open_file(rank, "journal")? {
+                let shown = self.file(rank, "journal").1;
+                let found = read(BufReader::new(journal));
+                all.extend(found.map_err(|error| Error::io(&shown, "cannot read", error))?);
+            }
         }
-        Ok(done)
+        Ok(all)
     }
 
     /// The names of the files of pieces and of their links.
@@ -368,9 +376,9 @@ pub(super) fn copy(
     journal.flush()?;
     state.report(&share)?;
     walked?;
-    let done = |complete| Done { complete, ..Done::new(Action::Directory) };
+    let ended = |complete| Done { complete, ..Done::new(Action::Directory) };
     if shard.rank != 0 {
-        return Ok(done(share.is_complete));
+        return Ok(ended(share.is_complete));
     }
     let shares = state.wait(events)?;
     journal.learn_made(state.made()?);
@@ -385,10 +393,10 @@ pub(super) fn copy(
     let others_failed = !(is_each_complete && saw_the_same);
     // A report tells of a divided file also where somebody has removed the file of pieces.
     let some_divided = shares.iter().any(|share| share.divided_files > 0);
-    let after = AfterShares {
-        done: state.pieces()?,
-        has_pieces: some_divided || !state.files_of_pieces()?.is_empty(),
-    };
+    let has_pieces = some_divided || !state.files_of_pieces()?.is_empty();
+    // A line a file: nobody reads so many where no file is divided.
+    let done = if has_pieces { state.pieces()? } else { HashSet::new() };
+    let after = AfterShares { done, has_pieces };
     let parts = Parts::new(shard, there, &journal, after);
     let extent = Extent::Rest { others_failed, parts: &parts };
     let of_rest = Common { journal: Some(&journal), extent, ..*common };
@@ -400,7 +408,7 @@ pub(super) fn copy(
         // Whoever goes on reports anew.
         false => (0..shard.ranks).try_for_each(|rank| state.retract(rank))?,
     }
-    Ok(done(complete))
+    Ok(ended(complete))
 }
 
 #[cfg(test)]
