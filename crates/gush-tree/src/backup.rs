@@ -36,13 +36,15 @@ pub enum BackupControl {
     Simple,
 }
 
-/// The longest name of a directory entry on Linux.
-const NAME_MAX_BYTES: usize = 255;
+/// The longest name that GNU cp makes of a number, or of what may get one: a byte less than a directory entry may have on Linux.
+const LONGEST_BYTES: usize = 254;
 
 struct Next {
     name: PathBuf,
-    /// The name is numbered, and must be new: older backups stay.
-    numbered: bool,
+    /// The name must be new: older backups stay.
+    must_be_new: bool,
+    /// The number had no room, so that the next name is the same.
+    cut: bool,
 }
 
 impl Backup {
@@ -74,27 +76,30 @@ impl Backup {
             // Numbered only where numbered ones are there already (GNU's `existing`).
             BackupControl::Existing => Some(highest_number(target, base)?).filter(|&n| n > 0),
         };
-        let mut name = base.to_os_string();
-        match highest {
-            Some(number) => name.push(format!(".~{}~", number + 1)),
-            None => name.push(&self.suffix),
+        let (name, cut) = match highest {
+            Some(number) => cut(base, with_end(base, format!(".~{}~", number + 1).as_ref())),
+            None => self.simple(base),
+        };
+        // A rename onto itself would pass for a backup.
+        if name == base {
+            return Err(Errno::NAMETOOLONG);
         }
-        let cut = name.len() > NAME_MAX_BYTES;
-        if cut {
-            // As with GNU, a long name loses its last bytes, and neither number nor suffix has room.
-            let kept = &base.as_bytes()[..base.len().min(NAME_MAX_BYTES - 1)];
-            name = OsString::from_vec([kept, b"~"].concat());
-            // A rename onto itself would pass for a backup.
-            if name == base {
-                return Err(Errno::NAMETOOLONG);
-            }
+        Ok(Next { name: target.sibling(&name), must_be_new: highest.is_some(), cut })
+    }
+
+    /// The name of a backup without a number.
+    fn simple(&self, base: &OsStr) -> (OsString, bool) {
+        let name = with_end(base, &self.suffix);
+        match self.control {
+            // As GNU: the suffix that the user chose is never left out, and a name too long for it has no backup.
+            BackupControl::Simple => (name, false),
+            BackupControl::Numbered | BackupControl::Existing => cut(base, name),
         }
-        Ok(Next { name: target.sibling(&name), numbered: highest.is_some() && !cut })
     }
 
     /// Renames `target` to its backup name; `None` if `target` is gone by now.
     pub(crate) fn set_aside(&self, target: &Place<'_>) -> io::Result<Option<PathBuf>> {
-        self.make(target, |next| match next.numbered {
+        self.make(target, |next| match next.must_be_new {
             true => target.rename_to_new(&next.name),
             false => target.rename_to(&next.name),
         })
@@ -109,7 +114,7 @@ impl Backup {
                 })
             };
             match link(&next.name) {
-                Err(Errno::EXIST) if !next.numbered => {
+                Err(Errno::EXIST) if !next.must_be_new => {
                     atomic::replace(target, &next.name, |temporary| link(temporary.name))
                 }
                 other => other,
@@ -130,7 +135,7 @@ impl Backup {
                 // Gone since the look: there is nothing to keep.
                 Err(Errno::NOENT) => return Ok(None),
                 // Another program took the number in between: the next one.
-                Err(Errno::EXIST) if next.numbered => {}
+                Err(Errno::EXIST) if next.must_be_new && !next.cut => {}
                 Err(errno) => return Err(errno),
             }
         }
@@ -147,8 +152,7 @@ impl Backup {
         else {
             return false;
         };
-        let mut simple = base.to_os_string();
-        simple.push(&self.suffix);
+        let (simple, _) = self.simple(base);
         if self.control == BackupControl::Numbered || source_base != simple {
             return false;
         }
@@ -157,6 +161,19 @@ impl Backup {
             .stat(true)
             .is_ok_and(|stat| same_file(&stat, source_stat))
     }
+}
+
+fn with_end(base: &OsStr, end: &OsStr) -> OsString {
+    [base, end].into_iter().collect()
+}
+
+/// The backup's name as far as there is room, as GNU: else the name loses its last bytes, and ends in `~`; `true` then.
+fn cut(base: &OsStr, name: OsString) -> (OsString, bool) {
+    if name.len() <= LONGEST_BYTES {
+        return (name, false);
+    }
+    let kept = &base.as_bytes()[..base.len().min(LONGEST_BYTES - 1)];
+    (OsString::from_vec([kept, b"~"].concat()), true)
 }
 
 fn highest_number(target: &Place<'_>, base: &OsStr) -> io::Result<u64> {
@@ -229,15 +246,59 @@ mod tests {
 
     #[test]
     fn a_name_too_long_for_its_backup_is_cut() {
-        for control in [BackupControl::Numbered, BackupControl::Existing, BackupControl::Simple] {
+        for (control, must_be_new) in
+            [(BackupControl::Numbered, true), (BackupControl::Existing, false)]
+        {
             let next = |name: &str| backup(control).next(&Place::here(Path::new(name)));
-            let long = "n".repeat(255);
-            let found = next(&long).unwrap();
-            assert_eq!(found.name, Path::new(&format!("{}~", "n".repeat(254))), "{control:?}");
-            assert!(!found.numbered);
-            let own = format!("{}~", "n".repeat(254));
+            for length in [254, 255] {
+                let found = next(&"n".repeat(length)).unwrap();
+                assert_eq!(found.name, Path::new(&format!("{}~", "n".repeat(253))), "{control:?}");
+                assert_eq!(found.must_be_new, must_be_new);
+            }
+            let own = format!("{}~", "n".repeat(253));
             assert_eq!(next(&own).err(), Some(Errno::NAMETOOLONG), "{control:?}");
         }
+        let simple = backup(BackupControl::Simple);
+        let long = "n".repeat(255);
+        assert_eq!(simple.name_for(&Place::here(Path::new(&long))).unwrap().as_os_str().len(), 256);
+    }
+
+    #[test]
+    fn a_numbered_backup_whose_name_is_cut_never_replaces_either() {
+        type Aside = fn(&Backup, &Place<'_>) -> io::Result<Option<PathBuf>>;
+        let ways: [Aside; 2] = [Backup::set_aside, Backup::link_aside];
+        // 250 bytes have room for nine numbers.
+        for (length, backups) in [(255, 1), (252, 1), (250, 10)] {
+            for aside in ways {
+                let dir = tempfile::tempdir().unwrap();
+                let file = dir.path().join("n".repeat(length));
+                let mut kept = Vec::new();
+                for version in 0..backups + 2 {
+                    let _ = std::fs::remove_file(&file);
+                    std::fs::write(&file, version.to_string()).unwrap();
+                    match aside(&backup(BackupControl::Numbered), &Place::here(&file)) {
+                        Ok(made) => kept.push((made.unwrap(), version.to_string())),
+                        Err(errno) => assert_eq!(errno, Errno::EXIST),
+                    }
+                }
+                assert_eq!(kept.len(), backups, "{length}");
+                for (made, version) in kept {
+                    assert_eq!(std::fs::read_to_string(made).unwrap(), version, "{length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_simple_backup_whose_name_is_cut_to_the_source_is_noticed() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, aside] =
+            ["n".repeat(255), format!("{}~", "n".repeat(253))].map(|name| dir.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        std::fs::write(&aside, "A").unwrap();
+        let (target, source) = (Place::here(&file), Place::here(&aside));
+        let stat = source.stat(true).unwrap();
+        assert!(backup(BackupControl::Existing).would_destroy(&target, &source, &stat));
     }
 
     #[test]

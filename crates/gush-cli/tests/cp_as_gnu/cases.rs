@@ -555,6 +555,26 @@ pub const TREES: &[Case] = &[
         &["-rv", "--backup=t", "a", "d"],
     ),
     (
+        "numbered backups of long names",
+        "mkdir a d; for n in 249 250 251 253 254 255; do N=$(printf %0${n}d $n); echo new >a/$N; echo old >d/$N; done",
+        &["-Tr", "--backup=t", "a", "d"],
+    ),
+    (
+        "numbered backups of long names, which are there",
+        "mkdir a d; for n in 250 255; do N=$(printf %0${n}d 0); echo new >a/$N; echo old >d/$N; done; N=$(printf %0253d 0); echo older >d/$N~; M=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9; do echo $i >d/$M.~$i~; done; echo older >d/$M~",
+        &["-Tr", "--backup=t", "a", "d"],
+    ),
+    (
+        "backups of long names",
+        "mkdir a d; for n in 253 254 255; do N=$(printf %0${n}d $n); echo new >a/$N; echo old >d/$N; done",
+        &["-Tbr", "a", "d"],
+    ),
+    (
+        "simple backups of long names",
+        "mkdir a d; for n in 253 254 255; do N=$(printf %0${n}d $n); echo new >a/$N; echo old >d/$N; done",
+        &["-Tr", "--backup=simple", "a", "d"],
+    ),
+    (
         "-a",
         "mkdir -p a/b; echo 1 >a/f; ln -s f a/l; mkfifo -m 640 a/p; chmod 2751 a/b; chmod 4711 a/f; touch -h -d 2001-01-01 a/l a/f a/p a/b a",
         &["-a", "a", "d"],
