@@ -2,57 +2,64 @@
 //! several names.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FileType, Stat};
+use rustix::io;
 
 use crate::error::Error;
+use crate::first_copies::{FirstCopies, Record, RecordAt};
 use crate::options::{Dereference, Make, Options};
 use crate::place::{FileId, Place, kind};
 use crate::quote;
 use crate::tree::Dir;
+use crate::tree::dir::{Pair, Step, Target, descend};
 
 /// The sources and targets so far. Several threads may ask and tell.
 #[derive(Debug, Default)]
 pub(crate) struct AlreadyCopied {
     several: Option<Mutex<Several>>,
-    /// The first copy of each source that may have more names, for `--preserve=links`.
-    linked: Mutex<HashMap<FileId, First>>,
+    linked: Mutex<Linked>,
     /// Told whenever a first copy has ended.
     ended: Condvar,
 }
 
-/// An earlier successful copy: name and file.
-#[derive(Clone, Debug)]
-pub(crate) struct Earlier {
-    /// The directory in a tree; `None` is the directory that the operands are copied to.
-    pub(crate) dir: Option<Arc<Dir>>,
-    pub(crate) name: Box<Path>,
-    /// The name as the user wrote it.
-    pub(crate) shown: Box<Path>,
+/// The sources that may have more names, for `--preserve=links`.
+#[derive(Debug, Default)]
+struct Linked {
+    first_copies: FirstCopies,
+    /// The sources whose first copy is being made, one a thread at most.
+    under_way: HashSet<FileId>,
+}
+
+/// An earlier successful copy of a source, under another name.
+pub(crate) struct Earlier<'c> {
+    copied: &'c AlreadyCopied,
+    at: RecordAt,
+    /// The way to the copy's directory.
+    from: Option<Arc<Pair>>,
+    steps: Vec<Step>,
+    pub(crate) name: PathBuf,
     pub(crate) file: FileId,
     /// The copy is itself a symbolic link, not to be followed.
     pub(crate) is_link: bool,
 }
 
-impl Earlier {
-    pub(crate) fn at(
-        dir: Option<&Arc<Dir>>,
-        target: &Place<'_>,
-        file: FileId,
-        is_link: bool,
-    ) -> Self {
-        let (name, shown) = (target.name.into(), target.shown.into());
-        Self { dir: dir.cloned(), name, shown, file, is_link }
+impl Earlier<'_> {
+    /// The directory of the copy; `None` is `base`.
+    ///
+    /// # Errors
+    /// ESTALE if another directory has a name by now.
+    pub(crate) fn directory(&self, base: BorrowedFd<'_>) -> io::Result<Option<Target>> {
+        descend(self.from.as_ref(), &self.steps, base)
     }
-}
 
-#[derive(Debug)]
-enum First {
-    UnderWay,
-    /// Apart from the table, which doubles when it is full, and is half empty then.
-    Made(Box<Earlier>),
+    /// The name of the copy as the user wrote it.
+    pub(crate) fn shown(&self) -> PathBuf {
+        lock(&self.copied.linked).first_copies.shown(self.at)
+    }
 }
 
 /// The files already named or made, so that several sources do not overwrite each other.
@@ -72,7 +79,7 @@ pub(crate) enum Turn<'c> {
     /// This name is the first: other threads that come to another name wait.
     First(Claim<'c>),
     /// Another name was copied earlier.
-    Again(Earlier),
+    Again(Earlier<'c>),
 }
 
 /// The first copy of a source with several names, under way. Dropped without [`made`](Self::made), the copy has
@@ -83,21 +90,20 @@ pub(crate) struct Claim<'c> {
 }
 
 impl Claim<'_> {
-    /// The copy is whole: other names of the source become names of this copy.
-    pub(crate) fn made(self, earlier: Earlier) {
-        lock(&self.copied.linked).insert(self.source, First::Made(Box::new(earlier)));
+    /// The copy is whole: other names of the source become names of this copy, which is `target` in `dir`.
+    pub(crate) fn made(
+        self,
+        place: (Option<&Arc<Dir>>, &Place<'_>),
+        (file, is_link): (FileId, bool),
+    ) {
+        lock(&self.copied.linked).first_copies.add(self.source, place, (file, is_link));
     }
 }
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut linked = lock(&self.copied.linked);
-        // The copy failed: whoever waits makes the next attempt.
-        if let Some(First::UnderWay) = linked.get(&self.source) {
-            linked.remove(&self.source);
-        }
-        // The lock is free before the others wake.
-        drop(linked);
+        // Where the copy failed, whoever waits makes the next attempt. The lock is free before the others wake.
+        lock(&self.copied.linked).under_way.remove(&self.source);
         self.copied.ended.notify_all();
     }
 }
@@ -196,27 +202,24 @@ impl AlreadyCopied {
         }
         let id = FileId::of(source);
         let mut linked = lock(&self.linked);
-        loop {
-            match linked.get(&id) {
-                None => break,
-                Some(First::UnderWay) => {
-                    // A link can only be made to a copy that is there, so this thread waits for it.
-                    linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
-                }
-                Some(First::Made(first)) => {
-                    let same_dir = match (&first.dir, dir) {
-                        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-                        (None, None) => true,
-                        _ => false,
-                    };
-                    return match same_dir && *first.name == *target.name {
-                        true => Turn::Alone,
-                        false => Turn::Again(Earlier::clone(first)),
-                    };
-                }
-            }
+        // A link can only be made to a copy that is there, so this thread waits for it.
+        while linked.under_way.contains(&id) {
+            linked = self.ended.wait(linked).unwrap_or_else(PoisonError::into_inner);
         }
-        linked.insert(id, First::UnderWay);
-        Turn::First(Claim { copied: self, source: id })
+        let Linked { first_copies, under_way } = &mut *linked;
+        let Some(at) = first_copies.get(id) else {
+            under_way.insert(id);
+            return Turn::First(Claim { copied: self, source: id });
+        };
+        let Record { file, is_link, above, name, .. } = first_copies.record(at);
+        let is_same_dir = match dir {
+            Some(dir) => above.is_some() && dir.recorded.get().copied() == above,
+            None => above.is_none(),
+        };
+        if is_same_dir && name == target.name {
+            return Turn::Alone;
+        }
+        let (from, steps) = first_copies.way(above, dir);
+        Turn::Again(Earlier { copied: self, at, from, steps, name: name.into(), file, is_link })
     }
 }

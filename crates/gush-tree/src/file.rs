@@ -8,7 +8,7 @@ use gush::{Refusals, Report};
 use rustix::fs::{self, FileType, Stat};
 use rustix::io::retry_on_intr;
 
-use crate::already_copied::{AlreadyCopied, Earlier, Turn};
+use crate::already_copied::{AlreadyCopied, Turn};
 use crate::error::Error;
 use crate::events::Events;
 use crate::metadata::{Handle, Transfer};
@@ -395,7 +395,7 @@ impl<'a> Common<'a> {
         match self.copied.turn(job.options, &job.source_stat, (dir, target)) {
             Turn::Again(_) => return Done::new(Action::HardLinked),
             Turn::First(claim) => {
-                claim.made(Earlier::at(dir, target, FileId::of(&job.source_stat), false));
+                claim.made((dir, target), (FileId::of(&job.source_stat), false));
             }
             Turn::Alone => {}
         }
@@ -435,7 +435,7 @@ impl<'a> Common<'a> {
                 }
                 // An incomplete copy is no file to link to: the other names get copies of their own.
                 if let (Some(file), true, Turn::First(claim)) = (done.made, done.complete, turn) {
-                    claim.made(Earlier::at(dir, target, file, is_link));
+                    claim.made((dir, target), (file, is_link));
                 }
                 Ok(done)
             }
@@ -465,7 +465,7 @@ impl<'a> Common<'a> {
             Turn::Alone => skipped,
             Turn::First(claim) => {
                 let is_link = kind(existing) == FileType::Symlink;
-                claim.made(Earlier::at(dir, target, FileId::of(existing), is_link));
+                claim.made((dir, target), (FileId::of(existing), is_link));
                 skipped
             }
             // The names are links to one file already.

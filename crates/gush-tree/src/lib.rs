@@ -50,6 +50,7 @@ mod error;
 mod events;
 mod file;
 mod filter;
+mod first_copies;
 mod links;
 mod metadata;
 mod new_directory;

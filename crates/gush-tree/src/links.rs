@@ -13,22 +13,18 @@ use crate::events::Events;
 use crate::file::Job;
 use crate::place::{FileId, Place, proc_path, same_file};
 use crate::quote;
+use crate::tree::dir::lost;
 
 /// Makes `target` another name of the earlier copy, unless another file has the copy's name by now.
 pub(crate) fn again(
     job: &Job<'_>,
-    earlier: &Earlier,
+    earlier: &Earlier<'_>,
     events: &mut dyn Events,
 ) -> Result<(), Error> {
-    let held = match &earlier.dir {
-        Some(dir) => {
-            Some(dir.target_from(job.base).map_err(|errno| dir.lost(&earlier.shown, errno))?)
-        }
-        None => None,
-    };
+    let held = earlier.directory(job.base).map_err(|errno| lost(&earlier.shown(), errno))?;
     let dir = held.as_ref().map_or(job.base, AsFd::as_fd);
-    let first = Place::below(dir, &earlier.name, &earlier.shown);
-    let what = || format!("cannot create hard link to {}", quote::always(first.shown));
+    let first = Place::below(dir, &earlier.name, &earlier.name);
+    let what = || format!("cannot create hard link to {}", quote::always(&earlier.shown()));
     let failed = |errno| Error::os(job.target.shown, what(), errno);
     let flags = if earlier.is_link { OFlags::NOFOLLOW } else { OFlags::empty() };
     let fd = first.open(OFlags::PATH | flags, Mode::empty()).map_err(failed)?;

@@ -62,8 +62,8 @@ impl Bounds<'_> {
 /// A file's identity under all its names: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
-    device: u64,
-    inode: u64,
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 impl FileId {

@@ -17,6 +17,7 @@ use rustix::io::{self, Errno, retry_on_intr};
 use super::entering::Entered;
 use crate::error::Error;
 use crate::filter::GitIgnored;
+use crate::first_copies::RecordAt;
 use crate::metadata::Handle;
 use crate::options::{ModeRule, Options};
 use crate::place::{FileId, Place};
@@ -104,16 +105,42 @@ fn again(
     above: BorrowedFd<'_>,
     name: &OsStr,
     follow: bool,
-    expected: &Stat,
+    expected: FileId,
 ) -> io::Result<(OwnedFd, bool)> {
     let name = Path::new(name);
     let opened = open(&Place::below(above, name, name), follow)?;
     let found = retry_on_intr(|| fs::fstat(&opened.0))?;
-    match FileId::of(&found) == FileId::of(expected) {
+    match FileId::of(&found) == expected {
         true => Ok(opened),
         // Another directory has the name by now: nothing of ours may go there.
         false => Err(Errno::STALE),
     }
+}
+
+/// One step down to the target of a directory.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub(crate) name: OsString,
+    pub(crate) follow: bool,
+    pub(crate) expected: FileId,
+}
+
+/// Reopens the target of a directory from `from`, the nearest directory above that is held, or from `base`. The last step comes first. `None` is
+/// `base` itself.
+///
+/// # Errors
+/// ESTALE if another directory has a name by now.
+pub(crate) fn descend(
+    from: Option<&Arc<Pair>>,
+    steps: &[Step],
+    base: BorrowedFd<'_>,
+) -> io::Result<Option<Target>> {
+    let mut target = from.map(|pair| Target::Held(Arc::clone(pair)));
+    for Step { name, follow, expected } in steps.iter().rev() {
+        let above = target.as_ref().map_or(base, AsFd::as_fd);
+        target = Some(Target::Opened(again(above, name, *follow, *expected)?.0));
+    }
+    Ok(target)
 }
 
 /// The target of a directory.
@@ -147,6 +174,8 @@ pub(crate) struct Dir {
     /// A dry run made nothing.
     is_imagined: bool,
     ignored: OnceLock<Option<Arc<GitIgnored>>>,
+    /// The record among those of first copies, if a first copy was made in this directory or below.
+    pub(crate) recorded: OnceLock<RecordAt>,
     held: Mutex<Option<Arc<Pair>>>,
     /// Other descriptors would start the listing anew.
     is_listed: AtomicBool,
@@ -218,6 +247,7 @@ impl Dir {
             follows,
             is_imagined,
             ignored: OnceLock::new(),
+            recorded: OnceLock::new(),
             held: Mutex::new(Some(Arc::new(pair))),
             is_listed: AtomicBool::new(false),
             rests: AtomicBool::new(false),
@@ -261,37 +291,19 @@ impl Dir {
         Ok(pair)
     }
 
-    /// The target, also when the directory is complete and its descriptors are let go. The root is a name in `base`.
-    ///
-    /// # Errors
-    /// ESTALE if another directory has the name by now.
-    pub(crate) fn target_from(&self, base: BorrowedFd<'_>) -> io::Result<Target> {
-        let mut below = Vec::new();
-        let mut next = Some(self);
-        let mut target = None;
-        while let Some(dir) = next {
-            if let Some(pair) = dir.held().clone() {
-                target = Some(Target::Held(pair));
-                break;
-            }
-            below.push(dir);
-            next = dir.parent.as_deref();
-        }
-        for dir in below.into_iter().rev() {
-            let above = target.as_ref().map_or(base, AsFd::as_fd);
-            let opened = again(above, &dir.name, dir.follows.target, &dir.target_stat)?;
-            target = Some(Target::Opened(opened.0));
-        }
-        target.ok_or(Errno::STALE)
+    /// The descriptors, unless they were let go.
+    pub(crate) fn if_held(&self) -> Option<Arc<Pair>> {
+        self.held().clone()
     }
 
     fn reopen(&self, above: &Pair) -> io::Result<Pair> {
         let Self { name, follows, .. } = self;
         let target = match self.is_imagined {
             true => (nowhere()?, false),
-            false => again(above.target(), name, follows.target, &self.target_stat)?,
+            false => again(above.target(), name, follows.target, FileId::of(&self.target_stat))?,
         };
-        Ok(Pair::new(again(above.source(), name, follows.source, &self.source_stat)?, target))
+        let source = FileId::of(&self.source_stat);
+        Ok(Pair::new(again(above.source(), name, follows.source, source)?, target))
     }
 
     pub(crate) fn is_held(&self) -> bool {
@@ -307,9 +319,10 @@ impl Dir {
         let up = OsStr::new("..");
         let target = match self.is_imagined {
             true => (nowhere()?, false),
-            false => again(below.target(), up, false, &self.target_stat)?,
+            false => again(below.target(), up, false, FileId::of(&self.target_stat))?,
         };
-        Ok(Pair::new(again(below.source(), up, false, &self.source_stat)?, target))
+        let source = FileId::of(&self.source_stat);
+        Ok(Pair::new(again(below.source(), up, false, source)?, target))
     }
 
     pub(crate) fn is_listed(&self) {
@@ -419,16 +432,16 @@ impl Dir {
         names.reverse();
         names
     }
+}
 
-    /// The error of a directory that could not be reopened.
-    pub(crate) fn lost(&self, shown: &Path, errno: Errno) -> Error {
-        match errno {
-            Errno::STALE => Error::refusal(
-                shown,
-                "not copied: its directory was moved or replaced while being copied",
-            ),
-            errno => Error::os(shown, "cannot open its directory again", errno),
-        }
+/// The error about an entry whose directory could not be reopened.
+pub(crate) fn lost(shown: &Path, errno: Errno) -> Error {
+    match errno {
+        Errno::STALE => Error::refusal(
+            shown,
+            "not copied: its directory was moved or replaced while being copied",
+        ),
+        errno => Error::os(shown, "cannot open its directory again", errno),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::options::{Dereference, ModeRule};
 use crate::place::{FileId, Place};
 use crate::quote;
 use crate::tree::batch::{Batch, Listed};
-use crate::tree::dir::{Dir, Pair, Start};
+use crate::tree::dir::{Dir, Pair, Start, lost};
 use crate::tree::entering::{Entrance, Existing};
 use crate::tree::queue::Task;
 use crate::tree::{Extent, journal, twice};
@@ -39,7 +39,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
         let entered = match self.pair(&dir) {
             Ok(pair) => self.with_descriptors(|| self.enter(&dir, &pair, &name)),
-            Err(errno) => Err(dir.lost(self.source.path(), errno)),
+            Err(errno) => Err(lost(self.source.path(), errno)),
         };
         match entered {
             Ok(Some(child)) => {
@@ -174,7 +174,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         let pair = match pair {
             Ok(pair) => pair,
             Err(errno) => {
-                events.warns(&dir.lost(shown, *errno));
+                events.warns(&lost(shown, *errno));
                 return false;
             }
         };

@@ -19,7 +19,7 @@ use crate::open;
 use crate::options::{Dereference, Make};
 use crate::place::{Place, kind};
 use crate::tree::batch::{Batch, Listed};
-use crate::tree::dir::{Dir, Pair};
+use crate::tree::dir::{Dir, Pair, lost};
 use crate::tree::journal::Journal;
 use crate::tree::queue::Task;
 use crate::tree::{Extent, parts};
@@ -57,7 +57,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     self.file((&dir, pair), listed, &mut batch, false);
                 }
             }
-            Err(errno) => self.failed(dir.lost(self.source.path(), errno)),
+            Err(errno) => self.failed(lost(self.source.path(), errno)),
         }
         self.one_done(dir);
     }
@@ -209,7 +209,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     let text = "not copied: it comes last, and not everything else was copied";
                     Err(Error::refusal(self.source.path(), text))
                 }
-                (Err(errno), false) => Err(dir.lost(self.source.path(), *errno)),
+                (Err(errno), false) => Err(lost(self.source.path(), *errno)),
                 (Ok(pair), false) => Ok(pair),
             };
             match ready {

@@ -19,7 +19,7 @@ use rustix::thread::{get_keep_capabilities, set_keep_capabilities};
 
 use super::batch::{End, Part, Wanted};
 use super::budget::{Budget, Share};
-use super::dir::{Dir, Pair};
+use super::dir::{Dir, Pair, lost};
 use super::listener::Listener;
 use super::mirror::Limits;
 use super::queue::{Queue, Task};
@@ -255,7 +255,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         if let Err(errno) = listed {
             self.go_to(&dir);
             self.failed(match errno {
-                Errno::STALE => dir.lost(self.source.path(), errno),
+                Errno::STALE => lost(self.source.path(), errno),
                 errno => Error::os(self.source.path(), "cannot list", errno),
             });
         }
