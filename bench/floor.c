@@ -1,17 +1,21 @@
-/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-m METHOD] SOURCE TARGET
+/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] SOURCE TARGET
  *
  * Each file is opened, looked at, made, filled, and closed twice: the calls of cpz, but for a look at the open file in place of one at
- * its name. -p adds the three calls by which gush knows the new file, proves the end and notices a change of the source; -a adds a list
+ * its name. -p adds the two calls by which gush proves the end and notices a change of the source; -a adds a look at the new file, a list
  * of attributes, the times and the mode; -c gives each thread credentials of its own. METHOD is copy (copy_file_range), read (read and
- * write), send (sendfile) or map (mmap and write). Threads take whole directories. Links, owners and lists of access are nobody's
- * business here, so no copy with the same calls takes less. Build: cc -O2 -pthread floor.c */
+ * write), send (sendfile) or map (mmap and write). Threads take whole directories, or with -s some 1,000 files of one at a time. With -r
+ * several of these programs copy one tree: each lists everything, makes the directories that it finds missing, and copies the files that
+ * a hash makes its own. Links, owners and lists of access are nobody's business here, so no copy with the same calls takes less. Build:
+ * cc -O2 -pthread floor.c */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <err.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -35,7 +39,8 @@ struct dir {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dir *todo;
 static int busy;
-static int proves, keeps, own_credentials;
+static int proves, keeps, own_credentials, shares;
+static unsigned rank, ranks = 1;
 static const char *method = "copy";
 
 static void finish(int to, const struct stat *like)
@@ -74,7 +79,7 @@ static void fill(int from, int to, off_t left, char *buffer)
 	}
 }
 
-static void file(struct dir *dir, const char *name, char *buffer)
+static void file(const struct dir *dir, const char *name, char *buffer)
 {
 	struct stat like, other;
 	char byte, names[128];
@@ -83,7 +88,7 @@ static void file(struct dir *dir, const char *name, char *buffer)
 	if (from < 0 || fstat(from, &like))
 		err(1, "%s", name);
 	to = openat(dir->to, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, keeps ? 0600 : like.st_mode & 0777);
-	if (to < 0 || (proves && fstat(to, &other)))
+	if (to < 0 || (keeps && fstat(to, &other)))
 		err(1, "%s", name);
 	fill(from, to, like.st_size, buffer);
 	if (proves && (pread(from, &byte, 1, like.st_size) || fstat(from, &other)))
@@ -97,18 +102,37 @@ static void file(struct dir *dir, const char *name, char *buffer)
 	close(from);
 }
 
+static int is_own(const struct dir *dir, const char *name)
+{
+	unsigned long long hash = dir->like.st_ino;
+
+	if (ranks == 1)
+		return 1;
+	while (*name)
+		hash = (hash ^ (unsigned char)*name++) * 0x100000001b3;
+	return (hash >> 32) % ranks == rank;
+}
+
 static void done(struct dir *dir)
 {
 	while (dir && atomic_fetch_sub(&dir->waits_for, 1) == 1) {
 		struct dir *above = dir->above;
 
-		if (keeps)
+		if (keeps && rank == 0)
 			finish(dir->to, &dir->like);
 		close(dir->from);
 		close(dir->to);
 		free(dir);
 		dir = above;
 	}
+}
+
+static void push(struct dir *dir)
+{
+	pthread_mutex_lock(&lock);
+	dir->next = todo;
+	todo = dir;
+	pthread_mutex_unlock(&lock);
 }
 
 static void add(struct dir *above, int from, int to)
@@ -122,33 +146,50 @@ static void add(struct dir *above, int from, int to)
 	dir->waits_for = 1;
 	if ((dir->above = above))
 		atomic_fetch_add(&above->waits_for, 1);
-	pthread_mutex_lock(&lock);
-	dir->next = todo;
-	todo = dir;
-	pthread_mutex_unlock(&lock);
+	push(dir);
+}
+
+static void entries(struct dir *dir, const struct dir *own, const char *list, long bytes, char *buffer)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+
+	for (const char *at = list; at < list + bytes; at += ((const struct dirent64 *)at)->d_reclen) {
+		const struct dirent64 *entry = (const void *)at;
+		const char *name = entry->d_name;
+
+		if (!strcmp(name, ".") || !strcmp(name, ".."))
+			continue;
+		if (entry->d_type == DT_REG && is_own(dir, name))
+			file(own, name, buffer);
+		if (entry->d_type != DT_DIR)
+			continue;
+		if (mkdirat(dir->to, name, 0700) && (ranks == 1 || errno != EEXIST))
+			err(1, "%s", name);
+		add(dir, openat(dir->from, name, flags), openat(dir->to, name, flags));
+	}
 }
 
 static void directory(struct dir *dir, char *buffer)
 {
-	const int flags = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	char list[LIST_BYTES] __attribute__((aligned(8)));
 	long got;
 
 	while ((got = syscall(SYS_getdents64, dir->from, list, sizeof list)) > 0) {
-		for (char *at = list; at < list + got; at += ((struct dirent64 *)at)->d_reclen) {
-			const struct dirent64 *entry = (void *)at;
-			const char *name = entry->d_name;
+		struct dir own = {.from = dir->from, .to = dir->to};
 
-			if (!strcmp(name, ".") || !strcmp(name, ".."))
-				continue;
-			if (entry->d_type == DT_REG)
-				file(dir, name, buffer);
-			if (entry->d_type != DT_DIR)
-				continue;
-			if (mkdirat(dir->to, name, 0700))
-				err(1, "%s", name);
-			add(dir, openat(dir->from, name, flags), openat(dir->to, name, flags));
+		if (!shares) {
+			entries(dir, &own, list, got, buffer);
+			continue;
 		}
+		/* Another thread lists on, and this one reaches the files by descriptors of its own. */
+		atomic_fetch_add(&dir->waits_for, 1);
+		push(dir);
+		own.from = openat(dir->from, ".", O_PATH | O_CLOEXEC);
+		own.to = openat(dir->to, ".", O_PATH | O_CLOEXEC);
+		entries(dir, &own, list, got, buffer);
+		close(own.from);
+		close(own.to);
+		break;
 	}
 	done(dir);
 }
@@ -188,17 +229,21 @@ int main(int count, char **words)
 	pthread_t threads[MOST_THREADS];
 	int number = 2, option;
 
-	while ((option = getopt(count, words, "t:pacm:")) != -1) {
+	while ((option = getopt(count, words, "t:pacsm:r:")) != -1) {
 		if (option == 't')
 			number = atoi(optarg);
 		proves |= option == 'p';
 		keeps |= option == 'a';
 		own_credentials |= option == 'c';
+		shares |= option == 's';
 		if (option == 'm')
 			method = optarg;
+		if (option == 'r' && (sscanf(optarg, "%u/%u", &rank, &ranks) != 2 || rank >= ranks))
+			errx(1, "no rank: %s", optarg);
 	}
-	if (optind + 2 != count || number < 1 || number > MOST_THREADS || mkdir(words[optind + 1], 0700))
-		err(1, "floor [-t THREADS] [-p] [-a] [-c] [-m METHOD] SOURCE TARGET (which must not be there)");
+	if (optind + 2 != count || number < 1 || number > MOST_THREADS ||
+	    (mkdir(words[optind + 1], 0700) && (ranks == 1 || errno != EEXIST)))
+		err(1, "floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] SOURCE TARGET (which must not be there)");
 	add(NULL, open(words[optind], O_RDONLY | O_DIRECTORY), open(words[optind + 1], O_RDONLY | O_DIRECTORY));
 	for (int at = 1; at < number; at++)
 		pthread_create(&threads[at], NULL, work, NULL);
