@@ -6,7 +6,11 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
 use gush::faults::{Plan, Verdict};
-use gush::{Call, Endpoint, Errno, Error, Mover, Refusals, Report, Side};
+use gush::{
+    Advice, Call, Cancel, Choice, Control, Endpoint, Errno, Error, Holes, MethodName, Mover,
+    Progress, Rate, Refusals, Report, Side, Space, Throttle, Tuning,
+};
+use rustix::fs::OFlags;
 
 use crate::common::{file_of, noise};
 
@@ -18,8 +22,8 @@ struct Moved {
     calls: Vec<Call>,
 }
 
-/// Moves a file between two that the caller has looked at, as a tree does, with the refusals of an earlier move in mind.
-fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) -> Moved {
+/// Refusals as an earlier move of the same file system has left them: blocks cannot be shared.
+fn refusals_of_an_earlier_move() -> Refusals {
     let refusals = Refusals::default();
     let no_sharing = Plan::new(|call, _| match call {
         Call::Ficlone | Call::FicloneRange => Verdict::Fail(Errno::OPNOTSUPP),
@@ -29,6 +33,12 @@ fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) ->
     let first = between((&file_of(b"earlier"), &file_of(b"")), &refusals).expect("an earlier move");
     assert_eq!(first.bytes, 7);
     drop(no_sharing);
+    refusals
+}
+
+/// Moves a file between two that the caller has looked at, as a tree does, with the refusals of an earlier move in mind.
+fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) -> Moved {
+    let refusals = refusals_of_an_earlier_move();
     let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
     let hand = File::from(source.try_clone().expect("dup"));
     let made = Arc::new(Mutex::new(Vec::new()));
@@ -43,11 +53,44 @@ fn moved(mut judge: impl FnMut(&File, Call, u64) -> Verdict + Send + 'static) ->
     let mover = Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0);
     let result = mover.remember(&refusals).run();
     drop(guard);
-    let target = File::from(target);
-    let mut arrived = vec![0; target.metadata().expect("a size").len() as usize];
-    target.read_exact_at(&mut arrived, 0).expect("the target");
     let calls = made.lock().expect("the log").clone();
-    Moved { result, arrived, calls }
+    Moved { result, arrived: content(&target), calls }
+}
+
+/// The same move on other terms.
+fn between_files<'m>(
+    (source, target): (&'m OwnedFd, &'m OwnedFd),
+    refusals: &'m Refusals,
+    terms: impl FnOnce(Mover<'m>) -> Mover<'m>,
+) -> Moved {
+    let (from, to) = (Endpoint::of(source).expect("a look"), Endpoint::of(target).expect("a look"));
+    let mover = Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0);
+    let mover = terms(mover).remember(refusals);
+    let mut result = None;
+    let calls = calls_of(|| result = Some(mover.run()));
+    Moved { result: result.expect("a move"), arrived: content(target), calls }
+}
+
+fn calls_of(act: impl FnOnce()) -> Vec<Call> {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&made);
+    let guard = Plan::new(move |call, _| {
+        log.lock().expect("the log").push(call);
+        Verdict::Go
+    })
+    .install();
+    act();
+    drop(guard);
+    made.lock().expect("the log").clone()
+}
+
+fn content(file: &OwnedFd) -> Vec<u8> {
+    // Without O_DIRECT, which takes whole sectors.
+    rustix::fs::fcntl_setfl(file, OFlags::empty()).expect("flags");
+    let file = File::from(file.try_clone().expect("dup"));
+    let mut bytes = vec![0; file.metadata().expect("a size").len() as usize];
+    file.read_exact_at(&mut bytes, 0).expect("the content");
+    bytes
 }
 
 fn between((source, target): (&OwnedFd, &OwnedFd), refusals: &Refusals) -> Result<Report, Error> {
@@ -134,4 +177,149 @@ fn a_source_that_changes_meanwhile_is_copied_to_its_end() {
             assert!(arrived[known..].iter().all(|&byte| byte == 0), "{at}, {now}: other zeros");
         }
     }
+}
+
+/// The terms of a move by which somebody would see the difference, each with what that somebody sees. A guard of the short way stands for each.
+#[test]
+fn terms_that_the_short_way_does_not_keep_are_a_moves() {
+    fn moved_as(terms: impl for<'m> FnOnce(Mover<'m>) -> Mover<'m>) -> Moved {
+        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+        let refusals = refusals_of_an_earlier_move();
+        between_files((&source, &target), &refusals, terms)
+    }
+    let refusals = refusals_of_an_earlier_move();
+    let named = |moved: &Moved| moved.result.as_ref().expect("a copy").methods[0].name;
+
+    let moved = moved_as(|mover| mover.method(Choice::Only(MethodName::ReadWrite)));
+    assert_eq!(named(&moved), MethodName::ReadWrite);
+
+    let moved = moved_as(|mover| mover.exclude(&[MethodName::CopyFileRange]));
+    assert_ne!(named(&moved), MethodName::CopyFileRange);
+    assert!(!moved.calls.contains(&Call::CopyFileRange), "{:?}", moved.calls);
+
+    let moved = moved_as(|mover| mover.length_bytes(100));
+    assert_eq!((moved.result.expect("a part").bytes, moved.arrived.len()), (100, 100));
+
+    let moved = moved_as(|mover| mover.digest(true));
+    assert_eq!(
+        moved.result.expect("a copy").digest,
+        gush::digest_of(&file_of(&noise(1, LEN))).ok()
+    );
+
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let eye = Arc::clone(&seen);
+    let moved = moved_as(|mover| {
+        mover.inspect(move |bytes| eye.lock().expect("what was seen").extend_from_slice(bytes))
+    });
+    moved.result.expect("a copy");
+    assert!(*seen.lock().expect("what was seen") == noise(1, LEN), "other bytes were seen");
+
+    let moved = moved_as(|mover| mover.tuning(Tuning::default().advice(Advice::Sequential)));
+    assert!(moved.calls.contains(&Call::Fadvise), "{:?}", moved.calls);
+
+    let moved = moved_as(|mover| mover.tuning(Tuning::default().space(Space::Reserve)));
+    assert!(moved.calls.contains(&Call::Fallocate), "{:?}", moved.calls);
+
+    let (zeros, target) = (file_of(&[0; 1 << 20]), file_of(b""));
+    let moved = between_files((&zeros, &target), &refusals, |mover| mover.holes(Holes::Make));
+    assert_eq!(moved.result.expect("a copy").hole_bytes, 1 << 20);
+
+    let sparse = file_of(b"");
+    File::from(sparse.try_clone().expect("dup")).set_len(1 << 20).expect("a hole");
+    let moved = between_files((&sparse, &file_of(b"")), &refusals, |mover| mover);
+    assert_eq!(moved.result.expect("a copy").hole_bytes, 1 << 20);
+
+    let old = file_of(&noise(2, 2 * LEN));
+    let moved =
+        between_files((&file_of(&noise(1, LEN)), &old), &refusals, |mover| mover.replace(true));
+    moved.result.expect("a copy");
+    assert!(moved.arrived == noise(1, LEN), "the rest of the old bytes is still there");
+}
+
+#[test]
+fn a_move_that_is_cancelled_begins_no_short_way() {
+    let cancel = Cancel::new();
+    cancel.cancel();
+    let refusals = refusals_of_an_earlier_move();
+    let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+    let moved = between_files((&source, &target), &refusals, |mover| mover.cancelled_by(&cancel));
+    assert!(moved.result.is_err());
+    assert!(moved.arrived.is_empty(), "{:?}", moved.calls);
+}
+
+#[test]
+fn a_limited_move_takes_no_more_than_its_rate_before_somebody_looks() {
+    let throttle = Throttle::new(Rate::bytes_per_second(1));
+    let refusals = refusals_of_an_earlier_move();
+    for is_own in [true, false] {
+        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+        let mut stops = |_: &Progress| Control::Stop;
+        let moved = between_files((&source, &target), &refusals, |mover| match is_own {
+            true => mover.limit(Rate::bytes_per_second(1).expect("a rate")).observe(&mut stops),
+            false => mover.throttled_by(&throttle).observe(&mut stops),
+        });
+        assert!(moved.result.is_err());
+        assert!(moved.arrived.len() < LEN, "{} bytes at once", moved.arrived.len());
+    }
+}
+
+#[test]
+fn an_observer_is_asked_before_a_large_file_is_whole_and_once_of_a_small_one() {
+    const LARGE: usize = 8 << 20;
+    let refusals = refusals_of_an_earlier_move();
+    for len in [LEN, LARGE] {
+        let (source, target) = (file_of(&noise(1, len)), file_of(b""));
+        let mut seen = Vec::new();
+        let mut stops = |progress: &Progress| {
+            seen.push((progress.bytes, progress.expected_bytes));
+            Control::Stop
+        };
+        let moved = between_files((&source, &target), &refusals, |mover| mover.observe(&mut stops));
+        let error = moved.result.expect_err("a stop");
+        assert!(error.is_stopped());
+        let delivered = error.delivered_bytes();
+        assert_eq!(seen, [(delivered, Some(len as u64))]);
+        assert_eq!(
+            (delivered as usize == len, moved.arrived.len() as u64),
+            (len == LEN, delivered)
+        );
+    }
+}
+
+/// A `read` of one byte at an odd place fails where O_DIRECT asks for whole sectors.
+#[test]
+fn a_direct_source_or_target_is_a_moves() {
+    let refusals = refusals_of_an_earlier_move();
+    for direct in [Side::Source, Side::Target] {
+        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+        let fd = if direct == Side::Source { &source } else { &target };
+        if rustix::fs::fcntl_setfl(fd, OFlags::DIRECT).is_err() {
+            gush_test::skipped("no O_DIRECT on the temporary directory");
+            return;
+        }
+        let moved = between_files((&source, &target), &refusals, |mover| mover);
+        assert_eq!(moved.result.expect("a copy").bytes, LEN as u64);
+        assert_ne!(moved.calls, [Call::CopyFileRange, Call::Pread], "{direct:?}");
+        assert!(moved.arrived == noise(1, LEN), "{direct:?}: other bytes");
+    }
+}
+
+#[test]
+fn what_earlier_moves_taught_is_asked_first() {
+    let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+    let made = calls_of(|| drop(between((&source, &target), &Refusals::default())));
+    let shares = |call: &Call| [Call::Ficlone, Call::FicloneRange].contains(call);
+    assert!(made.iter().any(shares), "blocks are shared where that is possible: {made:?}");
+
+    let refusals = Refusals::default();
+    let refusing = Plan::new(|call, _| match call {
+        Call::Ficlone | Call::FicloneRange | Call::CopyFileRange => Verdict::Fail(Errno::OPNOTSUPP),
+        _ => Verdict::Go,
+    })
+    .install();
+    between((&file_of(b"earlier"), &file_of(b"")), &refusals).expect("an earlier move");
+    drop(refusing);
+    let target = file_of(b"");
+    let made = calls_of(|| drop(between((&source, &target), &refusals)));
+    assert!(!made.contains(&Call::CopyFileRange), "{made:?}");
 }
