@@ -100,6 +100,9 @@ fn attempt(
     source: &Source<'_, '_>,
     target: &Target<'_, '_>,
 ) -> Result<Attempt, Failure> {
+    if let Op::Fill(_) = op {
+        flow.expect_urgent(source.may_be_urgent());
+    }
     let answer = match flow.clears(op) {
         Some(Side::Source) => match op {
             Op::Read(most) => source.attempt_read(most, || flow.perform(op, fds)),

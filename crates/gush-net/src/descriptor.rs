@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gush::flow::Stance;
 use gush::{Endpoint, Kind};
-use rustix::net::Shutdown;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -68,10 +67,10 @@ impl Descriptor {
         self.is_tcp
     }
 
-    /// Do fewer bytes than a read asked for say that the socket has no more now? Of TCP they do, but for urgent bytes, which
-    /// end a read (`tcp_recvmsg_locked` of net/ipv4/tcp.c): those that have come by the last notice were told with
-    /// the notice (EPOLLPRI), and later ones cause another. The messages of a Unix socket may end a read, too.
-    pub(crate) fn drains_by_short_reads(&self) -> bool {
+    /// Is this a TCP socket without urgent bytes, as far as is known? Then fewer bytes than a read asked for say that there are no more
+    /// now, and so does `EAGAIN` of a splice. Urgent bytes end both (`tcp_recvmsg_locked`, `tcp_splice_read` of net/ipv4/tcp.c): those that
+    /// have come by the last notice were told with the notice (EPOLLPRI), and later ones cause another.
+    pub(crate) fn has_nothing_urgent(&self) -> bool {
         let urgent =
             |registered: &AsyncFd<OwnedFd>| registered.try_io(Interest::PRIORITY, |_| Ok(()));
         self.is_tcp && self.registered().is_some_and(|registered| urgent(registered).is_err())
@@ -177,9 +176,9 @@ pub(crate) fn watched(fd: OwnedFd, interest: Interest) -> io::Result<AsyncFd<Own
 
 /// Ends the writing direction of a socket.
 pub(crate) fn shut(fd: BorrowedFd<'_>) -> io::Result<()> {
-    match rustix::net::shutdown(fd, Shutdown::Write) {
+    match gush::end_writing(&fd) {
         // The peer has gone already, or a datagram socket has none: nobody is left to be told.
-        Ok(()) | Err(rustix::io::Errno::NOTCONN) => Ok(()),
-        Err(errno) => Err(errno.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        answer => answer,
     }
 }

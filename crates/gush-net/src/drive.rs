@@ -270,6 +270,10 @@ impl Driver {
             // Before the task sleeps: thousands of idle relays would each hold a pipe otherwise.
             flow.rest(&mut shelf);
         }
+        // The end has not followed: a peer that has reset the connection behind its last bytes tells of none.
+        if !matches!(moved, Poll::Ready(Ok(()))) {
+            self.send_kept(target);
+        }
         // Put back also after a failure; where an observer had made another shelf, that one is dropped.
         SHELF.set(Some(shelf));
         ready!(moved)?;
@@ -289,6 +293,13 @@ impl Driver {
         }
     }
 
+    /// Sends the bytes that wait in the kernel for an end that was promised.
+    fn send_kept(&self, target: &Target<'_, '_>) {
+        if self.flow.as_ref().is_some_and(Flow::expects_end) {
+            target.send_kept();
+        }
+    }
+
     /// Tells the target that no more comes.
     fn poll_finish(
         &mut self,
@@ -296,8 +307,10 @@ impl Driver {
         target: &mut Target<'_, '_>,
         options: &Options,
     ) -> Poll<Result<(), Failure>> {
-        let end = ready!(target.poll_finish(cx, &mut self.said_bytes))
-            .map_err(|io| Failure::Call("shutdown", Side::Target, io))?;
+        let end = ready!(target.poll_finish(cx, &mut self.said_bytes)).map_err(|io| {
+            self.send_kept(target);
+            Failure::Call("shutdown", Side::Target, io)
+        })?;
         if let (EndOfData::Untold, Some(tell)) = (end, options.untold_end) {
             tell(self.way);
         }
@@ -335,7 +348,7 @@ impl Driver {
             && self.proof.is_none()
             && self.limiter.is_none()
             && options.holder.is_none()
-            && target.ends_by_shutdown();
+            && target.sends_kept_bytes_with_the_end();
         for _ in 0..CALLS {
             let may_take_bytes = self.may_take_bytes(options);
             let Some(flow) = &mut self.flow else { break };
@@ -375,10 +388,6 @@ impl Driver {
                 Next::Throttled => ready!(self.poll_allowance(cx, options)),
                 Next::Ended(_) => return Poll::Ready(Ok(())),
                 Next::Failed(failure) => {
-                    // The peer reset the connection behind its last bytes: no end follows that would send them.
-                    if self.flow.as_ref().is_some_and(Flow::expects_end) {
-                        target.send_what_waits();
-                    }
                     return Poll::Ready(Err(Failure::Flow((*failure).into())));
                 }
             }

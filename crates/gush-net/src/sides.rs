@@ -6,8 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use gush::flow::Stance;
-use gush::{Errno, Kind, Side};
-use rustix::net::sockopt;
+use gush::{Errno, Side};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
 use crate::stream::Stream;
@@ -173,6 +172,14 @@ impl<'a> Source<'_, 'a> {
         }
     }
 
+    /// May urgent bytes have come that nobody has told of?
+    pub(crate) fn may_be_urgent(&self) -> bool {
+        match self {
+            Source::Tap(tap) => tap.may_be_urgent(),
+            Source::Stream(_) => true,
+        }
+    }
+
     /// Are the bytes of a read that got less than it asked for the last ones, as far as is known?
     pub(crate) fn has_ended(&self, cx: &mut Context<'_>) -> bool {
         match self {
@@ -251,20 +258,18 @@ impl<'a> Target<'_, 'a> {
         }
     }
 
-    /// Is the end passed on by shutdown(2), which needs no room?
-    pub(crate) fn ends_by_shutdown(&self) -> bool {
-        matches!(self, Target::Tap(tap) if tap.kind() == Kind::Stream)
+    /// Do bytes that wait for more (MSG_MORE) leave with an end passed on by shutdown(2)? Those of TCP itself do (`tcp_send_fin` of
+    /// net/ipv4/tcp_output.c). With TLS in the kernel they stay in an open record (`tls_sw_sendmsg` of net/tls/tls_sw.c), behind
+    /// which the end goes out first: they would be lost.
+    pub(crate) fn sends_kept_bytes_with_the_end(&self) -> bool {
+        matches!(self, Target::Tap(tap) if tap.is_bare_tcp())
     }
 
-    /// Sends the bytes that a TCP socket keeps for an end that does not follow. Setting TCP_NODELAY sends them
-    /// (`__tcp_sock_set_nodelay` of net/ipv4/tcp.c); afterwards the option is as it was.
-    pub(crate) fn send_what_waits(&self) {
-        let Some(fd) = self.fd() else { return };
-        let was_set = sockopt::tcp_nodelay(fd);
-        // Best effort: the bytes leave by themselves a little later.
-        let _ = sockopt::set_tcp_nodelay(fd, true);
-        if was_set == Ok(false) {
-            let _ = sockopt::set_tcp_nodelay(fd, false);
+    /// Sends the bytes that a TCP socket keeps for an end that does not follow.
+    pub(crate) fn send_kept(&self) {
+        if let Some(fd) = self.fd() {
+            // Best effort: the bytes leave by themselves a little later.
+            let _ = gush::send_kept(&fd);
         }
     }
 

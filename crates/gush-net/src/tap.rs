@@ -185,13 +185,23 @@ impl<'a> Tap<'a> {
         };
         let mut last = None;
         let answer = self.attempt(Interest::READABLE, || match call() {
-            Ok(bytes) if (1..most).contains(&bytes) && descriptor.drains_by_short_reads() => {
+            Ok(bytes) if (1..most).contains(&bytes) && descriptor.has_nothing_urgent() => {
                 last = Some(bytes);
                 Err(Errno::AGAIN)
             }
             answer => answer,
         });
         last.map_or(answer, Ok)
+    }
+
+    /// May urgent bytes have come that nobody has told of?
+    pub(crate) fn may_be_urgent(&self) -> bool {
+        !matches!(&self.watch, Watch::Lent(descriptor) if descriptor.has_nothing_urgent())
+    }
+
+    /// Is this a TCP socket, and known to have no layer above TCP in the kernel?
+    pub(crate) fn is_bare_tcp(&self) -> bool {
+        matches!(&self.watch, Watch::Lent(descriptor) if descriptor.is_tcp())
     }
 
     /// Had the peer of a TCP socket ended its data by the last notice? Then a read that got less than it asked for got all.

@@ -140,7 +140,9 @@ pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::{Port, Side, poll_now, set_peek_offset, unacknowledged_bytes};
+pub use port::{
+    Port, Side, end_writing, poll_now, send_kept, set_peek_offset, unacknowledged_bytes,
+};
 #[cfg(feature = "profile")]
 pub use profile::{Cgroup, Host, Profile, ProfileError};
 pub use progress::{Control, Limiter, Progress, Rate, Throttle};

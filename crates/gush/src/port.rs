@@ -67,6 +67,38 @@ pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
     Ok(socket::unacknowledged_bytes(fd.as_fd())?)
 }
 
+/// Ends the writing direction of a socket (shutdown(2)); the peer has an end of data behind the last byte.
+///
+/// # Errors
+/// The error of shutdown(2): `ENOTCONN` where the peer has gone already.
+///
+/// ```
+/// use std::io::Read;
+/// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
+/// gush::end_writing(&ours)?;
+/// assert_eq!(theirs.read(&mut [0])?, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn end_writing(fd: &impl AsFd) -> std::io::Result<()> {
+    Ok(socket::end_writing(fd.as_fd())?)
+}
+
+/// Sends what a TCP socket keeps for more bytes to come (MSG_MORE, send(2)). Options stay as they were.
+///
+/// # Errors
+/// The error of setsockopt(2): `EOPNOTSUPP` for a socket of another protocol.
+///
+/// ```
+/// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// let client = std::net::TcpStream::connect(listener.local_addr()?)?;
+/// gush::send_kept(&client)?;
+/// assert!(!client.nodelay()?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
+    Ok(socket::send_kept(fd.as_fd())?)
+}
+
 /// The state of a descriptor now by poll(2), without waiting: which of `events` are there, an error, or a hang-up.
 ///
 /// # Errors

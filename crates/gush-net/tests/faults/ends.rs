@@ -14,6 +14,9 @@ use crate::common::{noise, read_all};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Tcp,
+    /// TCP that is known for such, as a link makes its sockets.
+    Accepted,
+    Connected,
     Unix,
     Seqpacket,
     /// One to read, one to write, as of a child.
@@ -24,11 +27,18 @@ pub enum Kind {
 
 impl Kind {
     pub const ALL: [Kind; 5] = [Kind::Tcp, Kind::Unix, Kind::Seqpacket, Kind::Pipes, Kind::Files];
+
+    /// From a connected socket to an accepted one the last bytes wait for the end behind them (MSG_MORE).
+    pub const OF_LINKS: [(Kind, Kind); 3] = [
+        (Kind::Accepted, Kind::Connected),
+        (Kind::Accepted, Kind::Pipes),
+        (Kind::Unix, Kind::Connected),
+    ];
 }
 
 /// One end of a relay and its peer, which has sent everything and ended.
 pub struct Side {
-    kind: Kind,
+    pub kind: Kind,
     pub sent: Vec<u8>,
     pub read: OwnedFd,
     /// None where the same descriptor is written.
@@ -51,10 +61,11 @@ impl Side {
             (near, None, far)
         };
         let (read, write, peer) = match kind {
-            Kind::Tcp => {
+            Kind::Tcp | Kind::Accepted | Kind::Connected => {
                 let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
                 let far = TcpStream::connect(listener.local_addr().expect("one")).expect("a peer");
                 let near = listener.accept().expect("a client").0;
+                near.set_nonblocking(kind != Kind::Tcp).expect("a socket");
                 of_sockets(near.into(), far.into(), bytes)
             }
             Kind::Unix | Kind::Seqpacket => {

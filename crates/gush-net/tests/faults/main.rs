@@ -25,7 +25,8 @@ fn cases() -> impl Iterator<Item = Case> {
     let pairs = Kind::ALL
         .into_iter()
         .enumerate()
-        .flat_map(|(at, a)| Kind::ALL.into_iter().skip(at).map(move |b| (a, b)));
+        .flat_map(|(at, a)| Kind::ALL.into_iter().skip(at).map(move |b| (a, b)))
+        .chain(Kind::OF_LINKS);
     let relays = pairs
         .flat_map(move |(a, b)| choices.map(|choice| Case { a, b, choice, face: Face::Relay }));
     let sockets = [Kind::Tcp, Kind::Unix, Kind::Seqpacket];

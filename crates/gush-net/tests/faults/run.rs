@@ -182,7 +182,11 @@ async fn face(case: Case, a: &mut Side, b: &mut Side, options: &Options) -> Made
 fn conduit(side: &mut Side) -> std::io::Result<Conduit> {
     let dup = |fd: &OwnedFd| fd.try_clone().expect("dup");
     match side.write.take() {
-        None => Conduit::new(dup(&side.read)),
+        None => match side.kind {
+            Kind::Accepted => Ok(Conduit::of_accepted_tcp(dup(&side.read))),
+            Kind::Connected => Ok(Conduit::of_connected_tcp(dup(&side.read))),
+            _ => Conduit::new(dup(&side.read)),
+        },
         Some(write) => Conduit::of_two(dup(&side.read), write),
     }
 }

@@ -203,3 +203,22 @@ fn last_bytes_wait_for_no_end_that_a_rate_limit_holds_back() {
         assert_eq!(segments_received(&client), Some(before + 2));
     });
 }
+
+/// A layer above TCP in the kernel, such as TLS, keeps bytes that wait for more in a record of its own, which a shutdown does not
+/// send: only a socket that is known to have none gets its last bytes so.
+#[test]
+fn last_bytes_for_a_socket_that_may_have_a_layer_wait_for_no_end() {
+    let ((client, near), (far, mut server)) = (pair(Wire::Tcp), pair(Wire::Tcp));
+    let Peer::Tcp(client) = client else { unreachable!("a pair of TCP") };
+    let Some(before) = segments_received(&client) else {
+        return gush_test::skipped("ss of iproute2 tells of no segments");
+    };
+    server.write_all(b"last words").expect("room");
+    server.finish();
+    run(async {
+        let mut a = Conduit::of_stream_socket(nonblocking(near)).write_only();
+        let mut b = Conduit::of_connected_tcp(nonblocking(far)).read_only();
+        relay(&mut a, &mut b, &Options::new()).await.expect("no failure");
+        assert_eq!(segments_received(&client), Some(before + 2));
+    });
+}

@@ -21,7 +21,9 @@ impl Flow {
             // The source of these is our own memory or pipe, which always has something here.
             Op::Write | Op::Empty | Op::Punch(_) | Op::Ready(Side::Target) => Some(Side::Target),
             // The pipe is empty, so only the source is meant; a stream may be at its urgent mark.
-            Op::Fill(_) if self.source.kind() != Kind::Stream => Some(Side::Source),
+            Op::Fill(_) if self.source.kind() != Kind::Stream || !self.may_be_urgent => {
+                Some(Side::Source)
+            }
             Op::Fill(_) | Op::Direct(_) | Op::Sendfile(_) => None,
             // Nobody else has the pipe: it has no EAGAIN.
             Op::Spill | Op::Lend | Op::Discard => None,

@@ -146,6 +146,8 @@ pub struct Flow {
     bulk: bool,
     /// Behind the bytes in hand is the end, which the driver passes on at once.
     end_follows: bool,
+    /// The source's urgent bytes, if any have come, are not known to the driver.
+    may_be_urgent: bool,
     /// A method was asked for by name.
     named: bool,
     /// How often in turn this way said "nothing more" where a `read` found bytes.
@@ -280,6 +282,7 @@ impl Flow {
             rereads: terms.rereads,
             bulk: false,
             end_follows: false,
+            may_be_urgent: true,
             named: terms.choice != Choice::Auto,
             false_ends: FalseEnds::default(),
             wait: None,
@@ -311,6 +314,13 @@ impl Flow {
     #[must_use]
     pub fn expects_end(&self) -> bool {
         self.end_follows
+    }
+
+    /// Says whether urgent bytes may have come to a TCP source: at their mark splice(2) answers `EAGAIN` though there are more bytes, and
+    /// only poll(2) and a `read` tell. A driver that hears of them otherwise (EPOLLPRI, epoll_ctl(2)), and has not, saves that poll.
+    /// True at first.
+    pub fn expect_urgent(&mut self, may_have_come: bool) {
+        self.may_be_urgent = may_have_come;
     }
 
     /// Bytes taken from the source.

@@ -76,6 +76,7 @@ calls! {
     Unacknowledged => "ioctl(SIOCOUTQ)",
     GetSocketOption => "getsockopt",
     SetSocketOption => "setsockopt",
+    Shutdown => "shutdown",
     Socketpair => "socketpair",
     Open => "openat",
     MemfdCreate => "memfd_create",

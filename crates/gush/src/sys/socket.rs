@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{self, AddressFamily, Shutdown, SocketFlags, SocketType, sockopt};
 use rustix::{io, ioctl};
 
 use super::Call;
@@ -46,6 +46,21 @@ pub(crate) fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u64> {
         let bytes = unsafe { ioctl::ioctl(fd, request) }?;
         Ok(u64::try_from(bytes).unwrap_or(0))
     })
+}
+
+/// Ends the writing direction (shutdown(2)).
+pub(crate) fn end_writing(fd: BorrowedFd<'_>) -> io::Result<()> {
+    plain(Call::Shutdown, || net::shutdown(fd, Shutdown::Write))
+}
+
+/// Setting TCP_NODELAY sends what waits for more (`__tcp_sock_set_nodelay` of net/ipv4/tcp.c); afterwards the option is as it was.
+pub(crate) fn send_kept(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let was_set = plain(Call::GetSocketOption, || sockopt::tcp_nodelay(fd));
+    plain(Call::SetSocketOption, || sockopt::set_tcp_nodelay(fd, true))?;
+    match was_set {
+        Ok(false) => plain(Call::SetSocketOption, || sockopt::set_tcp_nodelay(fd, false)),
+        _ => Ok(()),
+    }
 }
 
 /// `SO_SNDBUF` (socket(7)).
