@@ -7,6 +7,7 @@
  *     bare cat-bytes NUMBER      standard input to standard output, so many bytes
  *     bare relay LISTEN CONNECT  between the TCP ports of 127.0.0.1, a process for each connection
  *     bare crowd LISTEN CONNECT  the same for many connections: two processes with epoll(7), recv and send
+ *     bare careful LISTEN CONNECT  a crowd that passes each end on, and asks each socket whether all was acknowledged before the close
  *
  * Pipes are made as large as gush makes them. There is no handling of what splice refuses, of urgent data,
  * of signals or of errors beyond saying so: such a loop is no tool.
@@ -23,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -207,6 +209,17 @@ static int sent_kept(struct end *to)
     return 1;
 }
 
+/* Does the crowd make the calls without which an ending cannot be told from a cut? */
+static int is_careful;
+
+/* Has everything arrived that was sent, and the end behind it? Whoever asks again makes a timer of it; here a short sleep does. */
+static void see_off(int fd)
+{
+    int unsent = 0;
+    while (ioctl(fd, TIOCOUTQ, &unsent) == 0 && unsent > 1)
+        usleep(1000);
+}
+
 /* Copies until one of the two sockets would have to be waited for; `events` are those of `from`. False: an error. */
 static int copies(struct end *from, struct end *to, unsigned events)
 {
@@ -217,7 +230,7 @@ static int copies(struct end *from, struct end *to, unsigned events)
         if (got == 0) {
             from->has_ended = 1;
             /* Where both have ended, closing sends the FIN. */
-            if (!to->has_ended)
+            if (is_careful || !to->has_ended)
                 shutdown(to->fd, SHUT_WR);
             return 1;
         }
@@ -278,6 +291,10 @@ static void relay_crowd(int listener, const struct sockaddr_in *server)
                 right = copies(peer, end, EPOLLRDHUP);
             if (right && !(end->has_ended && peer->has_ended && !end->kept && !peer->kept))
                 continue;
+            if (is_careful) {
+                see_off(end->fd);
+                see_off(peer->fd);
+            }
             close(end->fd);
             close(peer->fd);
             end->fd = peer->fd = -1;
@@ -341,6 +358,8 @@ int main(int count, char **words)
         run_relay(atoi(words[2]), atoi(words[3]), 0);
     else if (count == 4 && strcmp(words[1], "crowd") == 0)
         run_relay(atoi(words[2]), atoi(words[3]), 1);
+    else if (count == 4 && strcmp(words[1], "careful") == 0)
+        run_relay(atoi(words[2]), atoi(words[3]), is_careful = 1);
     else
         return 2;
     return 0;
