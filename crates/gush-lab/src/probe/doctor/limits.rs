@@ -98,7 +98,20 @@ fn share_in_use() -> Finding {
             );
         }
     };
-    let (left_bytes, end) = with_descriptors(2 * limit_bytes / WANTED_BYTES as u64, granted_bytes);
+    let granted = with_descriptors(2 * limit_bytes / WANTED_BYTES as u64, granted_bytes);
+    let (left_bytes, end) = match granted {
+        Ok(granted) => granted,
+        Err(error) => {
+            return Finding::unknown(
+                TOPIC,
+                format!(
+                    "how much of the user's {} for pipes is in use could not be tried: {error}",
+                    size(limit_bytes)
+                ),
+                "new pipes may have two slots, and splicing through them is slow; gush then asks for less",
+            );
+        }
+    };
     let used_bytes = limit_bytes.saturating_sub(left_bytes);
     let share = format!(
         "{} of the user's {} for pipes, {} %,",
@@ -149,9 +162,12 @@ enum End {
 }
 
 /// The bytes of pipes that the kernel grants to this user within the limit, to root too.
-fn granted_bytes() -> (u64, End) {
+///
+/// # Errors
+/// Where no thread can be made.
+fn granted_bytes() -> std::io::Result<(u64, End)> {
     // Capabilities are a thread's own (capabilities(7)): the process keeps them.
-    std::thread::spawn(|| {
+    let thread = std::thread::Builder::new().spawn(|| {
         if let Ok(mut sets) = capabilities(None) {
             sets.effective.remove(EXCEEDING);
             // A thread that cannot lose them is granted more than the limit, and says so.
@@ -171,9 +187,8 @@ fn granted_bytes() -> (u64, End) {
             open.push((reader, writer));
         }
         (sum_bytes, End::Enough)
-    })
-    .join()
-    .unwrap_or((0, End::NoDescriptor))
+    })?;
+    Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
 /// Runs `work` with so many descriptors more than there are by now, as far as the hard limit permits.
