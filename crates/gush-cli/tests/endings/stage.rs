@@ -275,6 +275,14 @@ impl Found<'_> {
         let seconds = record["seconds"].as_f64().unwrap_or_default();
         check(limit.is_none_or(|limit| seconds >= limit), format!("over after {seconds} s"));
         let (ender, other) = (&self.ender, &self.other);
+        // A program that was at work has time to tell of SIGTERM, unless the link says that it waited for that in vain.
+        let deaths = [ender, other].iter().filter(|peer| peer.saw == Saw::Death).count();
+        let killed = self.said.matches("does not end after SIGTERM and is killed").count();
+        let is_explained = self.ending.act != Act::Terminate || deaths <= killed;
+        check(
+            is_explained,
+            format!("{deaths} programs died untold, {killed} were killed after SIGTERM"),
+        );
         for (peer, kind, told, name) in [
             (ender, self.pair.ender, ender_is_told, "who ends"),
             (other, self.pair.other, other_is_told, "the other"),
