@@ -393,13 +393,15 @@ const USER: u32 = 64_322;
 #[test]
 fn the_share_of_the_users_pages_for_pipes_is_told_also_to_whom_no_limit_holds() {
     const HELD_BYTES: usize = 8 << 20;
-    if let Err(why) = common::nobody() {
+    if let Err(why) = crate::common::nobody() {
         return skipped(&why);
     }
     let limit = fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").unwrap();
     let limit_bytes = limit.trim().parse::<usize>().unwrap() * rustix::param::page_size();
     if limit_bytes < 2 * HELD_BYTES {
-        return common::not_applicable("users may have any number of pages in pipes here, or few");
+        return crate::common::not_applicable(
+            "users may have any number of pages in pipes here, or few",
+        );
     }
     let held = std::thread::spawn(|| {
         let user = rustix::fs::Uid::from_raw(USER);
@@ -415,7 +417,7 @@ fn the_share_of_the_users_pages_for_pipes_is_told_also_to_whom_no_limit_holds() 
     let held = held.join().unwrap();
     let dir = TempDir::new().unwrap();
     fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
-    let own = common::copied_gush(dir.path());
+    let own = crate::common::copied_gush(dir.path());
     let told = |capabilities: &str| {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={USER}"), format!("--regid={USER}")]);
