@@ -175,7 +175,8 @@ fn a_taken_port_says_who_has_it() {
 #[test]
 fn a_port_can_be_taken_again_while_old_connections_linger() {
     run(async {
-        let mut server = listener("tcp-listen:127.0.0.1:0").await.unwrap();
+        // An address of its own: no other test takes the port meanwhile.
+        let mut server = listener("tcp-listen:127.0.0.77:0").await.unwrap();
         let address = socket_of(&server);
         let client = TcpStream::connect(address).unwrap();
         // Who closes first lingers in TIME_WAIT.
