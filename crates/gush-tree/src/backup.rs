@@ -77,7 +77,10 @@ impl Backup {
             BackupControl::Existing => Some(highest_number(target, base)?).filter(|&n| n > 0),
         };
         let (name, cut) = match highest {
-            Some(number) => cut(base, with_end(base, format!(".~{}~", number + 1).as_ref())),
+            Some(number) => {
+                let number = number.checked_add(1).ok_or(Errno::OVERFLOW)?;
+                cut(base, with_end(base, format!(".~{number}~").as_ref()))
+            }
             None => self.simple(base),
         };
         // A rename onto itself would pass for a backup.

@@ -29,11 +29,17 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             return Ok(());
         }
         let mut done = 0;
+        let mut outcome = Ok(());
         // Every byte before `done` is delivered, and its lines are no longer among `left_lines`.
         while done < got && left_lines > 0 {
-            let lost = |halt| Halt { lost_bytes: (got - done) as u64, ..halt };
             let now = usize::try_from(left_lines).unwrap_or(usize::MAX);
-            let now = pace.allowance(now).map_err(lost)?;
+            let now = match pace.allowance(now) {
+                Ok(now) => now,
+                Err(halt) => {
+                    outcome = Err(halt);
+                    break;
+                }
+            };
             let rest = &buffer.as_slice()[done..got];
             // A line has a byte at least: where so many may pass, no end has to be looked for.
             let lines = match now < rest.len() {
@@ -41,8 +47,13 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
                 false => rest,
             };
             let account = &moving.account;
-            let put = delivered(account, &mut target, &moving.output, lines);
-            let put = put.map_err(|errno| lost(Halt::by(Side::Target, errno)))?;
+            let put = match delivered(account, &mut target, &moving.output, lines) {
+                Ok(put) => put,
+                Err(errno) => {
+                    outcome = Err(Halt::by(Side::Target, errno));
+                    break;
+                }
+            };
             // Counted in the bytes that were delivered: a write may take less than it was given.
             let ended = account.observed.count(&lines[..put]);
             left_lines -= ended;
@@ -52,10 +63,14 @@ pub fn lines(moving: &Moving<'_>, input: &Input, most_lines: u64) -> Result<(), 
             done += put;
         }
         if done < got {
-            // What was read too much goes back, where the input has a position.
+            // Bytes that were not delivered go back, where the input has a position; elsewhere a halt has lost them.
             let too_much = i64::try_from(got - done).unwrap_or(0);
-            let _ = seek(input, SeekFrom::Current(-too_much));
+            if seek(input, SeekFrom::Current(-too_much)).is_err() {
+                let lost_bytes = (got - done) as u64;
+                outcome = outcome.map_err(|halt| Halt { lost_bytes, ..halt });
+            }
         }
+        outcome?;
     }
     Ok(())
 }

@@ -277,7 +277,7 @@ mod tests {
             });
             // A stride of 0 is none, and the block before is never delivered.
             assert!(catch_unwind(AssertUnwindSafe(|| turns.take(0, 0))).is_err());
-            let in_time = end.recv_timeout(Duration::from_secs(20));
+            let in_time = end.recv_timeout(Duration::from_secs(60));
             // The thread would otherwise hold the scope, and the test, for ever.
             turns.end(Ok(()));
             assert!(in_time.is_ok());

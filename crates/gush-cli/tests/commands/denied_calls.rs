@@ -297,7 +297,7 @@ fn all_pages_of_the_user() -> Result<Vec<(PipeReader, PipeWriter)>, String> {
         // Grown by this thread, which may exceed the limits where it is root's.
         let _ = SIZES_BYTES.into_iter().find(|&bytes| fcntl_setpipe_size(&pipe.1, bytes).is_ok());
         pipes.push(pipe);
-        if slots == 2 {
+        if slots <= 2 {
             return Ok(pipes);
         }
     }

@@ -352,3 +352,16 @@ fn no_operand_is_told_beside_every_option_that_counts_them() {
         assert!(stderr(&output).contains("missing file operand"), "{words:?}: {}", stderr(&output));
     }
 }
+
+#[test]
+fn no_backup_comes_after_the_largest_number() {
+    let dir = tempfile::TempDir::new().unwrap();
+    for name in ["new", "old", "old.~18446744073709551615~"] {
+        std::fs::write(dir.path().join(name), name).unwrap();
+    }
+    let mut command = crate::common::gush();
+    let output = command.args(["cp", "--backup=numbered", "new", "old"]).current_dir(dir.path());
+    let output = output.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(std::fs::read_to_string(dir.path().join("old")).unwrap(), "old");
+}

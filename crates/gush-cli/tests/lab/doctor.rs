@@ -403,6 +403,9 @@ fn the_share_of_the_users_pages_for_pipes_is_told_also_to_whom_no_limit_holds() 
             "users may have any number of pages in pipes here, or few",
         );
     }
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        return skipped("setpriv is not installed");
+    }
     let held = std::thread::spawn(|| {
         let user = rustix::fs::Uid::from_raw(USER);
         // Of this thread alone: the kernel charges pages to the user of the thread that makes a pipe.

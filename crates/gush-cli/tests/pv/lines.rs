@@ -267,3 +267,17 @@ fn lines_that_were_counted_are_no_limit() {
     let output = pv.args(["pv", "-lqS", "-s2", "nl"]).current_dir(dir.path()).output().unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "a\nb\n");
 }
+
+#[test]
+fn bytes_that_were_not_delivered_stay_in_the_file() {
+    let (dir, bytes) = large();
+    fs::write(dir.path().join("small"), &bytes[..100_000]).unwrap();
+    for (file, len) in [("large", LARGE_BYTES), ("small", 100_000)] {
+        for options in ["-l", "-l -L 1G", "-l -S -s 1000000", ""] {
+            let line = format!("{{ $G pv -q {options} >/dev/full; wc -c; }} <{file}");
+            let output = shell(dir.path(), &line);
+            let left = String::from_utf8(output.stdout.clone()).unwrap();
+            assert_eq!(left.trim(), len.to_string(), "{options} {file}: {}", said(&output));
+        }
+    }
+}

@@ -243,7 +243,7 @@ fn a_read_that_waits_in_a_file_is_ended() {
     }
     let own = "mount -t tracefs none T; own=T/instances/gush-$$; mkdir $own || exit 99; trap 'rmdir $own' EXIT";
     // Whoever does not end is killed, so that only this test fails.
-    let waits = "pid=$!; (sleep 20; kill -KILL $pid) >/dev/null 2>&1 & until grep -q '^State:.S' /proc/$pid/status; do sleep 0.01; done; sleep 0.2";
+    let waits = "pid=$!; (sleep 60; kill -KILL $pid) >/dev/null 2>&1 & until grep -q '^State:.S' /proc/$pid/status; do sleep 0.01; done; sleep 0.2";
     for (words, end, status) in [
         ("-q", "kill -TERM $pid", 32),
         ("-q -l", "kill -INT $pid", 32),
@@ -256,7 +256,7 @@ fn a_read_that_waits_in_a_file_is_ended() {
         let command = if command.is_empty() { String::new() } else { format!("-- {command}") };
         // Job control, so that SIGINT is not ignored in the background.
         let line = format!(
-            "{own}; set -m; $G pv {options} $own/trace_pipe {command} >got & {waits}; {end}; wait $pid; status=$?; kill %2; exit $status"
+            "{own}; set -m; $G pv {options} $own/trace_pipe {command} >got & {waits}; {end}; wait $pid; status=$?; kill %2; rmdir $own || exit 98; exit $status"
         );
         fs::write(dir.path().join("line"), line).unwrap();
         let output = shell(dir.path(), "exec unshare -m bash line");

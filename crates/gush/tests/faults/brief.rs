@@ -294,7 +294,7 @@ fn a_direct_source_or_target_is_a_moves() {
         let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
         let fd = if direct == Side::Source { &source } else { &target };
         if rustix::fs::fcntl_setfl(fd, OFlags::DIRECT).is_err() {
-            gush_test::skipped("no O_DIRECT on the temporary directory");
+            gush_test::not_applicable("no O_DIRECT on the temporary directory");
             return;
         }
         let moved = between_files((&source, &target), &refusals, |mover| mover);
