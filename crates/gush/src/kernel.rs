@@ -234,23 +234,27 @@ fn probe_file_splice() -> Result<FileSplice, Errno> {
 
 /// Splices the first byte of `source` into a pipe, changes that byte through `file`, and answers whether the pipe shows the change.
 fn shows_later_write(file: BorrowedFd<'_>, source: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let (read_end, write_end) = sys::pipe::pipe()?;
+    let (pipe_end, pipe) = sys::pipe::pipe()?;
     again_on_intr(|| sys::data::pwrite(file, b"a", 0))?;
-    let flags = SpliceFlags::NONBLOCK;
-    let pipe = write_end.as_fd();
-    let moved = again_on_intr(|| sys::pipe::splice(source, Some(&mut 0), pipe, None, 1, flags))
-        // A filter may deny splice(2) and leave sendfile(2), which is a splice as well.
-        .or_else(|errno| {
-            let sent = again_on_intr(|| sys::file::sendfile(source, Some(&mut 0), pipe, 1));
-            sent.map_err(|_| errno)
-        })?;
+    let (flags, into) = (SpliceFlags::NONBLOCK, pipe.as_fd());
+    let spliced = again_on_intr(|| sys::pipe::splice(source, Some(&mut 0), into, None, 1, flags));
+    let (moved, reader) = match spliced {
+        Ok(moved) => (moved, pipe_end),
+        // A filter may deny splice(2) and leave sendfile(2), which is a splice as well: into a socket, since before Linux 5.12
+        // sendfile(2) copies into a pipe (`iter_file_splice_write` of `pipefifo_fops`), and shares with sockets all the same.
+        Err(errno) => {
+            let (near, far) = sys::socket::pair().map_err(|_| errno)?;
+            let sent = again_on_intr(|| sys::file::sendfile(source, Some(&mut 0), far.as_fd(), 1));
+            (sent.map_err(|_| errno)?, near)
+        }
+    };
     if moved == 0 {
         // A splice that takes nothing of a file with a byte serves for nothing.
         return Err(Errno::INVAL);
     }
     again_on_intr(|| sys::data::pwrite(file, b"b", 0))?;
     let mut byte = [0];
-    again_on_intr(|| sys::data::read(read_end.as_fd(), &mut byte))?;
+    again_on_intr(|| sys::data::read(reader.as_fd(), &mut byte))?;
     Ok(byte == *b"b")
 }
 
