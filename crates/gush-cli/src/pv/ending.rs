@@ -17,6 +17,8 @@ use crate::talk::{Talker, errno_text};
 /// How often, and how far apart, an ending process looks whether the file of `-P` is made by now, and the screen is free.
 const LOOKS: u32 = 20;
 const SCREEN_LOOKS: u32 = 15;
+/// A read that was about to wait when the signal came waits by then.
+const HASTENED_LOOKS: u32 = 200;
 const LOOK: Duration = Duration::from_millis(5);
 
 /// The objects that signals concern: accounts of transfers, the terminal, the file of `-P`.
@@ -43,9 +45,15 @@ impl Ending {
             pid_file: Mutex::default(),
         });
         let (asked, ended) = (Arc::clone(&ending), Arc::clone(&ending));
-        let mut held_looks = 0;
+        let (mut looks, mut held_looks) = (0, 0);
         let signals = Signals::new(move |_| asked.end());
-        let mut signals = signals.while_ending(LOOK, move || ended.hasten(&mut held_looks));
+        let mut signals = signals.while_ending(LOOK, move || {
+            // Later there is nothing left to interrupt but the waiting for a command.
+            if looks < HASTENED_LOOKS {
+                looks += 1;
+                ended.hasten(&mut held_looks);
+            }
+        });
         // Without a display nobody has to know of a stop.
         if lock(screen).is_used() {
             let told = Arc::clone(&ending);
