@@ -262,7 +262,7 @@ pub struct Machine {
     /// `host`, `system`, `architecture`, `processor`, `processors`, `pinned`, `virtualisation`, `memory`, `kernel`,
     /// `kernel_build`, `mitigations`, `huge_pages`, `huge_pages_shmem`, `pipe_max_bytes`,
     /// `pipe_user_pages_soft`, `cgroup_processors`, `cgroup_memory`, `file_systems`, `clock_source`,
-    /// `governor`, `turbo`, `libc`: those that could be found out.
+    /// `memory_given_back`, `governor`, `turbo`, `libc`: those that could be found out.
     pub facts: BTreeMap<String, String>,
 }
 

@@ -114,6 +114,12 @@ pub fn of_settings(machine: &Machine) -> Vec<Warning> {
             "as root: echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or echo 0 > /sys/devices/system/cpu/cpufreq/boost",
         ));
     }
+    if fact("memory_given_back").is_some() {
+        found.push(Warning::new(
+            "this machine gives free memory back to its host, and the first use of a page after that takes several times as long",
+            "as root, before the run: head -c 8G /dev/zero >/dev/shm/warm; rm /dev/shm/warm",
+        ));
+    }
     found
 }
 

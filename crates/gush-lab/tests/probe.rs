@@ -43,6 +43,7 @@ const LAPTOP: &[(&str, &str)] = &[
     ("sys/devices/system/cpu/cpu1/cpufreq/scaling_governor", "powersave\n"),
     ("sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "4\n"),
     ("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n"),
+    ("sys/bus/virtio/drivers/virtio_balloon/virtio0/features", "0110010100000000\n"),
     ("sys/fs/cgroup/user/cpu.max", "150000 100000\n"),
     ("sys/fs/cgroup/user/memory.max", "2147483648\n"),
     ("sys/fs/cgroup/user/cpu.stat", "usage_usec 5\nnr_throttled 12\n"),
@@ -70,6 +71,7 @@ fn a_fingerprint_has_what_the_kernel_tells() {
         ("file_systems", "ext4 on /, tmpfs on /tmp"),
         ("governor", "powersave"),
         ("turbo", "on"),
+        ("memory_given_back", "to the host"),
         ("system", "Example Linux 1"),
     ] {
         assert_eq!(machine.facts.get(name).map(String::as_str), Some(fact), "{name}");
@@ -137,9 +139,16 @@ fn settings_heat_and_limits_become_warnings_with_a_remedy() {
     };
     let settings = said(&of_settings(&machine));
     assert!(
-        settings.contains("governor powersave") && settings.contains("turbo is on"),
+        settings.contains("governor powersave")
+            && settings.contains("turbo is on")
+            && settings.contains("gives free memory back"),
         "{settings}"
     );
+    // A balloon that takes memory only when the host asks changes no figure.
+    let balloon = "sys/bus/virtio/drivers/virtio_balloon/virtio0/features";
+    write(root.path(), balloon, "0110000100000000\n");
+    let without = said(&of_settings(&Probe::look_in(root.path()).machine));
+    assert!(!without.contains("gives free memory back"), "{without}");
     write(root.path(), "sys/devices/system/cpu/cpu1/thermal_throttle/core_throttle_count", "6\n");
     write(root.path(), "sys/fs/cgroup/user/cpu.stat", "nr_throttled 15\n");
     let slowed = said(&of_slowing(&before, &Probe::look_in(root.path()).counters));

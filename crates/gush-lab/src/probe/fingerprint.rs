@@ -39,6 +39,7 @@ pub(super) fn of(root: &Path, host: &Host, cgroup: &Cgroup) -> Machine {
         ("cgroup_memory", cgroup.memory_bytes.map(gib)),
         ("file_systems", file_systems(&at("proc/self/mounts"))),
         ("clock_source", line("sys/devices/system/clocksource/clocksource0/current_clocksource")),
+        ("memory_given_back", gives_memory_back(root).then(|| "to the host".to_owned())),
         ("governor", frequency.governor),
         ("turbo", frequency.turbo.map(|on| if on { "on" } else { "off" }.to_owned())),
     ];
@@ -85,6 +86,18 @@ fn memory_bytes(meminfo: &Path) -> Option<u64> {
     let text = fs::read_to_string(meminfo).ok()?;
     let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     total.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Does this virtual machine give free pages back to its host, which has to supply them again when they are touched
+/// next? `VIRTIO_BALLOON_F_REPORTING` is bit 5 (`include/uapi/linux/virtio_balloon.h`); the file has a letter a bit.
+fn gives_memory_back(root: &Path) -> bool {
+    const REPORTING: usize = 5;
+    let devices = fs::read_dir(root.join("sys/bus/virtio/drivers/virtio_balloon"));
+    let features =
+        devices.into_iter().flatten().flatten().map(|device| device.path().join("features"));
+    features
+        .filter_map(|path| read_line(&path))
+        .any(|bits| bits.as_bytes().get(REPORTING) == Some(&b'1'))
 }
 
 /// os-release(5): `PRETTY_NAME="…"`.

@@ -86,6 +86,7 @@ const FACTS: &[(&str, &str)] = &[
     ("pinned", "Processors of a case's two programs"),
     ("virtualisation", "Virtualisation"),
     ("memory", "Memory"),
+    ("memory_given_back", "Free memory is given back"),
     ("kernel", "Kernel"),
     ("kernel_build", "Kernel build"),
     ("mitigations", "Mitigations"),
