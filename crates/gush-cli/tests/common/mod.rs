@@ -95,7 +95,9 @@ pub fn nobody() -> Result<u32, String> {
 /// The same command, killed with all processes that it has started after so many seconds, which `timeout` says on
 /// standard error: a guard against hanging. The standard input is empty.
 pub fn bounded(seconds: u32, command: &Command) -> Command {
-    let seconds = seconds.to_string();
+    // An emulated processor is many times slower: `kernels/init` says how many.
+    let slowness = std::env::var("GUSH_TEST_SLOWNESS").ok().and_then(|times| times.parse().ok());
+    let seconds = (seconds * slowness.unwrap_or(1)).to_string();
     within(&["timeout", "--verbose", "--signal=KILL", &seconds], command)
 }
 
