@@ -339,7 +339,8 @@ mod tests {
         let spliced =
             rustix::pipe::splice(&file, Some(&mut 0), &writer, None, 6, SpliceFlags::empty());
         let expected = match spliced {
-            Err(errno) => FileSplice::Absent(errno),
+            // The kernel may have sendfile(2) nevertheless.
+            Err(errno) => return gush_test::not_applicable(&format!("splice(2): {errno}")),
             Ok(_) => {
                 file.write_all_at(b"behind", 0).expect("other content");
                 let mut seen = [0; 6];
