@@ -53,15 +53,7 @@ fn read<T: FromArgMatches>(
     as_name: &str,
 ) -> Result<T, ExitCode> {
     let talker = Talker::new(as_name);
-    // The form of other implementations: `cat (GNU coreutils) 9.1`, `cat (gush) 0.1.0`.
-    let display_name =
-        if as_name.starts_with("gush") { as_name.to_owned() } else { format!("{as_name} (gush)") };
-    let mut command = command
-        .bin_name(as_name.to_owned())
-        .display_name(display_name)
-        .no_binary_name(true)
-        .infer_long_args(true)
-        .args_override_self(true);
+    let mut command = prepared(command, as_name);
     let words: Vec<OsString> = if command.has_subcommands() {
         words.collect()
     } else {
@@ -92,6 +84,45 @@ fn read<T: FromArgMatches>(
         }
         _ => misuse(&talker, wrong::sentence(&error, &parts), &as_name),
     })
+}
+
+fn prepared(command: Command, as_name: &str) -> Command {
+    // The form of other implementations: `cat (GNU coreutils) 9.1`, `cat (gush) 0.1.0`.
+    let display_name =
+        if as_name.starts_with("gush") { as_name.to_owned() } else { format!("{as_name} (gush)") };
+    command
+        .bin_name(as_name.to_owned())
+        .display_name(display_name)
+        .no_binary_name(true)
+        .infer_long_args(true)
+        .args_override_self(true)
+}
+
+/// Command lines by [`parse_as_gnu`], of which nothing is told: for tests of another reading.
+#[cfg(test)]
+pub struct AsGnu {
+    command: Command,
+    reading: Reading<'static>,
+}
+
+#[cfg(test)]
+impl AsGnu {
+    pub fn new(command: Command, first: &'static [&'static str], operands_end_options: bool) -> Self {
+        let mut command = prepared(command, "gush");
+        command.build();
+        Self { command, reading: Reading { first, operands_end_options } }
+    }
+
+    pub fn operands_end_options(&self) -> bool {
+        self.reading.operands_end_options
+    }
+
+    /// None where there is something to tell.
+    pub fn read<T: FromArgMatches>(&mut self, words: &[OsString]) -> Option<T> {
+        let words = spell_out(&self.command, self.reading, words.iter().cloned()).ok()?;
+        let matches = self.command.try_get_matches_from_mut(words).ok()?;
+        T::from_arg_matches(&matches).ok()
+    }
 }
 
 fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {

@@ -60,7 +60,8 @@ pub fn command() -> clap::Command {
 /// Runs `pv` with `words`, the arguments after the command's name. Messages start with `as_name`.
 pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
     let words: Vec<OsString> = words.collect();
-    let mut options = match brief::options(&words) {
+    let is_posix = std::env::var_os("POSIXLY_CORRECT").is_some();
+    let mut options = match brief::options(&words, is_posix) {
         Some(options) => options,
         None => match args::parse_as_gnu(command(), options::PV, words.into_iter(), as_name) {
             Ok(Ordered(options)) => options,
@@ -76,7 +77,7 @@ pub fn run(words: impl Iterator<Item = OsString>, as_name: &str) -> ExitCode {
             talker.say("--monitor: no command is there to be run");
             return Status::MISUSE.into();
         }
-    } else if talker.is_familiar() || std::env::var_os("POSIXLY_CORRECT").is_some() {
+    } else if talker.is_familiar() || is_posix {
         // As pv, and where POSIX is asked for, `--` ends the options only.
         options.files.append(&mut options.command);
     }

@@ -264,10 +264,7 @@ impl FromArgMatches for Ordered {
         let si = matches.index_of("si").filter(|_| is_given);
         let decimal = |name: &str| {
             let behind = matches.index_of(name).zip(si).is_some_and(|(at, si)| at > si);
-            let text = matches.get_raw(name).filter(|_| behind)?.next_back()?.to_str()?;
-            // A unit of one letter: `1k`, and not `1KiB`.
-            let is_plain = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
-            is_plain.then(|| size_bytes(&format!("{text}B")).ok())?
+            in_thousands(matches.get_raw(name).filter(|_| behind)?.next_back()?.to_str()?)
         };
         let memory = |name| decimal(name).and_then(|bytes| usize::try_from(bytes).ok());
         let display = &mut options.display;
@@ -303,7 +300,7 @@ pub enum Shown {
 }
 
 impl Shown {
-    fn parse(text: &str) -> Result<Self, &'static str> {
+    pub fn parse(text: &str) -> Result<Self, &'static str> {
         match text {
             "in" | "0" => Ok(Self::Input),
             "out" | "1" => Ok(Self::Output),
@@ -344,6 +341,12 @@ fn as_pv_reads(text: &str) -> Result<u64, SizeError> {
         Err(SizeError::TooLarge) => Ok(u64::MAX),
         answer => answer,
     }
+}
+
+/// The size `text` whose unit is a power of 1000, where the unit is one letter: `1k`, and not `1KiB`.
+pub fn in_thousands(text: &str) -> Option<u64> {
+    let is_plain = text.ends_with(|end: char| end.is_ascii_alphabetic() && end != 'B');
+    is_plain.then(|| size_bytes(&format!("{text}B")).ok())?
 }
 
 /// The long options of pv.
@@ -428,21 +431,21 @@ pub fn seconds(text: &str) -> Result<Duration, &'static str> {
     gush_process::seconds(text).ok_or("not a number of seconds: write digits, such as 2 or 0.5")
 }
 
-fn columns(text: &str) -> Result<usize, &'static str> {
+pub fn columns(text: &str) -> Result<usize, &'static str> {
     match text.parse() {
         Ok(number @ 0..=100_000) => Ok(number),
         _ => Err("not a number from 0 to 100000"),
     }
 }
 
-fn pid(text: &str) -> Result<i32, &'static str> {
+pub fn pid(text: &str) -> Result<i32, &'static str> {
     match text.parse() {
         Ok(number @ 1..) => Ok(number),
         _ => Err("not the number of a process"),
     }
 }
 
-fn hex(text: &str) -> Result<String, &'static str> {
+pub fn hex(text: &str) -> Result<String, &'static str> {
     let is_hex = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hex { Ok(text.to_ascii_lowercase()) } else { Err("not a hexadecimal number") }
 }
