@@ -21,13 +21,13 @@ mod clock;
 mod closed;
 #[cfg(all(feature = "start", target_env = "gnu"))]
 mod entry;
-mod idle;
 mod inherit;
 mod interrupt;
 mod length;
 mod limits;
 #[cfg(feature = "math")]
 mod math;
+mod ordinary;
 mod signal;
 mod start;
 mod stop;
@@ -44,18 +44,18 @@ pub use length::seconds;
 use rustix::io;
 pub use rustix::io::Errno;
 
-/// Lets the calling thread run only while no other program wants the processor (`SCHED_IDLE`, sched(7)), and so read the disk
-/// only while nobody else does.
+/// Takes the calling thread's real-time priority away (`SCHED_OTHER`, sched(7)): for work that has time, in a program that
+/// may have been started with such a priority. A thread without one stays as it is.
 ///
 /// # Errors
 /// That of sched_setscheduler(2), which a seccomp filter may deny.
 ///
 /// ```
-/// std::thread::spawn(gush_process::take_idle_time).join().unwrap()?;
+/// std::thread::spawn(gush_process::leave_real_time).join().unwrap()?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn take_idle_time() -> io::Result<()> {
-    idle::take_idle_time()
+pub fn leave_real_time() -> io::Result<()> {
+    ordinary::leave_real_time()
 }
 
 /// Lets SIGPIPE end the process silently, as filters such as `cat` are expected to.

@@ -102,7 +102,7 @@ impl Countable {
     }
 
     /// Counts the lines, as long as `goes_on`; none where there are none, or a file cannot be read.
-    pub fn lines(&self, separator: u8, goes_on: impl Fn() -> bool) -> Option<u64> {
+    pub fn lines(&self, separator: u8, mut goes_on: impl FnMut() -> bool) -> Option<u64> {
         let mut total = 0_u64;
         // Pages: the kernel fills a buffer of the heap at a quarter of the speed (`Port::read_whole`).
         let mut buffer = Pages::new(BUFFER_BYTES).ok()?;

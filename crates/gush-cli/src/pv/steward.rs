@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gush::Rate;
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io;
 use rustix::stdio::stdout;
@@ -408,20 +409,39 @@ impl Show {
     }
 }
 
-/// Counts the lines of `files` from a thread that takes only time that nobody else wants. Nobody waits for the number: the
-/// thread ends with the process.
+/// Counts the lines of `files` from a thread that takes little time where somebody else wants the processor. Nobody waits for
+/// the number: the thread ends with the process.
+///
+/// With SCHED_IDLE the thread would take no such time at all, and the process ends only when each of its threads has had the
+/// processor once more: that took up to seconds beside busy programs.
 fn count_beside(files: Countable, account: &Arc<Account>) {
     let account = Arc::clone(account);
     let count = move || {
         // Where that is denied the count takes its share of the processors.
-        let _ = gush_process::take_idle_time();
-        let goes_on = || !account.cancel.is_cancelled();
+        let _ = gush_process::leave_real_time();
+        let mut pushed_aside = times_pushed_aside();
+        let goes_on = || {
+            let times = times_pushed_aside();
+            if times > std::mem::replace(&mut pushed_aside, times) {
+                std::thread::sleep(REST);
+            }
+            !account.cancel.is_cancelled()
+        };
         if let Some(lines) = files.lines(account.observed.separator(), goes_on) {
             account.know_lines(lines);
         }
     };
     // Without a thread the number stays an estimate until the end.
     let _ = std::thread::Builder::new().name("gush-pv-lines".into()).spawn(count);
+}
+
+/// The rest of the count once somebody else has got its processor: ten times as long as the kernel leaves a processor to one of
+/// several threads.
+const REST: Duration = Duration::from_millis(30);
+
+/// How often this thread has lost its processor to another one.
+fn times_pushed_aside() -> i64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| usage.involuntary_context_switches())
 }
 
 /// How often a stalled transfer is looked for.

@@ -1,10 +1,14 @@
-//! `-l` of a file: two threads read and count blocks in turn, and deliver them in their order.
+//! `-l` of a file: two threads read and count its blocks, and deliver them in their order.
 //!
 //! Most of the time goes to the kernel's copy into memory, which two processors make in half of the time. The bytes that are
 //! counted are the very bytes that are delivered: to splice the file and to count beside that would be faster still, but
 //! of a file that is written to meanwhile the number would be wrong.
 //!
 //! A pipe gets the pages themselves, which are given away (`gush::Lent`): that spares a second copy.
+//!
+//! No thread waits for one that has lost its processor. Whoever has read a block leaves it to the thread that delivers, if there
+//! is one. And where all that was read waits for a block that another thread still reads, that block is read once more. So two
+//! threads beside busy programs are as fast as one at least (`bench/RESULTS.md`).
 //!
 //! Only whole blocks pass here. The engine moves the rest, meets the errors of reading, and proves the end.
 
@@ -27,6 +31,9 @@ const BLOCK_BYTES: usize = 512 << 10;
 
 /// Read and counted at a time, for the same reason.
 const PIECE_BYTES: usize = 256 << 10;
+
+/// One for each thread, one that was read and waits, and one for the block that all wait for.
+const MOST_BUFFERS: usize = 4;
 
 /// Less is moved before a second thread has begun.
 const LEAST_BYTES: u64 = 8 << 20;
@@ -54,9 +61,9 @@ pub fn pass(moving: &Moving<'_>, input: &Input) -> Result<u64, Halt> {
     };
     thread::scope(|scope| {
         let second = thread::Builder::new().name("gush-pv-turns".into());
-        let second = second.spawn_scoped(scope, || turns.take(1, 2));
-        // Alone, this thread has every turn.
-        turns.take(0, if second.is_ok() { 2 } else { 1 });
+        // Where no second thread can be had, this one does everything.
+        let _ = second.spawn_scoped(scope, || turns.take_part());
+        turns.take_part();
     });
     let State { next, ended, .. } =
         turns.state.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +88,7 @@ fn start(moving: &Moving<'_>, input: &Input) -> Option<u64> {
     serves.then_some(start)
 }
 
-/// The blocks of a file, and whose turn it is to deliver one.
+/// The blocks of a file, and how far they are.
 #[derive(Debug)]
 struct Turns<'a> {
     account: &'a Account,
@@ -94,62 +101,150 @@ struct Turns<'a> {
     changed: Condvar,
 }
 
+/// Why nobody goes on: the engine is to take the rest, or a write has failed.
+type End = Result<(), Halt>;
+
+/// A block that was read.
+#[derive(Debug)]
+struct Block {
+    number: u64,
+    memory: Pages,
+    /// The lines that end in it; none where it cannot be read, or not whole.
+    lines: Option<u64>,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// The block to be delivered next. All before are delivered, and no byte behind them.
     next: u64,
-    /// Nobody goes on: a write has failed, or the engine is to take the rest.
-    ended: Option<Result<(), Halt>>,
+    /// A thread delivers that block now.
+    delivers: bool,
+    /// The first block that no thread has begun to read.
+    unread: u64,
+    /// Blocks behind `next` that were read.
+    read: Vec<Block>,
+    free: Vec<Pages>,
+    /// All there are: free, of `read`, or with a thread.
+    buffers: usize,
+    ended: Option<End>,
+}
+
+impl State {
+    /// The block to be delivered now, which is this thread's from here on.
+    fn due(&mut self) -> Option<Block> {
+        if self.delivers || self.ended.is_some() {
+            return None;
+        }
+        let at = self.read.iter().position(|block| block.number == self.next)?;
+        self.delivers = true;
+        Some(self.read.swap_remove(at))
+    }
+
+    fn room(&self) -> usize {
+        self.free.len() + (MOST_BUFFERS - self.buffers)
+    }
 }
 
 impl Turns<'_> {
-    /// Reads, counts and delivers every block that is `stride` blocks behind the one before, beginning with `first`.
-    fn take(&self, first: u64, stride: usize) {
+    /// Reads, counts and delivers blocks, until all are delivered or nobody goes on.
+    fn take_part(&self) {
         let _leaving = Leaving(self);
-        let lends = self.block_bytes == HUGE_PAGE_BYTES;
-        let memory =
-            if lends { Pages::huge(self.block_bytes) } else { Pages::new(self.block_bytes) };
-        let (Ok(mut memory), Ok(mut target)) = (memory, Port::of(self.output)) else {
-            return self.end(Ok(()));
-        };
-        for block in (first..self.blocks).step_by(stride) {
-            let at = self.start + block * self.block_bytes as u64;
-            // Ahead of the turn, beside the other thread's count or write.
-            let lines = self.read_at(at, memory.as_mut_slice());
-            if !self.awaits_turn(block) {
-                return;
-            }
-            // The file has become shorter, or cannot be read here; or the lines have got a rate by -R.
-            let Some(lines) = lines.filter(|_| self.account.throttle.get().is_none()) else {
-                return self.end(Ok(()));
-            };
-            let (done, delivered, left) = match lends {
-                false => {
-                    let bytes = memory.as_slice();
-                    let write = |target: &mut Port<'_>, from: usize| target.write(&bytes[from..]);
-                    let (done, delivered) = self.deliver(bytes, lines, &mut target, write);
-                    (done, delivered, Some(memory))
+        let Ok(mut target) = Port::of(self.output) else { return self.end(Ok(())) };
+        while let Some((number, mut memory)) = self.begin() {
+            let lines = self.read_at(self.at(number), memory.as_mut_slice());
+            let mut state = self.keep(Block { number, memory, lines });
+            while let Some(block) = state.due() {
+                drop(state);
+                let (delivered, memory) = self.deliver_block(block, &mut target);
+                state = self.state();
+                state.delivers = false;
+                match delivered {
+                    Ok(()) => state.next += 1,
+                    Err(ended) => drop(state.ended.get_or_insert(ended)),
                 }
-                true => {
-                    let lent = memory.lend();
-                    let put = |target: &mut Port<'_>, from| self.put_pages(&lent, from, target);
-                    let (done, delivered) = self.deliver(lent.as_slice(), lines, &mut target, put);
-                    (done, delivered, lent.renew().ok())
+                match memory {
+                    Some(memory) => state.free.push(memory),
+                    // No memory for another block: the engine has buffers of its own.
+                    None => drop(state.ended.get_or_insert(Ok(()))),
                 }
-            };
-            // For whoever looks at the position (pv -d), and for the engine, which goes on there.
-            let moved_on = seek(self.input, SeekFrom::Start(at + done as u64));
-            let moved_on = moved_on.map(drop).map_err(|errno| Halt::by(Side::Source, errno));
-            match delivered.and(moved_on) {
-                Ok(()) => self.pass_on(),
-                Err(halt) => return self.end(Err(halt)),
+                self.changed.notify_one();
             }
-            memory = match left {
-                Some(left) => left,
-                // No memory for another block: the engine has buffers of its own.
-                None => return self.end(Ok(())),
-            };
         }
+    }
+
+    /// The block that this thread is to read, with memory for that; none where nothing is left to be done.
+    fn begin(&self) -> Option<(u64, Pages)> {
+        let mut state = self.state();
+        let number = loop {
+            if state.ended.is_some() || state.next == self.blocks {
+                return None;
+            }
+            // One buffer stays for the case below.
+            if state.unread < self.blocks && state.room() > 1 {
+                state.unread += 1;
+                break state.unread - 1;
+            }
+            // The other thread still reads the block that all wait for. Of both, the first one counts.
+            if !state.delivers && state.room() > 0 {
+                break state.next;
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        if let Some(memory) = state.free.pop() {
+            return Some((number, memory));
+        }
+        state.buffers += 1;
+        drop(state);
+        let is_lent = self.block_bytes == HUGE_PAGE_BYTES;
+        let make = if is_lent { Pages::huge } else { Pages::new };
+        let memory = make(self.block_bytes).map_err(|_| self.end(Ok(()))).ok()?;
+        Some((number, memory))
+    }
+
+    /// Keeps a block until it is delivered, unless another thread has read it faster.
+    fn keep(&self, block: Block) -> MutexGuard<'_, State> {
+        let mut state = self.state();
+        let is_late = block.number < state.next + u64::from(state.delivers);
+        match is_late {
+            true => state.free.push(block.memory),
+            false => state.read.push(block),
+        }
+        state
+    }
+
+    fn at(&self, block: u64) -> u64 {
+        self.start + block * self.block_bytes as u64
+    }
+
+    /// Delivers a block. Answers also the memory for another one.
+    fn deliver_block(
+        &self,
+        block: Block,
+        target: &mut Port<'_>,
+    ) -> (Result<(), End>, Option<Pages>) {
+        let Block { number, memory, lines } = block;
+        // The file has become shorter, or cannot be read here; or the lines have got a rate by -R.
+        let Some(lines) = lines.filter(|_| self.account.throttle.get().is_none()) else {
+            return (Err(Ok(())), Some(memory));
+        };
+        let (done, delivered, left) = match self.block_bytes == HUGE_PAGE_BYTES {
+            false => {
+                let bytes = memory.as_slice();
+                let write = |target: &mut Port<'_>, from: usize| target.write(&bytes[from..]);
+                let (done, delivered) = self.deliver(bytes, lines, target, write);
+                (done, delivered, Some(memory))
+            }
+            true => {
+                let lent = memory.lend();
+                let put = |target: &mut Port<'_>, from| self.put_pages(&lent, from, target);
+                let (done, delivered) = self.deliver(lent.as_slice(), lines, target, put);
+                (done, delivered, lent.renew().ok())
+            }
+        };
+        // For whoever looks at the position (pv -d), and for the engine, which goes on there.
+        let moved_on = seek(self.input, SeekFrom::Start(self.at(number) + done as u64));
+        let moved_on = moved_on.map(drop).map_err(|errno| Halt::by(Side::Source, errno));
+        (delivered.and(moved_on).map_err(Err), left)
     }
 
     /// Fills the buffer from the file, and counts the lines; none where that fails or the file ends before.
@@ -205,19 +300,7 @@ impl Turns<'_> {
         (done, Ok(()))
     }
 
-    /// Waits until all blocks before this one are delivered; no where nobody goes on.
-    fn awaits_turn(&self, block: u64) -> bool {
-        let is_early = |state: &mut State| state.next != block && state.ended.is_none();
-        let state = self.changed.wait_while(self.state(), is_early);
-        state.unwrap_or_else(PoisonError::into_inner).ended.is_none()
-    }
-
-    fn pass_on(&self) {
-        self.state().next += 1;
-        self.changed.notify_one();
-    }
-
-    fn end(&self, ended: Result<(), Halt>) {
+    fn end(&self, ended: End) {
         self.state().ended.get_or_insert(ended);
         self.changed.notify_one();
     }
@@ -227,7 +310,7 @@ impl Turns<'_> {
     }
 }
 
-/// Lets the other thread go where this one panics: nobody would have the turn.
+/// Lets the other thread go where this one panics: its block would never be delivered.
 struct Leaving<'a>(&'a Turns<'a>);
 
 impl Drop for Leaving<'_> {
@@ -240,48 +323,112 @@ impl Drop for Leaving<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
+    use std::fs;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc;
     use std::time::Duration;
 
     use gush::Throttle;
-    use tempfile::NamedTempFile;
+    use tempfile::{NamedTempFile, TempDir};
 
     use super::super::seen::{Observed, Wanted};
     use super::*;
 
-    #[test]
-    fn a_thread_that_panics_holds_nobody() {
-        let source = NamedTempFile::new().unwrap();
-        source.as_file().set_len(2 * BLOCK_BYTES as u64).unwrap();
-        let input = Input::open(source.path().as_os_str()).unwrap();
-        let output = Output::File(File::options().write(true).open("/dev/null").unwrap());
-        let account = Account::new(Observed::new(Wanted::default()), true, Throttle::new(None));
+    const BLOCKS: usize = 9;
+
+    /// Calls `test` with blocks of a file whose first has one line, the second two, and so on, and answers what was delivered.
+    fn with_turns(test: impl FnOnce(&Turns<'_>)) -> (Vec<u8>, Vec<u8>) {
+        let dir = TempDir::new().unwrap();
+        let bytes: Vec<u8> = (0..BLOCKS)
+            .flat_map(|block| {
+                (0..BLOCK_BYTES).map(move |at| if at <= block { b'\n' } else { block as u8 | 64 })
+            })
+            .collect();
+        fs::write(dir.path().join("source"), &bytes).unwrap();
+        let input = Input::open(dir.path().join("source").as_os_str()).unwrap();
+        let got = NamedTempFile::new_in(&dir).unwrap();
+        let output = Output::File(got.reopen().unwrap());
+        let wanted = Wanted { lines: true, separator: b'\n', ..Wanted::default() };
+        let account = Account::new(Observed::new(wanted), true, Throttle::new(None));
         let turns = Turns {
             account: &account,
             output: &output,
             input: &input,
             start: 0,
-            blocks: 2,
+            blocks: BLOCKS as u64,
             block_bytes: BLOCK_BYTES,
             state: Mutex::default(),
             changed: Condvar::new(),
         };
-        thread::scope(|scope| {
-            let (ended, end) = mpsc::channel();
-            let turns = &turns;
-            scope.spawn(move || {
-                turns.take(1, 2);
-                ended.send(()).unwrap();
-            });
-            // A stride of 0 is none, and the block before is never delivered.
-            assert!(catch_unwind(AssertUnwindSafe(|| turns.take(0, 0))).is_err());
-            let in_time = end.recv_timeout(Duration::from_secs(60));
-            // The thread would otherwise hold the scope, and the test, for ever.
-            turns.end(Ok(()));
-            assert!(in_time.is_ok());
+        test(&turns);
+        assert_eq!(account.observed.lines(), ends(&fs::read(got.path()).unwrap()));
+        (bytes, fs::read(got.path()).unwrap())
+    }
+
+    fn ends(bytes: &[u8]) -> u64 {
+        bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+    }
+
+    #[test]
+    fn a_block_that_is_held_up_is_read_by_the_other_thread() {
+        let (bytes, got) = with_turns(|turns| {
+            let (number, memory) = turns.begin().unwrap();
+            assert_eq!(number, 0);
+            // The thread that has begun block 0 gets no processor, and the other one does not wait.
+            turns.take_part();
+            assert_eq!(turns.state().next, BLOCKS as u64);
+            // Too late: nothing is delivered twice.
+            let mut state = turns.keep(Block { number, memory, lines: Some(1) });
+            assert!(state.due().is_none() && state.read.is_empty());
         });
-        assert_eq!(turns.state().next, 0);
+        assert!(got == bytes);
+    }
+
+    #[test]
+    fn a_block_that_is_being_delivered_is_not_kept_again() {
+        with_turns(|turns| {
+            let (number, memory) = turns.begin().unwrap();
+            let (_, again) = turns.begin().unwrap();
+            let block = turns.keep(Block { number, memory, lines: Some(1) }).due().unwrap();
+            assert_eq!(block.number, 0);
+            let state = turns.keep(Block { number, memory: again, lines: Some(1) });
+            assert!(state.read.is_empty() && state.free.len() == 1);
+        });
+    }
+
+    #[test]
+    fn two_threads_deliver_every_block_once() {
+        let (bytes, got) = with_turns(|turns| {
+            thread::scope(|scope| {
+                scope.spawn(|| turns.take_part());
+                turns.take_part();
+            });
+            assert!(turns.state().buffers <= MOST_BUFFERS);
+        });
+        assert!(got == bytes);
+    }
+
+    #[test]
+    fn a_thread_that_panics_holds_nobody() {
+        with_turns(|turns| {
+            thread::scope(|scope| {
+                // This thread delivers, and never ends.
+                turns.state().delivers = true;
+                let (ended, end) = mpsc::channel();
+                scope.spawn(move || {
+                    turns.take_part();
+                    ended.send(()).unwrap();
+                });
+                let panics = || {
+                    let _leaving = Leaving(turns);
+                    panic!("as the test wants");
+                };
+                assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+                let in_time = end.recv_timeout(Duration::from_secs(60));
+                // The thread would otherwise hold the scope, and the test, for ever.
+                turns.end(Ok(()));
+                assert!(in_time.is_ok());
+            });
+        });
     }
 }

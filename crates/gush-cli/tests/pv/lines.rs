@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use crate::common::link::eventually;
 use crate::common::shell::{said, shell};
 use crate::common::{gush, noise, skipped, strace};
 use serde_json::Value;
@@ -135,6 +136,32 @@ fn the_lines_to_come_are_counted_while_the_reader_takes_its_time() {
     assert!([&first[..], &rest].concat() == lines);
 }
 
+/// A process ends only when each of its threads has had the processor once more, for which an idle thread may wait for seconds.
+#[test]
+fn no_thread_that_counts_waits_for_idle_time() {
+    let dir = TempDir::new().unwrap();
+    let file = File::create(dir.path().join("large")).unwrap();
+    // More than can be counted before the test has looked.
+    file.set_len(1 << 42).unwrap();
+    let (mut child, _reading) = start(dir.path(), &["large"]);
+    let mut policies = Vec::new();
+    eventually("the thread that counts", || {
+        let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+        let stats =
+            threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+        let stats: Vec<String> = stats.collect();
+        // The 41st field is the policy (proc_pid_stat(5)), the 39th behind the name.
+        let policy =
+            |stat: &String| stat.rsplit(')').next()?.split_whitespace().nth(38)?.parse().ok();
+        policies = stats.iter().filter_map(policy).collect::<Vec<i32>>();
+        stats.iter().any(|stat| stat.contains("(gush-pv-lines)"))
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    const IDLE: i32 = 5;
+    assert!(policies.len() > 2 && !policies.contains(&IDLE), "{policies:?}");
+}
+
 fn line_of(bytes: u32) -> Vec<u8> {
     let mut line = vec![b'x'; bytes as usize];
     line.push(b'\n');
@@ -226,6 +253,8 @@ fn denied_interrupted_and_failing_calls_lose_no_byte_and_no_line() {
         "vmsplice:error=ENOMEM:when=3",
         // The engine reads again from where the two threads had to give up.
         "pread64:error=EIO:when=9",
+        // One of the two threads comes late with its block: the other one has read it.
+        "pread64:delay_enter=100ms:when=4+9",
         "clone,clone3:error=EAGAIN:when=2+",
         "madvise:error=EINVAL",
     ] {
