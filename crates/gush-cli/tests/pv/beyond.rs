@@ -8,31 +8,24 @@ use std::process::Stdio;
 use crate::common::link::eventually;
 use crate::common::shell::{MUCH_BYTES, said, shell, source};
 use crate::common::{gush, noise, not_applicable, skipped, strace, words_of};
+use crate::pairs::every_byte_arrives;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 #[test]
 fn every_byte_arrives_with_each_option() {
-    let (dir, bytes) = source();
-    for words in
-        ["-K", "-O", "-K -O", "-K -C", "-U store", "-U -", "-U store -O", "-O -L 1G", "--json"]
-    {
-        for line in [
-            "$G pv WORDS source | cat >got",
-            "cat source | $G pv WORDS >got",
-            "cat source | $G pv WORDS | cat >got",
-            "$G pv WORDS <source >got",
-            "$G pv WORDS -o got source",
-            "cat source | $G pv WORDS -o got",
-        ] {
-            let line = format!("set -o pipefail; {}", line.replace("WORDS", words));
-            let output = shell(dir.path(), &line);
-            assert!(output.status.success(), "{line}: {}", said(&output));
-            let got = fs::read(dir.path().join("got")).unwrap();
-            assert!(got == bytes, "{line}: {} bytes", got.len());
-        }
-    }
+    every_byte_arrives(&[
+        "-K",
+        "-O",
+        "-K -O",
+        "-K -C",
+        "-U store",
+        "-U -",
+        "-U store -O",
+        "-O -L 1G",
+        "--json",
+    ]);
 }
 
 #[test]

@@ -8,4 +8,5 @@ mod beyond;
 mod command;
 mod lines;
 mod moves;
+mod pairs;
 mod screen;
