@@ -107,7 +107,11 @@ pub struct AsGnu {
 
 #[cfg(test)]
 impl AsGnu {
-    pub fn new(command: Command, first: &'static [&'static str], operands_end_options: bool) -> Self {
+    pub fn new(
+        command: Command,
+        first: &'static [&'static str],
+        operands_end_options: bool,
+    ) -> Self {
         let mut command = prepared(command, "gush");
         command.build();
         Self { command, reading: Reading { first, operands_end_options } }
