@@ -196,11 +196,12 @@ fn the_journal_of_another_copy_is_refused() {
     fs::create_dir_all(dir.path().join("d/4/1/f4/in the way")).unwrap();
     fails(dir.path(), &["-aT", "--resume", "a", "d"]);
     let said = fails(dir.path(), &["-rT", "--resume", "a", "d"]);
-    let hint = "(remove it to copy from the beginning)";
+    let hint = "(remove it to copy from the beginning, with -T if the target is there)";
     assert_eq!(said, format!("gush: cp: {JOURNAL}: the journal of another copy {hint}\n"));
     fs::write(dir.path().join(JOURNAL), "my shopping list\n").unwrap();
     let said = fails(dir.path(), &["-aT", "--resume", "a", "d"]);
-    assert!(said.contains("the journal of another copy"), "{said}");
+    let what = "no journal of gush, or one whose first line is damaged";
+    assert_eq!(said, format!("gush: cp: {JOURNAL}: {what} {hint}\n"));
     assert_eq!(fs::read(dir.path().join(JOURNAL)).unwrap(), b"my shopping list\n");
     for (options, why) in [
         (&["-au"][..], "-u and -n"),
@@ -217,6 +218,33 @@ fn the_journal_of_another_copy_is_refused() {
     }
     let output = cp(dir.path(), &["-a", "--resume", "a/.", "e/."]);
     assert!(!output.status.success(), "{}", stderr(&output));
+}
+
+/// Neither version can tell what the other one meant by its lines, so that nothing is taken for done.
+#[test]
+fn the_journal_of_another_version_is_told_from_that_of_another_copy() {
+    let dir = tree(20);
+    succeeds(dir.path(), &["-a", "a", "d"]);
+    fs::write(dir.path().join("d/1/1/f1"), "half").unwrap();
+    let journal = dir.path().join(JOURNAL);
+    // The lines of builds before 2026-11-24, and those of some later one.
+    let earlier = "copy 1f85f98b6d9f9d2ac33c5c64d4a0a3a5 5e9dbf83\ndone 83b6e8c3f9f0bd2ac33c5c64d4a0a3a5 0e9dbf83\n";
+    let later = "gush-journal-3 of 2031\nd/1/1/f1 done\n";
+    for (lines, whose) in [(earlier, "an earlier"), (later, "a later")] {
+        fs::write(&journal, lines).unwrap();
+        let said = fails(dir.path(), &["-a", "--resume", "a", "d"]);
+        let what = format!("the journal of {whose} version of gush, in a format of its own");
+        let hint = "go on with the version that wrote it, or remove it to copy from the beginning, with -T if the target is there";
+        assert_eq!(said, format!("gush: cp: {JOURNAL}: {what} ({hint})\n"));
+        assert_eq!(fs::read_to_string(&journal).unwrap(), lines);
+        assert_eq!(fs::read(dir.path().join("d/1/1/f1")).unwrap(), b"half");
+    }
+    // What the message says the user can do.
+    fs::remove_file(&journal).unwrap();
+    // -f for whoever is not root: some of the old files cannot be written.
+    succeeds(dir.path(), &["-aTf", "--resume", "a", "d"]);
+    assert_eq!(facts(&dir.path().join("a"), true), facts(&dir.path().join("d"), true));
+    assert_eq!(names(dir.path()), ["a", "d"]);
 }
 
 /// Nothing good is removed for a source that cannot be read, however often the copy is tried.

@@ -3,10 +3,12 @@
 //! A line is added when a file is whole and has its metadata, and before a directory is made. Lines of files wait for some others, and for a
 //! tenth of a second at most: one write(2) takes many, and a kill costs the copy of these few files again. A line names neither path
 //! nor content: it is a fingerprint of where the file is and what both sides look like, so that a file that changed since,
-//! on either side, is copied again. Each line has a checksum; one that a kill has torn counts for nothing.
+//! on either side, is copied again. Each line has a checksum; one that a kill has torn counts for nothing. The first word of the journal
+//! is a number of the format: another build of gush goes on with a journal only if both mean the same by each fingerprint.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +36,7 @@ const WAITING_TIME: Duration = Duration::from_millis(100);
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Word {
-    /// The first line: which copy this is.
+    /// The first line: the format, and which copy this is.
     Copy,
     /// A file is done.
     Done,
@@ -48,8 +50,59 @@ impl Word {
     }
 }
 
+/// The first word without the number of the format.
+const HEADING: &str = "gush-journal-";
+/// To be raised with each change of a line or of a fingerprint; the test `fingerprints_are_those_of_the_format` notices. Format 1 began
+/// with the word `copy`.
+const FORMAT: u32 = 2;
 const WORDS: [(&str, Word); 3] =
-    [("copy", Word::Copy), ("done", Word::Done), ("makes", Word::Makes)];
+    [("gush-journal-2", Word::Copy), ("done", Word::Done), ("makes", Word::Makes)];
+
+/// A file in the journal's place that this copy cannot go on with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Foreign {
+    OfAnotherCopy,
+    /// Of a build with another format.
+    OfFormat(u32),
+    /// Something else, or a journal of which the first line is damaged.
+    NoJournal,
+}
+
+impl Foreign {
+    /// What the file is, and what the user can do before anything else.
+    fn told(self) -> (&'static str, &'static str) {
+        const GO_ON: &str = "go on with the version that wrote it, or ";
+        match self {
+            Self::OfAnotherCopy => ("the journal of another copy", ""),
+            Self::OfFormat(..FORMAT) => {
+                ("the journal of an earlier version of gush, in a format of its own", GO_ON)
+            }
+            Self::OfFormat(_) => {
+                ("the journal of a later version of gush, in a format of its own", GO_ON)
+            }
+            Self::NoJournal => ("no journal of gush, or one whose first line is damaged", ""),
+        }
+    }
+}
+
+/// The format of a journal that begins with this line; `None` if the line is no whole first line of any.
+fn format_of(first: &[u8]) -> Option<u32> {
+    let mut words = std::str::from_utf8(first).ok()?.strip_suffix('\n')?.split(' ');
+    let word = words.next()?;
+    let format = match word.strip_prefix(HEADING) {
+        Some(number) => number.parse().ok()?,
+        None if word == "copy" => 1,
+        None => return None,
+    };
+    let is_number = |text: &str, digits: usize| {
+        text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let is_whole = words.next().is_some_and(|of| is_number(of, 32))
+        && words.next().is_some_and(|check| is_number(check, 8))
+        && words.next().is_none();
+    // What a later format has behind its number is unknown here.
+    (is_whole || format > FORMAT).then_some(format)
+}
 
 /// The journal that [`Options::resume`](crate::Options::resume) keeps of a copy to `target`; `None` if the path ends in `..`.
 ///
@@ -117,9 +170,10 @@ pub(crate) fn done((above, name): (&Stat, &OsStr), source: &Stat, target: &Stat)
     let of_whom: [u64; 3] = [target.st_mode.into(), target.st_uid.into(), target.st_gid.into()];
     let parts: [&[u64]; 6] =
         [&[KIND, above.st_ino], &state(source), &changed, &state(target), &of_whom, &changed_there];
-    let numbers = parts.into_iter().flatten();
-    let mut bytes = Vec::with_capacity(256);
-    bytes.extend(numbers.flat_map(|number| number.to_le_bytes()));
+    let mut bytes = Vec::with_capacity(512);
+    for number in parts.into_iter().flatten() {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
     // The numbers are always as many, so that none of them passes for a part of the name.
     bytes.extend(name.as_bytes());
     hash(&bytes)
@@ -171,10 +225,18 @@ fn hash(bytes: &[u8]) -> Fingerprint {
 }
 
 fn line(word: Word, of: Fingerprint) -> String {
-    let body = format!("{} {of:032x}", word.text());
+    let mut text = String::new();
+    add_line(&mut text, word, of);
+    text
+}
+
+fn add_line(text: &mut String, word: Word, of: Fingerprint) {
+    let from = text.len();
+    // A string takes everything.
+    let _ = write!(text, "{} {of:032x}", word.text());
     // Against a line that is torn; nobody else may write to the file.
-    let check = xxh3_64(body.as_bytes()) as u32;
-    format!("{body} {check:08x}\n")
+    let check = xxh3_64(&text.as_bytes()[from..]) as u32;
+    let _ = writeln!(text, " {check:08x}");
 }
 
 fn read_line(text: &str) -> Option<(Word, Fingerprint)> {
@@ -225,14 +287,16 @@ impl Journal {
         };
         let shown = journal_beside(target.shown).unwrap_or_else(|| name.clone());
         let place = Place { name: &name, shown: &shown, ..target };
-        Self::open_at(&place, which_copy(options, source))
+        // Without -T a copy to a directory that is there goes below it.
+        let anew = "remove it to copy from the beginning, with -T if the target is there";
+        Self::open_at(&place, which_copy(options, source), anew)
     }
 
-    /// Opens the journal `place`, or begins one.
+    /// Opens the journal `place`, or begins one. `anew` is what to do where the journal is of no use.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub(crate) fn open_at(place: &Place<'_>, this: Fingerprint) -> Result<Self, Error> {
+    pub(crate) fn open_at(place: &Place<'_>, this: Fingerprint, anew: &str) -> Result<Self, Error> {
         let (name, shown) = (place.name.to_path_buf(), place.shown.to_path_buf());
         let os = |what: &'static str| move |errno| (what, errno);
         let opened = (|| {
@@ -273,18 +337,20 @@ impl Journal {
             waiting: Mutex::new(waiting),
         };
         match journal.read(this) {
-            Ok(true) => {
+            Ok(None) => {
                 journal.goes_on = !(journal.done.is_empty() && journal.makes.is_empty());
                 Ok(journal)
             }
-            Ok(false) => Err(Error::refusal(&journal.shown, "the journal of another copy")
-                .hinting("remove it to copy from the beginning")),
+            Ok(Some(foreign)) => {
+                let (text, before) = foreign.told();
+                Err(Error::refusal(&journal.shown, text).hinting(format!("{before}{anew}")))
+            }
             Err(error) => Err(Error::io(&journal.shown, "cannot read or write", error)),
         }
     }
 
-    /// Reads what is done; `false` if the journal is of another copy than `this`.
-    fn read(&mut self, this: Fingerprint) -> io::Result<bool> {
+    /// Reads what is done, or begins the journal. Answers whose it is, if not this copy's.
+    fn read(&mut self, this: Fingerprint) -> io::Result<Option<Foreign>> {
         let mut reader = BufReader::new(&self.file);
         let (mut valid_bytes, mut read_bytes, mut is_known) = (0, 0, false);
         let (mut text, mut begun) = (Vec::new(), Vec::new());
@@ -292,7 +358,7 @@ impl Journal {
             read_bytes += text.len() as u64;
             let line = std::str::from_utf8(&text).ok().and_then(read_line);
             match line {
-                Some((Word::Copy, of)) if of != this => return Ok(false),
+                Some((Word::Copy, of)) if of != this => return Ok(Some(Foreign::OfAnotherCopy)),
                 Some((Word::Copy, _)) => is_known = true,
                 Some((Word::Done, of)) => drop(self.done.insert(of)),
                 Some((Word::Makes, of)) => drop(self.makes.insert(of)),
@@ -303,7 +369,12 @@ impl Journal {
                 valid_bytes = read_bytes;
             }
             if read_bytes == text.len() as u64 {
-                begun.clone_from(&text);
+                match format_of(&text) {
+                    Some(format) if format != FORMAT => {
+                        return Ok(Some(Foreign::OfFormat(format)));
+                    }
+                    _ => begun.clone_from(&text),
+                }
             }
             text.clear();
         }
@@ -313,15 +384,16 @@ impl Journal {
                 // The next line would be appended to the torn one, and be lost with it.
                 self.file.set_len(valid_bytes)?;
             }
-            return Ok(true);
+            return Ok(None);
         }
         let first = line(Word::Copy, this);
-        let is_torn = first.as_bytes().starts_with(&begun);
-        if is_torn {
-            self.file.set_len(0)?;
-            (&self.file).write_all(first.as_bytes())?;
+        if !first.as_bytes().starts_with(&begun) {
+            return Ok(Some(Foreign::NoJournal));
         }
-        Ok(is_torn)
+        // Empty, or torn at its first write.
+        self.file.set_len(0)?;
+        (&self.file).write_all(first.as_bytes())?;
+        Ok(None)
     }
 
     /// Does the copy go on with an earlier one?
@@ -391,7 +463,7 @@ impl Journal {
 
 impl Waiting {
     fn add(&mut self, word: Word, of: Fingerprint) {
-        self.text.push_str(&line(word, of));
+        add_line(&mut self.text, word, of);
         self.lines += 1;
     }
 }
@@ -415,6 +487,8 @@ pub(crate) fn which_copy(options: &Options, source: &Stat) -> Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::{Label, ModeRule, Preserve, Xattrs};
+    use crate::tree::shard::Shard;
 
     #[test]
     fn lines_of_files_wait_until_a_directory_is_made_there_are_many_or_the_journal_ends() {
@@ -444,6 +518,65 @@ mod tests {
         drop(journal);
         let again = open();
         assert!(again.goes_on() && [1, 99, 100, 101].iter().all(|file| again.is_done(*file)));
+    }
+
+    /// Another build may write what this one reads: whoever changes a fingerprint, or how options are told, raises the number.
+    #[test]
+    fn fingerprints_are_those_of_the_format() {
+        // Of numbers alone, which are the same on every machine.
+        let mut stat = Place::here(Path::new("/")).stat(false).unwrap();
+        (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_nlink) = (1, 2, 0o100_644, 1);
+        (stat.st_uid, stat.st_gid, stat.st_size) = (3, 4, 5);
+        (stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec) = (6, 7, 8, 9);
+        let mut of_two_names = stat;
+        of_two_names.st_nlink = 2;
+        let name = OsStr::new("name");
+        let preserve = Preserve {
+            mode: ModeRule::Keep,
+            owner: true,
+            times: true,
+            links: true,
+            xattrs: Xattrs::Try,
+            label: Label::Try,
+            required: true,
+        };
+        let options = Options { preserve, ..Options::default() };
+        let fingerprints = [
+            entry(&stat, name),
+            done((&stat, name), &stat, &stat),
+            done((&stat, name), &of_two_names, &stat),
+            divided(Path::new("name"), &stat),
+            piece(Path::new("name"), 10),
+            which_copy(&Options::default(), &stat),
+            which_copy(&options, &stat),
+            which_copy(&Options { shard: Shard::new(1, 2), ..options.clone() }, &stat),
+        ];
+        let text = fingerprints.map(|of| line(Word::Done, of)).concat();
+        assert_eq!(format!("{:032x}", hash(text.as_bytes())), "1057b98c63d48877c0ddf6c5ca7c7edb");
+        assert_eq!(Word::Copy.text(), format!("{HEADING}{FORMAT}"));
+    }
+
+    #[test]
+    fn the_first_line_tells_the_format() {
+        let (of, check) = ("0123456789abcdef0123456789abcdef", "89abcdef");
+        assert_eq!(format_of(line(Word::Copy, 7).as_bytes()), Some(FORMAT));
+        for (text, format) in [
+            (format!("copy {of} {check}\n"), Some(1)),
+            (format!("gush-journal-1 {of} {check}\n"), Some(1)),
+            (format!("gush-journal-2 {of} {check}\n"), Some(2)),
+            ("gush-journal-3 in other words\n".to_owned(), Some(3)),
+            ("gush-journal-10\n".to_owned(), Some(10)),
+            ("gush-journal-1".to_owned(), None),
+            ("gush-journal-2 no number\n".to_owned(), None),
+            ("gush-journal-x y\n".to_owned(), None),
+            (format!("copy {of} {check}"), None),
+            (format!("copy {of} {check} more\n"), None),
+            ("copy the photos\n".to_owned(), None),
+            ("done 1\n".to_owned(), None),
+            (String::new(), None),
+        ] {
+            assert_eq!(format_of(text.as_bytes()), format, "{text}");
+        }
     }
 
     #[test]

@@ -213,7 +213,8 @@ impl<'a> State<'a> {
             return Err(Error::refusal(&shown, text)
                 .hinting("--resume goes on with it; remove the directory to begin anew"));
         }
-        Journal::open_at(&place, journal::which_copy(common.options, source))
+        let anew = "remove the directory to begin anew, with -T if the target is there";
+        Journal::open_at(&place, journal::which_copy(common.options, source), anew)
     }
 
     fn retract(&self, rank: u32) -> Result<(), Error> {
