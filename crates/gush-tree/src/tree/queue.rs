@@ -70,6 +70,11 @@ impl Queue {
         self.is_hungry.load(Ordering::Relaxed)
     }
 
+    /// Is there work that a thread could begin with?
+    pub(crate) fn has_tasks(&self) -> bool {
+        !self.lock().tasks.is_empty()
+    }
+
     /// To be called with the lock held, after each change.
     fn note(&self, state: &State) {
         let is_hungry = state.is_hungry();

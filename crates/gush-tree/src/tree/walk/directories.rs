@@ -51,7 +51,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                     options.one_file_system && child.source_stat.st_dev != dir.source_stat.st_dev;
                 match is_left_out {
                     true => self.one_done(child),
-                    false => self.list(child, None),
+                    false => self.list(&child, None),
                 }
             }
             left_out => {

@@ -181,7 +181,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
                 {
                     self.one_done(dir);
                 }
-                Task::List(dir, pair) => self.list(dir, pair),
+                Task::List(dir, pair) => self.list(&dir, pair),
                 Task::Files(dir, batch) => self.files(dir, batch, true),
                 Task::Last(dir, batch) => self.last(dir, batch),
                 Task::Directories(dir, batch) => self.directories(dir, batch),
@@ -205,12 +205,26 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         }
     }
 
+    /// Lists a directory, or the rest of it, and copies the files, as far as no other thread does.
+    fn list(&mut self, dir: &Arc<Dir>, mut pair: Option<Arc<Pair>>) {
+        loop {
+            pair = self.list_part(Arc::clone(dir), pair);
+            if pair.is_none() {
+                break;
+            }
+            if self.is_stopped() {
+                self.one_done(Arc::clone(dir));
+                break;
+            }
+        }
+    }
+
     /// Lists a part of a directory. The tasks that follow are taken in this order: the files, the subdirectories,
-    /// the next part. `pair` is the directory's, if another part was listed before.
-    fn list(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) {
-        let mut part = Part::default();
+    /// the next part. `pair` is the directory's, if another part was listed before. Returns the pair where the next part is this thread's.
+    fn list_part(&mut self, dir: Arc<Dir>, pair: Option<Arc<Pair>>) -> Option<Arc<Pair>> {
+        let (mut part, mut next) = (Part::default(), None);
         let walk = self.walk;
-        let mut is_shared = pair.is_some();
+        let mut is_shared = false;
         // A mirror removes nothing before the names of the source are known to their end.
         // In a directory just made there is nothing to remove.
         let is_mirrored = walk.limits.is_some() && !dir.is_new;
@@ -222,7 +236,8 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             // Also after a failure: otherwise its descriptors would be kept to the end.
             dir.is_listed();
             self.failed(error);
-            return self.one_done(dir);
+            self.one_done(dir);
+            return None;
         }
         let listed = pair.map_or_else(|| self.pair(&dir), Ok).and_then(|pair| {
             let to_the_end = is_mirrored || walk.budget.is_short();
@@ -234,10 +249,15 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
         });
         let listed = match listed {
             Ok((pair, End::More)) => {
-                is_shared = true;
                 dir.waits_for_more(1);
-                // The rest is a task of its own: the first files are copied while a large directory is still being listed.
-                self.give(Task::List(Arc::clone(&dir), Some(pair)));
+                // The kernel holds the lock of a directory while a file is made there: two threads in one directory wait for each other. So the
+                // next part is this thread's as long as others have other work. Subdirectories come first, so that few names wait.
+                if part.directories.is_empty() && walk.queue.has_tasks() {
+                    next = Some(pair);
+                } else {
+                    is_shared = true;
+                    self.give(Task::List(Arc::clone(&dir), Some(pair)));
+                }
                 Ok(())
             }
             Ok((pair, End::Done)) => {
@@ -267,6 +287,7 @@ impl<'s, 'env, 'w: 's> Worker<'s, 'env, 'w> {
             true => self.one_done(dir),
             false => self.files(dir, part.files, is_shared && walk.most_threads > 1),
         }
+        next
     }
 
     /// The entries that this walk has something to do with: after the shares, files only where some come last or may be in nobody's share.
