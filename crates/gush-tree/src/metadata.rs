@@ -241,7 +241,9 @@ impl Transfer<'_> {
             ModeRule::Fresh if self.created => {
                 self.drop_acl()?;
                 let all = match kind(self.source_stat) {
-                    FileType::Directory | FileType::Socket => 0o777,
+                    // GNU makes a directory with the sticky bit, and sets an access list of three entries, which leaves that bit.
+                    FileType::Directory => 0o777 | (self.source_stat.st_mode & 0o1000),
+                    FileType::Socket => 0o777,
                     _ => 0o666,
                 };
                 self.target.set_mode(all & !umask())

@@ -12,6 +12,7 @@ use super::{
     Method, MethodName, Pair, Range, Refusal, Setup, Start, Step, Traits, source_offset,
     target_offset,
 };
+use crate::fault::Fault;
 use crate::kernel::is_refusal;
 use crate::port::Side;
 use crate::sys::{self, Call};
@@ -101,6 +102,11 @@ impl Range for Sharing<'_> {
                 self.target_at += len;
                 self.length_bytes = self.length_bytes.map(|length| length - len);
                 Step::Moved(len)
+            }
+            // Of the room for the tree of shared blocks, where data may have room elsewhere (`xfs_reflink_ag_has_free_space` of
+            // fs/xfs/xfs_reflink.c).
+            Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
+                Step::Refused(Fault { call, side: Side::Target, errno })
             }
             Err(errno) => Step::from_errno(call, Side::Target, errno),
         }

@@ -1,4 +1,4 @@
-//! The short way of a file in a tree: one copy_file_range(2), and the `read` that proves the end.
+//! The short way of a file in a tree: one FICLONERANGE, or one copy_file_range(2), and the `read` that proves the end.
 //!
 //! A tree has tens of thousands of small files, and for each of them a [`Move`](super::drive::Move) costs as much as a
 //! system call. The short way makes the move's calls, where the answers to all that the move would ask are known, and
@@ -32,7 +32,7 @@ pub(super) enum Brief {
     Done(Report),
     /// The rest is a move's, behind this part.
     Begun(Box<MethodUse>),
-    /// No call was made.
+    /// Nothing has moved.
     NotTaken,
 }
 
@@ -45,32 +45,37 @@ pub(super) fn copy(
     ends: &Ends<'_>,
     observer: Option<&mut Observer<'_>>,
 ) -> Result<Brief, Error> {
-    let Some((from, to)) = offsets(request, ends, observer.is_some()) else {
+    let Some((method, (from, to))) = way(request, ends, observer.is_some()) else {
         return Ok(Brief::NotTaken);
     };
     let started = Instant::now();
     let expected_bytes = ends.source.size_bytes().saturating_sub(from);
-    let bytes = match expected_bytes {
-        0 => 0,
-        _ => copy_once(ends, (from, to), expected_bytes)?,
+    let (call, bytes) = match (expected_bytes, method) {
+        // A clone of 0 bytes would be one of all that is there by then.
+        (0, _) => (Call::CopyFileRange, 0),
+        (_, MethodName::Reflink) => match share_once(ends, (from, to), expected_bytes)? {
+            0 => return Ok(Brief::NotTaken),
+            shared => (Call::FicloneRange, shared),
+        },
+        _ => (Call::CopyFileRange, copy_once(ends, (from, to), expected_bytes)?),
     };
     if let (1.., Some(observer)) = (bytes, observer) {
         let elapsed = started.elapsed();
         let expected_bytes = Some(expected_bytes);
-        let method = MethodName::CopyFileRange;
         if observer(&Progress { bytes, expected_bytes, elapsed, method }) == Control::Stop {
             return Err(Error::stopped().after(bytes, 0));
         }
     }
     let is_sized = bytes == expected_bytes;
     let is_whole = is_sized && is_end(ends, from + bytes, bytes)?;
-    let (name, steps) = (MethodName::CopyFileRange, u64::from(bytes > 0));
+    let steps = u64::from(bytes > 0);
     // Known without looking at the thread's counts, of which there are dozens.
-    let calls: &[Call] = match is_sized {
-        true => &[Call::CopyFileRange, Call::Pread],
-        false => &[Call::CopyFileRange],
+    let calls: &[Call] = match (bytes, is_sized) {
+        (0, true) => &[Call::Pread],
+        (_, true) => &[call, Call::Pread],
+        (_, false) => &[call],
     };
-    let used = || MethodUse { name, bytes, steps, threads: 1, calls: Counts::once(calls) };
+    let used = || MethodUse { name: method, bytes, steps, threads: 1, calls: Counts::once(calls) };
     if !is_whole {
         return Ok(Brief::Begun(Box::new(used())));
     }
@@ -102,6 +107,21 @@ fn copy_once(ends: &Ends<'_>, at: (u64, u64), expected_bytes: u64) -> Result<u64
     }
 }
 
+/// One clone of just so many bytes; 0 where the kernel refuses. A source that has another size by now is refused, too: EINVAL says that a
+/// part was shared (`ioctl_file_clone` of `fs/ioctl.c`), or that the end lies within a block, and a move begins anew.
+fn share_once(ends: &Ends<'_>, (from, to): (u64, u64), expected_bytes: u64) -> Result<u64, Error> {
+    let (source, target) = (ends.source.fd(), ends.target.fd());
+    match sys::file::ficlone_range(source, from, expected_bytes, target, to) {
+        Ok(()) => Ok(expected_bytes),
+        // A move copies where there is no room for sharing.
+        Err(Errno::NOSPC | Errno::DQUOT) => Ok(0),
+        Err(errno) => match Step::from_errno(Call::FicloneRange, Side::Target, errno) {
+            Step::Failed(fault) => Err(Error::failed(fault)),
+            _ => Ok(0),
+        },
+    }
+}
+
 /// Does a `read` answer 0 (invariant 2)? `false` also where it is interrupted.
 fn is_end(ends: &Ends<'_>, at: u64, moved_bytes: u64) -> Result<bool, Error> {
     match Port::new(&ends.source, Some(at)).read(&mut [0]) {
@@ -114,8 +134,12 @@ fn is_end(ends: &Ends<'_>, at: u64, moved_bytes: u64) -> Result<bool, Error> {
     }
 }
 
-/// Where both sides begin, if a move would begin with copy_file_range, and nobody sees the difference.
-fn offsets(request: &Request<'_>, ends: &Ends<'_>, is_watched: bool) -> Option<(u64, u64)> {
+/// The method, and where both sides begin, if a move would begin with that method, and nobody sees the difference.
+fn way(
+    request: &Request<'_>,
+    ends: &Ends<'_>,
+    is_watched: bool,
+) -> Option<(MethodName, (u64, u64))> {
     let most_bytes = if is_watched { WATCHED_BYTES } else { plan::PARALLEL_BYTES };
     let Ends { source, target } = ends;
     let (from, to) = (request.source_offset?, request.target_offset?);
@@ -138,11 +162,9 @@ fn offsets(request: &Request<'_>, ends: &Ends<'_>, is_watched: bool) -> Option<(
         && source.size_bytes() < most_bytes
         // Nothing old is to be cut off.
         && target.size_bytes() <= to;
-    // Where blocks can be shared, a move shares them.
-    let is_known = || {
-        memory.knows(MethodName::Reflink, source, target)
-            && !memory.knows(MethodName::CopyFileRange, source, target)
-    };
-    let is_taken = is_plain && is_usual && source.holes() == HoleReport::None && is_known();
-    is_taken.then_some((from, to))
+    let is_taken = is_plain && is_usual && source.holes() == HoleReport::None;
+    // Blocks are shared where that is possible.
+    let mut order = [MethodName::Reflink, MethodName::CopyFileRange].into_iter();
+    let method = order.find(|&name| is_taken && !memory.knows(name, source, target))?;
+    Some((method, (from, to)))
 }

@@ -304,6 +304,87 @@ fn a_direct_source_or_target_is_a_moves() {
     }
 }
 
+/// A clone that is refused costs calls and nothing else, also where it is refused for want of room: data may have room elsewhere.
+#[test]
+fn a_small_file_that_cannot_be_shared_is_copied() {
+    let errnos = [
+        Errno::INVAL,
+        Errno::OPNOTSUPP,
+        Errno::XDEV,
+        Errno::NOTTY,
+        Errno::PERM,
+        Errno::INTR,
+        Errno::NOSPC,
+        Errno::DQUOT,
+    ];
+    for errno in errnos {
+        let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+        let made = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&made);
+        let guard = Plan::new(move |call, nth| {
+            log.lock().expect("the log").push(call);
+            match call {
+                // Interrupted once, and the others for good.
+                Call::Ficlone | Call::FicloneRange if errno == Errno::INTR && nth > 0 => {
+                    Verdict::Fail(Errno::OPNOTSUPP)
+                }
+                Call::Ficlone | Call::FicloneRange => Verdict::Fail(errno),
+                _ => Verdict::Go,
+            }
+        })
+        .install();
+        let report = between((&source, &target), &Refusals::default());
+        drop(guard);
+        let report = report.unwrap_or_else(|error| panic!("{errno}: {error}"));
+        let made = made.lock().expect("the log").clone();
+        let moves = [Call::FicloneRange, Call::Ficlone, Call::CopyFileRange];
+        let first = made.iter().find(|call| moves.contains(call));
+        assert_eq!(first, Some(&Call::FicloneRange), "{errno}");
+        assert_eq!(report.main_method(), Some(MethodName::CopyFileRange), "{errno}");
+        assert!(content(&target) == noise(1, LEN), "{errno}: other bytes");
+    }
+    let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));
+    let broken = Plan::new(|call, _| match call {
+        Call::FicloneRange => Verdict::Fail(Errno::IO),
+        _ => Verdict::Go,
+    })
+    .install();
+    let error = between((&source, &target), &Refusals::default()).expect_err("a broken disk");
+    drop(broken);
+    assert_eq!((error.side(), error.delivered_bytes()), (Some(Side::Target), 0));
+}
+
+/// A clone of another size than the one seen is refused by the kernel, or made good by a move. Where the temporary directory cannot share blocks, a move
+/// alone is tried; `TMPDIR` on xfs or btrfs tries the clone.
+#[test]
+fn a_source_that_changes_before_it_is_shared_is_copied_to_its_end() {
+    for len in [1, 4095, 4096, LEN] {
+        for now in [0, len / 2, len - 1, len + 1, len + 4096, 3 * len] {
+            let (source, target) = (file_of(&noise(1, len)), file_of(b""));
+            let hand = File::from(source.try_clone().expect("dup"));
+            let guard = Plan::new(move |call, nth| {
+                if (call, nth) == (Call::FicloneRange, 0) {
+                    hand.set_len(now as u64).expect("another size");
+                }
+                Verdict::Go
+            })
+            .install();
+            let report = between((&source, &target), &Refusals::default()).expect("a copy");
+            drop(guard);
+            assert_eq!(report.bytes, now as u64, "{len} bytes that became {now}");
+            assert!(content(&target) == content(&source), "{len} bytes that became {now}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_file_takes_the_read_that_proves_the_end_alone() {
+    let refusals = Refusals::default();
+    let moved = between_files((&file_of(b""), &file_of(b"")), &refusals, |mover| mover);
+    assert_eq!(moved.result.expect("nothing").bytes, 0);
+    assert_eq!(moved.calls, [Call::Pread]);
+}
+
 #[test]
 fn what_earlier_moves_taught_is_asked_first() {
     let (source, target) = (file_of(&noise(1, LEN)), file_of(b""));

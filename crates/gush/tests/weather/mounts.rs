@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use gush::{Call, Choice, Errno, MethodName, Mover};
+use gush::{Call, Choice, Endpoint, Errno, MethodName, Mover, Refusals};
 
 use crate::common::{child, file_methods, file_of, is_root, noise, not_applicable, read_all, runs};
 
@@ -133,6 +133,25 @@ fn reflink_clones(point: &Path) {
     assert_eq!(mover.run().expect("auto falls back").bytes, 100);
     assert!(read_all(&odd) == content[5..105], "by falling back");
     clones_keep_holes(point, reflink);
+    small_files_are_cloned_by_one_call(point);
+}
+
+/// As a tree's files are: both ends known, and refusals remembered.
+fn small_files_are_cloned_by_one_call(point: &Path) {
+    let refusals = Refusals::default();
+    let path = point.join("small");
+    for len in [1, 4095, 4096, 10_000, 1 << 20] {
+        std::fs::write(&path, noise(2, len)).expect("the source");
+        let source: OwnedFd = File::open(&path).expect("the source").into();
+        let target = create(point.join("small copy"));
+        let (from, to) = (Endpoint::of(&source).expect("it"), Endpoint::of(&target).expect("it"));
+        let mover = Mover::between(from, to).source_offset_bytes(0).target_offset_bytes(0);
+        let report = mover.remember(&refusals).run().expect("a clone");
+        let calls: Vec<_> = report.methods[0].calls.iter().collect();
+        assert_eq!(calls, [(Call::Pread, 1), (Call::FicloneRange, 1)], "{}", report.explain());
+        assert_eq!((report.main_method(), report.bytes), (Some(MethodName::Reflink), len as u64));
+        assert!(read_all(&target) == noise(2, len), "{len}");
+    }
 }
 
 fn clones_keep_holes(point: &Path, reflink: Choice) {
