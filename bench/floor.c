@@ -1,23 +1,27 @@
-/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] SOURCE TARGET
+/* The least that a copy of small files asks of the kernel: floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET
  *
  * Each file is opened, looked at, made, filled, and closed twice: the calls of cpz, but for a look at the open file in place of one at
  * its name. -p adds the two calls by which gush proves the end and notices a change of the source; -a adds a look at the new file, a list
- * of attributes, the times and the mode; -c gives each thread credentials of its own. METHOD is copy (copy_file_range), read (read and
+ * of attributes, the times and the mode; -c gives each thread credentials of its own. METHOD is copy (copy_file_range), clone (FICLONERANGE), read (read and
  * write), send (sendfile) or map (mmap and write). Threads take whole directories, or with -s some 1,000 files of one at a time. With -r
  * several of these programs copy one tree: each lists everything, makes the directories that it finds missing, and copies the files that
- * a hash makes its own. Links, owners and lists of access are nobody's business here, so no copy with the same calls takes less. Build:
+ * a hash makes its own. -l has each rank look at the files of the others, whose size and number of names say whether all ranks copy a part,
+ * or one all names. -j has a rank keep a journal: a look at each new file, and a line for it, eight of them in one write; rank 0 waits for
+ * the others, and gives the directories their times in a second walk, which nobody disturbs any more. Links, owners and lists of access are nobody's business here, so no copy with the same calls takes less. Build:
  * cc -O2 -pthread floor.c */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
@@ -26,7 +30,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { BUFFER_BYTES = 64 << 10, LIST_BYTES = 32 << 10, MOST_THREADS = 64 };
+enum { BUFFER_BYTES = 64 << 10, LIST_BYTES = 32 << 10, MOST_THREADS = 64, LINE_BYTES = 47, WAITING_LINES = 8 };
 
 /* A directory under way: open on both sides until all below is complete. */
 struct dir {
@@ -39,9 +43,27 @@ struct dir {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dir *todo;
 static int busy;
-static int proves, keeps, own_credentials, shares;
+static int proves, keeps, own_credentials, shares, looks, journals, completes;
 static unsigned rank, ranks = 1;
 static const char *method = "copy";
+
+/* Lines of the journal that wait for others. */
+static pthread_mutex_t journal_lock = PTHREAD_MUTEX_INITIALIZER;
+static char lines[WAITING_LINES * LINE_BYTES];
+static unsigned waiting;
+static int journal;
+
+static void note(const struct stat *made)
+{
+	pthread_mutex_lock(&journal_lock);
+	memset(lines + waiting * LINE_BYTES, '0' + made->st_ino % 10, LINE_BYTES);
+	if (++waiting == WAITING_LINES) {
+		if (write(journal, lines, sizeof lines) != sizeof lines)
+			err(1, "journal");
+		waiting = 0;
+	}
+	pthread_mutex_unlock(&journal_lock);
+}
 
 static void finish(int to, const struct stat *like)
 {
@@ -58,7 +80,11 @@ static void fill(int from, int to, off_t left, char *buffer)
 	while (left > 0) {
 		ssize_t got;
 
-		if (*method == 'c') {
+		if (!strcmp(method, "clone")) {
+			const struct file_clone_range range = {.src_fd = from, .src_length = left};
+
+			got = ioctl(to, FICLONERANGE, &range) ? -1 : left;
+		} else if (*method == 'c') {
 			got = copy_file_range(from, &from_at, to, &to_at, left, 0);
 		} else if (*method == 's') {
 			got = sendfile(to, from, NULL, left);
@@ -98,6 +124,11 @@ static void file(const struct dir *dir, const char *name, char *buffer)
 			errx(1, "%s has attributes, which are not copied here", name);
 		finish(to, &like);
 	}
+	if (journals) {
+		if (fstat(to, &other))
+			err(1, "%s", name);
+		note(&other);
+	}
 	close(to);
 	close(from);
 }
@@ -118,7 +149,7 @@ static void done(struct dir *dir)
 	while (dir && atomic_fetch_sub(&dir->waits_for, 1) == 1) {
 		struct dir *above = dir->above;
 
-		if (keeps && rank == 0)
+		if (keeps && rank == 0 && completes == journals)
 			finish(dir->to, &dir->like);
 		close(dir->from);
 		close(dir->to);
@@ -159,11 +190,17 @@ static void entries(struct dir *dir, const struct dir *own, const char *list, lo
 
 		if (!strcmp(name, ".") || !strcmp(name, ".."))
 			continue;
-		if (entry->d_type == DT_REG && is_own(dir, name))
-			file(own, name, buffer);
+		if (entry->d_type == DT_REG && !completes) {
+			struct stat others;
+
+			if (is_own(dir, name))
+				file(own, name, buffer);
+			else if (looks && fstatat(own->from, name, &others, AT_SYMLINK_NOFOLLOW))
+				err(1, "%s", name);
+		}
 		if (entry->d_type != DT_DIR)
 			continue;
-		if (mkdirat(dir->to, name, 0700) && (ranks == 1 || errno != EEXIST))
+		if (!completes && mkdirat(dir->to, name, 0700) && (ranks == 1 || errno != EEXIST))
 			err(1, "%s", name);
 		add(dir, openat(dir->from, name, flags), openat(dir->to, name, flags));
 	}
@@ -224,18 +261,58 @@ static void *work(void *unused)
 	}
 }
 
-int main(int count, char **words)
+static void walk(const char *source, const char *target, int number)
 {
 	pthread_t threads[MOST_THREADS];
+
+	add(NULL, open(source, O_RDONLY | O_DIRECTORY), open(target, O_RDONLY | O_DIRECTORY));
+	for (int at = 1; at < number; at++)
+		pthread_create(&threads[at], NULL, work, NULL);
+	work(NULL);
+	for (int at = 1; at < number; at++)
+		pthread_join(threads[at], NULL);
+}
+
+static const char *beside(const char *target, unsigned of, const char *what)
+{
+	static char name[4096];
+
+	snprintf(name, sizeof name, "%s-rank-%u.%s", target, of, what);
+	return name;
+}
+
+/* Tells of this rank's end; rank 0 waits for all, and completes the directories. */
+static void end(const char *source, const char *target, int number)
+{
+	if (write(journal, lines, waiting * LINE_BYTES) < 0 || close(creat(beside(target, rank, "done"), 0600)))
+		err(1, "report");
+	if (rank != 0)
+		return;
+	for (unsigned of = 0; of < ranks; of++)
+		while (access(beside(target, of, "done"), F_OK))
+			usleep(1000);
+	completes = 1;
+	walk(source, target, number);
+	for (unsigned of = 0; of < ranks; of++) {
+		unlink(beside(target, of, "done"));
+		unlink(beside(target, of, "journal"));
+	}
+}
+
+int main(int count, char **words)
+{
+	const char *usage = "floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] [-l] [-j] SOURCE TARGET (which must not be there)";
 	int number = 2, option;
 
-	while ((option = getopt(count, words, "t:pacsm:r:")) != -1) {
+	while ((option = getopt(count, words, "t:pacsm:r:lj")) != -1) {
 		if (option == 't')
 			number = atoi(optarg);
 		proves |= option == 'p';
 		keeps |= option == 'a';
 		own_credentials |= option == 'c';
 		shares |= option == 's';
+		looks |= option == 'l';
+		journals |= option == 'j';
 		if (option == 'm')
 			method = optarg;
 		if (option == 'r' && (sscanf(optarg, "%u/%u", &rank, &ranks) != 2 || rank >= ranks))
@@ -243,12 +320,11 @@ int main(int count, char **words)
 	}
 	if (optind + 2 != count || number < 1 || number > MOST_THREADS ||
 	    (mkdir(words[optind + 1], 0700) && (ranks == 1 || errno != EEXIST)))
-		err(1, "floor [-t THREADS] [-p] [-a] [-c] [-s] [-m METHOD] [-r RANK/RANKS] SOURCE TARGET (which must not be there)");
-	add(NULL, open(words[optind], O_RDONLY | O_DIRECTORY), open(words[optind + 1], O_RDONLY | O_DIRECTORY));
-	for (int at = 1; at < number; at++)
-		pthread_create(&threads[at], NULL, work, NULL);
-	work(NULL);
-	for (int at = 1; at < number; at++)
-		pthread_join(threads[at], NULL);
+		err(1, "%s", usage);
+	if (journals && (journal = open(beside(words[optind + 1], rank, "journal"), O_WRONLY | O_CREAT | O_APPEND, 0600)) < 0)
+		err(1, "journal");
+	walk(words[optind], words[optind + 1], number);
+	if (journals)
+		end(words[optind], words[optind + 1], number);
 	return 0;
 }

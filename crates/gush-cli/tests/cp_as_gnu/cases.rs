@@ -505,6 +505,11 @@ pub const TREES: &[Case] = &[
         &["-r", "a", "d"],
     ),
     (
+        "a sticky directory without its mode",
+        "mkdir -p a/open; chmod 1777 a a/open; umask 027",
+        &["-r", "--no-preserve=mode", "a", "d"],
+    ),
+    (
         "a default list and no mode",
         "mkdir -p a/b d; echo 1 >a/b/f; chmod 600 a/b/f; setfacl -d -m u:12:rwx,g:5:r,o::- d",
         &["-r", "--no-preserve=mode", "a", "d"],
