@@ -748,13 +748,18 @@ fn an_interrupt_ends_what_is_no_measurement() {
 #[test]
 fn an_interrupt_during_the_cleanup_is_the_status() {
     let dir = TempDir::new().unwrap();
-    let cleaning = dir.path().join("cleaning");
-    let cleanup = format!("touch {}; exec sleep 2", cleaning.display());
+    let [cleaning, interrupted] = ["cleaning", "interrupted"].map(|name| dir.path().join(name));
+    let cleanup = format!(
+        "touch {}; until test -e {}; do sleep 0.01; done",
+        cleaning.display(),
+        interrupted.display()
+    );
     let mut lab = lab(dir.path());
     lab.args(["-r", "1", "--cleanup", &cleanup, "true"]).stderr(Stdio::piped());
     let mut lab = lab.spawn().unwrap();
     wait_until("the cleanup has started", || cleaning.exists());
     kill_process(Pid::from_child(&lab), Signal::INT).unwrap();
+    fs::write(interrupted, "").unwrap();
     let mut said = String::new();
     lab.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(lab.wait().unwrap().code(), Some(130), "{said}");
