@@ -74,7 +74,7 @@ impl Options {
             bytes: self.bytes.unwrap_or(MOST_BYTES),
             gift: self.gift,
             memory: self.shared.memory(),
-            waiting: self.shared.waiting()?.unwrap_or_default(),
+            waiting: self.shared.waiting()?,
             pattern: self.shared.pattern,
             verify: self.verify,
         };
@@ -132,8 +132,8 @@ fn measure(options: &Options, talker: &Talker) -> Result<(ReadOptions, Reading),
 fn csv(options: &ReadOptions, reading: &Reading) -> String {
     let waiting = options.waiting;
     let flags = [
-        matches!(waiting, Waiting::Spin | Waiting::SpinPoll),
-        matches!(waiting, Waiting::Poll | Waiting::SpinPoll),
+        matches!(waiting, Some(Waiting::Spin | Waiting::SpinPoll)),
+        matches!(waiting, Some(Waiting::Poll | Waiting::SpinPoll)),
         options.memory.huge_page,
         options.memory.check_huge_page,
         false,

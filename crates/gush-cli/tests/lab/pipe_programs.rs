@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{gush, skipped};
+use crate::common::{gush, skipped, strace};
 
 const TECHNIQUES: [&str; 5] = ["write", "vmsplice", "fresh", "socket", "reservoir"];
 const WAITS: [&str; 4] = ["block", "poll", "spin", "hybrid"];
@@ -251,6 +251,40 @@ fn a_reservoir_alone_spins_before_it_sleeps_where_the_reader_has_a_processor_of_
     ] {
         let told = told(options);
         assert!(told.contains(waiting), "{options:?}: {told}");
+    }
+}
+
+#[test]
+fn a_reader_that_splices_spins_only_where_slots_bring_more_than_a_page() {
+    let is_fat = gush::pipe::Reservoir::of(b"x", 65536)
+        .is_ok_and(|reservoir| reservoir.held_bytes() > 65536);
+    let has_own = gush_lab::affinity::allowed().unwrap().len() > 1;
+    if !is_fat || !has_own {
+        return gush_test::not_applicable("no slots of more than a page, or one processor only");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let calls = dir.path().join("calls");
+    for (technique, wait, spins) in [
+        ("reservoir", None, true),
+        ("reservoir", Some("block"), false),
+        ("write", None, false),
+        ("write", Some("hybrid"), true),
+    ] {
+        let log = calls.to_str().unwrap();
+        let mut reader = match strace(&["-e", "trace=splice", "-o", log]) {
+            Ok(strace) => strace,
+            Err(why) => return skipped(&why),
+        };
+        let (from, to) = std::io::pipe().unwrap();
+        let write = ["--technique", technique, "--bytes", "32M", "--quiet"];
+        let writer = pipe("write", &write).stdout(to).spawn().unwrap();
+        reader.args(["pipe", "read", "--splice", "--quiet", "--bytes", "32M"]).stdin(from);
+        reader.args(wait.iter().flat_map(|wait| ["--wait", wait]));
+        let read = reader.output().unwrap();
+        assert!(read.status.success(), "{read:?}");
+        assert!(ends(writer, technique).status.success());
+        let calls = fs::read_to_string(&calls).unwrap();
+        assert_eq!(calls.contains("SPLICE_F_NONBLOCK"), spins, "{technique} {wait:?}: {calls}");
     }
 }
 

@@ -250,8 +250,8 @@ pub struct ReadOptions {
     pub gift: bool,
     /// The options of the buffer.
     pub memory: MemoryOptions,
-    /// The way of waiting while the pipe is empty.
-    pub waiting: Waiting,
+    /// The way of waiting while the pipe is empty; none: asleep, unless the writer is seen to be faster than any wake-up.
+    pub waiting: Option<Waiting>,
     /// The bytes that should arrive.
     pub pattern: Pattern,
     /// Compare the arriving bytes with the pattern.
@@ -267,7 +267,7 @@ impl Default for ReadOptions {
             bytes: READ_BYTES,
             gift: false,
             memory: MemoryOptions::default(),
-            waiting: Waiting::Block,
+            waiting: None,
             pattern: Pattern::Constant,
             verify: false,
         }

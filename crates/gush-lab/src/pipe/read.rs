@@ -11,8 +11,8 @@ use rustix::pipe::SpliceFlags;
 
 use super::options::{ReadOptions, Taking};
 use super::pattern::{Checker, Pattern};
-use super::{ends, hold, memory, waiting};
-use crate::Error;
+use super::{Waiting, ends, hold, memory, waiting};
+use crate::{Error, affinity};
 
 const NAME: &str = "standard input";
 
@@ -173,7 +173,7 @@ impl<'a> Intake<'a> {
             Taking::Read => {
                 let pages =
                     memory::allocate(options.buffer_bytes, options.memory, Pattern::Constant)?;
-                let from = if is_pipe && options.waiting.is_non_blocking() {
+                let from = if is_pipe && options.waiting.is_some_and(Waiting::is_non_blocking) {
                     Source::Own(ends::non_blocking(from, OFlags::RDONLY).map_err(|errno| {
                         Error::failed(
                             "cannot open the pipe anew to read without sleeping (is /proc mounted?): use --wait block or poll",
@@ -209,12 +209,12 @@ fn read_all(
     pages: &mut gush::Pages,
 ) -> Result<u64, Error> {
     let mut checker = options.verify.then(|| Checker::new(options.pattern));
+    let waiting = options.waiting.unwrap_or_default();
     let mut taken = 0;
     while taken < options.bytes {
         let most = most(options, taken);
         let buf = &mut pages.as_mut_slice()[..most];
-        let got = options
-            .waiting
+        let got = waiting
             .until_done(from, PollFlags::IN, || rustix::io::read(from, &mut *buf))
             .map_err(|errno| failed("read", taken, errno))?;
         // The end: no writer has the pipe any more.
@@ -235,18 +235,26 @@ fn splice_all(
     null: BorrowedFd<'_>,
 ) -> Result<u64, Error> {
     let mut flags = SpliceFlags::empty();
-    flags.set(SpliceFlags::NONBLOCK, options.waiting.is_non_blocking());
     // As the published reader passes it; the kernel ignores the flag (splice(2)).
     flags.set(SpliceFlags::MOVE, options.gift);
+    let mut waiting = options.waiting.unwrap_or_default();
+    // Asked after the first byte, when the writer has made the pipe as large as it will be.
+    let paged_bytes = rustix::pipe::fcntl_getpipe_size(from).unwrap_or(usize::MAX);
+    let may_spin = options.waiting.is_none() && affinity::allowed().is_ok_and(|all| all.len() > 1);
     let mut taken = 0;
     while taken < options.bytes {
         let most = most(options, taken);
-        let got = options
-            .waiting
+        flags.set(SpliceFlags::NONBLOCK, waiting.is_non_blocking());
+        let got = waiting
             .until_done(from, PollFlags::IN, || {
                 rustix::pipe::splice(from, None, null, None, most, flags)
             })
             .map_err(|errno| failed("splice", taken, errno))?;
+        // More than the pipe has room for in slots of a page: only a writer that passes pages on fills slots so, and such a
+        // writer is back before a sleeping reader would be awake (bench/RESULTS.md).
+        if may_spin && got > paged_bytes {
+            waiting = Waiting::Hybrid;
+        }
         // A pipe answers 0 when it is empty and nobody has its write end (pipe(7)).
         if got == 0 {
             break;
