@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::{FEWEST_SAMPLES, middle};
+use super::FEWEST_SAMPLES;
 
 /// How sure an interval is meant to be.
 pub const CONFIDENCE: f64 = 0.95;
@@ -36,10 +36,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    fn of(value: f64, samples: usize, mut draw: impl FnMut() -> Option<f64>) -> Self {
+    fn of(value: f64, samples: usize, mut draw: impl FnMut() -> f64) -> Self {
         let interval = (samples >= FEWEST_SAMPLES).then(|| {
-            let mut draws: Vec<f64> = (0..RESAMPLES).filter_map(|_| draw()).collect();
-            draws.sort_by(f64::total_cmp);
+            let mut draws: Vec<f64> = (0..RESAMPLES).map(|_| draw()).collect();
+            draws.sort_unstable_by(f64::total_cmp);
             let tail = (1.0 - CONFIDENCE) / 2.0;
             Interval { low: quantile(&draws, tail), high: quantile(&draws, 1.0 - tail) }
         });
@@ -74,13 +74,9 @@ impl Estimate {
 /// ```
 #[must_use]
 pub fn median(samples: &[f64]) -> Option<Estimate> {
-    let value = median_of(&mut samples.to_vec())?;
+    let mut own = Drawn::of(samples)?;
     let mut rng = Rng::with_seed(SEED);
-    let mut drawn = vec![0.0; samples.len()];
-    Some(Estimate::of(value, samples.len(), || {
-        draw(&mut rng, samples, &mut drawn);
-        median_of(&mut drawn)
-    }))
+    Some(Estimate::of(own.median(), samples.len(), || own.anew(&mut rng)))
 }
 
 /// The median of `of` divided by the median of `to`, with an interval.
@@ -98,14 +94,11 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
     if !(all_positive(of) && all_positive(to)) {
         return None;
     }
-    let value = median_of(&mut of.to_vec())? / median_of(&mut to.to_vec())?;
+    let fewest = of.len().min(to.len());
+    let (mut of, mut to) = (Drawn::of(of)?, Drawn::of(to)?);
     let mut rng = Rng::with_seed(SEED);
-    let (mut drawn_of, mut drawn_to) = (vec![0.0; of.len()], vec![0.0; to.len()]);
-    Some(Estimate::of(value, of.len().min(to.len()), || {
-        draw(&mut rng, of, &mut drawn_of);
-        draw(&mut rng, to, &mut drawn_to);
-        Some(median_of(&mut drawn_of)? / median_of(&mut drawn_to)?)
-    }))
+    let value = of.median() / to.median();
+    Some(Estimate::of(value, fewest, || of.anew(&mut rng) / to.anew(&mut rng)))
 }
 
 /// The same for samples taken side by side, round by round: whole rounds are drawn, so that a cause that
@@ -119,17 +112,21 @@ pub fn ratio(of: &[f64], to: &[f64]) -> Option<Estimate> {
 /// ```
 #[must_use]
 pub fn paired_ratio(rounds: &[(f64, f64)]) -> Option<Estimate> {
-    let (mut of, mut to): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
+    let (of, to): (Vec<f64>, Vec<f64>) = rounds.iter().copied().unzip();
     if !(all_positive(&of) && all_positive(&to)) {
         return None;
     }
-    let value = median_of(&mut of)? / median_of(&mut to)?;
+    let (mut of, mut to) = (Drawn::of(&of)?, Drawn::of(&to)?);
     let mut rng = Rng::with_seed(SEED);
-    Some(Estimate::of(value, rounds.len(), || {
-        for (of, to) in of.iter_mut().zip(&mut to) {
-            (*of, *to) = rounds[rng.usize(..rounds.len())];
+    Some(Estimate::of(of.median() / to.median(), rounds.len(), || {
+        of.forget();
+        to.forget();
+        for _ in rounds {
+            let round = rng.usize(..rounds.len());
+            of.take(round);
+            to.take(round);
         }
-        Some(median_of(&mut of)? / median_of(&mut to)?)
+        of.median() / to.median()
     }))
 }
 
@@ -137,15 +134,63 @@ fn all_positive(samples: &[f64]) -> bool {
     samples.iter().all(|&sample| sample.is_finite() && sample > 0.0)
 }
 
-fn draw(rng: &mut Rng, samples: &[f64], drawn: &mut [f64]) {
-    drawn.fill_with(|| samples[rng.usize(..samples.len())]);
+/// Samples in order, and how often each was drawn: a median is counted off, where sorting each draw would take most of the time
+/// of a page.
+struct Drawn {
+    sorted: Vec<f64>,
+    /// The place in `sorted` of each sample.
+    places: Vec<usize>,
+    /// By place.
+    times: Vec<usize>,
 }
 
-/// Sorts the samples; none without any, or if one is no finite number.
-fn median_of(samples: &mut [f64]) -> Option<f64> {
-    samples.sort_unstable_by(f64::total_cmp);
-    let finite = samples.iter().all(|sample| sample.is_finite());
-    (finite && !samples.is_empty()).then(|| middle(samples))
+impl Drawn {
+    /// Each sample once; none without any, or if one is no finite number.
+    fn of(samples: &[f64]) -> Option<Self> {
+        if samples.is_empty() || !samples.iter().all(|sample| sample.is_finite()) {
+            return None;
+        }
+        let mut order: Vec<usize> = (0..samples.len()).collect();
+        order.sort_by(|&a, &b| samples[a].total_cmp(&samples[b]));
+        let mut places = vec![0; samples.len()];
+        order.iter().enumerate().for_each(|(place, &sample)| places[sample] = place);
+        let sorted = order.iter().map(|&sample| samples[sample]).collect();
+        Some(Self { sorted, places, times: vec![1; samples.len()] })
+    }
+
+    fn forget(&mut self) {
+        self.times.fill(0);
+    }
+
+    fn take(&mut self, sample: usize) {
+        self.times[self.places[sample]] += 1;
+    }
+
+    /// Draws as many as there are, and answers their median.
+    fn anew(&mut self, rng: &mut Rng) -> f64 {
+        self.forget();
+        for _ in 0..self.sorted.len() {
+            self.take(rng.usize(..self.sorted.len()));
+        }
+        self.median()
+    }
+
+    /// The one in the middle, or the mean of the two there.
+    fn median(&self) -> f64 {
+        let count = self.sorted.len();
+        f64::midpoint(self.at((count - 1) / 2), self.at(count / 2))
+    }
+
+    /// The draw with so many smaller ones before it.
+    fn at(&self, before: usize) -> f64 {
+        let mut seen = 0;
+        let mut place = 0;
+        while seen + self.times[place] <= before {
+            seen += self.times[place];
+            place += 1;
+        }
+        self.sorted[place]
+    }
 }
 
 /// By linear interpolation, the default of NumPy and SciPy.
