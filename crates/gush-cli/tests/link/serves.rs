@@ -18,12 +18,6 @@ use tempfile::TempDir;
 
 const LISTEN: &str = "tcp-listen:127.0.0.1:0,fork";
 
-/// The test holds both far ends of every connection.
-fn with_many_descriptors() {
-    let maximum = getrlimit(Resource::Nofile).maximum;
-    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
-}
-
 #[test]
 fn a_port_is_forwarded_to_every_client_in_turn() {
     let link = Running::start(&[LISTEN, &format!("tcp:{}", echo())]);
@@ -199,10 +193,30 @@ fn more_clients_than_descriptors_wait_and_are_all_served() {
     assert!(warnings.iter().all(|line| line.contains("limit of open files")), "{warnings:#?}");
 }
 
+/// Set for the process of its own.
+const ALONE: &str = "GUSH_ALONE";
+
 #[test]
 fn a_thousand_connections_at_once_keep_every_byte() {
-    with_many_descriptors();
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "serves::alone_a_thousand_connections_at_once_keep_every_byte"])
+        .args(["--ignored", "--nocapture"])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
+    assert!(gush_test::one_test_ran(&output), "{output:?}");
+}
+
+/// The test holds both far ends of every connection: the limit is raised for this process, and not for the other tests.
+#[test]
+#[ignore = "run by a_thousand_connections_at_once_keep_every_byte"]
+fn alone_a_thousand_connections_at_once_keep_every_byte() {
+    if std::env::var_os(ALONE).is_none() {
+        return;
+    }
     const CLIENTS: usize = 1000;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
     let link = Running::start(&[LISTEN, &format!("tcp:{}", echo())]);
     let place = link.place();
     assert_eq!(ask(link.client(), b"warm"), b"warm");
@@ -240,7 +254,6 @@ fn a_thousand_connections_at_once_keep_every_byte() {
 
 /// Opens and closes `count` connections, eight at a time, and looks for lost bytes and for descriptors left open.
 fn short_connections(count: usize) {
-    with_many_descriptors();
     let target = server(|mut stream| {
         let mut question = [0; 8];
         if stream.read_exact(&mut question).is_ok() {
