@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use crate::common::{numbered, run};
+use crate::forwards::forwards;
 use gush::MethodName;
 use gush_net::{
     Conduit, Error, Options, Relay, Way, copy, copy_bidirectional, relay, relay_one_way,
@@ -144,28 +145,10 @@ fn the_functions_take_whatever_tokios_do() {
         #[expect(dead_code, reason = "it is not Send")] Rc<Cell<u8>>,
     );
     impl AsyncRead for Unsent {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(cx, buf)
-        }
+        forwards!(poll_read);
     }
     impl AsyncWrite for Unsent {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(cx, bytes)
-        }
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_flush(cx)
-        }
-        fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_shutdown(cx)
-        }
+        forwards!(poll_write, poll_flush, poll_shutdown);
     }
     run(async {
         let ((mut client, a), (mut b, mut server)) = (tokio::io::duplex(10), unix().await);
@@ -294,13 +277,7 @@ fn an_error_for_tokios_callers_needs_no_timers() {
 struct Deaf(tokio::io::DuplexStream);
 
 impl AsyncRead for Deaf {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
+    forwards!(poll_read);
 }
 
 impl AsyncWrite for Deaf {

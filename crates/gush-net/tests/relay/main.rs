@@ -2,6 +2,8 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/forwards.rs"]
+mod forwards;
 #[path = "../common/halting.rs"]
 mod halting;
 #[path = "../../examples/connect/tunnel.rs"]

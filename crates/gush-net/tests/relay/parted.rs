@@ -7,9 +7,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::common::{Wire, numbered, pair, run};
+use crate::forwards::forwards;
 use crate::halting::Halting;
 use gush_net::{Conduit, Layer, Patience};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// Two sockets in one end: whoever sends on one must not take the connection for ended because the other failed.
 #[test]
@@ -37,25 +38,11 @@ fn both_sockets_of_an_end_are_reset() {
 fn what_says_the_end_of_a_layer_is_no_data_that_has_not_arrived() {
     struct Worded(Conduit, u64);
     impl AsyncRead for Worded {
-        fn poll_read(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            buf: &mut ReadBuf<'_>,
-        ) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_read(cx, buf)
-        }
+        forwards!(poll_read);
     }
     impl AsyncWrite for Worded {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            cx: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Pin::new(&mut self.0).poll_write(cx, bytes)
-        }
-        fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Pin::new(&mut self.0).poll_flush(cx)
-        }
+        forwards!(poll_write, poll_flush);
+
         fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
             let written = std::task::ready!(Pin::new(&mut self.0).poll_write(cx, b"good bye"))?;
             self.1 = written as u64;

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::common::{Wire, numbered, pair, run};
+use crate::forwards::forwards;
 use crate::halting::Halting;
 use gush::{Choice, MethodName};
 use gush_net::{Conduit, End, Ended, Options, Relay, Totals, Way};
@@ -536,13 +537,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Records<S> {
 struct Paced<S>(S);
 
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
-    }
+    forwards!(poll_read);
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
@@ -555,13 +550,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         Pin::new(&mut self.0).poll_write(cx, piece)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
+    forwards!(poll_flush, poll_shutdown);
 }
 
 /// Nothing is read from the client any more, nothing comes for the client, and nothing is written.
