@@ -216,9 +216,9 @@ async fn drained(closed: impl Future<Output = ()>, shared: &Shared) -> Result<()
     let cut = shared.ledger.active();
     shared.stop.cut();
     closed.await;
-    let why = format!(
-        "{cut} connections were cut {limit:?} after draining began (--drain TIME waits longer)"
-    );
+    let were = if cut == 1 { "connection was" } else { "connections were" };
+    let why =
+        format!("{cut} {were} cut {limit:?} after draining began (--drain TIME waits longer)");
     Err(Failure::new(why, None))
 }
 

@@ -36,11 +36,19 @@ pub fn command() -> clap::Command {
 
 /// Runs `link` with `words`, the arguments after the command's name.
 pub fn run(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let words = words.map(standard_streams);
-    let options: Options = match args::parse(command(), words, "gush link") {
+    let words: Vec<_> = words.collect();
+    let parsed = words.iter().cloned().map(standard_streams);
+    let mut options: Options = match args::parse(command(), parsed, "gush link") {
         Ok(options) => options,
         Err(status) => return status,
     };
+    // Messages show an address as the user wrote it.
+    for address in [&mut options.first, &mut options.second] {
+        if let Some(word) = words.iter().find(|word| standard_streams((*word).clone()) == *address)
+        {
+            address.clone_from(word);
+        }
+    }
     let talker = Talker::new("gush link");
     if let Some(arguments) = &options.from_socat {
         return from_socat::run(arguments, &talker);

@@ -592,7 +592,7 @@ fn draining_does_not_cancel_opens() {
     assert_eq!(seen(&mut client), Seen::Reset(0));
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("1 connections were cut"), "{said}");
+    assert!(said.contains("1 connection was cut"), "{said}");
 }
 
 /// Datagrams say no end: a link that drains waits for no silence of a minute.

@@ -136,7 +136,7 @@ fn a_program_that_takes_its_time_at_sigterm_makes_no_drain_longer() {
     link.signal(Signal::TERM);
     let (status, _, said) = link.finish();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("1 connections were cut"), "{said}");
+    assert!(said.contains("1 connection was cut"), "{said}");
     assert!(said.contains("does not end after SIGTERM and is killed"), "{said}");
 }
 

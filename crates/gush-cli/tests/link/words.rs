@@ -49,6 +49,10 @@ fn a_malformed_address_is_shown_with_the_piece_and_its_grammar() {
   listen-fd:N|NAME ADDR!!ADDR ADDR|ADDR... zero: null:
 "
     );
+    for args in [["-,fork", "-"], ["null:", "-,fork"]] {
+        let said = refused(dir.path(), &args);
+        assert!(said.contains("\n  -,fork\n    ^^^^\n"), "as the user wrote it: {said}");
+    }
     let letter = refused(dir.path(), &["a:b", "-"]);
     assert!(letter.contains("'a'; a file of this name is written ./a:b\n"), "{letter}");
     let empty = refused(dir.path(), &["", "-"]);

@@ -233,8 +233,7 @@ const ZEROS_BYTES: u64 = 512 << 20;
 const CALL_BYTES: usize = 1 << 30;
 /// The most bytes of a `read` that asks whether there is more.
 const DOUBT_BYTES: usize = 4096;
-const NO_PIPE: &str =
-    "no pipe can be had: the user's pages for pipes or the descriptors are used up";
+const NO_PIPE: &str = "no pipe can be had: this process' share of the user's pages for pipes, or of the descriptors, is used up";
 /// The size of the pieces in which bytes leave a pipe by plain writes.
 const SPILL_BYTES: usize = 64 << 10;
 /// A splice of less than this part of a short message's limit moved a short message: the next one
