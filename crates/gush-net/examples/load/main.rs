@@ -248,9 +248,18 @@ impl Load {
         Ok(vec![("seconds", seconds), ("connections_per_s", rate), ("relay_s", used)])
     }
 
+    /// A server with room for all clients at once. Where the queue of a listener is full, the kernel drops the last message of a
+    /// handshake: the client takes itself for connected, and the server hears of it only when the client sends.
+    fn listener(&self) -> std::io::Result<tokio::net::TcpListener> {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.set_reuseaddr(true)?;
+        socket.bind((std::net::Ipv4Addr::LOCALHOST, self.listen).into())?;
+        socket.listen(4096)
+    }
+
     /// The seconds of all exchanges.
     async fn exchanges(&self) -> Result<f64, Failed> {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", self.listen)).await?;
+        let listener = self.listener()?;
         let (clients, bytes) = (self.clients, self.bytes);
         let begun = Instant::now();
         let serving = tokio::spawn(async move {
@@ -280,7 +289,7 @@ impl Load {
 
     /// The seconds of `count` questions and answers.
     async fn questions(&self, count: u64) -> Result<f64, Failed> {
-        let listener = tokio::net::TcpListener::bind(("127.0.0.1", self.listen)).await?;
+        let listener = self.listener()?;
         let serving = tokio::spawn(async move {
             while let Ok((mut server, _)) = listener.accept().await {
                 tokio::spawn(async move {
