@@ -267,7 +267,10 @@ fn denied_interrupted_and_failing_calls_lose_no_byte_and_no_line() {
         let output = traced.output().unwrap();
         assert!(output.status.success(), "{fault}: {}", said(&output));
         assert!(output.stdout == bytes, "{fault}: {} bytes", output.stdout.len());
-        assert_eq!(said(&output), format!("{}\n", ends(&bytes, b'\n')), "{fault}");
+        // strace tells of a thread that ends while it is delayed.
+        let said = said(&output);
+        let told: Vec<_> = said.lines().filter(|line| !line.starts_with("strace: ")).collect();
+        assert_eq!(told, [ends(&bytes, b'\n').to_string()], "{fault}");
     }
 }
 
