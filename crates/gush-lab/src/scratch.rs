@@ -4,7 +4,6 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
@@ -38,11 +37,12 @@ impl Scratch {
         let made = tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir)?;
         // A relative path would change its meaning with a command's working directory.
         let path = made.path().canonicalize()?;
-        // A directory of the user's may have such a name: only one with this mark is ever removed.
-        File::create_new(path.join(MARK))?;
         let lock = File::open(&path)?;
         // Refused where the file system has no locks: then nothing of anybody is removed there.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        // A directory of the user's may have such a name: only one with this mark is ever removed. Made once the lock is taken,
+        // so that a mark without a lock is one of a run that was killed.
+        File::create_new(path.join(MARK))?;
         Ok(Self { dir: made, path, _lock: lock })
     }
 
@@ -75,24 +75,18 @@ impl Scratch {
     }
 }
 
-/// Removes the directories of runs that were killed: those that nobody has locked, and that are older than the moment
-/// between mkdir(2) and flock(2).
+/// Removes the directories of runs that were killed: those with the mark that nobody has locked.
 fn remove_left_ones(dir: &Path) {
-    const MOMENT: Duration = Duration::from_secs(60);
     let Ok(entries) = fs::read_dir(dir) else { return };
     let is_ours = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(PREFIX);
     for entry in entries.flatten().filter(is_ours) {
-        let is_old = entry.metadata().ok().filter(fs::Metadata::is_dir).is_some_and(|about| {
-            let age = about.modified().ok().and_then(|changed| changed.elapsed().ok());
-            age.is_some_and(|age| age > MOMENT)
-        });
         let is_free = || {
             let lock = File::open(entry.path()).ok()?;
             flock(&lock, FlockOperation::NonBlockingLockExclusive).ok()
         };
         let is_marked =
             || fs::symlink_metadata(entry.path().join(MARK)).is_ok_and(|it| it.is_file());
-        if is_old && is_marked() && is_free().is_some() {
+        if is_marked() && is_free().is_some() {
             // Somebody else's may not be removed, and is in nobody's way.
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -124,26 +118,23 @@ pub(crate) fn fill(mut file: &File, size_bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::SystemTime;
 
     #[test]
     fn what_a_killed_run_left_is_removed_and_what_is_in_use_stays() {
         let dir = tempfile::tempdir().expect("a directory");
         let running = Scratch::new_in(dir.path()).expect("a directory");
-        let [left, new, foreign] =
-            [".gush-lab-left", ".gush-lab-new", "gush-lab"].map(|name| dir.path().join(name));
-        for path in [&left, &new, &foreign] {
+        let [left, begun, foreign] =
+            [".gush-lab-left", ".gush-lab-begun", "gush-lab"].map(|name| dir.path().join(name));
+        for path in [&left, &begun, &foreign] {
             fs::create_dir(path).expect("made");
             fs::write(path.join("source-1"), "x").expect("written");
-            fs::write(path.join(MARK), "").expect("written");
         }
-        let long_ago = SystemTime::now() - Duration::from_secs(3600);
-        for path in [&left, &foreign, &running.path] {
-            File::open(path).expect("open").set_modified(long_ago).expect("older");
+        for path in [&left, &foreign] {
+            fs::write(path.join(MARK), "").expect("written");
         }
         drop(Scratch::new_in(dir.path()).expect("a directory"));
         assert!(!left.exists(), "nobody uses it any more");
-        assert!(new.exists(), "somebody may be about to lock it");
+        assert!(begun.exists(), "somebody may be about to lock it");
         assert!(foreign.exists() && running.path.exists());
         let path = running.path.clone();
         running.remove().expect("removed");

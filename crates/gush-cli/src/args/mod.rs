@@ -129,7 +129,8 @@ impl AsGnu {
     }
 }
 
-fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
+/// Writes the message `wrong`, and where the command's help is; returns the exit status of a failure.
+pub fn misuse(talker: &Talker, wrong: impl Display, as_name: &str) -> ExitCode {
     talker.say(wrong);
     talker.print(format_args!("Try '{as_name} --help' for more information.\n"));
     ExitCode::FAILURE

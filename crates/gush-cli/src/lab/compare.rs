@@ -11,6 +11,7 @@ use gush_lab::store::{Entry, StoreError};
 use super::history::NO_INTERVAL;
 use super::screen::Screen;
 use super::session::open_to_read;
+use crate::args;
 use crate::talk::{Talker, os_text};
 
 /// Say case by case whether the second run is faster or slower than the first
@@ -53,6 +54,10 @@ pub fn run(options: &Options) -> ExitCode {
     let talker = Talker::new("gush lab compare");
     let comparison = match compared(&talker, options) {
         Ok(comparison) => comparison,
+        // Without a word the runs were our choice, and there was none: the help tells of other choices.
+        Err(error) if options.first.is_none() => {
+            return args::misuse(&talker, error, "gush lab compare");
+        }
         Err(error) => return talker.fail(error),
     };
     let mut screen = Screen::new(talker.clone(), 0);

@@ -135,6 +135,7 @@ fn what_is_no_case_is_told() {
     for (case, words) in [
         ("pipe:nope", "gush: lab: explain: pipe: no case is called 'nope'; there are write-read"),
         ("copy:nope", "no case, way or method is called 'nope'"),
+        ("copy:sendfile", "cases, and one is explained at a time: sendfile-4096@"),
     ] {
         let output = gush().args(["lab", "explain", case, "--no-store"]).output().unwrap();
         let said = said(&output);

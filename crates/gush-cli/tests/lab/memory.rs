@@ -1,6 +1,6 @@
 //! `gush lab memory`: bandwidth of one processor and of all.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::common::{gush, skipped};
 
@@ -75,4 +75,21 @@ fn more_memory_than_there_is_is_refused_in_a_sentence() {
         text(&output.stderr).contains("bytes of memory to measure: Cannot allocate"),
         "{output:?}"
     );
+}
+
+/// A thread of real-time priority runs to its end before another one of its processor begins.
+#[test]
+fn the_clock_is_started_before_the_threads() {
+    let first = gush_lab::affinity::allowed().unwrap()[0].to_string();
+    let mut command = Command::new("chrt");
+    command.args(["-f", "1", env!("CARGO_BIN_EXE_gush"), "lab", "once", "--cpu", &first]);
+    command.args(["memory", "--way", "read-1", "--bytes", "4M"]);
+    let output = match command.output() {
+        Ok(output) if output.status.success() => output,
+        Ok(output) => return skipped(text(&output.stderr).trim()),
+        Err(error) => return skipped(&format!("chrt: {error}")),
+    };
+    let measured: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    // Each thread goes on for at least so long.
+    assert!(measured["wall_s"].as_f64().unwrap() >= 0.15, "{measured}");
 }

@@ -235,6 +235,7 @@ fn the_last_two_runs_that_can_be_compared_are() {
     let (status, _, said) = stored(dir.path(), &["compare"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("there are no two runs of one machine with a case in common"), "{said}");
+    assert!(said.ends_with("Try 'gush lab compare --help' for more information.\n"), "{said}");
     run(&["true 3", "true 4"]);
     run(&ab);
     assert_eq!(compared(), ab, "the run between is of other cases");

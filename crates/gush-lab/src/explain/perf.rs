@@ -125,8 +125,9 @@ fn without_prefix(line: &str) -> &str {
 
 fn last_line(said: &[u8]) -> String {
     let text = String::from_utf8_lossy(said);
-    // Behind the reason, a message about options names the help.
-    let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("Try '");
+    // Behind the reason, a message about options names the help, and a run has its warnings.
+    let is_aside = |line: &str| line.starts_with("Try '") || line.contains(": warning: ");
+    let is_reason = |line: &&str| !line.trim().is_empty() && !is_aside(line);
     let line = text.lines().rev().find(is_reason).unwrap_or("nothing was said");
     line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().trim().to_owned()
 }
@@ -146,6 +147,8 @@ mod tests {
         let said = "gush: lab: invalid --bytes '0': must be more than zero\nTry 'gush lab pipe --help' for more information.\n";
         let line = last_line(said.as_bytes());
         assert_eq!(without_prefix(&line), "invalid --bytes '0': must be more than zero");
+        let said = "gush: lab: copy: no room\ngush: lab: copy: warning: 1 of 1 cases have fewer than 5 samples\n";
+        assert_eq!(without_prefix(&last_line(said.as_bytes())), "copy: no room");
     }
 
     #[test]

@@ -37,12 +37,16 @@ fn fifos(dir: &Path) -> [PathBuf; 2] {
     ["control", "answers"].map(|name| dir.join(name))
 }
 
-/// The same cases, each recorded during its measurement, where this program was started to be recorded.
+/// The same cases, recorded during the measurement, where this program was started to be recorded.
 ///
 /// # Errors
-/// When perf cannot be reached.
+/// When there are several cases, whose times would be mixed; when perf cannot be reached.
 pub fn recorded(cases: Vec<Box<dyn Case>>) -> Result<Vec<Box<dyn Case>>, Error> {
     let Some(dir) = env::var_os(VARIABLE) else { return Ok(cases) };
+    if cases.len() > 1 {
+        let names: Vec<&str> = cases.iter().map(|case| case.name()).collect();
+        return Err(Error::refused(several(&names)));
+    }
     let [control, answers] = fifos(Path::new(&dir));
     // Opening a FIFO waits for the other side, so that perf is there from here on.
     let reached = File::options().write(true).open(control);
@@ -51,6 +55,14 @@ pub fn recorded(cases: Vec<Box<dyn Case>>) -> Result<Vec<Box<dyn Case>>, Error> 
     let switch = Rc::new(switch.map_err(|error| Error::failed("cannot reach perf", error))?);
     let recorded = |case| -> Box<dyn Case> { Box::new(Recorded { case, switch: switch.clone() }) };
     Ok(cases.into_iter().map(recorded).collect())
+}
+
+/// Why `names` cannot be recorded together.
+fn several(names: &[&str]) -> String {
+    const SHOWN: usize = 12;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    let more = if names.len() > SHOWN { ", …" } else { "" };
+    format!("these are {} cases, and one is explained at a time: {shown}{more}", names.len())
 }
 
 struct Switch {

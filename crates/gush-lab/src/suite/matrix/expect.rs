@@ -41,17 +41,7 @@ const OUT_OF_PIPES: &[&str] =
 const NOT_READ: &[Kind] = &[Kind::Null, Kind::ProcfsSeq];
 /// Without a splice_write of their own.
 const NOT_WRITTEN: &[Kind] = &[Kind::Full, Kind::Procfs];
-const REGULAR: &[Kind] = &[
-    Kind::File,
-    Kind::Ext4,
-    Kind::Tmpfs,
-    Kind::Xfs,
-    Kind::Btrfs,
-    Kind::Overlay,
-    Kind::Append,
-    Kind::Direct,
-    Kind::Memfd,
-];
+const REGULAR: &[Kind] = Kind::FILES;
 const SHARING: &[Kind] = &[Kind::Xfs, Kind::Btrfs];
 const NOT_SHARING: &[Kind] = &[Kind::Ext4, Kind::Tmpfs, Kind::Memfd];
 const NOT_REGULAR: &[Kind] = &[

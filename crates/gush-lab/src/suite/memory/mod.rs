@@ -172,6 +172,7 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         let made =
             processor.map_or(Ok(()), once::pin).and_then(|()| Field::new(way.operation, share));
         start.wait();
+        start.wait();
         let moved = made.map(|mut field| {
             let begun = Instant::now();
             let mut moved = 0;
@@ -188,7 +189,10 @@ pub fn once(way: &Way, bytes: Option<u64>) -> Result<Measured, Error> {
         let threads: Vec<_> =
             processors.iter().map(|&processor| scope.spawn(move || work(processor))).collect();
         start.wait();
+        // Between the two, where all are ready and none has begun: a thread of real-time priority on this processor would
+        // otherwise be done before this one runs again.
         let clock = Clock::start();
+        start.wait();
         stop.wait();
         let stopped = clock.and_then(|clock| clock.stop(0));
         let mut bytes = 0;
