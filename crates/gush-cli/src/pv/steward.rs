@@ -417,8 +417,9 @@ impl Show {
 fn count_beside(files: Countable, account: &Arc<Account>) {
     let account = Arc::clone(account);
     let count = move || {
-        // Where that is denied the count takes its share of the processors.
+        // Where that is denied the count takes its share of the processors, and of the disk.
         let _ = gush_process::leave_real_time();
+        let _ = gush_process::read_disk_last();
         let mut pushed_aside = times_pushed_aside();
         let goes_on = || {
             let times = times_pushed_aside();

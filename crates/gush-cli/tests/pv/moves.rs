@@ -236,7 +236,7 @@ fn a_read_that_waits_in_a_file_is_ended() {
         ("-q --stall-timeout 0.1", "true", 16),
         ("-q --stall-timeout 0.1 -- cat", "true", 16),
         // The thread that waits is not the first one, and no descriptor is left to look for it.
-        ("-q -- cat", "prlimit --nofile=1: --pid $pid; kill -TERM $pid", 32),
+        ("-q -- cat", "prlimit --nofile=1: --pid $pid || kill -KILL $pid; kill -TERM $pid", 32),
     ] {
         let (options, command) = words.split_once(" -- ").unwrap_or((words, ""));
         let command = if command.is_empty() { String::new() } else { format!("-- {command}") };
