@@ -658,6 +658,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         (&["echo 'a"], "a quote without its end"),
         (&["--only", "x", "true"], "--only x is for files of comparisons"),
         (&["--set", "x", "true"], "--set x: write NAME=VALUE"),
+        (&["--set", "gus=x", "{gush} --version"], "--set gus: no command names {gus}"),
         (
             &["--reference", "true", "-p", "true", "-p", "true", "true"],
             "2 --prepare for 3 command(s)",
@@ -888,6 +889,8 @@ fn a_file_of_comparisons_is_run_in_one_go() {
     let (status, _, said) = run(&["--only", "nope"]);
     assert_eq!(status, Some(1));
     assert!(said.contains("has no comparison 'nope'; there are copy, read"), "{said}");
+    let (status, _, said) = run(&["--set", "tol=wc"]);
+    assert!(status == Some(1) && said.contains("--set tol: no command names {tol}"), "{said}");
     let (_, _, said) = run(&["--only", "raed"]);
     assert!(said.contains("has no comparison 'raed'; did you mean 'read'?"), "{said}");
     let (status, _, said) = run(&["--prepare", "true"]);

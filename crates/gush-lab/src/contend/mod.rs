@@ -409,8 +409,8 @@ impl Comparison {
         })
     }
 
-    /// All texts in which names may stand.
-    fn texts(&self) -> impl Iterator<Item = &str> {
+    /// All texts in which names may stand: the commands, and the path of the expected output.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
         let own = [&self.setup, &self.prepare, &self.conclude, &self.cleanup, &self.expected];
         let of_entries = self.entries.iter().flat_map(|entry| {
             [Some(entry.command.as_str()), entry.prepare.as_deref()].into_iter().flatten()

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use gush_lab::Error;
+use gush_lab::contend::template::names;
 use gush_lab::contend::{
     Aim, Block, CaseFile, Comparison, Entry, Input, Output, Pace, Parameter, Shell, Standing,
     export, show::Unit,
@@ -291,6 +292,7 @@ impl Options {
                     )));
                 }
                 let comparison = self.comparison()?;
+                self.refuse_unused_variables(&comparison.texts().collect::<Vec<_>>().join(" "))?;
                 Ok(vec![Bout { title: None, comparison, runs: None, aims: Vec::new() }])
             }
         }
@@ -310,6 +312,7 @@ impl Options {
         let size_of = |text: &str| size_bytes(text).map_err(|error| error.to_string());
         let CaseFile { blocks } = CaseFile::read(&stem, &text, &size_of)
             .map_err(|error| Error::refused(format!("{shown} {}", error.told())))?;
+        self.refuse_unused_variables(&text)?;
         let known: Vec<&str> = blocks.iter().map(|block| block.name.as_str()).collect();
         if let Some(unknown) = self.only.iter().find(|name| !known.contains(&name.as_str())) {
             let hint = match nearest(unknown, known.iter().copied()) {
@@ -320,6 +323,14 @@ impl Options {
         }
         let is_wanted = |block: &Block| self.only.is_empty() || self.only.contains(&block.name);
         blocks.into_iter().filter(is_wanted).map(|block| self.bout(block)).collect()
+    }
+
+    /// A name that is written wrong would leave the usual program in its place, and nobody would see.
+    fn refuse_unused_variables(&self, commands: &str) -> Result<(), Error> {
+        match self.variables()?.keys().find(|name| !names(commands, name)) {
+            None => Ok(()),
+            Some(name) => Err(Error::refused(format!("--set {name}: no command names {{{name}}}"))),
+        }
     }
 
     fn bout(&self, block: Block) -> Result<Bout, Error> {
