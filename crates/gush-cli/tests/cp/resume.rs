@@ -102,7 +102,10 @@ fn copy_and_kill(dir: &Path, options: &[&str], at_lines: usize) -> Vec<String> {
     records.filter(copied).map(name).collect()
 }
 
-fn campaign(options: &[&str], files: usize, kills: usize, mut random: u64) {
+/// What one kill can cost at most: the lines that wait for an eighth one, and the file that each of two threads is at.
+const TWICE_A_KILL: usize = 7 + 2;
+
+fn campaign(options: &[&str], files: usize, kills: usize, most_twice: usize, mut random: u64) {
     let dir = tree(files);
     succeeds(dir.path(), &[options, &["a", "expected"]].concat());
     let mut copied: HashMap<String, usize> = HashMap::new();
@@ -128,21 +131,22 @@ fn campaign(options: &[&str], files: usize, kills: usize, mut random: u64) {
     }
     assert_eq!(found.len(), expected.len());
     let twice: usize = copied.values().map(|times| times - 1).sum();
-    assert!(twice * 10 < files, "{twice} of {files} twice");
+    assert!(twice <= most_twice, "{twice} of {files} twice");
     assert_eq!(names(dir.path()), ["a", "d", "expected"], "the journal is gone");
 }
 
 #[test]
 fn a_copy_killed_ten_times_ends_as_one_that_was_not() {
-    campaign(&["-a"], 300, 10, 0x9E37_79B9_7F4A_7C15);
-    campaign(&["-r", "--threads=1"], 200, 5, 0x1234_5678_9ABC_DEF1);
+    campaign(&["-a", "--threads=2"], 300, 10, 10 * TWICE_A_KILL, 0x9E37_79B9_7F4A_7C15);
+    campaign(&["-r", "--threads=1"], 200, 5, 5 * TWICE_A_KILL, 0x1234_5678_9ABC_DEF1);
 }
 
 /// `cargo test -p gush-cli --test cp resume -- --ignored`.
 #[test]
 #[ignore = "a hundred kills take minutes"]
 fn a_copy_killed_a_hundred_times_ends_as_one_that_was_not() {
-    campaign(&["-a"], 4_000, 100, 0x2545_F491_4F6C_DD1D);
+    // Less than a tenth: on a starved machine, where every kill costs the most, more would be right.
+    campaign(&["-a"], 4_000, 100, 399, 0x2545_F491_4F6C_DD1D);
 }
 
 #[test]
