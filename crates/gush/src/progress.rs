@@ -167,12 +167,6 @@ impl<'a> Brake<'a> {
         allowance
     }
 
-    pub(crate) fn overslept(&mut self, late: Duration) {
-        if let Some(limiter) = &mut self.limiter {
-            limiter.overslept(late);
-        }
-    }
-
     pub(crate) fn spend(&mut self, bytes: u64) {
         if let Some(limiter) = &mut self.limiter {
             limiter.spend(bytes);
@@ -181,7 +175,8 @@ impl<'a> Brake<'a> {
 }
 
 /// A token bucket for a twentieth of a second: no bursts after a pause. Bytes go in portions of an eighth of the bucket,
-/// every 6 ms. What a busy machine lets a sleep last longer is [made up for](Self::overslept).
+/// every 6 ms. A caller that sleeps as long as a refusal says, and wakes late because other programs had the processor, gets
+/// the bytes of that delay, too, those of a second at most.
 ///
 /// ```
 /// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
@@ -193,6 +188,8 @@ pub struct Limiter {
     rate: Rate,
     tokens: f64,
     filled: Instant,
+    /// When the refusal that was last given ends; none once something may move.
+    due: Option<Instant>,
     /// So many tokens more than the bucket holds may be there, of sleeps that lasted too long.
     surplus: f64,
 }
@@ -201,7 +198,11 @@ impl Limiter {
     /// An empty bucket.
     #[must_use]
     pub fn new(rate: Rate) -> Self {
-        Self { rate, tokens: 0.0, filled: Instant::now(), surplus: 0.0 }
+        Self::begun_at(rate, Instant::now())
+    }
+
+    fn begun_at(rate: Rate, now: Instant) -> Self {
+        Self { rate, tokens: 0.0, filled: now, due: None, surplus: 0.0 }
     }
 
     /// How many bytes may move now.
@@ -209,38 +210,26 @@ impl Limiter {
     /// # Errors
     /// When none may: how long to sleep until some may.
     pub fn allowance(&mut self) -> Result<u64, Duration> {
-        let now = Instant::now();
+        self.allowance_at(Instant::now())
+    }
+
+    fn allowance_at(&mut self, now: Instant) -> Result<u64, Duration> {
         let per_second = self.rate.get() as f64;
         let burst = self.burst();
+        // Only a refusal makes a caller sleep: any other pause is the caller's own, and saves nothing up. A refusal leaves no surplus.
+        let late = self.due.take().map_or(Duration::ZERO, |due| now.saturating_duration_since(due));
+        self.surplus += late.min(MOST_LATE).as_secs_f64() * per_second;
         self.tokens += now.duration_since(self.filled).as_secs_f64() * per_second;
         self.tokens = self.tokens.min(burst + self.surplus);
         self.keep_surplus();
         self.filled = now;
         let worth_moving = (burst / 8.0).max(1.0);
         if self.tokens >= worth_moving {
-            Ok(self.tokens as u64)
-        } else {
-            Err(Duration::from_secs_f64((worth_moving - self.tokens) / per_second))
+            return Ok(self.tokens as u64);
         }
-    }
-
-    /// The sleep until something may move has lasted longer by `late`, because other programs had the processor: the bytes of
-    /// that time may move, too, those of a second at most.
-    ///
-    /// ```
-    /// use std::time::{Duration, Instant};
-    ///
-    /// let mut limiter = gush::Limiter::new(gush::Rate::bytes_per_second(1000).unwrap());
-    /// if let Err(pause) = limiter.allowance() {
-    ///     let began = Instant::now();
-    ///     std::thread::sleep(pause);
-    ///     limiter.overslept(began.elapsed().saturating_sub(pause));
-    /// }
-    /// ```
-    pub fn overslept(&mut self, late: Duration) {
-        let per_second = self.rate.get() as f64;
-        let most = MOST_LATE.as_secs_f64() * per_second;
-        self.surplus = (self.surplus + late.as_secs_f64() * per_second).min(most);
+        let pause = Duration::from_secs_f64((worth_moving - self.tokens) / per_second);
+        self.due = now.checked_add(pause);
+        Err(pause)
     }
 
     /// Counts moved bytes; more than were allowed are made up for.
@@ -333,36 +322,76 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_limiter_starts_empty_and_never_saves_up_a_burst() {
-        let mut limiter = Limiter::new(Rate::bytes_per_second(1000).unwrap());
-        assert!(limiter.allowance().is_err());
-        std::thread::sleep(Duration::from_millis(200));
-        let allowed = limiter.allowance().unwrap();
-        assert!(allowed <= 50, "{allowed} bytes at once");
-        limiter.spend(allowed);
-        assert!(limiter.allowance().is_err());
+    /// A limiter of 1,000 bytes a second, whose bucket holds 50, and the time at which it begins.
+    fn thousand_a_second() -> (Limiter, Instant) {
+        let now = Instant::now();
+        (Limiter::begun_at(Rate::bytes_per_second(1000).unwrap(), now), now)
     }
 
     #[test]
-    fn a_sleep_that_lasts_too_long_is_made_up_for() {
-        let mut limiter = Limiter::new(Rate::bytes_per_second(1000).unwrap());
-        let asked = limiter.allowance().unwrap_err();
-        let slept = Duration::from_millis(200);
-        std::thread::sleep(slept);
-        limiter.overslept(slept - asked);
-        assert!(limiter.allowance().unwrap() >= 190);
-        // Also what does not move at once.
+    fn the_limiter_starts_empty_and_never_saves_up_a_burst() {
+        let (mut limiter, mut now) = thousand_a_second();
+        now += limiter.allowance_at(now).unwrap_err();
+        assert_eq!(limiter.allowance_at(now), Ok(6), "an eighth of the bucket");
+        limiter.spend(6);
+        limiter.spend(44);
+        // Nothing was refused, so the caller waited this second for one of its ends.
+        assert_eq!(limiter.allowance_at(now + Duration::from_secs(1)), Ok(50));
+        limiter.spend(50);
+        assert!(limiter.allowance_at(now + Duration::from_secs(1)).is_err());
+    }
+
+    #[test]
+    fn a_caller_that_wakes_late_from_a_refusal_keeps_the_rate() {
+        let (mut limiter, began) = thousand_a_second();
+        let (mut now, mut moved_bytes) = (began, 0);
+        for _ in 0..100 {
+            match limiter.allowance_at(now) {
+                Ok(bytes) => {
+                    limiter.spend(bytes);
+                    moved_bytes += bytes;
+                }
+                Err(pause) => now += pause + Duration::from_millis(200),
+            }
+        }
+        let expected_bytes = now.duration_since(began).as_millis();
+        let lost_bytes = expected_bytes - u128::from(moved_bytes);
+        assert!(expected_bytes > 10_000 && lost_bytes <= 207, "{lost_bytes} of {expected_bytes}");
+    }
+
+    #[test]
+    fn the_bytes_of_a_delay_stay_until_they_are_spent_and_do_not_come_back() {
+        let (mut limiter, mut now) = thousand_a_second();
+        now += limiter.allowance_at(now).unwrap_err() + Duration::from_millis(200);
+        let allowed_bytes = limiter.allowance_at(now).unwrap();
+        assert!((205..=207).contains(&allowed_bytes), "{allowed_bytes}");
         limiter.spend(60);
-        assert!(limiter.allowance().unwrap() >= 130);
-        // A pause of somebody else is no sleep: all that was made up for is spent, however late this thread is.
-        let left_bytes = limiter.allowance().unwrap();
-        limiter.spend(left_bytes);
-        std::thread::sleep(slept);
-        assert!(limiter.allowance().unwrap() <= 50);
-        // Nor is a long stop of the whole process made up for.
-        limiter.overslept(Duration::from_secs(10));
-        std::thread::sleep(Duration::from_millis(1100));
-        assert!(limiter.allowance().unwrap() <= 1050);
+        assert_eq!(limiter.allowance_at(now), Ok(allowed_bytes - 60));
+        limiter.spend(allowed_bytes - 60);
+        assert_eq!(limiter.allowance_at(now + Duration::from_secs(1)), Ok(50));
+    }
+
+    #[test]
+    fn a_process_that_was_stopped_for_long_makes_up_for_a_second() {
+        let (mut limiter, mut now) = thousand_a_second();
+        for _ in 0..2 {
+            let pause = limiter.allowance_at(now).unwrap_err();
+            now += pause + Duration::from_secs(3600);
+            let allowed_bytes = limiter.allowance_at(now).unwrap();
+            assert!((1000..=1050).contains(&allowed_bytes), "{allowed_bytes}");
+            limiter.spend(allowed_bytes);
+        }
+    }
+
+    /// A caller may look again before the pause is over, as one does that sleeps in slices.
+    #[test]
+    fn a_look_before_the_end_of_a_refusal_is_no_delay() {
+        let (mut limiter, mut now) = thousand_a_second();
+        limiter.spend(1000);
+        while let Err(pause) = limiter.allowance_at(now) {
+            now += pause.min(Duration::from_millis(50));
+        }
+        let allowed_bytes = limiter.allowance_at(now).unwrap();
+        assert!(allowed_bytes <= 7, "{allowed_bytes}");
     }
 }

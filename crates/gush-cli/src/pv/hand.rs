@@ -1,6 +1,6 @@
 //! Moving by hand, where a command needs more than the engine's moves: waiting, and the rate limit.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gush::{Errno, Limiter, Port, Rate, Side};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -91,11 +91,7 @@ impl<'a> Pace<'a> {
                 Ok(number) => {
                     return Ok(usize::try_from(number).unwrap_or(wanted).clamp(1, wanted));
                 }
-                Err(pause) => {
-                    let (pause, began) = (pause.min(SLICE), Instant::now());
-                    std::thread::sleep(pause);
-                    limiter.overslept(began.elapsed().saturating_sub(pause));
-                }
+                Err(pause) => std::thread::sleep(pause.min(SLICE)),
             }
             if self.account.cancel.is_cancelled() {
                 return Err(Halt::by(Side::Source, Errno::CANCELED));
