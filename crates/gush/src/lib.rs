@@ -119,9 +119,11 @@ mod profile;
 #[path = "profile/absent.rs"]
 mod profile;
 mod progress;
+mod rate;
 mod repeat;
 mod report;
 mod reread;
+mod socket;
 mod sys;
 mod tee;
 mod terminal;
@@ -140,12 +142,11 @@ pub use method::{MethodName, Refusal, UnknownMethod, errno_name};
 pub use mover::{Choice, Holes, Mover, copy};
 pub use pages::{HUGE_PAGE_BYTES, Lent, Pages, Strip};
 pub use plan::Refusals;
-pub use port::{
-    Port, Side, end_writing, poll_now, send_kept, set_peek_offset, unacknowledged_bytes,
-};
+pub use port::{Port, Side};
 #[cfg(feature = "profile")]
 pub use profile::{Cgroup, Host, Profile, ProfileError};
-pub use progress::{Control, Limiter, Progress, Rate, Throttle};
+pub use progress::{Control, Progress};
+pub use rate::{Limiter, Rate, Throttle};
 pub use repeat::Repeat;
 pub use report::{MethodUse, Report};
 #[cfg(feature = "digest")]
@@ -153,9 +154,10 @@ pub use reread::digest_of;
 pub use reread::first_difference;
 pub use rustix::event::PollFlags;
 pub use rustix::io::Errno;
+pub use socket::{end_writing, send_kept, set_peek_offset, unacknowledged_bytes};
 #[cfg(feature = "faults")]
 pub use sys::faults;
 pub use sys::{Call, Counts};
 pub use tee::{Loss, Tee, TeeReport, TeeTarget};
 pub use tuning::{Advice, Space, Tuning};
-pub use wait::Wait;
+pub use wait::{Wait, poll_now};

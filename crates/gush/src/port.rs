@@ -47,75 +47,6 @@ impl fmt::Display for Side {
     }
 }
 
-/// How many bytes were written to a socket that the peer has not acknowledged (TCP: SIOCOUTQ, tcp(7)), or has not read
-/// (Unix sockets, with what the kernel needs to keep them). An end of data sent on a TCP connection counts as
-/// one more until acknowledged.
-///
-/// # Errors
-/// The error of ioctl(2): `ENOTTY` for a descriptor that is no socket.
-///
-/// ```
-/// use std::io::{Read, Write};
-/// let (mut ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-/// ours.write_all(b"unread")?;
-/// assert!(gush::unacknowledged_bytes(&ours)? > 0);
-/// theirs.read_exact(&mut [0; 6])?;
-/// assert_eq!(gush::unacknowledged_bytes(&ours)?, 0);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn unacknowledged_bytes(fd: &impl AsFd) -> std::io::Result<u64> {
-    Ok(socket::unacknowledged_bytes(fd.as_fd())?)
-}
-
-/// Ends the writing direction of a socket (shutdown(2)); the peer has an end of data behind the last byte.
-///
-/// # Errors
-/// The error of shutdown(2): `ENOTCONN` where the peer has gone already.
-///
-/// ```
-/// use std::io::Read;
-/// let (ours, mut theirs) = std::os::unix::net::UnixStream::pair()?;
-/// gush::end_writing(&ours)?;
-/// assert_eq!(theirs.read(&mut [0])?, 0);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn end_writing(fd: &impl AsFd) -> std::io::Result<()> {
-    Ok(socket::end_writing(fd.as_fd())?)
-}
-
-/// Sends what a TCP socket keeps for more bytes to come (MSG_MORE, send(2)). Options stay as they were.
-///
-/// # Errors
-/// The error of setsockopt(2): `EOPNOTSUPP` for a socket of another protocol.
-///
-/// ```
-/// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-/// let client = std::net::TcpStream::connect(listener.local_addr()?)?;
-/// gush::send_kept(&client)?;
-/// assert!(!client.nodelay()?);
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn send_kept(fd: &impl AsFd) -> std::io::Result<()> {
-    Ok(socket::send_kept(fd.as_fd())?)
-}
-
-/// The state of a descriptor now by poll(2), without waiting: which of `events` are there, an error, or a hang-up.
-///
-/// # Errors
-/// The error of poll(2).
-///
-/// ```
-/// use gush::PollFlags;
-/// let (near, far) = std::os::unix::net::UnixStream::pair()?;
-/// assert_eq!(gush::poll_now(&near, PollFlags::IN)?, PollFlags::empty());
-/// drop(far);
-/// assert!(gush::poll_now(&near, PollFlags::IN)?.contains(PollFlags::IN | PollFlags::HUP));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags> {
-    Ok(crate::sys::pipe::poll_now(fd.as_fd(), events)?)
-}
-
 /// One side of a move: a descriptor, and the offset to use, or none for the descriptor's own position.
 ///
 /// The calls of a port never wait, with or without O_NONBLOCK: they answer `EAGAIN`, and whoever
@@ -698,25 +629,4 @@ impl AsFd for Port<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd
     }
-}
-
-/// Sets where a look into a socket's queue (`MSG_PEEK`) begins, so that each look goes on behind the one before;
-/// `None` lets every look begin at the head again (`SO_PEEK_OFF`, socket(7)).
-///
-/// # Errors
-/// `EOPNOTSUPP` for a socket that has no such offset.
-///
-/// ```
-/// let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-/// for text in ["one", "two"] {
-///     socket.send_to(text.as_bytes(), socket.local_addr()?)?;
-/// }
-/// gush::set_peek_offset(&socket, Some(0))?;
-/// let mut looked_at = [0; 9];
-/// assert_eq!([socket.peek(&mut looked_at)?, socket.peek(&mut looked_at)?], [3, 3]);
-/// assert_eq!(&looked_at[..3], b"two");
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn set_peek_offset(fd: impl AsFd, offset_bytes: Option<u16>) -> rustix::io::Result<()> {
-    socket::set_peek_offset(fd.as_fd(), offset_bytes.map_or(-1, i32::from))
 }

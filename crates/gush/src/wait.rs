@@ -1,6 +1,6 @@
 //! How to wait until a descriptor can be read or written.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -65,6 +65,23 @@ pub(crate) enum Woken {
     Ready,
     /// Nothing happened within the slice.
     NotYet,
+}
+
+/// The state of a descriptor now by poll(2), without waiting: which of `events` are there, an error, or a hang-up.
+///
+/// # Errors
+/// The error of poll(2).
+///
+/// ```
+/// use gush::PollFlags;
+/// let (near, far) = std::os::unix::net::UnixStream::pair()?;
+/// assert_eq!(gush::poll_now(&near, PollFlags::IN)?, PollFlags::empty());
+/// drop(far);
+/// assert!(gush::poll_now(&near, PollFlags::IN)?.contains(PollFlags::IN | PollFlags::HUP));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn poll_now(fd: &impl AsFd, events: PollFlags) -> std::io::Result<PollFlags> {
+    Ok(sys::pipe::poll_now(fd.as_fd(), events)?)
 }
 
 /// One move's way of waiting, and the lesson of past looks.

@@ -12,7 +12,8 @@ use crate::method::{MethodName, UnknownMethod};
 use crate::plan::Refusals;
 #[cfg(feature = "profile")]
 use crate::profile::Profile;
-use crate::progress::{Control, Progress, Rate, Throttle};
+use crate::progress::{Control, Progress};
+use crate::rate::{Rate, Throttle};
 use crate::report::Report;
 use crate::tuning::Tuning;
 use crate::wait::Wait;

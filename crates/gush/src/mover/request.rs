@@ -6,7 +6,7 @@ use crate::eyes::Inspector;
 use crate::method::MethodName;
 use crate::plan::Refusals;
 use crate::profile::Profile;
-use crate::progress::{Rate, Throttle};
+use crate::rate::{Rate, Throttle};
 use crate::tuning::Tuning;
 use crate::wait::Wait;
 

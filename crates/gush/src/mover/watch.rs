@@ -10,7 +10,8 @@ use super::request::Request;
 use crate::cancel::Cancel;
 use crate::method::MethodName;
 use crate::port::Side;
-use crate::progress::{Brake, Control, Pace, Progress};
+use crate::progress::{Control, Pace, Progress};
+use crate::rate::Brake;
 use crate::wait::{self, SLICE, Wait, Waiter, Woken};
 
 /// The observer, the canceller and the rate of one move.
