@@ -149,6 +149,7 @@ fn without_paths_it_looks_at_the_current_directory() {
         "vmsplice",
         "vmsplice-fifo",
         "pipe-output",
+        "tcp-congestion",
         "seccomp",
         "perf",
         "\n.\n",
@@ -385,6 +386,32 @@ fn few_descriptors_are_told_and_are_no_failure() {
     assert!(descriptors["remedy"].as_str().unwrap().contains("ulimit -n"), "{descriptors}");
     let pages = finding(&found["findings"], "pipe-pages");
     assert!(pages["fact"].as_str().unwrap().contains("then descriptors ran out"), "{pages}");
+}
+
+/// Every network namespace has a congestion control of its own, and may have reno.
+#[test]
+fn the_congestion_control_of_the_network_namespace_is_told() {
+    const CONTROL: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+    let script = format!("echo reno >{CONTROL} && exec \"$0\" doctor --json");
+    let mut inside = Command::new("unshare");
+    inside.args(["--net", "sh", "-c", &script, env!("CARGO_BIN_EXE_gush")]);
+    let told = |output: &Output| finding(&json(output)["findings"], "tcp-congestion").clone();
+    match inside.output() {
+        Ok(output) if output.status.success() => {
+            let control = told(&output);
+            assert_eq!(control["state"], "fine", "{control}");
+            assert!(control["fact"].as_str().unwrap().contains("with reno ("), "{control}");
+        }
+        refused => skipped(&format!("no network namespace can be made: {refused:?}")),
+    }
+    let own = told(&doctor(&[Path::new("--json")]));
+    match fs::read_to_string(CONTROL) {
+        Ok(name) => {
+            assert!(own["fact"].as_str().unwrap().contains(&format!("with {}", name.trim())));
+            assert_eq!(own["state"] == "limited", name.starts_with("bbr"), "{own}");
+        }
+        Err(_) => assert_eq!(own["state"], "unknown", "{own}"),
+    }
 }
 
 /// A user of this test's own, who has no pipes but those made here.

@@ -12,6 +12,7 @@
 
 mod calls;
 mod cgroup;
+mod congestion;
 mod finding;
 mod limits;
 mod memory;
@@ -83,6 +84,7 @@ pub fn examine(probe: &Probe, paths: &[PathBuf]) -> Examination {
     findings.extend(calls::all(&status));
     findings.push(memory::locked());
     findings.push(limits::descriptors());
+    findings.push(congestion::control());
     findings.extend(cgroup::limits(&probe.cgroup));
     findings.push(status.seccomp());
     findings.push(perf::profiling(&status));
