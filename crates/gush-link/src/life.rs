@@ -19,6 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::sleep;
 use tracing::{debug, warn};
 
+use crate::address::{Address, Kind};
 use crate::ends;
 use crate::open::{End, Keeper, OpenError, os_words};
 use crate::programs::{self, Finish};
@@ -30,8 +31,9 @@ use crate::watch::watch;
 
 /// How long what was delivered before a failure may take to arrive before its socket is reset.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long the answers to the last datagram are waited for, where no linger limit says: datagrams pass on no end.
-const LAST_DATAGRAM: Duration = Duration::from_millis(500);
+/// How long answers are waited for once one side has ended, where no linger limit says and the other side can neither be told of
+/// the end nor ends itself: datagrams, and terminals that are devices.
+const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -162,14 +164,14 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Over once a link that drains has datagrams which have rested for [`LAST_DATAGRAM`]: they say no end by themselves.
+    /// Over once a link that drains has datagrams which have rested for [`LAST_ANSWERS`]: they say no end by themselves.
     async fn has_rested(&self) {
         self.shared.stop.draining().await;
         // Datagrams have no end, so silence after draining began stands for one.
         let moved = || Way::ALL.map(|way| self.counts.delivered_bytes(way));
         let mut before = moved();
         loop {
-            sleep(LAST_DATAGRAM).await;
+            sleep(LAST_ANSWERS).await;
             let now = moved();
             if now == before && Way::ALL.iter().all(|&way| self.counts.in_flight_bytes(way) == 0) {
                 return;
@@ -299,6 +301,7 @@ impl<'a> Life<'a> {
         let (a, b) = self.shared.in_order(&self.shared.client, self.shared.other.address());
         // An option may give an end to datagrams on one side; the other is told of none all the same.
         let datagrams = first.conduit.is_endless() || second.conduit.is_endless();
+        let devices = is_terminal_device(a, &first) || is_terminal_device(b, &second);
         first.conduit = shaped(first.conduit, a.options());
         second.conduit = shaped(second.conduit, b.options());
         if settings.one_way {
@@ -307,9 +310,8 @@ impl<'a> Life<'a> {
             second.conduit = second.conduit.write_only();
         }
         let mut options = settings.relay(self.id, Arc::clone(self.counts));
-        // The end of one side cannot be told to a datagram peer: its answers get a moment.
-        if datagrams && settings.linger.is_none() {
-            options = options.linger(LAST_DATAGRAM);
+        if (datagrams || devices) && settings.linger.is_none() {
+            options = options.linger(LAST_ANSWERS);
         }
         let ways = Ways::between(&first.conduit, &second.conduit);
         let room = [first.keeper.makes_room(), second.keeper.makes_room()];
@@ -512,6 +514,13 @@ impl Ways {
     fn between(a: &Conduit, b: &Conduit) -> Self {
         Self { forward: a.reads() && b.writes(), back: b.reads() && a.writes() }
     }
+}
+
+/// Is the end a terminal that was opened by its name, such as a serial line? No end of data passes there in either direction. A
+/// user's own terminal ends by a key, and a pseudo-terminal by the program that leaves it.
+fn is_terminal_device(address: &Address, end: &End) -> bool {
+    let is_device = matches!(address.kind(), Kind::File | Kind::Path);
+    is_device && end.conduit.read_fd().is_some_and(rustix::termios::isatty)
 }
 
 /// Says the end, at the proper end of a life, to peers of TLS not told of one: where a limit or draining ended the

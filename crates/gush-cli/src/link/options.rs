@@ -231,9 +231,9 @@ fn add_row(text: &mut String, term: &str, help: &str) {
 const QUOTING: &str = "\
 A comma or backslash that belongs to a path stands after a backslash or within
 quotes: file:'a,b'. Upper case and socat's names (TCP4-LISTEN, UNIX-CONNECT,
-OPEN) are understood, and --from-socat 'ARGS' translates a whole command
-line of socat. A socket that systemd or another service manager hands over
-(LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
+OPEN) are understood, and --from-socat ARGS translates a whole command line of
+socat, quoted as one word or not. A socket that systemd or another service
+manager hands over (LISTEN_FDS) is listen-fd:3, or listen-fd:NAME.
 ";
 
 const LEFT_OUT: &str = "\
@@ -291,6 +291,7 @@ The exit status of a program counts: other than 0, its connection has failed.
 A program that reads no more and then exits with 0 had all it wanted. Datagrams
 have no end: once the data towards UDP has ended, answers are waited for until
 nothing comes for 0.5 s (or -t TIME), and a silence of -T TIME is no failure.
+The same 0.5 s hold for a terminal opened by its name, such as a serial line.
 With udp-listen and fork each sender is served until it is silent for 60 s (or
 -T TIME); where descriptors are short, those that have been silent longest, for
 0.5 s at least, make room for senders that wait.

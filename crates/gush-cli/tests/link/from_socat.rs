@@ -69,6 +69,23 @@ fn the_equivalent_does_what_socat_does() {
     }
 }
 
+/// A shell has read the quotes of a command line that is not one word already.
+#[test]
+fn a_command_line_of_socat_may_be_one_word_or_several() {
+    let line = |words: &[&str]| {
+        let output = gush().args(["link", "--from-socat"]).args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for (one, several) in [
+        ("TCP-LISTEN:80,fork TCP:h:1", &["TCP-LISTEN:80,fork", "TCP:h:1"][..]),
+        ("-d -u -T 3 -,raw TCP:h:1", &["-d", "-u", "-T", "3", "-,raw", "TCP:h:1"]),
+        ("socat - 'SYSTEM:echo \"$HOME\"'", &["socat", "-", "SYSTEM:echo \"$HOME\""]),
+    ] {
+        assert_eq!(line(several), line(&[one]), "{one}");
+    }
+}
+
 /// Each side by socat and by the equivalent, in each direction; and a client whom nobody told to trust the server.
 #[test]
 fn the_equivalents_of_openssl_addresses_speak_with_socat() {

@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
 
 use crate::common::link::{Running, echo, eventually};
 use crate::common::{gush, nobody, skipped};
@@ -115,6 +117,46 @@ fn a_link_that_somebody_replaced_is_left_alone() {
     drop(terminal);
     assert_eq!(link.finish().0.code(), Some(0));
     assert_eq!(fs::read(&name).unwrap(), b"mine");
+}
+
+/// A serial line never ends, and so a client that has gone would keep its connection for ever, and take the answers to the next one.
+#[test]
+fn clients_that_have_gone_do_not_keep_a_serial_line() {
+    let (ours, name) = line();
+    let mut ours = File::from(ours);
+    // Without any opener a pseudo-terminal's master has an error instead of silence.
+    let _kept = opened(&name);
+    let link = Running::start(&["tcp-listen:127.0.0.1:0,fork", &format!("{},raw", name.display())]);
+    let mut heard = [0; 5];
+    let mut gone = link.client();
+    gone.write_all(b"first").unwrap();
+    ours.read_exact(&mut heard).unwrap();
+    gone.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(gone.read(&mut heard).unwrap(), 0, "ended, though the line goes on");
+    let mut client = link.client();
+    client.write_all(b"next?").unwrap();
+    ours.read_exact(&mut heard).unwrap();
+    ours.write_all(b"next!").unwrap();
+    client.read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"next!");
+}
+
+#[test]
+fn the_answers_of_a_serial_line_are_waited_for_as_long_as_the_linger_limit_says() {
+    let (ours, name) = line();
+    let mut ours = File::from(ours);
+    let mut link = gush();
+    link.args(["link", "-t", "60", "-"]).arg(format!("{},raw", name.display()));
+    let mut link = link.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    link.stdin.take().unwrap().write_all(b"ask").unwrap();
+    ours.read_exact(&mut [0; 3]).unwrap();
+    std::thread::sleep(Duration::from_millis(800));
+    ours.write_all(b"late").unwrap();
+    let mut heard = [0; 4];
+    link.stdout.take().unwrap().read_exact(&mut heard).unwrap();
+    assert_eq!(&heard, b"late");
+    rustix::process::kill_process(rustix::process::Pid::from_child(&link), Signal::TERM).unwrap();
+    link.wait().unwrap();
 }
 
 #[test]

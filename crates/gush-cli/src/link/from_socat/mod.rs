@@ -10,11 +10,25 @@ mod options;
 mod switches;
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use gush_link::address::{Address, AddressError, Opt, Target};
 
 use crate::talk::{self, Talker};
+
+/// A command line of socat need not be quoted: several words behind `--from-socat` are those that socat would get.
+pub fn as_one_word(words: Vec<OsString>) -> Vec<OsString> {
+    let [flag, socats @ ..] = words.as_slice() else { return words };
+    if flag != "--from-socat" || socats.len() < 2 {
+        return words;
+    }
+    let texts = socats.iter().map(|word| word.to_str()).collect::<Option<Vec<_>>>();
+    match texts.and_then(|texts| shlex::try_join(texts).ok()) {
+        Some(line) => vec![flag.clone(), line.into()],
+        None => words,
+    }
+}
 
 /// Prints the equivalent of `arguments`, the words behind `socat` in a shell.
 pub fn run(arguments: &str, talker: &Talker) -> ExitCode {
