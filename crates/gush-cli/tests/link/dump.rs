@@ -51,7 +51,8 @@ fn dumps_are_those_of_socat() {
             link.arg("link").args(flags);
             let ours = dump_of(link, &["-", "shell:cat"], &input);
             let mut socat = Command::new("socat");
-            socat.args(flags);
+            // By itself socat waits 0.5 s for the answer, and on a busy machine `cat` may not have started by then.
+            socat.args(["-t", "60"]).args(flags);
             let theirs = dump_of(socat, &["-", "SYSTEM:cat"], &input);
             assert_eq!(ours, theirs, "{flags:?} {input:?}");
             assert!(ours.starts_with(&format!(">  length={} from=0 to=", input.len())), "{ours}");
