@@ -11,8 +11,9 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use common::{Bridge, Wire, read_numbered, settled, skipped, write_numbered};
-use gush::pipe::Pool;
+use gush::pipe::{Pipe, Pool};
 use gush_net::{Options, Way};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runs one of the tests below, which are ignored in this process, in a separate process.
 fn in_a_process_of_its_own(test: &str, uid: Option<u32>) -> std::io::Result<ExitStatus> {
@@ -175,10 +176,15 @@ fn alone_a_user_without_pipes_relays_all_the_same() {
     if limit.trim() == "0" {
         return skipped("this system does not limit pages for pipes");
     }
-    // Everything that the user may have, and more pipes, which get two slots.
-    let hoard: Vec<_> = (0..200).map(|_| gush::pipe::Pipe::new(1 << 20).expect("a pipe")).collect();
-    let smallest = hoard.iter().map(gush::pipe::Pipe::capacity_bytes).min();
-    assert!(smallest.is_some_and(|bytes| bytes <= 8192), "the limit was not reached: {smallest:?}");
+    // Everything that the user may have: past the limit a pipe is born with two slots (pipe(7)).
+    // With pages of 64 KiB the limit is a gibibyte.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).expect("descriptors");
+    let two_slots = 2 * rustix::param::page_size();
+    let mut hoard = Vec::new();
+    while hoard.last().is_none_or(|pipe: &Pipe| pipe.capacity_bytes() > two_slots) {
+        hoard.push(Pipe::new(1 << 20).expect("a pipe"));
+    }
 
     let bridges: Vec<_> =
         (0..8).map(|_| Bridge::new(Wire::Tcp, Wire::Tcp, Options::new())).collect();
