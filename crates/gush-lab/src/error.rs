@@ -34,7 +34,8 @@ pub(crate) fn os_words(error: &io::Error) -> String {
 }
 
 /// The nearest of the `known` names to `name`, or all of them, as the end of a sentence.
-fn hint(name: &str, known: &[&str]) -> String {
+pub(crate) fn hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
     let near = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
     match near {
         // Of a short name one letter may be wrong, or two letters changed about.
@@ -77,8 +78,7 @@ impl Error {
     /// ```
     #[must_use]
     pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
-        let known: Vec<&str> = known.into_iter().collect();
-        Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, &known)))
+        Self::Refused(format!("no {kind} is called '{name}'; {}", hint(name, known)))
     }
 
     /// The whole error as one sentence: the failed call, and the operating system's answer.

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::error::Category;
 
 use crate::csv;
 use crate::model::Run;
@@ -34,7 +35,7 @@ pub enum TransferError {
     #[error("cannot read: {}", os_words(.0))]
     Unreadable(#[source] io::Error),
     /// The file is no export.
-    #[error("is no export of gush lab: {0}")]
+    #[error("is no export of gush lab, as gush lab export --json writes it: {0}")]
     Garbled(String),
     /// The file is an export of a newer gush.
     #[error(
@@ -146,7 +147,7 @@ pub fn parse_from(source: impl Read) -> Result<Vec<Run>, TransferError> {
 /// # Errors
 /// When the text is no export, or one of a newer gush.
 pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
-    let kind: Kind = serde_json::from_slice(text).map_err(garbled)?;
+    let kind: Kind = serde_json::from_slice(text).map_err(unfit)?;
     if kind.format != FORMAT {
         return Err(garbled(format_args!("it calls itself '{}'", kind.format.escape_debug())));
     }
@@ -154,11 +155,25 @@ pub fn parse(text: &[u8]) -> Result<Vec<Run>, TransferError> {
     if kind.version > u64::from(VERSION) {
         return Err(TransferError::Newer { found: kind.version });
     }
-    let Content { runs } = serde_json::from_slice(text).map_err(garbled)?;
+    let Content { runs } = serde_json::from_slice(text).map_err(unfit)?;
     for run in &runs {
         check(run).map_err(garbled)?;
     }
     Ok(runs)
+}
+
+/// The reader's words are about its own types: the line is what a person can look at.
+fn unfit(error: serde_json::Error) -> TransferError {
+    let line = error.line();
+    garbled(match error.classify() {
+        Category::Syntax => format!("line {line} is no JSON"),
+        Category::Eof => format!("it ends in the midst, in line {line}"),
+        Category::Data | Category::Io => {
+            format!(
+                "the JSON that ends in line {line} lacks a field of an export, or has one of another kind"
+            )
+        }
+    })
 }
 
 fn garbled(why: impl std::fmt::Display) -> TransferError {

@@ -105,6 +105,18 @@ fn no_case_always_follows_the_same_other_one() {
 }
 
 #[test]
+fn one_round_alone_begins_with_the_cases_named_first() {
+    let probe = Probe::default();
+    let names: Vec<&str> =
+        "abcdefghijklmnopqrstuvwxyz".split("").filter(|name| !name.is_empty()).collect();
+    let cases: Vec<Box<dyn Case>> =
+        names.iter().map(|name| Box::new(Nothing(name)) as Box<dyn Case>).collect();
+    let runner = Runner { probe: &probe, rounds: 1, time: None, end: None };
+    let samples = runner.run(&cases, |_| ()).samples;
+    assert_eq!(samples.iter().map(|sample| sample.case.as_str()).collect::<Vec<_>>(), names);
+}
+
+#[test]
 fn a_case_that_dies_is_told_of_once_and_the_others_go_on() {
     let (outcome, told) = run([Script("dies", "kill -9 $$"), Script("lives", "echo 1")], None);
     assert_eq!(told.iter().filter(|line| line.starts_with("dies: ")).count(), 1, "{told:?}");

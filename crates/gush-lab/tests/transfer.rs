@@ -52,9 +52,12 @@ fn garbage_is_refused_with_a_sentence() {
     for garbage in ["", "{", "null", "[]", "\u{0}", "case,round", deep.as_str(), deep_fact.as_str()]
     {
         let said = refused(garbage);
-        assert!(said.starts_with("is no export of gush lab: "), "{said}");
+        assert!(said.starts_with("is no export of gush lab"), "{said}");
     }
-    assert!(refused(&EXPORT[..EXPORT.len() / 2]).contains("EOF"));
+    assert!(refused(&EXPORT[..EXPORT.len() / 2]).contains("it ends in the midst"));
+    assert!(refused("{\n# Title\n}").ends_with("line 2 is no JSON"));
+    let lacking = refused("{\n\"format\": \"gush-lab-runs\"\n}");
+    assert!(lacking.contains("line 3 lacks a field of an export"), "{lacking}");
     assert!(refused([0xFF, 0xFE, 0x00]).starts_with("is no export"));
     let other = json!({"format": "\u{1b}[31mother", "version": 1, "runs": []}).to_string();
     assert!(!refused(&other).contains('\u{1b}'), "the terminal's colours are no message's");

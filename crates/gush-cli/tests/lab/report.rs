@@ -106,7 +106,12 @@ fn what_cannot_be_shown_is_told_in_a_sentence() {
     let garbled = home.path().join("garbled.json");
     fs::write(&garbled, "{}").unwrap();
     let output = lab(home.path(), &["report"]).arg(&garbled).output().unwrap();
-    assert!(refused(&output).contains("garbled.json: is no export of gush lab: "), "{output:?}");
+    assert!(
+        refused(&output).contains(
+            "garbled.json: is no export of gush lab, as gush lab export --json writes it: "
+        ),
+        "{output:?}"
+    );
     let nobody = TempDir::new().unwrap();
     let output = lab(nobody.path(), &["report"]).output().unwrap();
     assert!(refused(&output).starts_with("gush: lab: report: "), "{output:?}");

@@ -644,8 +644,18 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     let touch = format!("touch {}", witness.display());
     for (words, why) in [
         (&["cp {in} {out}"][..], "{in} needs --input"),
-        (&["--input", "1K", "cp {in} {outt}"], "{outt} has no value: do you mean {out}?"),
-        (&["--input", "1K", "cat {INPUT}"], "{INPUT} has no value: do you mean {in}?"),
+        (&["--input", "1K", "cp {in} {outt}"], "{outt} has no value; did you mean '{out}'?"),
+        (&["--input", "1K", "cat {INPUT}"], "{INPUT} has no value; did you mean '{in}'?"),
+        (
+            &["--input", "1K", "cp {in} {out}", "cp {im} {out}"],
+            "{im} has no value; did you mean '{in}'?",
+        ),
+        (&["-p", "rm {cache}", "true"], "there are {in}, {out}, {dir}, {gush}"),
+        (&["--expect", "/nowhere/at/all", "true"], "cannot read '/nowhere/at/all': No such file"),
+        (
+            &["--dir", "/nowhere/at/all", "true"],
+            "cannot make files in '/nowhere/at/all': No such file",
+        ),
         (&["--input", "1K", "true"], "no command reads the input"),
         (
             &["--input", "/nowhere/at/all", "cat {in}"],
@@ -667,6 +677,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         let (status, _, said) = ended(lab(dir.path()).arg(&touch).args(words));
         assert_eq!(status, Some(1), "{words:?}");
         assert!(said.contains(why), "{words:?}: {said}");
+        assert!(!said.contains("warning"), "{words:?} looked at the machine first: {said}");
         assert!(!witness.exists(), "{words:?} let something run");
     }
     assert_eq!(names(dir.path()), Vec::<String>::new());

@@ -34,21 +34,26 @@ impl Content {
     /// # Errors
     /// The path that cannot be read, and the reason: also a FIFO, a socket or a device, whose bytes may never end.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        let there = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
-        // A FIFO would be read for ever, and a device is never the same twice.
-        if let Some(kind) = special_kind(there.file_type()) {
-            return Err(Error::refused(format!(
-                "'{}' is {kind}, and neither a file nor a directory",
-                path.display()
-            )));
-        }
-        if there.is_dir() {
+        if Self::look(path)?.is_dir() {
             let mut tree = Tree { hasher: blake3::Hasher::new(), bytes: 0 };
             tree.directory(path)?;
             return Ok(Self { digest: tree.hasher.finalize().to_string(), bytes: tree.bytes });
         }
         let (digest, bytes) = of_file(path)?;
         Ok(Self { digest, bytes })
+    }
+
+    /// Refuses what [`of`](Self::of) would refuse at once, and reads nothing.
+    pub(super) fn look(path: &Path) -> Result<fs::Metadata, Error> {
+        let there = fs::metadata(path).map_err(|error| cannot_read(path, error))?;
+        // A FIFO would be read for ever, and a device is never the same twice.
+        match special_kind(there.file_type()) {
+            None => Ok(there),
+            Some(kind) => Err(Error::refused(format!(
+                "'{}' is {kind}, and neither a file nor a directory",
+                path.display()
+            ))),
+        }
     }
 
     /// The first digits of the digest, enough to tell two contents apart.

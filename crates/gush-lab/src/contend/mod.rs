@@ -58,12 +58,12 @@ use contender::{Contender, Sides};
 use place::Place;
 use ring::{Expected, Ring};
 
-/// Names that people write for ours; a shell would take them as plain words.
-const NEAR_MISSES: [(&str, &[&str]); 4] = [
-    ("in", &["in", "inn", "input", "infile", "source", "src"]),
-    ("out", &["out", "outt", "oout", "ou", "output", "outfile", "target", "dst"]),
-    ("dir", &["dir", "directory", "dirr", "tmp", "tmpdir"]),
-    ("gush", &["gush", "gsuh", "guhs"]),
+/// The names that every comparison knows, with words of other programs for the same.
+const NAMES: [(&str, &[&str]); 4] = [
+    ("in", &["input", "infile", "source", "src"]),
+    ("out", &["output", "outfile", "target", "dst"]),
+    ("dir", &["directory", "tmp", "tmpdir"]),
+    ("gush", &[]),
 ];
 
 /// Where the standard output of the commands goes.
@@ -349,10 +349,10 @@ impl Comparison {
                 )));
             }
         }
-        if let Some((wrong, right)) = self.texts().find_map(|text| self.near_miss(text)) {
-            return Err(Error::refused(format!(
-                "{{{wrong}}} has no value: do you mean {{{right}}}? (Write {{ {wrong} }} where the braces are meant)"
-            )));
+        for text in self.texts() {
+            if let Some(name) = template::unknown(text, |name| self.knows(name)) {
+                return Err(self.unknown_name(name));
+            }
         }
         let wants_input = used("in") || self.is_input_piped;
         if wants_input && self.input.is_none() {
@@ -363,6 +363,11 @@ impl Comparison {
             return Err(Error::refused(
                 "no command reads the input: name it with {in}, or say --stdin",
             ));
+        }
+        place::check(&self.dir, self.input.as_ref())?;
+        let expected = self.expected.as_deref().filter(|path| *path != "{in}");
+        if let Some(path) = expected.filter(|_| !self.ignores_output) {
+            Content::look(Path::new(path))?;
         }
         Ok(())
     }
@@ -394,19 +399,29 @@ impl Comparison {
         Ok(())
     }
 
-    /// A name in braces that nobody has given a value, and that looks like one of ours.
-    fn near_miss<'t>(&self, text: &'t str) -> Option<(&'t str, &'static str)> {
-        let is_known = |name: &str| {
-            ["in", "out", "dir", "gush"].contains(&name)
-                || self.variables.contains_key(name)
-                || self.parameters.iter().any(|parameter| parameter.name == name)
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let usual = NAMES.iter().map(|(name, _)| *name);
+        let parameters = self.parameters.iter().map(|parameter| parameter.name.as_str());
+        usual.chain(parameters).chain(self.variables.keys().map(String::as_str))
+    }
+
+    fn knows(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
+    fn unknown_name(&self, name: &str) -> Error {
+        let lower = name.to_lowercase();
+        let same = NAMES.iter().find(|(_, words)| words.contains(&&*lower));
+        let remedy = match same {
+            Some((own, _)) => format!("did you mean '{{{own}}}'?"),
+            None => {
+                let known: Vec<String> = self.names().map(|name| format!("{{{name}}}")).collect();
+                crate::error::hint(&format!("{{{lower}}}"), known.iter().map(String::as_str))
+            }
         };
-        let names = text.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
-        names.filter(|name| !is_known(name)).find_map(|name| {
-            let lower = name.to_lowercase();
-            let found = NEAR_MISSES.iter().find(|(_, near)| near.contains(&&*lower));
-            found.map(|(right, _)| (name, *right))
-        })
+        Error::refused(format!(
+            "{{{name}}} has no value; {remedy} (--set {name}=… gives one; {{ {name} }} are just braces)"
+        ))
     }
 
     /// All texts in which names may stand: the commands, and the path of the expected output.

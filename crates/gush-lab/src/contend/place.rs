@@ -7,6 +7,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use super::Content;
 use super::content::special_kind;
 use crate::Error;
@@ -65,14 +67,7 @@ const READ_BYTES: u64 = 1 << 30;
 impl Place {
     /// Makes the directory in `dir`, and the input.
     pub(super) fn new(dir: &Path, input: Option<&Input>) -> Result<Self, Error> {
-        let cannot = |error: io::Error| {
-            let why = crate::os_words(&error);
-            Error::refused(format!(
-                "cannot make files in '{}': {why} (--dir names another place)",
-                dir.display()
-            ))
-        };
-        let scratch = Scratch::new_in(dir).map_err(cannot)?;
+        let scratch = Scratch::new_in(dir).map_err(|error| cannot_make(dir, &error))?;
         // Commands are text, and a path that is none cannot be written into one.
         if scratch.path().to_str().is_none() {
             return Err(Error::refused(format!(
@@ -279,8 +274,28 @@ fn room_for(dir: &Path, bytes: u64) -> Result<(), Error> {
     )))
 }
 
-/// The path without symbolic links, and the bytes there; of a device or a FIFO nobody knows how many.
-fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
+/// Refuses a directory or an input that is not there, by a look alone.
+pub(super) fn check(dir: &Path, input: Option<&Input>) -> Result<(), Error> {
+    let there = fs::metadata(dir).map_err(|error| cannot_make(dir, &error))?;
+    if !there.is_dir() {
+        return Err(cannot_make(dir, &Errno::NOTDIR.into()));
+    }
+    match input {
+        Some(Input::Path(path)) => found(path).map(drop),
+        Some(Input::Bytes(_)) | None => Ok(()),
+    }
+}
+
+fn cannot_make(dir: &Path, error: &io::Error) -> Error {
+    Error::refused(format!(
+        "cannot make files in '{}': {} (--dir names another place)",
+        dir.display(),
+        crate::os_words(error)
+    ))
+}
+
+/// The path without symbolic links.
+fn found(path: &Path) -> Result<(PathBuf, fs::Metadata), Error> {
     let cannot = |error| Error::failed(format!("cannot use '{}' as input", path.display()), error);
     let full = path.canonicalize().map_err(cannot)?;
     if full.to_str().is_none() {
@@ -290,6 +305,12 @@ fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
         )));
     }
     let there = fs::metadata(&full).map_err(cannot)?;
+    Ok((full, there))
+}
+
+/// The path, and the bytes there; of a device or a FIFO nobody knows how many.
+fn given(path: &Path) -> Result<(PathBuf, Option<u64>), Error> {
+    let (full, there) = found(path)?;
     let bytes = if there.is_dir() { Content::of(&full)?.bytes } else { there.len() };
     let is_special = special_kind(there.file_type()).is_some();
     // A FIFO or device has no size that a rate could be told by.

@@ -76,10 +76,14 @@ impl Scale {
 /// As [`figure`], without zeros behind the point.
 fn short(value: f64) -> String {
     let text = figure(value);
-    if text.contains('.') && !text.contains('e') {
-        text.trim_end_matches('0').trim_end_matches('.').to_owned()
-    } else {
-        text
+    let (digits, power) = text.find('×').map_or((&*text, ""), |place| text.split_at(place));
+    let digits = match digits.contains('.') {
+        true => digits.trim_end_matches('0').trim_end_matches('.'),
+        false => digits,
+    };
+    match power.strip_prefix('×') {
+        Some(power) if digits == "1" => power.to_owned(),
+        _ => format!("{digits}{power}"),
     }
 }
 
@@ -96,6 +100,8 @@ mod tests {
         let scale = Scale::linear([3.7, 62.5].into_iter());
         assert_eq!(texts(scale), ["0", "20", "40", "60", "80"]);
         assert!((scale.at(40.0) - 50.0).abs() < 0.01);
+        let large = Scale::linear([1.4e6].into_iter());
+        assert_eq!(texts(large), ["0", "500\u{202f}000", "10⁶", "1.5×10⁶"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use fastrand::Rng;
 use serde::Serialize;
 
-use super::FEWEST_SAMPLES;
+use super::{FEWEST_SAMPLES, middle};
 
 /// How sure an interval is meant to be.
 pub const CONFIDENCE: f64 = 0.95;
@@ -175,10 +175,8 @@ impl Drawn {
         self.median()
     }
 
-    /// The one in the middle, or the mean of the two there.
     fn median(&self) -> f64 {
-        let count = self.sorted.len();
-        f64::midpoint(self.at((count - 1) / 2), self.at(count / 2))
+        middle(self.sorted.len(), |before| self.at(before))
     }
 
     /// The draw with so many smaller ones before it.

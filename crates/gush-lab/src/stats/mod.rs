@@ -51,16 +51,11 @@ impl Summary {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
-        Some(Self { least, median: middle(&sorted), most })
+        Some(Self { least, median: middle(sorted.len(), |place| sorted[place]), most })
     }
 }
 
-/// The median of samples that are sorted and not none.
-fn middle(sorted: &[f64]) -> f64 {
-    let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 {
-        sorted[middle]
-    } else {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    }
+/// The median of `count` values in order, of which `at` gives one: the middle one, or the mean of the two in the middle.
+fn middle(count: usize, at: impl Fn(usize) -> f64) -> f64 {
+    f64::midpoint(at((count - 1) / 2), at(count / 2))
 }

@@ -234,15 +234,17 @@ pub(super) fn answer(question: &Question, time: Duration) -> Result<Answer, Erro
         && compared.verdict == Verdict::Faster
         && !compared.is_better()
     {
-        let why = "faster, but for more processor time than it saves in time";
-        answer.skipped = Some(why.to_owned());
+        answer.skipped = Some(format!(
+            "{} is faster, but for more processor time than it saves in time",
+            trial.setting
+        ));
     }
     if answer.change().is_some() {
         match confirm(question, &trial.profile, start + time)? {
-            Err(why) => answer.skipped = Some(why),
+            Err(why) => answer.skipped = Some(format!("{} is {why}", trial.setting)),
             Ok(narrowed) if narrowed.is_one_size() => {
-                let why = "surely faster at this size alone, not at either end of its class";
-                answer.skipped = Some(why.to_owned());
+                let why = "is surely faster at this size alone, not at either end of its class";
+                answer.skipped = Some(format!("{} {why}", trial.setting));
             }
             Ok(narrowed) => answer.narrow(&narrowed, narrowed != question.measured()),
         }

@@ -32,8 +32,8 @@ pub(super) fn section(data: &Data<'_>) -> Option<Section> {
     }
     let mut notes = vec![
         "✓ or a number (GiB/s): it works, and the bytes were verified. A name such as EINVAL: the kernel's \
-         answer; a word such as false-end: how else it went wrong. A dot: a rule of gush itself says no. ≠ \
-         marks what differs from what the kernel is known to do."
+         answer; a word such as false-end: how else it went wrong. A dot: a rule of gush itself says no. \
+         A dash: not tried, for want of time or because it was not asked for. ≠ marks what differs from what the kernel is known to do."
             .to_owned(),
     ];
     notes.extend(skipped(suite, &cells));
